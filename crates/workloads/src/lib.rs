@@ -1,1 +1,7 @@
-//! (being written)
+//! Workloads: TPC-H and TATP, their data, their drivers and their checks.
+//!
+//! A workload drives a system through one of two small interfaces: an SQL connection (ERIS embedded, ERIS or PostgreSQL
+//! over the wire) or the task API of the bare engine.
+
+pub mod connection;
+pub mod tpch;
