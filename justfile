@@ -1,0 +1,62 @@
+# Recipes for daily work. `just` lists them; each is one command that works without `just` too.
+
+# Crates that build without Arrow, DataFusion and tokio.
+core := "-p eris-platform -p eris-sync -p eris-storage -p eris-engine -p eris-operators -p eris-workloads"
+target := env("CARGO_TARGET_DIR", "target")
+
+# List the recipes
+default:
+    @just --list --unsorted
+
+# Everything continuous integration runs
+test:
+    .ci/run
+
+# Build and test the core crates with debug assertions: minutes, not the whole database
+test-core *ARGS:
+    cargo test {{ core }} {{ ARGS }}
+
+# Format all code
+fmt:
+    cargo fmt --all
+
+# Lints are policy: no warning passes. The release profile shares its artefacts with the tests.
+lint:
+    cargo clippy --workspace --all-targets --release --no-deps -- -D warnings
+
+# House rules, crate layers, licences of dependencies
+tidy:
+    cargo test -p eris-tidy
+
+# Model-check the lock-free pieces
+loom *ARGS:
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="{{ target }}/loom" cargo test -p eris-sync --release {{ ARGS }}
+
+# Replay one seed of the simulator, printing what happens
+sim SEED:
+    ERIS_SIM_SEED={{ SEED }} cargo test --release -p eris-server --test simulation -- --nocapture
+
+# Fuzz one target (needs cargo-fuzz and a nightly toolchain): `just fuzz` lists the targets
+fuzz TARGET="" SECONDS="60":
+    cargo +nightly fuzz {{ if TARGET == "" { "list" } else { "run " + TARGET + " -- -max_total_time=" + SECONDS } }}
+
+# Run one benchmark: `just bench tpch --sf 1`
+bench NAME *ARGS:
+    cargo run --release -- bench {{ NAME }} {{ ARGS }} --json {{ target }}/{{ NAME }}.json
+
+# Where the time of a benchmark goes: `just flamegraph tpch --sf 1` (needs perf and cargo-flamegraph)
+flamegraph NAME *ARGS:
+    cargo flamegraph --release --output {{ target }}/{{ NAME }}.svg --bin eris -- \
+        bench {{ NAME }} {{ ARGS }} --json {{ target }}/{{ NAME }}.json
+
+# Measure the figures of milestone N: target, measured, reached
+figures N *ARGS:
+    scripts/figures {{ N }} {{ ARGS }}
+
+# Check each "done when" line of milestone N
+done N *ARGS:
+    scripts/done {{ N }} {{ ARGS }}
+
+# Licences, bans and sources of dependencies (needs cargo-deny; the licences are checked by `just tidy` too)
+deny:
+    cargo deny check licenses bans sources
