@@ -8,3 +8,4 @@ mod layers;
 mod licences;
 mod metadata;
 mod spdx;
+mod unified;
