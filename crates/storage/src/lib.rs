@@ -1,1 +1,29 @@
-//! (being written)
+//! 1-Storage: what lives inside one living partition.
+//!
+//! Rows live in segments; a segment's rows are held by an access path (an instance of a storage module), indexes by
+//! others. A request is compiled to a micro-QEP, which scans and links access paths and hands out batches. How rows
+//! come, change, move and go is drawn and argued in `docs/storage.md`.
+
+mod address;
+mod batch;
+mod error;
+mod ids;
+mod key;
+mod mvcc;
+mod predicate;
+mod schema;
+mod types;
+mod value;
+
+pub use address::RowAddress;
+pub use batch::{
+    BATCH_ROWS, Batch, Bitmap, BitmapBuilder, Buffer, Column, ColumnBuilder, VIEW_INLINE_MAX, Values, Views,
+};
+pub use error::StorageError;
+pub use ids::{AttributeId, ContainerId, IndexId, PartitionId, RowOffset, SchemaVersion, SegmentNumber};
+pub use key::{Key, KeyEncoder, KeyPart, key_of_row, key_of_values};
+pub use mvcc::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
+pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};
+pub use schema::{Attribute, IndexDefinition, Layout, SEGMENT_ROWS_DEFAULT, Schema};
+pub use types::{DECIMAL64_PRECISION_MAX, DataType, Physical};
+pub use value::Value;

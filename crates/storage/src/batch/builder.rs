@@ -1,0 +1,241 @@
+//! Grows a column value by value, or by runs of another column.
+
+use super::bitmap::BitmapBuilder;
+use super::column::{Column, Values, finish_validity};
+use super::views::{VIEW_INLINE_MAX, ViewsBuilder, view_len};
+use crate::types::{DataType, Physical};
+use crate::value::Value;
+use std::ops::Range;
+
+#[derive(Debug)]
+enum Growing {
+    Boolean(Vec<u8>),
+    Int16(Vec<i16>),
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+    Int128(Vec<i128>),
+    Float32(Vec<f32>),
+    Float64(Vec<f64>),
+    Bytes(ViewsBuilder),
+}
+
+/// A column under construction.
+#[derive(Debug)]
+pub struct ColumnBuilder {
+    data_type: DataType,
+    /// Made at the first NULL.
+    validity: Option<BitmapBuilder>,
+    values: Growing,
+}
+
+macro_rules! typed_push {
+    ($(#[$doc:meta] $name:ident($variant:ident: $type:ty);)*) => {
+        $(
+            #[$doc]
+            ///
+            /// # Panics
+            /// If the column is of another physical type.
+            #[inline]
+            pub fn $name(&mut self, value: $type) {
+                let Growing::$variant(values) = &mut self.values else {
+                    unreachable!("{} pushed into a column of {}", stringify!($type), self.data_type);
+                };
+                values.push(value);
+                if let Some(validity) = &mut self.validity {
+                    validity.push(true);
+                }
+            }
+        )*
+    };
+}
+
+impl ColumnBuilder {
+    /// An empty column with room for `rows`.
+    pub fn with_capacity(data_type: DataType, rows: usize) -> Self {
+        let values = match data_type.physical() {
+            Physical::Boolean => Growing::Boolean(Vec::with_capacity(rows)),
+            Physical::Int16 => Growing::Int16(Vec::with_capacity(rows)),
+            Physical::Int32 => Growing::Int32(Vec::with_capacity(rows)),
+            Physical::Int64 => Growing::Int64(Vec::with_capacity(rows)),
+            Physical::Int128 => Growing::Int128(Vec::with_capacity(rows)),
+            Physical::Float32 => Growing::Float32(Vec::with_capacity(rows)),
+            Physical::Float64 => Growing::Float64(Vec::with_capacity(rows)),
+            Physical::Bytes => Growing::Bytes(ViewsBuilder::with_capacity(rows)),
+        };
+        Self { data_type, validity: None, values }
+    }
+
+    /// The type of the column.
+    pub fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// Rows so far.
+    pub fn len(&self) -> usize {
+        match &self.values {
+            Growing::Boolean(values) => values.len(),
+            Growing::Int16(values) => values.len(),
+            Growing::Int32(values) => values.len(),
+            Growing::Int64(values) => values.len(),
+            Growing::Int128(values) => values.len(),
+            Growing::Float32(values) => values.len(),
+            Growing::Float64(values) => values.len(),
+            Growing::Bytes(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    typed_push! {
+        /// Appends 0 or 1.
+        push_bool(Boolean: u8);
+        /// Appends a 16-bit integer.
+        push_i16(Int16: i16);
+        /// Appends a 32-bit integer or a date.
+        push_i32(Int32: i32);
+        /// Appends a 64-bit integer, a timestamp or a 64-bit decimal.
+        push_i64(Int64: i64);
+        /// Appends a 128-bit decimal.
+        push_i128(Int128: i128);
+        /// Appends a float.
+        push_f32(Float32: f32);
+        /// Appends a float.
+        push_f64(Float64: f64);
+        /// Appends text or bytes.
+        push_bytes(Bytes: &[u8]);
+    }
+
+    /// Appends NULL.
+    pub fn push_null(&mut self) {
+        let rows = self.len();
+        let validity = self.validity.get_or_insert_with(|| BitmapBuilder::all_set(rows, rows + 1));
+        validity.push(false);
+        match &mut self.values {
+            Growing::Boolean(values) => values.push(0),
+            Growing::Int16(values) => values.push(0),
+            Growing::Int32(values) => values.push(0),
+            Growing::Int64(values) => values.push(0),
+            Growing::Int128(values) => values.push(0),
+            Growing::Float32(values) => values.push(0.0),
+            Growing::Float64(values) => values.push(0.0),
+            Growing::Bytes(values) => values.push(&[]),
+        }
+    }
+
+    /// Appends a value of the column's type, or NULL.
+    ///
+    /// # Panics
+    /// If the value is of another type, or a decimal too large for the column's width.
+    pub fn push(&mut self, value: &Value) {
+        match (value, self.data_type.physical()) {
+            (Value::Null, _) => self.push_null(),
+            (Value::Boolean(v), Physical::Boolean) => self.push_bool(u8::from(*v)),
+            (Value::Int16(v), Physical::Int16) => self.push_i16(*v),
+            (Value::Int32(v) | Value::Date(v), Physical::Int32) => self.push_i32(*v),
+            (Value::Int64(v) | Value::Timestamp(v), Physical::Int64) => self.push_i64(*v),
+            (Value::Decimal { unscaled, .. }, Physical::Int64) => {
+                let Ok(unscaled) = i64::try_from(*unscaled) else {
+                    unreachable!("decimal {value} must be range-checked against {} before", self.data_type);
+                };
+                self.push_i64(unscaled);
+            }
+            (Value::Decimal { unscaled, .. }, Physical::Int128) => self.push_i128(*unscaled),
+            (Value::Float32(v), Physical::Float32) => self.push_f32(*v),
+            (Value::Float64(v), Physical::Float64) => self.push_f64(*v),
+            (Value::Text(v), Physical::Bytes) => self.push_bytes(v.as_bytes()),
+            (Value::Bytes(v), Physical::Bytes) => self.push_bytes(v),
+            (value, _) => unreachable!("{value:?} pushed into a column of {}", self.data_type),
+        }
+    }
+
+    /// Appends rows `rows` of another column of the same type.
+    ///
+    /// # Panics
+    /// If the physical types differ.
+    pub fn extend(&mut self, other: &Column, rows: Range<usize>) {
+        self.extend_validity(other, rows.clone().map(|row| row as u32));
+        match (&mut self.values, &other.values) {
+            (Growing::Boolean(values), Values::Boolean(buffer)) => values.extend_from_slice(&buffer[rows]),
+            (Growing::Int16(values), Values::Int16(buffer)) => values.extend_from_slice(&buffer[rows]),
+            (Growing::Int32(values), Values::Int32(buffer)) => values.extend_from_slice(&buffer[rows]),
+            (Growing::Int64(values), Values::Int64(buffer)) => values.extend_from_slice(&buffer[rows]),
+            (Growing::Int128(values), Values::Int128(buffer)) => values.extend_from_slice(&buffer[rows]),
+            (Growing::Float32(values), Values::Float32(buffer)) => values.extend_from_slice(&buffer[rows]),
+            (Growing::Float64(values), Values::Float64(buffer)) => values.extend_from_slice(&buffer[rows]),
+            (Growing::Bytes(values), Values::Bytes(views)) => {
+                for row in rows {
+                    push_view(values, views, row);
+                }
+            }
+            (_, values) => unreachable!("{:?} appended to a column of {}", values.physical(), self.data_type),
+        }
+    }
+
+    /// Appends the rows of another column of the same type that `rows` lists.
+    ///
+    /// # Panics
+    /// If the physical types differ.
+    pub fn extend_taken(&mut self, other: &Column, rows: &[u32]) {
+        fn gather<T: Copy>(values: &mut Vec<T>, buffer: &[T], rows: &[u32]) {
+            values.extend(rows.iter().map(|row| buffer[*row as usize]));
+        }
+        self.extend_validity(other, rows.iter().copied());
+        match (&mut self.values, &other.values) {
+            (Growing::Boolean(values), Values::Boolean(buffer)) => gather(values, buffer, rows),
+            (Growing::Int16(values), Values::Int16(buffer)) => gather(values, buffer, rows),
+            (Growing::Int32(values), Values::Int32(buffer)) => gather(values, buffer, rows),
+            (Growing::Int64(values), Values::Int64(buffer)) => gather(values, buffer, rows),
+            (Growing::Int128(values), Values::Int128(buffer)) => gather(values, buffer, rows),
+            (Growing::Float32(values), Values::Float32(buffer)) => gather(values, buffer, rows),
+            (Growing::Float64(values), Values::Float64(buffer)) => gather(values, buffer, rows),
+            (Growing::Bytes(values), Values::Bytes(views)) => {
+                for row in rows {
+                    push_view(values, views, *row as usize);
+                }
+            }
+            (_, values) => unreachable!("{:?} appended to a column of {}", values.physical(), self.data_type),
+        }
+    }
+
+    /// Must run before the values grow: it needs the length so far.
+    fn extend_validity(&mut self, other: &Column, rows: impl ExactSizeIterator<Item = u32>) {
+        let len = self.len();
+        match (&mut self.validity, &other.validity) {
+            (None, None) => {}
+            (Some(validity), None) => validity.push_set(rows.len()),
+            (mine, Some(theirs)) => {
+                let validity = mine.get_or_insert_with(|| BitmapBuilder::all_set(len, len + rows.len()));
+                for row in rows {
+                    validity.push(theirs.get(row as usize));
+                }
+            }
+        }
+    }
+
+    /// The column.
+    pub fn finish(self) -> Column {
+        let values = match self.values {
+            Growing::Boolean(values) => Values::Boolean(values.into()),
+            Growing::Int16(values) => Values::Int16(values.into()),
+            Growing::Int32(values) => Values::Int32(values.into()),
+            Growing::Int64(values) => Values::Int64(values.into()),
+            Growing::Int128(values) => Values::Int128(values.into()),
+            Growing::Float32(values) => Values::Float32(values.into()),
+            Growing::Float64(values) => Values::Float64(values.into()),
+            Growing::Bytes(values) => Values::Bytes(values.finish()),
+        };
+        Column { data_type: self.data_type, validity: finish_validity(self.validity), values }
+    }
+}
+
+fn push_view(values: &mut ViewsBuilder, views: &super::views::Views, row: usize) {
+    let view = views.views[row];
+    if view_len(view) <= VIEW_INLINE_MAX {
+        values.push_inline(view);
+    } else {
+        values.push(views.get(row));
+    }
+}

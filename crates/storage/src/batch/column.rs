@@ -1,0 +1,240 @@
+//! One attribute's values of a batch.
+
+use super::bitmap::{Bitmap, BitmapBuilder};
+use super::buffer::Buffer;
+use super::builder::ColumnBuilder;
+use super::views::{VIEW_INLINE_MAX, Views, view_len};
+use crate::types::{DataType, Physical};
+use crate::value::Value;
+
+/// The values, by their physical type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// 0 or 1 each.
+    Boolean(Buffer<u8>),
+    Int16(Buffer<i16>),
+    Int32(Buffer<i32>),
+    Int64(Buffer<i64>),
+    Int128(Buffer<i128>),
+    Float32(Buffer<f32>),
+    Float64(Buffer<f64>),
+    Bytes(Views),
+}
+
+/// Values, and which of them are not NULL (no bitmap: all of them).
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub data_type: DataType,
+    pub validity: Option<Bitmap>,
+    pub values: Values,
+}
+
+/// Runs the same expression on whichever buffer a `Values` holds.
+macro_rules! each_buffer {
+    ($values:expr, $buffer:ident => $fixed:expr, $views:ident => $variable:expr) => {
+        match $values {
+            Values::Boolean($buffer) => $fixed,
+            Values::Int16($buffer) => $fixed,
+            Values::Int32($buffer) => $fixed,
+            Values::Int64($buffer) => $fixed,
+            Values::Int128($buffer) => $fixed,
+            Values::Float32($buffer) => $fixed,
+            Values::Float64($buffer) => $fixed,
+            Values::Bytes($views) => $variable,
+        }
+    };
+}
+
+fn take_buffer<T: Copy + Send + Sync + 'static>(buffer: &Buffer<T>, rows: &[u32]) -> Buffer<T> {
+    rows.iter().map(|row| buffer[*row as usize]).collect()
+}
+
+impl Values {
+    /// How many.
+    pub fn len(&self) -> usize {
+        each_buffer!(self, buffer => buffer.len(), views => views.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The physical type.
+    pub fn physical(&self) -> Physical {
+        match self {
+            Self::Boolean(_) => Physical::Boolean,
+            Self::Int16(_) => Physical::Int16,
+            Self::Int32(_) => Physical::Int32,
+            Self::Int64(_) => Physical::Int64,
+            Self::Int128(_) => Physical::Int128,
+            Self::Float32(_) => Physical::Float32,
+            Self::Float64(_) => Physical::Float64,
+            Self::Bytes(_) => Physical::Bytes,
+        }
+    }
+
+    fn slice(&self, start: usize, len: usize) -> Self {
+        let range = start..start + len;
+        match self {
+            Self::Boolean(buffer) => Self::Boolean(buffer.slice(range)),
+            Self::Int16(buffer) => Self::Int16(buffer.slice(range)),
+            Self::Int32(buffer) => Self::Int32(buffer.slice(range)),
+            Self::Int64(buffer) => Self::Int64(buffer.slice(range)),
+            Self::Int128(buffer) => Self::Int128(buffer.slice(range)),
+            Self::Float32(buffer) => Self::Float32(buffer.slice(range)),
+            Self::Float64(buffer) => Self::Float64(buffer.slice(range)),
+            Self::Bytes(views) => Self::Bytes(Views { views: views.views.slice(range), data: views.data.clone() }),
+        }
+    }
+
+    fn take(&self, rows: &[u32]) -> Self {
+        match self {
+            Self::Boolean(buffer) => Self::Boolean(take_buffer(buffer, rows)),
+            Self::Int16(buffer) => Self::Int16(take_buffer(buffer, rows)),
+            Self::Int32(buffer) => Self::Int32(take_buffer(buffer, rows)),
+            Self::Int64(buffer) => Self::Int64(take_buffer(buffer, rows)),
+            Self::Int128(buffer) => Self::Int128(take_buffer(buffer, rows)),
+            Self::Float32(buffer) => Self::Float32(take_buffer(buffer, rows)),
+            Self::Float64(buffer) => Self::Float64(take_buffer(buffer, rows)),
+            Self::Bytes(views) => Self::Bytes(views.take(rows)),
+        }
+    }
+}
+
+impl Column {
+    /// Rows.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the value of `row` is NULL.
+    #[inline]
+    pub fn is_null(&self, row: usize) -> bool {
+        self.validity.as_ref().is_some_and(|validity| !validity.get(row))
+    }
+
+    /// How many values are NULL.
+    pub fn null_count(&self) -> usize {
+        self.validity.as_ref().map_or(0, Bitmap::count_zeros)
+    }
+
+    /// The value of `row`, copied out.
+    ///
+    /// # Panics
+    /// If there is no such row, or the buffer is not of the type the column claims.
+    pub fn value(&self, row: usize) -> Value {
+        if self.is_null(row) {
+            return Value::Null;
+        }
+        match (&self.values, self.data_type) {
+            (Values::Boolean(buffer), _) => Value::Boolean(buffer[row] != 0),
+            (Values::Int16(buffer), _) => Value::Int16(buffer[row]),
+            (Values::Int32(buffer), DataType::Date) => Value::Date(buffer[row]),
+            (Values::Int32(buffer), _) => Value::Int32(buffer[row]),
+            (Values::Int64(buffer), DataType::Timestamp) => Value::Timestamp(buffer[row]),
+            (Values::Int64(buffer), DataType::Decimal { scale, .. }) => {
+                Value::Decimal { unscaled: i128::from(buffer[row]), scale }
+            }
+            (Values::Int64(buffer), _) => Value::Int64(buffer[row]),
+            (Values::Int128(buffer), DataType::Decimal { scale, .. }) => {
+                Value::Decimal { unscaled: buffer[row], scale }
+            }
+            (Values::Int128(_), other) => unreachable!("128-bit values are decimals, not {other}"),
+            (Values::Float32(buffer), _) => Value::Float32(buffer[row]),
+            (Values::Float64(buffer), _) => Value::Float64(buffer[row]),
+            (Values::Bytes(views), DataType::Text) => {
+                Value::Text(String::from_utf8_lossy(views.get(row)).into_owned().into_boxed_str())
+            }
+            (Values::Bytes(views), _) => Value::Bytes(views.get(row).into()),
+        }
+    }
+
+    /// `len` rows from `start`, sharing the memory.
+    #[must_use]
+    pub fn slice(&self, start: usize, len: usize) -> Self {
+        let validity = self.validity.as_ref().map(|validity| validity.slice(start, len));
+        Self { data_type: self.data_type, validity, values: self.values.slice(start, len) }
+    }
+
+    /// The rows at `rows`, in that order, copied.
+    #[must_use]
+    pub fn take(&self, rows: &[u32]) -> Self {
+        let validity =
+            self.validity.as_ref().map(|validity| rows.iter().map(|row| validity.get(*row as usize)).collect());
+        Self { data_type: self.data_type, validity, values: self.values.take(rows) }
+    }
+
+    /// All rows of all parts, in order.
+    ///
+    /// # Panics
+    /// If there are no parts or their types differ.
+    #[must_use]
+    pub fn concat(parts: &[Self]) -> Self {
+        assert!(!parts.is_empty(), "concatenating no columns has no type");
+        if let [only] = parts {
+            return only.clone();
+        }
+        let rows = parts.iter().map(Self::len).sum();
+        let mut builder = ColumnBuilder::with_capacity(parts[0].data_type, rows);
+        for part in parts {
+            builder.extend(part, 0..part.len());
+        }
+        builder.finish()
+    }
+
+    /// Memory the column holds, in bytes. Shared buffers count in full.
+    pub fn bytes(&self) -> usize {
+        let validity = self.validity.as_ref().map_or(0, |validity| validity.len().div_ceil(8));
+        validity + each_buffer!(&self.values, buffer => buffer.bytes(), views => views.bytes())
+    }
+
+    /// Memory of the values themselves if copied out: what long values really need, not what their buffers hold.
+    pub fn bytes_compact(&self) -> usize {
+        match &self.values {
+            Values::Bytes(views) => views
+                .views
+                .iter()
+                .map(|view| 16 + if view_len(*view) > VIEW_INLINE_MAX { view_len(*view) } else { 0 })
+                .sum(),
+            _ => self.bytes(),
+        }
+    }
+
+    /// A column of one value repeated.
+    pub fn constant(data_type: DataType, value: &Value, rows: usize) -> Self {
+        let mut builder = ColumnBuilder::with_capacity(data_type, rows);
+        for _ in 0..rows {
+            builder.push(value);
+        }
+        builder.finish()
+    }
+
+    /// The same column without its validity bitmap if no value is NULL.
+    #[must_use]
+    pub fn without_idle_validity(mut self) -> Self {
+        if self.validity.as_ref().is_some_and(|validity| validity.count_zeros() == 0) {
+            self.validity = None;
+        }
+        self
+    }
+}
+
+/// Equal values; what lies under a NULL does not matter.
+impl PartialEq for Column {
+    fn eq(&self, other: &Self) -> bool {
+        self.data_type == other.data_type
+            && self.len() == other.len()
+            && (0..self.len()).all(|row| self.value(row) == other.value(row))
+    }
+}
+
+/// Validity of `rows` rows from the bits of `builder`, or none if it was never needed.
+pub(super) fn finish_validity(builder: Option<BitmapBuilder>) -> Option<Bitmap> {
+    builder.map(BitmapBuilder::finish)
+}

@@ -1,0 +1,61 @@
+//! What can go wrong inside a partition, and what the caller may do about it.
+
+use crate::ids::{AttributeId, IndexId};
+use crate::mvcc::TransactionId;
+use eris_platform::memory::MemoryExceeded;
+use thiserror::Error;
+
+/// An operation on a partition failed. The partition is unchanged, except for what a failed write of several rows had
+/// already written: that belongs to the transaction, which must abort.
+#[derive(Debug, Error, Clone, PartialEq)]
+pub enum StorageError {
+    /// Another row has the key.
+    #[error("duplicate key value violates unique constraint \"{index_name}\": key ({key_text}) already exists")]
+    DuplicateKey { index: IndexId, index_name: Box<str>, key_text: String },
+    /// NULL for an attribute that is not nullable.
+    #[error("null value in column \"{name}\" violates not-null constraint")]
+    NotNull { attribute: AttributeId, name: Box<str> },
+    /// Another transaction changed the row (or holds the key) first.
+    #[error("could not serialize access due to concurrent update")]
+    Conflict {
+        /// The transaction that holds the row, while it is still active.
+        with: Option<TransactionId>,
+    },
+    /// No memory within the limit.
+    #[error(transparent)]
+    Memory(#[from] MemoryExceeded),
+    /// One value is longer than a buffer can hold.
+    #[error("row is too large: a value of {bytes} bytes exceeds the maximum of {bytes_max}")]
+    RowTooLarge { bytes: usize, bytes_max: usize },
+    /// The request was made for another version of the schema.
+    #[error("the schema changed while the statement was running")]
+    SchemaMoved,
+    /// The partition is in a state in which it cannot do this now (a split while cursors are saved).
+    #[error("the partition is busy: {reason}")]
+    Busy { reason: &'static str },
+    /// The request does not fit the schema: the caller's mistake, not the user's.
+    #[error("invalid request: {reason}")]
+    InvalidRequest { reason: String },
+    /// What was stored is not what was written.
+    #[error("corrupted data: {reason}")]
+    Corrupted { reason: String },
+    /// An error of the caller's own code that ran inside the partition (merge functions).
+    #[error("{reason}")]
+    Foreign { reason: String },
+}
+
+impl StorageError {
+    /// Whether running the transaction again may succeed without anything else changing.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Conflict { .. } | Self::SchemaMoved | Self::Busy { .. } => true,
+            Self::DuplicateKey { .. }
+            | Self::NotNull { .. }
+            | Self::Memory(_)
+            | Self::RowTooLarge { .. }
+            | Self::InvalidRequest { .. }
+            | Self::Corrupted { .. }
+            | Self::Foreign { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a container's rows look like and how they are to be stored.
+
+use crate::ids::{AttributeId, ContainerId, IndexId, SchemaVersion};
+use crate::types::DataType;
+
+/// Rows of a segment unless a container says otherwise (2^16: an offset fits in 16 bits where that helps, a column of
+/// 8-byte values is half a megabyte and stays in a second-level cache).
+pub const SEGMENT_ROWS_DEFAULT: u32 = 1 << 16;
+
+/// One attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    pub name: Box<str>,
+    pub data_type: DataType,
+    pub nullable: bool,
+}
+
+/// One local index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexDefinition {
+    pub id: IndexId,
+    pub name: Box<str>,
+    pub attributes: Box<[AttributeId]>,
+    pub unique: bool,
+    pub primary: bool,
+}
+
+/// How rows are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Rows, open and sealed.
+    Row,
+    /// Columns, open and sealed.
+    Column,
+    /// Rows and columns alternating by segment number.
+    Mixed,
+    /// Open segments are rows, sealed ones columns.
+    #[default]
+    Default,
+}
+
+/// A version of a container's schema; immutable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schema {
+    pub container: ContainerId,
+    pub version: SchemaVersion,
+    pub attributes: Box<[Attribute]>,
+    pub indexes: Box<[IndexDefinition]>,
+    pub layout: Layout,
+    /// Rows of a full segment.
+    pub segment_rows: u32,
+}
+
+impl Schema {
+    /// The index that holds the primary key.
+    pub fn primary_key(&self) -> Option<&IndexDefinition> {
+        self.indexes.iter().find(|index| index.primary)
+    }
+
+    /// The attribute, if the id is one of this schema's.
+    pub fn attribute(&self, id: AttributeId) -> Option<&Attribute> {
+        self.attributes.get(id.index())
+    }
+
+    /// The attribute with this name.
+    pub fn attribute_named(&self, name: &str) -> Option<(AttributeId, &Attribute)> {
+        let position = self.attributes.iter().position(|attribute| &*attribute.name == name)?;
+        Some((AttributeId(position as u16), &self.attributes[position]))
+    }
+
+    /// The index with this id.
+    pub fn index(&self, id: IndexId) -> Option<&IndexDefinition> {
+        self.indexes.iter().find(|index| index.id == id)
+    }
+
+    /// The types of all attributes, in order.
+    pub fn data_types(&self) -> Vec<DataType> {
+        self.attributes.iter().map(|attribute| attribute.data_type).collect()
+    }
+}
