@@ -100,6 +100,9 @@ pub trait SqlConnection: Send {
 
     fn execute_prepared(&mut self, statement: StatementId, params: &[SqlValue]) -> Result<SqlResult, SqlFailure>;
 
+    /// Runs a `COPY ... FROM STDIN` and feeds it the pieces of the data; returns the rows copied.
+    fn copy_in(&mut self, sql: &str, data: &mut dyn Iterator<Item = Vec<u8>>) -> Result<u64, SqlFailure>;
+
     fn begin(&mut self) -> Result<(), SqlFailure> {
         self.execute("BEGIN", &[]).map(drop)
     }

@@ -4,4 +4,7 @@
 //! over the wire) or the task API of the bare engine.
 
 pub mod connection;
+pub mod histogram;
+pub mod postgres;
+pub mod random;
 pub mod tpch;

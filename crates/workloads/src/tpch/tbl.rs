@@ -33,7 +33,7 @@ pub fn table_files(directory: &Path, table: Table) -> Result<Vec<PathBuf>, TblEr
     if single.is_file() {
         return Ok(vec![single]);
     }
-    let numbered: Vec<PathBuf> = (1..)
+    let numbered: Vec<PathBuf> = (1..=u32::MAX)
         .map(|number| directory.join(format!("{}.tbl.{number}", table.name())))
         .take_while(|path| path.is_file())
         .collect();

@@ -1,0 +1,319 @@
+//! One session on a server: start-up, statements, errors.
+//!
+//! After an error the server skips to the next Sync, and this client reads up to its `ReadyForQuery`, so a failed
+//! statement leaves the connection usable. A failed stream does not: every later call then fails with class 08.
+
+use super::url::PostgresUrl;
+use super::values::{Format, TypeOid, parameter_format, read_field, result_format, write_parameter};
+use super::wire::{Body, Incoming, Outgoing, put_i16, put_text};
+use crate::connection::{SqlConnection, SqlFailure, SqlResult, SqlValue, StatementId};
+use std::io::{self, Write};
+use std::net::TcpStream;
+
+#[derive(Debug, Clone, Copy)]
+struct ResultColumn {
+    oid: TypeOid,
+    format: Format,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Statement {
+    parameters: Vec<TypeOid>,
+    columns: Vec<ResultColumn>,
+}
+
+/// A blocking connection to a PostgreSQL or ERIS server.
+#[derive(Debug)]
+pub struct PostgresConnection {
+    stream: TcpStream,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    statements: Vec<Statement>,
+}
+
+fn broken(error: &io::Error) -> SqlFailure {
+    SqlFailure::new("08006", format!("the connection failed: {error}"))
+}
+
+fn unexpected(tag: u8) -> SqlFailure {
+    SqlFailure::new("08P01", format!("the server sent an unexpected message '{}'", tag.escape_ascii()))
+}
+
+impl PostgresConnection {
+    pub fn connect(url: &PostgresUrl) -> Result<Self, SqlFailure> {
+        let stream = TcpStream::connect((url.host.as_str(), url.port)).map_err(|error| {
+            SqlFailure::new("08001", format!("cannot connect to {}:{}: {error}", url.host, url.port))
+        })?;
+        stream.set_nodelay(true).map_err(|error| broken(&error))?;
+        let mut connection =
+            Self { stream, incoming: Incoming::default(), outgoing: Outgoing::default(), statements: Vec::new() };
+        connection.start_up(url)?;
+        Ok(connection)
+    }
+
+    fn start_up(&mut self, url: &PostgresUrl) -> Result<(), SqlFailure> {
+        self.outgoing.untagged(|body| {
+            body.extend(196_608i32.to_be_bytes()); // protocol 3.0
+            for (name, value) in [("user", &url.user), ("database", &url.database)] {
+                put_text(body, name);
+                put_text(body, value);
+            }
+            put_text(body, "client_encoding");
+            put_text(body, "UTF8");
+            body.push(0);
+        });
+        self.flush()?;
+        loop {
+            let (tag, mut body) = self.incoming.next(&mut self.stream).map_err(|error| broken(&error))?;
+            match tag {
+                b'R' => match body.i32()? {
+                    0 => {}
+                    3 => {
+                        let password = url.password.clone().ok_or_else(|| {
+                            SqlFailure::new("28P01", "the server asks for a password and the URL has none")
+                        })?;
+                        self.outgoing.message(b'p', |body| put_text(body, &password));
+                        self.flush()?;
+                    }
+                    method => {
+                        let message = format!("authentication method {method} is not supported: use trust");
+                        return Err(SqlFailure::new("28000", message));
+                    }
+                },
+                b'Z' => return Ok(()),
+                b'E' => return Err(body.failure()?),
+                b'S' | b'K' | b'N' => {}
+                other => return Err(unexpected(other)),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), SqlFailure> {
+        let written = self.stream.write_all(self.outgoing.bytes());
+        self.outgoing.clear();
+        written.map_err(|error| broken(&error))
+    }
+
+    /// Sends what is collected and hands every message to `handle` until the server is ready again. The first error,
+    /// of the server or of `handle`, is the result.
+    fn exchange(&mut self, mut handle: impl FnMut(u8, Body<'_>) -> Result<(), SqlFailure>) -> Result<(), SqlFailure> {
+        self.flush()?;
+        let mut result = Ok(());
+        loop {
+            let (tag, body) = self.incoming.next(&mut self.stream).map_err(|error| broken(&error))?;
+            match tag {
+                b'Z' => return result,
+                b'N' | b'S' | b'A' => {}
+                b'E' => result = result.and(Err(body.failure()?)),
+                other => result = result.and_then(|()| handle(other, body)),
+            }
+        }
+    }
+
+    fn describe(&mut self, name: &str, sql: &str) -> Result<Statement, SqlFailure> {
+        self.outgoing.message(b'P', |body| {
+            put_text(body, name);
+            put_text(body, sql);
+            put_i16(body, 0);
+        });
+        self.outgoing.message(b'D', |body| {
+            body.push(b'S');
+            put_text(body, name);
+        });
+        self.outgoing.message(b'S', |_| {});
+        let mut statement = Statement::default();
+        self.exchange(|tag, mut body| {
+            match tag {
+                b't' => {
+                    for _ in 0..body.i16()? {
+                        statement.parameters.push(TypeOid(body.i32()? as u32));
+                    }
+                }
+                b'T' => {
+                    for oid in read_row_description(&mut body)? {
+                        statement.columns.push(ResultColumn { oid, format: result_format(oid) });
+                    }
+                }
+                b'1' | b'n' => {}
+                other => return Err(unexpected(other)),
+            }
+            Ok(())
+        })?;
+        Ok(statement)
+    }
+
+    fn run(&mut self, name: &str, statement: &Statement, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
+        if params.len() != statement.parameters.len() {
+            let (found, expected) = (params.len(), statement.parameters.len());
+            return Err(SqlFailure::new("08P01", format!("{found} parameters where the statement has {expected}")));
+        }
+        let mut written = Ok(());
+        self.outgoing.message(b'B', |body| written = put_bind(body, name, statement, params));
+        if let Err(failure) = written {
+            self.outgoing.clear();
+            return Err(failure);
+        }
+        self.outgoing.message(b'E', |body| {
+            put_text(body, "");
+            body.extend(0i32.to_be_bytes());
+        });
+        self.outgoing.message(b'S', |_| {});
+        let mut result = SqlResult::default();
+        self.exchange(|tag, mut body| {
+            match tag {
+                b'D' => result.rows.push(read_row(&mut body, &statement.columns)?),
+                b'C' => result.rows_affected = rows_of_tag(body.text()?),
+                b'2' | b'I' | b's' => {}
+                other => return Err(unexpected(other)),
+            }
+            Ok(())
+        })?;
+        Ok(result)
+    }
+
+    fn simple_query(&mut self, sql: &str) -> Result<SqlResult, SqlFailure> {
+        self.outgoing.message(b'Q', |body| put_text(body, sql));
+        let mut columns = Vec::new();
+        let mut result = SqlResult::default();
+        self.exchange(|tag, mut body| {
+            match tag {
+                b'T' => {
+                    let oids = read_row_description(&mut body)?;
+                    columns = oids.into_iter().map(|oid| ResultColumn { oid, format: Format::Text }).collect();
+                    result.rows.clear();
+                }
+                b'D' => result.rows.push(read_row(&mut body, &columns)?),
+                b'C' => result.rows_affected = rows_of_tag(body.text()?),
+                b'I' => {}
+                other => return Err(unexpected(other)),
+            }
+            Ok(())
+        })?;
+        Ok(result)
+    }
+}
+
+impl SqlConnection for PostgresConnection {
+    fn execute(&mut self, sql: &str, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
+        if params.is_empty() {
+            return self.simple_query(sql);
+        }
+        let statement = self.describe("", sql)?;
+        self.run("", &statement, params)
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<StatementId, SqlFailure> {
+        let id = StatementId(self.statements.len() as u32);
+        let statement = self.describe(&statement_name(id), sql)?;
+        self.statements.push(statement);
+        Ok(id)
+    }
+
+    fn execute_prepared(&mut self, statement: StatementId, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
+        // Taken out for the call, because `run` borrows the whole connection.
+        let mut prepared = std::mem::take(&mut self.statements[statement.0 as usize]);
+        let result = self.run(&statement_name(statement), &prepared, params);
+        std::mem::swap(&mut self.statements[statement.0 as usize], &mut prepared);
+        result
+    }
+
+    fn copy_in(&mut self, sql: &str, data: &mut dyn Iterator<Item = Vec<u8>>) -> Result<u64, SqlFailure> {
+        self.outgoing.message(b'Q', |body| put_text(body, sql));
+        self.flush()?;
+        loop {
+            let (tag, body) = self.incoming.next(&mut self.stream).map_err(|error| broken(&error))?;
+            match tag {
+                b'G' => break,
+                b'N' | b'S' => {}
+                b'E' => {
+                    let failure = body.failure()?;
+                    self.exchange(|_, _| Ok(()))?;
+                    return Err(failure);
+                }
+                other => return Err(unexpected(other)),
+            }
+        }
+        for piece in data {
+            self.outgoing.message(b'd', |body| body.extend(piece));
+            self.flush()?;
+        }
+        self.outgoing.message(b'c', |_| {});
+        let mut rows = 0;
+        self.exchange(|tag, mut body| match tag {
+            b'C' => {
+                rows = rows_of_tag(body.text()?);
+                Ok(())
+            }
+            other => Err(unexpected(other)),
+        })?;
+        Ok(rows)
+    }
+}
+
+impl Drop for PostgresConnection {
+    fn drop(&mut self) {
+        self.outgoing.clear();
+        self.outgoing.message(b'X', |_| {});
+        // A server that is gone already needs no goodbye.
+        let _ = self.flush();
+    }
+}
+
+fn statement_name(id: StatementId) -> String {
+    format!("s{}", id.0)
+}
+
+fn put_bind(body: &mut Vec<u8>, name: &str, statement: &Statement, params: &[SqlValue]) -> Result<(), SqlFailure> {
+    put_text(body, ""); // the unnamed portal
+    put_text(body, name);
+    put_i16(body, params.len());
+    for (value, oid) in params.iter().zip(&statement.parameters) {
+        body.extend(parameter_format(value, *oid).code().to_be_bytes());
+    }
+    put_i16(body, params.len());
+    for (value, oid) in params.iter().zip(&statement.parameters) {
+        if matches!(value, SqlValue::Null) {
+            body.extend((-1i32).to_be_bytes());
+            continue;
+        }
+        let length_at = body.len();
+        body.extend([0; 4]);
+        write_parameter(body, value, *oid)?;
+        let length = (body.len() - length_at - 4) as i32;
+        body[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
+    }
+    put_i16(body, statement.columns.len());
+    for column in &statement.columns {
+        body.extend(column.format.code().to_be_bytes());
+    }
+    Ok(())
+}
+
+fn read_row_description(body: &mut Body<'_>) -> Result<Vec<TypeOid>, SqlFailure> {
+    let count = body.i16()?;
+    let mut oids = Vec::with_capacity(count.max(0) as usize);
+    for _ in 0..count {
+        body.text()?; // name
+        body.take(6)?; // table and attribute
+        oids.push(TypeOid(body.i32()? as u32));
+        body.take(8)?; // length, modifier, format
+    }
+    Ok(oids)
+}
+
+fn read_row(body: &mut Body<'_>, columns: &[ResultColumn]) -> Result<Vec<SqlValue>, SqlFailure> {
+    let count = body.i16()?;
+    if usize::try_from(count) != Ok(columns.len()) {
+        return Err(SqlFailure::new("08P01", format!("a row of {count} fields where {} are described", columns.len())));
+    }
+    let fields = columns.iter().map(|column| match body.i32()? {
+        -1 => Ok(SqlValue::Null),
+        length => read_field(body.take(length as u32 as usize)?, column.oid, column.format),
+    });
+    fields.collect()
+}
+
+/// `INSERT 0 5` and `SELECT 5` are five rows, `BEGIN` is none.
+fn rows_of_tag(tag: &str) -> u64 {
+    tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0)
+}
