@@ -1,0 +1,265 @@
+"""Lines that are measured or checked by running real commands, printed as a table.
+
+A script registers one small function per line and calls `main`. A function returns an `Outcome`, or raises
+`Unavailable` if something it needs is missing on this machine or in this version, or `Failed` if a command did not do
+what it should. Nothing counts as reached that was not run.
+"""
+import argparse
+import dataclasses
+import datetime
+import functools
+import json
+import os
+import pathlib
+import platform
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+COLD_RUN = RESULTS / "cold-run.json"
+
+
+class Unavailable(Exception):
+    """A prerequisite is missing; the line stays open."""
+
+
+class Failed(Exception):
+    """A command ran and the result is wrong."""
+
+
+@dataclasses.dataclass
+class Outcome:
+    measured: str
+    reached: bool
+    command: str
+
+
+@dataclasses.dataclass
+class Line:
+    text: str
+    target: str
+    measure: object
+
+
+class Checklist:
+    """The lines of each milestone, in order."""
+
+    def __init__(self, name):
+        self.name = name
+        self.milestones = {}
+        self.cold = False
+
+    def line(self, milestone, text, target):
+        def register(measure):
+            self.milestones.setdefault(milestone, []).append(Line(text, target, measure))
+            return measure
+        return register
+
+    def main(self):
+        parser = argparse.ArgumentParser(prog=f"scripts/{self.name}", description=__doc__.split("\n", maxsplit=1)[0])
+        parser.add_argument("milestone", type=int, nargs="?", help="which table")
+        parser.add_argument("--list", action="store_true", help="print the lines without measuring")
+        parser.add_argument("--only", metavar="TEXT", default="", help="only lines whose text contains TEXT")
+        parser.add_argument("--cold", action="store_true", help="allow builds from nothing (up to an hour)")
+        arguments = parser.parse_args()
+        self.cold = arguments.cold
+        if arguments.list:
+            for milestone, lines in self.milestones.items():
+                for line in lines:
+                    print(f"{milestone}  {line.text}: {line.target}")
+            return 0
+        if arguments.milestone not in self.milestones:
+            parser.error(f"tables exist for {', '.join(map(str, self.milestones))}")
+        lines = [line for line in self.milestones[arguments.milestone] if arguments.only in line.text]
+        rows = [self._row(line) for line in lines]
+        print_table(rows)
+        if not arguments.only:
+            write_json(RESULTS / f"{self.name}-{arguments.milestone}.json", {"machine": machine(), "lines": rows})
+        return 0 if rows and all(row["reached"] == "yes" for row in rows) else 1
+
+    def _row(self, line):
+        print(f"... {line.text}", file=sys.stderr, flush=True)
+        row = {"line": line.text, "target": line.target, "measured": "", "reached": "no", "command": ""}
+        try:
+            outcome = line.measure()
+            row.update(measured=outcome.measured, reached="yes" if outcome.reached else "no", command=outcome.command)
+        except Unavailable as reason:
+            row.update(measured=f"unavailable: {reason}", reached="unavailable")
+        except Failed as reason:
+            row.update(measured=f"failed: {reason}")
+        return row
+
+
+def print_table(rows):
+    columns = ["line", "target", "measured", "reached", "command"]
+    widths = {name: max([len(name)] + [len(row[name]) for row in rows]) for name in columns[:-1]}
+    for row in [{name: name for name in columns}] + rows:
+        print("  ".join(row[name].ljust(widths.get(name, 0)) for name in columns).rstrip())
+
+
+def write_json(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=1) + "\n")
+
+
+def machine():
+    model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    return {
+        "commit": commit(),
+        "date": datetime.date.today().isoformat(),
+        "processor": model.group(1) if model else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+    }
+
+
+@functools.cache
+def commit():
+    return run(["git", "describe", "--always", "--dirty", "--abbrev=12"]).strip()
+
+
+def run(command, timeout=600, env=None, cwd=ROOT):
+    """Standard output of a command that must succeed."""
+    try:
+        done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=timeout, env={**os.environ, **(env or {})}, check=False)
+    except FileNotFoundError as error:
+        raise Unavailable(f"{command[0]} is not installed") from error
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"no end after {timeout} s: {' '.join(map(str, command))}") from error
+    if done.returncode != 0:
+        raise Failed(f"exit {done.returncode}: {last_line(done.stderr) or last_line(done.stdout)}")
+    return done.stdout
+
+
+def last_line(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("error")]
+    return (errors or lines or [""])[-1][:200]
+
+
+def shown(command):
+    """A command as one would type it."""
+    words = [str(word) for word in command]
+    if words[0].startswith("/"):
+        words[0] = pathlib.Path(words[0]).name
+    return " ".join(word.replace(f"{ROOT}/", "") for word in words)
+
+
+@functools.cache
+def target_directory():
+    metadata = run(["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline"])
+    return pathlib.Path(json.loads(metadata)["target_directory"])
+
+
+@functools.cache
+def eris():
+    """The binary of this tree."""
+    run(["cargo", "build", "--release", "--quiet"], timeout=3600)
+    return target_directory() / "release" / "eris"
+
+
+def require_option(option, *subcommand):
+    if option not in run([eris(), *subcommand, "--help"]):
+        raise Unavailable(f"eris {' '.join(subcommand)} has no {option}")
+
+
+def bench(name, *options, result, timeout=3600):
+    """Runs a benchmark; returns its report and the command."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{result}.json"
+    path.unlink(missing_ok=True)
+    command = [eris(), "bench", name, *options, "--json", path]
+    run(command, timeout=timeout)
+    if not path.is_file():
+        raise Failed(f"{shown(command)} wrote no report")
+    return json.loads(path.read_text()), shown(command)
+
+
+def cargo_test(package, *arguments, features="", test="", timeout=3600, env=None):
+    """Runs tests of a package; the number that passed, and the command. No matching test is no success."""
+    command = ["cargo", "test", "--release", "-p", package]
+    command += ["--features", features] if features else []
+    command += ["--test", test] if test else []
+    command += list(arguments)
+    output = run(command, timeout=timeout, env=env)
+    passed = sum(int(count) for count in re.findall(r"^test result: ok\. (\d+) passed", output, re.MULTILINE))
+    if passed == 0:
+        raise Unavailable(f"no such test: {shown(command)}")
+    return passed, shown(command)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Server:
+    """`eris serve` on a free port, ended with the block."""
+
+    def __init__(self, *options):
+        self.port = free_port()
+        self.command = [eris(), "serve", "--listen", f"127.0.0.1:{self.port}", *options]
+
+    def __enter__(self):
+        started = time.perf_counter()
+        self.errors = tempfile.TemporaryFile(mode="w+")
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=self.errors, text=True)
+        self.ready_line = self.process.stdout.readline()
+        self.startup_s = time.perf_counter() - started
+        if not self.ready_line:
+            self.process.wait(timeout=10)
+            self.errors.seek(0)
+            raise Failed(f"eris serve ended: {last_line(self.errors.read())}")
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.errors.close()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def cpu_ns(self):
+        """Time on a processor, of all threads."""
+        tasks = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+def cold_run(allowed):
+    """Steps of `.ci/run` in a fresh clone with an empty target directory: `{step: [seconds, verdict]}`.
+
+    Kept with the commit it was made on, because it takes up to an hour.
+    """
+    if COLD_RUN.is_file():
+        kept = json.loads(COLD_RUN.read_text())
+        if kept["commit"] == commit():
+            return kept
+    if not allowed:
+        raise Unavailable("takes up to an hour: pass --cold")
+    with tempfile.TemporaryDirectory(prefix="eris-cold-") as directory:
+        clone = f"{directory}/clone"
+        run(["git", "clone", "--quiet", str(ROOT), clone])
+        env = {"CI": "true", "CARGO_TARGET_DIR": f"{directory}/target"}
+        started = time.perf_counter()
+        done = subprocess.run(["bash", ".ci/run"], cwd=clone, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=5400, check=False)
+        seconds = time.perf_counter() - started
+    steps = re.findall(r"^== (\S+) +(\d+) s  (.*)$", done.stdout, re.MULTILINE)
+    kept = {"commit": commit(), "seconds": seconds, "exit": done.returncode,
+            "steps": {name: [int(elapsed), verdict] for name, elapsed, verdict in steps}}
+    write_json(COLD_RUN, kept)
+    return kept
