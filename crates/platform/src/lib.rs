@@ -1,1 +1,45 @@
-//! (being written)
+//! What the machine offers, behind traits: time, randomness, files, byte streams, threads, topology, node-local memory.
+//!
+//! Everything that can make two runs differ is reached through [`Env`]: [`RealEnv`] is Linux, [`SimulatedEnv`] is a
+//! seeded machine on one thread. The remaining modules describe the machine ([`topology`], [`limits`], [`placement`]),
+//! account and place its memory ([`memory`], [`arena`]), and declare settings once ([`settings!`]).
+
+pub mod arena;
+pub mod env;
+pub mod files;
+pub mod hash;
+pub mod ids;
+pub mod limits;
+pub mod memory;
+pub mod origin;
+pub mod placement;
+pub mod random;
+pub mod reactor;
+pub mod real;
+pub mod settings;
+pub mod simulated;
+pub mod streams;
+pub mod threads;
+pub mod time;
+pub mod topology;
+
+mod cpu_list;
+
+pub use arena::{Arena, ArenaOptions, Block};
+pub use env::Env;
+pub use files::{File, Files};
+pub use hash::{DeterministicMap, DeterministicSet, DeterministicState};
+pub use ids::{CpuId, NodeId, WorkerId};
+pub use limits::ResourceDefaults;
+pub use memory::{MemoryExceeded, MemoryPool, Reservation};
+pub use origin::Origin;
+pub use placement::{Pinning, PlacementError, WorkerPlacement, WorkerPlan};
+pub use random::SeededRandom;
+pub use reactor::{Reactor, ReactorHandle};
+pub use real::RealEnv;
+pub use settings::{Scope, Setting, SettingDeclaration, SettingError, SettingValue, SettingValues};
+pub use simulated::SimulatedEnv;
+pub use streams::{ByteStream, Listener};
+pub use threads::{ThreadHandle, ThreadPanicked};
+pub use time::Nanos;
+pub use topology::Topology;

@@ -1,0 +1,237 @@
+//! Bounded memory: who holds how much, and a limit over all.
+//!
+//! A consumer reserves bytes *before* it allocates them. A [`Reservation`] belongs to one consumer (a name such as
+//! `"hash join"`), grows and shrinks, and gives everything back when it is dropped. The pool keeps one counter for all
+//! and one for each consumer; a grow costs an addition on both. What is counted is what consumers say; reconciling it
+//! with what the operating system sees is the business of a controller above.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The memory of one database.
+#[derive(Debug)]
+pub struct MemoryPool {
+    limit: AtomicU64,
+    used: AtomicU64,
+    peak: AtomicU64,
+    consumers: Mutex<Vec<Arc<Consumer>>>,
+}
+
+#[derive(Debug)]
+struct Consumer {
+    name: &'static str,
+    used: AtomicU64,
+}
+
+/// The limit would have been exceeded; nothing was reserved.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "out of memory: {consumer} asked for {asked} bytes, {used} of {limit} bytes are in use \
+     (raise the setting {MEMORY_LIMIT_SETTING} or let other work finish)"
+)]
+pub struct MemoryExceeded {
+    pub consumer: &'static str,
+    pub asked: u64,
+    pub used: u64,
+    pub limit: u64,
+}
+
+/// The setting that bounds the pool.
+pub const MEMORY_LIMIT_SETTING: &str = "memory_limit";
+
+impl MemoryExceeded {
+    /// The name of the setting a user may change.
+    pub fn setting(&self) -> &'static str {
+        MEMORY_LIMIT_SETTING
+    }
+}
+
+impl MemoryPool {
+    pub fn new(limit_bytes: u64) -> Arc<MemoryPool> {
+        Arc::new(MemoryPool {
+            limit: AtomicU64::new(limit_bytes),
+            used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            consumers: Mutex::default(),
+        })
+    }
+
+    /// A pool that never refuses, for tests and tools.
+    pub fn unlimited() -> Arc<MemoryPool> {
+        MemoryPool::new(u64::MAX)
+    }
+
+    /// An empty reservation of `consumer`. Reservations of one name are added up in [`by_consumer`](Self::by_consumer).
+    pub fn reserve(self: &Arc<Self>, consumer: &'static str) -> Reservation {
+        let mut consumers = self.consumers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = consumers.iter().find(|known| known.name == consumer).cloned();
+        let consumer = known.unwrap_or_else(|| {
+            let new = Arc::new(Consumer { name: consumer, used: AtomicU64::new(0) });
+            consumers.push(Arc::clone(&new));
+            new
+        });
+        Reservation { pool: Arc::clone(self), consumer, bytes: AtomicU64::new(0) }
+    }
+
+    /// Bytes reserved now.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. Below what is used, only new reservations are refused.
+    pub fn set_limit(&self, limit_bytes: u64) {
+        self.limit.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// The most that was ever reserved at once.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of every consumer that ever reserved, in the order of their names.
+    pub fn by_consumer(&self) -> Vec<(&'static str, u64)> {
+        let consumers = self.consumers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list: Vec<_> =
+            consumers.iter().map(|consumer| (consumer.name, consumer.used.load(Ordering::Relaxed))).collect();
+        list.sort_unstable();
+        list
+    }
+}
+
+/// Bytes held by one consumer; given back when dropped. May be shared between threads.
+#[derive(Debug)]
+pub struct Reservation {
+    pool: Arc<MemoryPool>,
+    consumer: Arc<Consumer>,
+    bytes: AtomicU64,
+}
+
+impl Reservation {
+    /// Reserves `bytes` more, or nothing at all.
+    ///
+    /// The sum is raised first and taken back if it passed the limit, so that two growing at once cannot both slip
+    /// under it; near the limit one may therefore be refused because of another that is being refused.
+    pub fn grow(&self, bytes: u64) -> Result<(), MemoryExceeded> {
+        let before = self.pool.used.fetch_add(bytes, Ordering::Relaxed);
+        let limit = self.pool.limit();
+        match before.checked_add(bytes) {
+            Some(after) if after <= limit => {
+                if after > self.pool.peak.load(Ordering::Relaxed) {
+                    self.pool.peak.fetch_max(after, Ordering::Relaxed);
+                }
+                self.consumer.used.fetch_add(bytes, Ordering::Relaxed);
+                self.bytes.fetch_add(bytes, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => {
+                self.pool.used.fetch_sub(bytes, Ordering::Relaxed);
+                Err(MemoryExceeded { consumer: self.consumer.name, asked: bytes, used: before, limit })
+            }
+        }
+    }
+
+    /// Gives `bytes` back.
+    ///
+    /// # Panics
+    /// If the reservation holds less.
+    pub fn shrink(&self, bytes: u64) {
+        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "{} gives back {bytes} of {before} reserved bytes", self.consumer.name);
+        self.consumer.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.pool.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Grows or shrinks to `bytes`. For a reservation that only one thread changes.
+    pub fn resize(&self, bytes: u64) -> Result<(), MemoryExceeded> {
+        let held = self.bytes();
+        if bytes > held {
+            self.grow(bytes - held)
+        } else {
+            self.shrink(held - bytes);
+            Ok(())
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn consumer(&self) -> &'static str {
+        self.consumer.name
+    }
+
+    pub fn pool(&self) -> &Arc<MemoryPool> {
+        &self.pool
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.shrink(self.bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SeededRandom;
+
+    #[test]
+    fn refuses_beyond_the_limit_and_says_why() {
+        let pool = MemoryPool::new(1_000);
+        let scan = pool.reserve("scan");
+        scan.grow(700).unwrap();
+        let join = pool.reserve("hash join");
+        let refused = join.grow(301).unwrap_err();
+        assert_eq!(refused, MemoryExceeded { consumer: "hash join", asked: 301, used: 700, limit: 1_000 });
+        assert!(refused.to_string().contains("hash join asked for 301 bytes"), "{refused}");
+        assert!(refused.to_string().contains("memory_limit"), "{refused}");
+        join.grow(300).unwrap();
+        assert_eq!(pool.by_consumer(), [("hash join", 300), ("scan", 700)]);
+        drop(scan);
+        assert_eq!((pool.used(), pool.peak()), (300, 1_000));
+        assert!(join.grow(u64::MAX).is_err(), "an overflowing sum is beyond the limit");
+        assert_eq!(pool.used(), 300);
+        drop(join);
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[test]
+    fn threads_never_pass_the_limit_together_and_return_to_zero() {
+        let pool = MemoryPool::new(10_000);
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let pool = &pool;
+                scope.spawn(move || {
+                    let mut random = SeededRandom::new(seed);
+                    let reservation = pool.reserve(if seed % 2 == 0 { "even" } else { "odd" });
+                    for _ in 0..20_000 {
+                        if random.chance(0.5) {
+                            let _ = reservation.grow(random.below(4_000));
+                        } else {
+                            reservation.shrink(random.below(reservation.bytes() + 1));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(pool.used(), 0);
+        assert!(pool.peak() <= 10_000, "peak {}", pool.peak());
+        assert_eq!(pool.by_consumer(), [("even", 0), ("odd", 0)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "gives back 2 of 1")]
+    fn giving_back_more_than_held_is_a_bug() {
+        let pool = MemoryPool::unlimited();
+        // Forgotten, because dropping it after the failed assertion would panic again.
+        let reservation = std::mem::ManuallyDrop::new(pool.reserve("test"));
+        reservation.grow(1).unwrap();
+        reservation.shrink(2);
+    }
+}

@@ -1,0 +1,105 @@
+//! Threads of the operating system.
+
+use std::any::Any;
+use std::io;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+
+use crate::ids::CpuId;
+use crate::threads::{ThreadHandle, ThreadPanicked};
+
+/// Planning recurses deeper than the 2 MiB that Rust gives by default; pages never touched cost nothing.
+const STACK_BYTES: usize = 16 << 20;
+
+pub(super) fn spawn(
+    name: &str,
+    pin: Option<CpuId>,
+    body: Box<dyn FnOnce() + Send>,
+) -> io::Result<Box<dyn ThreadHandle>> {
+    let (report_pinned, pinned) = mpsc::sync_channel(1);
+    let thread = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(move || {
+        let result = pin.map_or(Ok(()), pin_this_thread);
+        let failed = result.is_err();
+        // The receiver waits below until this arrives.
+        let _ = report_pinned.send(result);
+        if !failed {
+            body();
+        }
+    })?;
+    match pinned.recv() {
+        Ok(Ok(())) => Ok(Box::new(RealThread { name: name.to_owned(), thread })),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(io::Error::other(format!("thread \"{name}\" ended before it started its work"))),
+    }
+}
+
+fn pin_this_thread(cpu: CpuId) -> io::Result<()> {
+    let index = cpu.0 as usize;
+    let capacity = 8 * size_of::<libc::cpu_set_t>();
+    if index >= capacity {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{cpu} cannot be pinned to: the system call knows {capacity} cpus"),
+        ));
+    }
+    // SAFETY: an all-zero cpu_set_t is the empty set; the index was checked against its size; pid 0 is this thread.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(index, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    Err(io::Error::new(error.kind(), format!("cannot pin a thread to {cpu}: {error}")))
+}
+
+struct RealThread {
+    name: String,
+    thread: JoinHandle<()>,
+}
+
+impl ThreadHandle for RealThread {
+    fn join(self: Box<Self>) -> Result<(), ThreadPanicked> {
+        let RealThread { name, thread } = *self;
+        thread.join().map_err(|payload| ThreadPanicked { thread: name, message: message_of(payload.as_ref()) })
+    }
+
+    fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits;
+
+    #[test]
+    fn runs_pinned_and_reports_panics() {
+        let allowed = limits::affinity().unwrap();
+        let cpu = *allowed.last().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let thread = spawn("pinned", Some(cpu), Box::new(move || sender.send(limits::affinity()).unwrap())).unwrap();
+        assert_eq!(receiver.recv().unwrap(), Some(vec![cpu]));
+        thread.join().unwrap();
+
+        let thread = spawn("broken", None, Box::new(|| panic!("on purpose {}", 7))).unwrap();
+        let panicked = thread.join().unwrap_err();
+        assert_eq!(panicked.to_string(), "thread \"broken\" panicked: on purpose 7");
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_an_error() {
+        for cpu in [1_000, 1_000_000] {
+            let error = spawn("nowhere", Some(CpuId(cpu)), Box::new(|| unreachable!("never started"))).err().unwrap();
+            assert!(error.to_string().contains(&format!("cpu {cpu}")), "{error}");
+        }
+    }
+}
