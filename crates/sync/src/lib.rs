@@ -1,1 +1,30 @@
-//! (being written)
+//! The lock-free pieces, without dependencies.
+//!
+//! | piece | what for |
+//! |---|---|
+//! | [`double_buffer`] | incoming messages: many writers, one owner that never waits |
+//! | [`try_latch`] | a living partition is processed by at most one worker, and nobody waits for it |
+//! | [`sleepers`] | who sleeps and must be woken; no wake-up is lost |
+//! | [`counter`] | each worker counts without sharing, readers sum |
+//! | [`watermark_ring`] | the timestamp below which everything is finished |
+//!
+//! Each is model-checked: `RUSTFLAGS="--cfg loom" cargo test -p eris-sync --release loom` explores the interleavings of
+//! `tests/loom_*.rs`. An ordering that matters is a named constant that `--cfg loom_weak="NAME"` weakens, and then
+//! the model must fail; each test file lists its names with the command:
+//! `RUSTFLAGS='--cfg loom --cfg loom_weak="NAME"' cargo test -p eris-sync --release loom`.
+
+pub mod counter;
+pub mod double_buffer;
+pub mod sleepers;
+pub mod try_latch;
+pub mod watermark_ring;
+
+mod line;
+mod primitives;
+mod words;
+
+pub use counter::Counter;
+pub use double_buffer::{Consumer, DoubleBuffer, Drain, Full, Producer};
+pub use sleepers::Sleepers;
+pub use try_latch::{Guard, RawTryLatch, TryLatch};
+pub use watermark_ring::WatermarkRing;
