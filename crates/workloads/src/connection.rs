@@ -54,10 +54,13 @@ impl From<&str> for SqlValue {
     }
 }
 
+/// Rows of values.
+pub type Rows = Vec<Vec<SqlValue>>;
+
 /// What a statement left behind: its rows, or how many rows it changed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SqlResult {
-    pub rows: Vec<Vec<SqlValue>>,
+    pub rows: Rows,
     /// Rows inserted, updated, deleted or returned, as the command tag says.
     pub rows_affected: u64,
 }

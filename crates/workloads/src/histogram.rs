@@ -90,7 +90,7 @@ fn upper_end(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Generator;
+    use eris_platform::SeededRandom;
 
     #[test]
     fn buckets_tile_the_whole_range() {
@@ -107,10 +107,10 @@ mod tests {
 
     #[test]
     fn quantiles_agree_with_sorting() {
-        let mut generator = Generator::new(7);
-        let mut values: Vec<u64> = (0..10_000).map(|_| 1 << generator.between(0, 30)).collect();
+        let mut random = SeededRandom::new(7);
+        let mut values: Vec<u64> = (0..10_000).map(|_| 1 << random.below(31)).collect();
         for value in &mut values {
-            *value += generator.between(0, *value);
+            *value += random.below(*value + 1);
         }
         let (mut left, mut right) = (Histogram::default(), Histogram::default());
         for (index, value) in values.iter().enumerate() {

@@ -6,5 +6,5 @@
 pub mod connection;
 pub mod histogram;
 pub mod postgres;
-pub mod random;
+pub mod tatp;
 pub mod tpch;
