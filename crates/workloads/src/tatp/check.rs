@@ -79,7 +79,7 @@ pub fn check<E>(
     }
     // Rows of subscribers that do not exist.
     for table in Table::ALL {
-        for strays in [0..1, end..u32::MAX] {
+        for strays in [0..1, end..i32::MAX as u32] {
             for row in read(table, strays)? {
                 found.violation(|| format!("{} has a row of no subscriber: {row:?}", table.name()));
             }
