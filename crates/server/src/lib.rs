@@ -1,1 +1,3 @@
-//! (being written)
+//! The server: sessions over the PostgreSQL wire protocol, polled by the workers.
+
+pub mod protocol;

@@ -1,0 +1,140 @@
+//! What a connection needs from whatever executes its statements.
+//!
+//! The protocol knows nothing of SQL: it prepares, binds, executes and streams through this trait. `eris_sql::Session`
+//! is behind it in the server, a scripted stand-in in the tests and under the fuzzer.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::protocol::frontend::Format;
+use crate::protocol::report::Report;
+
+/// What `ReadyForQuery` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionStatus {
+    Idle,
+    InTransaction,
+    Failed,
+}
+
+/// A result column as `RowDescription` tells it.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnInfo<'a> {
+    pub name: &'a str,
+    pub type_oid: u32,
+    /// Size of the type, negative when it varies.
+    pub type_bytes: i16,
+    pub type_modifier: i32,
+}
+
+/// Ends the running statement from another task.
+pub type Cancel = Arc<dyn Fn() + Send + Sync>;
+
+/// What came of an execution.
+pub enum Outcome<R, C> {
+    /// The statement had no text.
+    Empty,
+    /// Done; the command tag.
+    Complete(String),
+    Rows(R),
+    /// Data from the client is wanted.
+    CopyIn(C),
+}
+
+/// One session.
+pub trait Backend: Send {
+    /// A statement that was prepared; a clone is cheap.
+    type Statement: Clone + Send + Sync;
+    /// The value of a parameter.
+    type Value: Send + Sync;
+    /// A piece of a result.
+    type Page: Page;
+    type Rows<'s>: RowStream<Page = Self::Page> + 's
+    where
+        Self: 's;
+    type CopyIn<'s>: CopySink + 's
+    where
+        Self: 's;
+
+    /// Prepares all statements of a text; `parameter_types` are OIDs, zero for "find out".
+    fn parse(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Vec<Self::Statement>, Report>;
+
+    /// The OIDs of a statement's parameters.
+    fn parameter_types(statement: &Self::Statement) -> Vec<u32>;
+
+    /// The number of result columns, if the statement returns rows.
+    fn column_count(statement: &Self::Statement) -> Option<usize>;
+
+    /// Result column `index`, below [`Backend::column_count`].
+    fn column(statement: &Self::Statement, index: usize) -> ColumnInfo<'_>;
+
+    /// Reads the value of parameter `index`, below the number of parameters; `None` is NULL.
+    fn value(
+        statement: &Self::Statement,
+        index: usize,
+        format: Format,
+        bytes: Option<&[u8]>,
+    ) -> Result<Self::Value, Report>;
+
+    /// Runs the statement in the open transaction block, or as a transaction of its own.
+    fn execute<'s>(
+        &'s mut self,
+        statement: &'s Self::Statement,
+        parameters: &'s [Self::Value],
+    ) -> impl Future<Output = Result<Outcome<Self::Rows<'s>, Self::CopyIn<'s>>, Report>> + Send + 's;
+
+    /// Appends one value of a page; `false` is NULL, and appends nothing.
+    fn encode(
+        statement: &Self::Statement,
+        page: &Self::Page,
+        row: usize,
+        column: usize,
+        format: Format,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Report>;
+
+    fn status(&self) -> TransactionStatus;
+
+    fn cancel(&self) -> Cancel;
+
+    /// The value of a setting that clients are told about.
+    fn setting(&self, name: &str) -> Option<String>;
+
+    /// Warnings and notices that came up since the last call.
+    fn take_notices(&mut self) -> Vec<Report> {
+        Vec::new()
+    }
+
+    /// Ends the session; an open transaction is rolled back.
+    fn close(self) -> impl Future<Output = ()> + Send;
+}
+
+/// A piece of a result: some rows.
+pub trait Page: Send + Sync {
+    fn rows(&self) -> usize;
+    /// Memory it holds.
+    fn bytes(&self) -> usize;
+}
+
+/// A result that is being computed. Dropped, it is cancelled.
+pub trait RowStream: Send {
+    type Page: Page;
+
+    fn next(&mut self) -> impl Future<Output = Result<Option<Self::Page>, Report>> + Send;
+
+    /// Ends the statement after the last page; `rows_sent` goes into the command tag.
+    fn finish(self, rows_sent: u64) -> impl Future<Output = Result<String, Report>> + Send;
+}
+
+/// A `COPY FROM STDIN` under way. Dropped, it is undone.
+pub trait CopySink: Send {
+    /// The number of columns per row.
+    fn columns(&self) -> usize;
+
+    fn data(&mut self, bytes: &[u8]) -> impl Future<Output = Result<(), Report>> + Send;
+
+    fn finish(self) -> impl Future<Output = Result<String, Report>> + Send;
+
+    /// The client gives up.
+    fn fail(self, reason: &str) -> impl Future<Output = Report> + Send;
+}

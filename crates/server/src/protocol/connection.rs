@@ -1,0 +1,257 @@
+//! One connection from its first byte to its last: start-up, then message after message.
+//!
+//! Everything here is a function of the bytes that arrive and of what the backend answers; there are no sockets, no
+//! clock and no threads, so that tests and the fuzzer drive it with bytes from a buffer.
+
+use crate::protocol::backend::{Backend, TransactionStatus};
+use crate::protocol::extended::Portals;
+use crate::protocol::frames::Frame;
+use crate::protocol::frontend::{self, Kind};
+use crate::protocol::report::{Report, Severity, SqlState};
+use crate::protocol::signal::{Registration, Registry, stopping};
+use crate::protocol::startup::{self, Packet, Startup};
+use crate::protocol::wire::{Failure, Stop, Transport, Wire};
+
+/// What clients are told about at the start and when it changes, with what they hear if the backend has no opinion.
+const REPORTED_SETTINGS: [(&str, &str); 12] = [
+    ("server_version", "15.0"),
+    ("server_encoding", "UTF8"),
+    ("client_encoding", "UTF8"),
+    ("application_name", ""),
+    ("is_superuser", "on"),
+    ("session_authorization", startup::USER),
+    ("DateStyle", "ISO, MDY"),
+    ("IntervalStyle", "postgres"),
+    ("TimeZone", "UTC"),
+    ("integer_datetimes", "on"),
+    ("standard_conforming_strings", "on"),
+    ("in_hot_standby", "off"),
+];
+
+/// Opens sessions for clients that were let in.
+pub trait Host: Send + Sync {
+    type Backend: Backend;
+
+    fn open(&self, startup: &Startup) -> Result<Self::Backend, Report>;
+}
+
+/// What the message loop works on.
+pub(crate) struct Connection<T, B: Backend> {
+    pub(crate) wire: Wire<T>,
+    pub(crate) backend: B,
+    pub(crate) portals: Portals<B>,
+    /// After an error in the extended protocol everything up to Sync is skipped.
+    skip_to_sync: bool,
+    /// Values of [`REPORTED_SETTINGS`] as the client knows them.
+    told: Vec<String>,
+}
+
+/// Serves a client until one side ends it. Returns when all that was to be said is sent or the client is gone.
+pub async fn serve<T: Transport, H: Host>(transport: T, host: &H, registration: Registration) {
+    let mut wire = Wire::new(transport, registration.signal.clone());
+    let failure = match greet(&mut wire, registration.registry()).await {
+        Ok(Some(startup)) => match open(&mut wire, host, &startup) {
+            Ok(backend) => {
+                registration.signal.attach(backend.cancel());
+                let mut connection =
+                    Connection { wire, backend, portals: Portals::default(), skip_to_sync: false, told: Vec::new() };
+                let failure = connection.run(&startup, &registration).await;
+                let Connection { wire: mut rest, backend, portals, .. } = connection;
+                drop(portals);
+                farewell(&mut rest, failure).await;
+                // The client hears first; an open transaction is rolled back either way.
+                drop(rest);
+                backend.close().await;
+                return;
+            }
+            Err(failure) => failure,
+        },
+        Ok(None) => return,
+        Err(failure) => failure,
+    };
+    farewell(&mut wire, failure).await;
+}
+
+/// Tells the client why, as far as it still listens.
+async fn farewell<T: Transport>(wire: &mut Wire<T>, failure: Failure) {
+    let report = match failure {
+        Failure::Stop(Stop::Gone) => return,
+        Failure::Stop(Stop::ServerStops) => stopping(),
+        Failure::Stop(Stop::Fatal(report)) | Failure::Statement(report) => report,
+    };
+    wire.reply.report(&Report { severity: Severity::Fatal, ..report });
+    wire.last_words().await;
+}
+
+/// Reads packets up to the start-up; `None` when the connection came only to cancel.
+async fn greet<T: Transport>(wire: &mut Wire<T>, registry: &Registry) -> Result<Option<Startup>, Failure> {
+    // One request for TLS and one for GSSAPI; a client that goes on asking is not one.
+    for _ in 0..3 {
+        let (packet, bytes) = loop {
+            if let Some(body) = wire.frames.startup()? {
+                break (startup::packet(body)?, body.len());
+            }
+            wire.receive().await?;
+        };
+        wire.frames.release_startup(bytes);
+        match packet {
+            Packet::EncryptionRequest => {
+                wire.reply.encryption_refused();
+                wire.flush().await?;
+            }
+            Packet::CancelRequest { process, secret } => {
+                registry.cancel(process, secret);
+                return Ok(None);
+            }
+            Packet::Startup(startup) => return Ok(Some(startup)),
+        }
+    }
+    Err(Report::fatal(SqlState::PROTOCOL_VIOLATION, "too many requests for encryption, which is not supported").into())
+}
+
+fn open<T: Transport, H: Host>(wire: &mut Wire<T>, host: &H, startup: &Startup) -> Result<H::Backend, Failure> {
+    startup.check()?;
+    let options = startup.protocol_options();
+    if startup.minor_version > 0 || !options.is_empty() {
+        wire.reply.negotiate_protocol_version(0, &options);
+    }
+    Ok(host.open(startup)?)
+}
+
+impl<T: Transport, B: Backend> Connection<T, B> {
+    /// Completes the start-up and works on messages; returns why it ended.
+    async fn run(&mut self, startup: &Startup, registration: &Registration) -> Failure {
+        if let Err(failure) = self.introduce(startup, registration).await {
+            return failure;
+        }
+        loop {
+            let failure = match self.step().await {
+                Ok(()) => continue,
+                Err(failure) => failure,
+            };
+            match failure {
+                Failure::Statement(report) => self.wire.reply.report(&report),
+                Failure::Stop(_) => return failure,
+            }
+        }
+    }
+
+    async fn introduce(&mut self, startup: &Startup, registration: &Registration) -> Result<(), Failure> {
+        for (name, value) in startup.settings()? {
+            let assignment = format!("SET \"{}\" TO '{}'", name.replace('"', "\"\""), value.replace('\'', "''"));
+            for statement in self.backend.parse(&assignment, &[])? {
+                self.wire.watch(self.backend.execute(&statement, &[])).await?;
+            }
+        }
+        self.wire.reply.authentication_ok();
+        self.tell_settings();
+        self.wire.reply.backend_key_data(registration.process, registration.secret);
+        self.wire.reply.ready_for_query(self.backend.status());
+        self.wire.flush().await
+    }
+
+    /// Works on the next message. An error leaves the connection ready for the one after.
+    async fn step(&mut self) -> Result<(), Failure> {
+        let frame = self.wire.frame().await?;
+        let kind = frame.kind;
+        if self.skip_to_sync && !matches!(kind, Kind::Sync | Kind::Terminate) {
+            self.wire.frames.release(&frame);
+            return Ok(());
+        }
+        let result = self.dispatch(frame).await;
+        self.wire.signal.statement_ends();
+        for notice in self.backend.take_notices() {
+            self.wire.reply.report(&notice);
+        }
+        match result {
+            Err(Failure::Statement(report)) if matches!(kind, Kind::Query | Kind::FunctionCall) => {
+                self.wire.reply.report(&report);
+                self.ready().await
+            }
+            Err(Failure::Statement(report)) => {
+                self.skip_to_sync = kind.is_extended();
+                Err(report.into())
+            }
+            other => other,
+        }
+    }
+
+    async fn dispatch(&mut self, frame: Frame) -> Result<(), Failure> {
+        match frame.kind {
+            Kind::Query => {
+                let statements = frontend::query(self.wire.frames.body(&frame)).and_then(|sql| {
+                    // As in PostgreSQL, a simple query ends the unnamed statement and portal.
+                    self.portals.simple_query();
+                    self.backend.parse(sql, &[])
+                });
+                self.wire.frames.release(&frame);
+                self.simple(&statements?).await
+            }
+            Kind::Parse => self.parse(&frame),
+            Kind::Bind => self.bind(&frame),
+            Kind::Describe => self.describe(&frame),
+            Kind::Execute => self.execute(frame).await,
+            Kind::Close => self.close(&frame),
+            Kind::Flush => {
+                let result = frontend::empty(self.wire.frames.body(&frame));
+                self.wire.frames.release(&frame);
+                result?;
+                self.wire.flush().await
+            }
+            Kind::Sync => {
+                let result = frontend::empty(self.wire.frames.body(&frame));
+                self.wire.frames.release(&frame);
+                self.skip_to_sync = false;
+                if let Err(report) = result {
+                    self.wire.reply.report(&report);
+                }
+                self.ready().await
+            }
+            // What is left of a COPY that failed.
+            Kind::CopyData | Kind::CopyDone | Kind::CopyFail => {
+                self.wire.frames.release(&frame);
+                Ok(())
+            }
+            Kind::FunctionCall => {
+                self.wire.frames.release(&frame);
+                Err(Report::error(SqlState::FEATURE_NOT_SUPPORTED, "the function call protocol is not supported")
+                    .with_hint("Call the function in a SELECT.")
+                    .into())
+            }
+            Kind::Terminate => Err(Stop::Gone.into()),
+        }
+    }
+
+    /// Ends a cycle: the client may send its next request.
+    pub(crate) async fn ready(&mut self) -> Result<(), Failure> {
+        let status = self.backend.status();
+        if status == TransactionStatus::Idle {
+            self.portals.transaction_ends();
+        }
+        self.wire.reply.ready_for_query(status);
+        self.wire.flush().await
+    }
+
+    /// Says that a statement is done, and what changed with it.
+    pub(crate) fn complete(&mut self, tag: &str) {
+        let word = tag.split_once(' ').map_or(tag, |(word, _)| word);
+        if matches!(word, "SET" | "RESET" | "DISCARD" | "ROLLBACK" | "COMMIT") {
+            self.tell_settings();
+        }
+        self.wire.reply.command_complete(tag);
+    }
+
+    fn tell_settings(&mut self) {
+        let first = self.told.is_empty();
+        for (index, (name, default)) in REPORTED_SETTINGS.iter().enumerate() {
+            let value = self.backend.setting(name).unwrap_or_else(|| (*default).to_owned());
+            if first {
+                self.wire.reply.parameter_status(name, &value);
+                self.told.push(value);
+            } else if self.told[index] != value {
+                self.wire.reply.parameter_status(name, &value);
+                self.told[index] = value;
+            }
+        }
+    }
+}

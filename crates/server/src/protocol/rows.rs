@@ -1,0 +1,134 @@
+//! Sends the rows of a result, page by page, up to the row limit of an Execute.
+
+use std::collections::VecDeque;
+
+use crate::protocol::backend::{Backend, Page, RowStream};
+use crate::protocol::frontend::Formats;
+use crate::protocol::report::{Report, SqlState};
+use crate::protocol::wire::{Failure, Transport, Wire};
+
+/// Rows of a suspended portal that are kept in memory when the client turns to another statement.
+pub const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// How sending ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All rows are sent.
+    Finished,
+    /// The row limit is reached and there may be more.
+    Limit,
+}
+
+/// Where a result is: the page that is being sent and the rows sent.
+pub struct Sender<B: Backend> {
+    page: Option<B::Page>,
+    next_row: usize,
+    pub(crate) sent: u64,
+}
+
+impl<B: Backend> Default for Sender<B> {
+    fn default() -> Self {
+        Sender { page: None, next_row: 0, sent: 0 }
+    }
+}
+
+impl<B: Backend> Sender<B> {
+    /// Sends at most `limit` rows.
+    pub async fn send<T: Transport, S: RowStream<Page = B::Page>>(
+        &mut self,
+        wire: &mut Wire<T>,
+        source: &mut S,
+        statement: &B::Statement,
+        formats: &Formats,
+        limit: Option<u32>,
+    ) -> Result<Progress, Failure> {
+        let mut left = limit.map_or(u64::MAX, u64::from);
+        let columns = B::column_count(statement).unwrap_or(0);
+        loop {
+            if let Some(page) = &self.page {
+                while self.next_row < page.rows() {
+                    if left == 0 {
+                        return Ok(Progress::Limit);
+                    }
+                    let mut row = wire.reply.row(columns);
+                    for column in 0..columns {
+                        row.value(|out| B::encode(statement, page, self.next_row, column, formats.of(column), out))?;
+                    }
+                    row.finish()?;
+                    self.next_row += 1;
+                    self.sent += 1;
+                    left -= 1;
+                    wire.flush_if_full().await?;
+                }
+            }
+            if left == 0 {
+                return Ok(Progress::Limit);
+            }
+            self.page = wire.watch(source.next()).await?;
+            self.next_row = 0;
+            if self.page.is_none() {
+                return Ok(Progress::Finished);
+            }
+        }
+    }
+}
+
+/// The rest of a result in memory: what a portal becomes when it is suspended and its session is needed otherwise.
+pub struct Held<B: Backend> {
+    pages: VecDeque<B::Page>,
+    pub(crate) sender: Sender<B>,
+}
+
+impl<B: Backend> Held<B> {
+    /// Reads the source to its end and finishes the statement.
+    pub async fn collect<T: Transport, S: RowStream<Page = B::Page>>(
+        wire: &mut Wire<T>,
+        mut source: S,
+        sender: Sender<B>,
+    ) -> Result<Held<B>, Failure> {
+        let mut pages = VecDeque::new();
+        let mut bytes = 0;
+        while let Some(page) = wire.watch(source.next()).await? {
+            bytes += page.bytes();
+            if bytes > HELD_BYTES_MAX {
+                let message = format!("the rest of a suspended portal takes more than {HELD_BYTES_MAX} bytes");
+                return Err(Report::error(SqlState::OUT_OF_MEMORY, message)
+                    .with_hint("Fetch a result to its end before running another statement, or close its portal.")
+                    .into());
+            }
+            pages.push_back(page);
+        }
+        wire.watch(source.finish(sender.sent)).await?;
+        Ok(Held { pages, sender })
+    }
+
+    pub async fn send<T: Transport>(
+        &mut self,
+        wire: &mut Wire<T>,
+        statement: &B::Statement,
+        formats: &Formats,
+        limit: Option<u32>,
+    ) -> Result<Progress, Failure> {
+        let Held { pages, sender } = self;
+        sender.send(wire, &mut Pages(pages), statement, formats, limit).await
+    }
+}
+
+struct Pages<'a, P>(&'a mut VecDeque<P>);
+
+impl<P: Page> RowStream for Pages<'_, P> {
+    type Page = P;
+
+    async fn next(&mut self) -> Result<Option<P>, Report> {
+        Ok(self.0.pop_front())
+    }
+
+    async fn finish(self, rows_sent: u64) -> Result<String, Report> {
+        Ok(select_tag(rows_sent))
+    }
+}
+
+/// The tag of a portal that has no rows left.
+pub(crate) fn select_tag(rows: u64) -> String {
+    format!("SELECT {rows}")
+}

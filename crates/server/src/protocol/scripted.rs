@@ -1,0 +1,339 @@
+//! A stand-in for the SQL layer with a language of its own, for tests and the fuzzer of the protocol.
+//!
+//! ```text
+//!   rows N            N rows (number, text or NULL), in pages of three
+//!   heavy N           the same, in pages that claim to hold 32 MB
+//!   echo N            one row with the statement's N parameters
+//!   copy              COPY FROM STDIN; a line "bad" is an error
+//!   wait              runs until it is cancelled
+//!   fail SQLSTATE     an error
+//!   notice TEXT       a notice
+//!   set NAME VALUE    a setting
+//!   begin, commit, rollback
+//! ```
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use crate::protocol::backend::{Backend, Cancel, ColumnInfo, CopySink, Outcome, Page, RowStream, TransactionStatus};
+use crate::protocol::connection::Host;
+use crate::protocol::frontend::{Format, utf8};
+use crate::protocol::report::{Report, Severity, SqlState};
+use crate::protocol::startup::Startup;
+
+const PAGE_ROWS: u64 = 3;
+/// Enough for any test; a fuzzer that writes `rows 999999999` is not to wait for them.
+const ROWS_MAX: u64 = 10_000;
+
+/// What was asked of the backend, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Calls(Arc<Mutex<Vec<String>>>);
+
+impl Calls {
+    fn add(&self, call: impl Into<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(call.into());
+    }
+
+    pub fn list(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Opens scripted sessions.
+#[derive(Debug, Default)]
+pub struct ScriptedHost {
+    pub calls: Calls,
+}
+
+impl Host for ScriptedHost {
+    type Backend = Scripted;
+
+    fn open(&self, startup: &Startup) -> Result<Scripted, Report> {
+        self.calls.add(format!("open {}", startup.application_name()));
+        Ok(Scripted {
+            calls: self.calls.clone(),
+            status: TransactionStatus::Idle,
+            settings: BTreeMap::new(),
+            notices: Vec::new(),
+            interrupt: Arc::default(),
+        })
+    }
+}
+
+pub struct Scripted {
+    calls: Calls,
+    status: TransactionStatus,
+    settings: BTreeMap<String, String>,
+    notices: Vec<Report>,
+    interrupt: Arc<Interrupt>,
+}
+
+#[derive(Default)]
+struct Interrupt {
+    cancelled: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Interrupt {
+    async fn wait(&self) -> Report {
+        poll_fn(|context| {
+            *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+            if self.cancelled.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Report::cancelled()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ScriptedStatement {
+    command: Arc<str>,
+    parameters: usize,
+}
+
+impl ScriptedStatement {
+    fn words(&self) -> (&str, &str) {
+        self.command.split_once(' ').unwrap_or((&self.command, ""))
+    }
+
+    fn number(&self) -> u64 {
+        self.words().1.trim().parse().unwrap_or(0)
+    }
+}
+
+pub struct ScriptedPage {
+    rows: Vec<Vec<Option<String>>>,
+    bytes: usize,
+}
+
+impl Page for ScriptedPage {
+    fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+pub struct ScriptedRows<'s> {
+    session: &'s mut Scripted,
+    next: u64,
+    end: u64,
+    page_bytes: usize,
+    echo: Option<Vec<Option<String>>>,
+}
+
+impl RowStream for ScriptedRows<'_> {
+    type Page = ScriptedPage;
+
+    async fn next(&mut self) -> Result<Option<ScriptedPage>, Report> {
+        if let Some(row) = self.echo.take() {
+            return Ok(Some(ScriptedPage { rows: vec![row], bytes: 64 }));
+        }
+        if self.session.interrupt.cancelled.load(Ordering::SeqCst) {
+            return Err(self.session.failed(Report::cancelled()));
+        }
+        let until = self.end.min(self.next + PAGE_ROWS);
+        if self.next == until {
+            return Ok(None);
+        }
+        let rows = (self.next..until).map(|n| vec![Some(n.to_string()), (n % 2 == 0).then(|| format!("row {n}"))]);
+        let page = ScriptedPage { rows: rows.collect(), bytes: self.page_bytes };
+        self.next = until;
+        Ok(Some(page))
+    }
+
+    async fn finish(self, rows_sent: u64) -> Result<String, Report> {
+        self.session.calls.add(format!("finish {rows_sent}"));
+        Ok(format!("SELECT {rows_sent}"))
+    }
+}
+
+pub struct ScriptedCopy<'s> {
+    session: &'s mut Scripted,
+    lines: u64,
+}
+
+impl CopySink for ScriptedCopy<'_> {
+    fn columns(&self) -> usize {
+        2
+    }
+
+    async fn data(&mut self, bytes: &[u8]) -> Result<(), Report> {
+        self.session.calls.add(format!("data {}", bytes.len()));
+        for line in bytes.split(|byte| *byte == b'\n') {
+            if line == b"bad" {
+                return Err(self.session.failed(Report::error(SqlState::new("22P02"), "bad line")));
+            }
+            self.lines += u64::from(!line.is_empty());
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<String, Report> {
+        Ok(format!("COPY {}", self.lines))
+    }
+
+    async fn fail(self, reason: &str) -> Report {
+        self.session.failed(Report::error(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}")))
+    }
+}
+
+impl Scripted {
+    /// As in PostgreSQL an error spoils the transaction block.
+    fn failed(&mut self, report: Report) -> Report {
+        if self.status == TransactionStatus::InTransaction {
+            self.status = TransactionStatus::Failed;
+        }
+        report
+    }
+}
+
+impl Backend for Scripted {
+    type Statement = ScriptedStatement;
+    type Value = Option<String>;
+    type Page = ScriptedPage;
+    type Rows<'s> = ScriptedRows<'s>;
+    type CopyIn<'s> = ScriptedCopy<'s>;
+
+    fn parse(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Vec<ScriptedStatement>, Report> {
+        self.calls.add(format!("parse {sql} {parameter_types:?}"));
+        let mut statements = Vec::new();
+        for command in sql.split(';').map(str::trim).filter(|command| !command.is_empty()) {
+            let mut statement = ScriptedStatement { command: command.into(), parameters: 0 };
+            match statement.words().0 {
+                "rows" | "heavy" | "copy" | "wait" | "fail" | "notice" | "set" | "SET" | "begin" | "commit"
+                | "rollback" => (),
+                "echo" => statement.parameters = statement.number().min(100) as usize,
+                other => {
+                    let mut report = Report::error(SqlState::SYNTAX_ERROR, format!("syntax error at \"{other}\""));
+                    report.position = Some(1);
+                    return Err(self.failed(report));
+                }
+            }
+            statements.push(statement);
+        }
+        Ok(statements)
+    }
+
+    fn parameter_types(statement: &ScriptedStatement) -> Vec<u32> {
+        vec![25; statement.parameters]
+    }
+
+    fn column_count(statement: &ScriptedStatement) -> Option<usize> {
+        match statement.words().0 {
+            "rows" | "heavy" => Some(2),
+            "echo" => Some(statement.parameters),
+            _ => None,
+        }
+    }
+
+    fn column(_: &ScriptedStatement, index: usize) -> ColumnInfo<'_> {
+        const NAMES: [&str; 2] = ["number", "text"];
+        ColumnInfo { name: NAMES[index % 2], type_oid: 25, type_bytes: -1, type_modifier: -1 }
+    }
+
+    fn value(_: &ScriptedStatement, _: usize, _: Format, bytes: Option<&[u8]>) -> Result<Option<String>, Report> {
+        bytes.map(|bytes| utf8(bytes).map(str::to_owned)).transpose()
+    }
+
+    async fn execute<'s>(
+        &'s mut self,
+        statement: &'s ScriptedStatement,
+        parameters: &'s [Option<String>],
+    ) -> Result<Outcome<ScriptedRows<'s>, ScriptedCopy<'s>>, Report> {
+        self.calls.add(format!("execute {} {parameters:?}", statement.command));
+        self.interrupt.cancelled.store(false, Ordering::SeqCst);
+        let (verb, rest) = statement.words();
+        if self.status == TransactionStatus::Failed && !matches!(verb, "commit" | "rollback") {
+            return Err(Report::error(SqlState::IN_FAILED_TRANSACTION, "current transaction is aborted"));
+        }
+        match verb {
+            "rows" | "heavy" => {
+                let end = statement.number().min(ROWS_MAX);
+                let page_bytes = if verb == "heavy" { 32 << 20 } else { 64 };
+                Ok(Outcome::Rows(ScriptedRows { session: self, next: 0, end, page_bytes, echo: None }))
+            }
+            "echo" => {
+                let echo = Some(parameters.to_vec());
+                Ok(Outcome::Rows(ScriptedRows { session: self, next: 0, end: 0, page_bytes: 64, echo }))
+            }
+            "copy" => Ok(Outcome::CopyIn(ScriptedCopy { session: self, lines: 0 })),
+            "wait" => {
+                let report = self.interrupt.wait().await;
+                Err(self.failed(report))
+            }
+            "fail" => {
+                let report = Report::error(SqlState::new(rest), "as ordered").with_hint("do not order it");
+                Err(self.failed(report))
+            }
+            "notice" => {
+                let severity = Severity::Notice;
+                self.notices.push(Report { severity, ..Report::error(SqlState::WARNING, rest) });
+                Ok(Outcome::Complete("NOTICE".to_owned()))
+            }
+            "set" | "SET" => {
+                let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
+                self.settings.insert(name.to_owned(), value.to_owned());
+                Ok(Outcome::Complete("SET".to_owned()))
+            }
+            "begin" => {
+                self.status = TransactionStatus::InTransaction;
+                Ok(Outcome::Complete("BEGIN".to_owned()))
+            }
+            _ => {
+                let committed = verb == "commit" && self.status != TransactionStatus::Failed;
+                self.status = TransactionStatus::Idle;
+                Ok(Outcome::Complete(if committed { "COMMIT" } else { "ROLLBACK" }.to_owned()))
+            }
+        }
+    }
+
+    fn encode(
+        _: &ScriptedStatement,
+        page: &ScriptedPage,
+        row: usize,
+        column: usize,
+        _: Format,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Report> {
+        match &page.rows[row][column] {
+            Some(value) => {
+                out.extend_from_slice(value.as_bytes());
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    fn cancel(&self) -> Cancel {
+        let interrupt = self.interrupt.clone();
+        Arc::new(move || {
+            interrupt.cancelled.store(true, Ordering::SeqCst);
+            let waker = interrupt.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        })
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        self.settings.get(name).cloned()
+    }
+
+    fn take_notices(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.notices)
+    }
+
+    async fn close(self) {
+        self.calls.add("close");
+    }
+}

@@ -1,0 +1,52 @@
+//! The simple protocol: one Query message, any number of statements, results in text form.
+
+use crate::protocol::backend::{Backend, Outcome, RowStream};
+use crate::protocol::connection::Connection;
+use crate::protocol::copy::copy_in;
+use crate::protocol::frontend::{Format, Formats};
+use crate::protocol::report::{Report, SqlState};
+use crate::protocol::rows::Sender;
+use crate::protocol::wire::{Failure, Transport};
+
+impl<T: Transport, B: Backend> Connection<T, B> {
+    /// Runs the statements one after the other; the first that fails ends the message.
+    pub(crate) async fn simple(&mut self, statements: &[B::Statement]) -> Result<(), Failure> {
+        if statements.is_empty() {
+            self.wire.reply.empty_query();
+        }
+        for statement in statements {
+            if !B::parameter_types(statement).is_empty() {
+                return Err(Report::error(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
+                    .with_hint("Parameters belong to the extended protocol: prepare the statement and bind them.")
+                    .into());
+            }
+            self.wire.signal.statement_begins();
+            let Some(tag) = self.simple_statement(statement).await? else {
+                self.wire.reply.empty_query();
+                continue;
+            };
+            self.wire.signal.statement_ends();
+            for notice in self.backend.take_notices() {
+                self.wire.reply.report(&notice);
+            }
+            self.complete(&tag);
+        }
+        self.ready().await
+    }
+
+    async fn simple_statement(&mut self, statement: &B::Statement) -> Result<Option<String>, Failure> {
+        let wire = &mut self.wire;
+        match wire.watch(self.backend.execute(statement, &[])).await? {
+            Outcome::Empty => Ok(None),
+            Outcome::Complete(tag) => Ok(Some(tag)),
+            Outcome::Rows(mut rows) => {
+                let columns = B::column_count(statement).unwrap_or(0);
+                wire.reply.row_description((0..columns).map(|index| (B::column(statement, index), Format::Text)));
+                let mut sender = Sender::<B>::default();
+                sender.send(wire, &mut rows, statement, &Formats::default(), None).await?;
+                Ok(Some(wire.watch(rows.finish(sender.sent)).await?))
+            }
+            Outcome::CopyIn(sink) => copy_in(wire, sink).await.map(Some),
+        }
+    }
+}

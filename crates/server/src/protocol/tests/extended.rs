@@ -1,0 +1,154 @@
+//! The extended protocol: statements, portals, row limits.
+
+use super::{bind, bytes, client, close, describe, execute, flush, parse, query, read, sync};
+
+#[test]
+fn a_statement_is_prepared_once_and_run_often() {
+    let mut client = client();
+    let answers = client.ask([parse("s", "echo 2"), describe(b'S', "s"), sync()]);
+    assert_eq!(answers, ["parsed", "parameters [25, 25]", "columns number:25 text:25", "ready idle"]);
+    for value in ["x", "y"] {
+        let answers = client.ask([bind("", "s", &[Some(value), None]), execute("", 0), sync()]);
+        assert_eq!(answers, ["bound", &format!("row {value}|NULL"), "complete SELECT 1", "ready idle"]);
+    }
+    assert_eq!(client.calls().iter().filter(|call| call.starts_with("parse")).count(), 1);
+    assert_eq!(client.ask([close(b'S', "s"), sync()]), ["closed", "ready idle"]);
+    assert!(client.ask([bind("", "s", &[]), sync()])[0].starts_with("error 26000"));
+}
+
+#[test]
+fn nothing_is_sent_before_sync_or_flush() {
+    let mut client = client();
+    assert!(client.ask([parse("", "rows 1"), bind("", "", &[]), execute("", 0)]).is_empty());
+    assert_eq!(client.ask([flush()]).len(), 4);
+    assert_eq!(client.ask([sync()]), ["ready idle"]);
+}
+
+#[test]
+fn after_an_error_everything_waits_for_sync() {
+    let mut client = client();
+    let answers = client.ask([
+        parse("", "fail 22012"),
+        bind("", "", &[]),
+        execute("", 0),
+        parse("", "rows 1"),
+        query("rows 1"),
+        sync(),
+        parse("", ""),
+        bind("", "", &[]),
+        describe(b'P', ""),
+        execute("", 0),
+        sync(),
+    ]);
+    let expected = [
+        "parsed",
+        "bound",
+        "error 22012 as ordered",
+        "ready idle",
+        "parsed",
+        "bound",
+        "no data",
+        "empty",
+        "ready idle",
+    ];
+    assert_eq!(answers, expected);
+}
+
+#[test]
+fn bad_requests_have_their_sqlstate() {
+    let mut client = client();
+    for (requests, sqlstate) in [
+        (vec![bind("", "nobody", &[])], "26000"),
+        (vec![execute("nobody", 0)], "34000"),
+        (vec![describe(b'P', "nobody")], "34000"),
+        (vec![describe(b'S', "nobody")], "26000"),
+        (vec![describe(b'X', "")], "08P01"),
+        (vec![parse("", "rows 1; rows 2")], "42601"),
+        (vec![parse("", "echo 1"), bind("", "", &[])], "08P01"),
+        (vec![parse("twice", "rows 1"), parse("twice", "rows 1")], "42P05"),
+        (vec![parse("", "rows 1"), bind("p", "", &[]), bind("p", "", &[])], "42P03"),
+        (vec![parse("", "begin"), bind("", "", &[]), execute("", 0), execute("", 0)], "55000"),
+    ] {
+        let answers = client.ask(requests.into_iter().chain([sync()]));
+        let error = &answers[answers.len() - 2];
+        assert!(error.starts_with(&format!("error {sqlstate} ")), "{answers:?}");
+        client.query("rollback");
+    }
+    assert_eq!(client.ask([close(b'S', "nobody"), close(b'P', "nobody"), sync()]).len(), 3, "closing twice is fine");
+}
+
+#[test]
+fn a_portal_gives_its_rows_in_portions() {
+    let mut client = client();
+    client.query("begin");
+    let mut answers = client.ask([parse("", "rows 5"), bind("p", "", &[]), execute("p", 2), sync()]);
+    assert_eq!(answers.split_off(2), ["row 0|row 0", "row 1|NULL", "suspended", "ready block"]);
+    assert_eq!(client.ask([execute("p", 2), flush()]), ["row 2|row 2", "row 3|NULL", "suspended"]);
+    assert_eq!(client.ask([execute("p", 2), sync()]), ["row 4|row 4", "complete SELECT 5", "ready block"]);
+    assert_eq!(client.ask([execute("p", 2), sync()]), ["complete SELECT 0", "ready block"]);
+}
+
+#[test]
+fn a_suspended_portal_survives_other_statements_in_its_transaction() {
+    let mut client = client();
+    client.query("begin");
+    client.ask([parse("", "rows 4"), bind("p", "", &[]), execute("p", 1), sync()]);
+    client.ask([parse("", "rows 7"), bind("q", "", &[]), execute("q", 4), sync()]);
+    assert_eq!(client.query("rows 1").len(), 4);
+    assert_eq!(client.ask([execute("p", 2), sync()]), ["row 1|NULL", "row 2|row 2", "suspended", "ready block"]);
+    assert_eq!(client.ask([execute("q", 1), sync()]), ["row 4|row 4", "suspended", "ready block"]);
+    assert_eq!(client.ask([execute("p", 0), sync()]), ["row 3|NULL", "complete SELECT 4", "ready block"]);
+    client.query("commit");
+    assert!(client.ask([execute("q", 0), sync()])[0].starts_with("error 34000"), "a portal ends with its transaction");
+}
+
+#[test]
+fn without_a_block_a_portal_ends_at_sync() {
+    let mut client = client();
+    let answers =
+        client.ask([parse("", "rows 5"), bind("p", "", &[]), execute("p", 1), sync(), execute("p", 1), sync()]);
+    assert_eq!(answers[3..5], ["suspended", "ready idle"]);
+    assert!(answers[5].starts_with("error 34000"), "{answers:?}");
+    assert!(client.calls().contains(&"finish 1".to_owned()), "the statement came to an orderly end");
+}
+
+#[test]
+fn a_portal_closed_early_frees_the_session() {
+    let mut client = client();
+    client.query("begin");
+    client.ask([parse("", "rows 9"), bind("p", "", &[]), execute("p", 1), sync()]);
+    assert_eq!(client.ask([close(b'P', "p"), sync()]), ["closed", "ready block"]);
+    assert!(client.calls().contains(&"finish 1".to_owned()));
+    assert!(client.ask([execute("p", 1), sync()])[0].starts_with("error 34000"));
+}
+
+#[test]
+fn held_rows_are_bounded() {
+    let mut client = client();
+    client.query("begin");
+    client.ask([parse("", "heavy 30"), bind("p", "", &[]), execute("p", 1), sync()]);
+    assert_eq!(client.query("rows 1").len(), 4, "the statement that came between is not to blame");
+    let answers = client.ask([execute("p", 1), sync()]);
+    assert!(answers[0].starts_with("error 53200 "), "{answers:?}");
+    client.ask([parse("", "heavy 4"), bind("q", "", &[]), execute("q", 1), sync()]);
+    assert_eq!(client.query("rows 1").len(), 4, "one page is within the bound");
+    assert_eq!(client.ask([execute("q", 0), sync()]).len(), 5);
+}
+
+#[test]
+fn a_long_pipeline_is_answered_whole() {
+    let mut client = client();
+    client.ask([parse("s", "echo 1"), sync()]);
+    let mut requests = Vec::new();
+    for number in 0..500 {
+        requests.push(bind("", "s", &[Some(&number.to_string())]));
+        requests.push(execute("", 0));
+    }
+    requests.push(sync());
+    for piece in bytes(requests).chunks(313) {
+        client.send(piece);
+    }
+    let answers = read(&client.run());
+    assert_eq!(answers.len(), 1501);
+    assert_eq!(answers[1498], "row 499");
+}

@@ -1,0 +1,252 @@
+//! One connection's bytes in both directions, with the waits that belong to them.
+//!
+//! Output collects in a buffer and leaves at Sync, at Flush, and whenever it passes [`REPLY_BYTES`]: a result of any
+//! size goes through a buffer of that size, and a client that does not read makes the statement wait. While a statement
+//! computes, the input side is watched as well, so that a client that disappears ends its statement.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::protocol::frames::{Frame, Frames};
+use crate::protocol::reply::Reply;
+use crate::protocol::report::Report;
+use crate::protocol::signal::Signal;
+
+/// Output that is collected before it is sent in the middle of a result.
+pub const REPLY_BYTES: usize = 1 << 16;
+/// Bytes read at one time.
+const READ_BYTES: usize = 1 << 13;
+/// Input that is taken in while a statement runs.
+const READ_AHEAD_BYTES: usize = 1 << 16;
+/// Messages or pages that are worked on before other tasks get their turn.
+const TURN: u32 = 64;
+
+/// How often in a row a connection that ends tries in vain to send before it gives up on a client that does not read.
+const LAST_WORDS_ATTEMPTS_MAX: u32 = 64;
+
+/// A stream of bytes to a client. Zero bytes read is its end.
+pub trait Transport: Send {
+    fn poll_read(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub enum Stop {
+    /// The client is gone, with or without a farewell.
+    Gone,
+    /// The client was told why, or is to be told.
+    Fatal(Report),
+    /// The server stops.
+    ServerStops,
+}
+
+/// Why a message could not be worked on.
+#[derive(Debug)]
+pub enum Failure {
+    /// The client is told, the connection stays.
+    Statement(Report),
+    Stop(Stop),
+}
+
+impl From<Report> for Failure {
+    fn from(report: Report) -> Failure {
+        match report.severity {
+            crate::protocol::report::Severity::Fatal => Failure::Stop(Stop::Fatal(report)),
+            _ => Failure::Statement(report),
+        }
+    }
+}
+
+impl From<Stop> for Failure {
+    fn from(stop: Stop) -> Failure {
+        Failure::Stop(stop)
+    }
+}
+
+pub struct Wire<T> {
+    transport: T,
+    pub(crate) frames: Frames,
+    pub(crate) reply: Reply,
+    pub(crate) signal: Arc<Signal>,
+    /// The client's side is closed; found while a statement ran.
+    gone: bool,
+    turn: u32,
+}
+
+impl<T: Transport> Wire<T> {
+    pub fn new(transport: T, signal: Arc<Signal>) -> Wire<T> {
+        Wire { transport, frames: Frames::default(), reply: Reply::default(), signal, gone: false, turn: 0 }
+    }
+
+    /// Waits for the next whole message and leaves it in the buffer.
+    pub async fn frame(&mut self) -> Result<Frame, Failure> {
+        self.take_turn().await;
+        loop {
+            if let Some(frame) = self.frames.next()? {
+                return Ok(frame);
+            }
+            self.receive().await?;
+        }
+    }
+
+    /// Waits for more bytes, or for a reason not to wait any more.
+    pub async fn receive(&mut self) -> Result<(), Failure> {
+        if self.gone {
+            return Err(Stop::Gone.into());
+        }
+        std::future::poll_fn(|context| {
+            self.signal.listen(context);
+            if self.signal.is_stopping() {
+                return Poll::Ready(Err(Stop::ServerStops.into()));
+            }
+            if self.signal.is_cancelled() {
+                return Poll::Ready(Err(Report::cancelled().into()));
+            }
+            match self.poll_receive(context) {
+                Poll::Ready(true) => Poll::Ready(Ok(())),
+                Poll::Ready(false) => Poll::Ready(Err(Stop::Gone.into())),
+                Poll::Pending => {
+                    // A wait of unknown length: an idle connection holds no memory.
+                    self.frames.rest();
+                    self.reply.rest();
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Reads what is there; `false` when the client is gone.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let mut bytes = [0; READ_BYTES];
+        match self.transport.poll_read(context, &mut bytes) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(0) | Err(_)) => {
+                self.gone = true;
+                Poll::Ready(false)
+            }
+            Poll::Ready(Ok(count)) => {
+                self.frames.push(&bytes[..count]);
+                Poll::Ready(true)
+            }
+        }
+    }
+
+    /// Sends everything. A statement that is cancelled meanwhile stops waiting for its client; what is unsent stays.
+    pub async fn flush(&mut self) -> Result<(), Failure> {
+        let mut sent = 0;
+        let result = std::future::poll_fn(|context| {
+            while sent < self.reply.bytes.len() {
+                match self.transport.poll_write(context, &self.reply.bytes[sent..]) {
+                    Poll::Ready(Ok(0) | Err(_)) => {
+                        self.gone = true;
+                        return Poll::Ready(Err(Stop::Gone.into()));
+                    }
+                    Poll::Ready(Ok(count)) => sent += count,
+                    Poll::Pending => {
+                        self.signal.listen(context);
+                        if self.signal.is_stopping() {
+                            return Poll::Ready(Err(Stop::ServerStops.into()));
+                        }
+                        if self.signal.is_cancelled() {
+                            return Poll::Ready(Err(Report::cancelled().into()));
+                        }
+                        return Poll::Pending;
+                    }
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await;
+        self.reply.bytes.drain(..sent);
+        result
+    }
+
+    /// Sends what the transport takes without the client's help; for a connection that ends whether it reads or not.
+    pub async fn last_words(&mut self) {
+        let mut sent = 0;
+        let mut attempts = 0;
+        std::future::poll_fn(|context| {
+            while sent < self.reply.bytes.len() && !self.gone {
+                match self.transport.poll_write(context, &self.reply.bytes[sent..]) {
+                    Poll::Ready(Ok(0) | Err(_)) => self.gone = true,
+                    Poll::Ready(Ok(count)) => {
+                        sent += count;
+                        attempts = 0;
+                    }
+                    Poll::Pending if attempts < LAST_WORDS_ATTEMPTS_MAX => {
+                        attempts += 1;
+                        context.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    Poll::Pending => return Poll::Ready(()),
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Sends when enough has collected, and lets others work between two sendings.
+    pub async fn flush_if_full(&mut self) -> Result<(), Failure> {
+        if self.reply.bytes.len() >= REPLY_BYTES {
+            self.flush().await?;
+            self.take_turn().await;
+        }
+        if self.signal.is_cancelled() {
+            return Err(Report::cancelled().into());
+        }
+        if self.signal.is_stopping() {
+            return Err(Stop::ServerStops.into());
+        }
+        Ok(())
+    }
+
+    /// Waits for the backend while watching the client: when it disappears, or the server stops, the statement is
+    /// cancelled. The backend's future always runs to its end, which is then the quick one.
+    pub async fn watch<F: Future>(&mut self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let mut cancelled = false;
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(output);
+            }
+            self.signal.listen(context);
+            while !self.gone && self.frames.waiting() < READ_AHEAD_BYTES {
+                if self.poll_receive(context).is_pending() {
+                    break;
+                }
+            }
+            if !cancelled && (self.gone || self.signal.is_stopping()) {
+                cancelled = true;
+                self.signal.cancel_backend();
+                return future.as_mut().poll(context);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Steps back once every so often, since a client that sends without pause never makes its task wait.
+    async fn take_turn(&mut self) {
+        self.turn += 1;
+        if self.turn < TURN {
+            return;
+        }
+        self.turn = 0;
+        let mut yielded = false;
+        std::future::poll_fn(|context| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
