@@ -7,7 +7,7 @@ import tempfile
 import time
 
 from checklist import Failed, Unavailable, free_port, run
-from wire import Connection
+from wire import Connection, ServerError
 
 BINARIES = pathlib.Path("/usr/lib/postgresql/15/bin")
 
@@ -41,7 +41,7 @@ class PostgreSql:
                 connection.close()
                 self.pid = int(pathlib.Path(f"{data}/postmaster.pid").read_text().split()[0])
                 return self
-            except OSError:
+            except (OSError, ServerError):  # not listening yet, or listening and not ready
                 time.sleep(0.1)
         self.__exit__()
         raise Failed("PostgreSQL did not start within ten seconds")
