@@ -1,0 +1,112 @@
+//! All interleavings of a sleeper's last look and a waker's claim.
+//!
+//! Must fail when weakened:
+//! `RUSTFLAGS='--cfg loom --cfg loom_weak="NAME"' cargo test -p eris-sync --release loom_sleepers` for NAME in
+//! `sleepers_announce_fence`, `sleepers_claim_fence`.
+#![cfg(loom)]
+
+mod explore;
+
+use eris_sync::{DoubleBuffer, Drain, Sleepers};
+use explore::{explore, run};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread;
+
+/// Work for a certain worker: it does not block while the waker leaves without having claimed it.
+#[test]
+fn loom_sleepers_lose_no_wake_up() {
+    explore(|waker_first| {
+        let sleepers = Arc::new(Sleepers::new(1));
+        let work = Arc::new(AtomicBool::new(false));
+        let sleeper: Box<dyn FnOnce() -> bool + Send> = {
+            let (sleepers, work) = (Arc::clone(&sleepers), Arc::clone(&work));
+            Box::new(move || {
+                sleepers.announce(0);
+                let blocks = !work.load(Ordering::Relaxed);
+                if !blocks {
+                    sleepers.retract(0);
+                }
+                blocks
+            })
+        };
+        let waker: Box<dyn FnOnce() -> bool + Send> = {
+            let sleepers = Arc::clone(&sleepers);
+            Box::new(move || {
+                work.store(true, Ordering::Relaxed);
+                sleepers.claim(0)
+            })
+        };
+        let (blocks, claimed) = if waker_first {
+            let results = run(vec![waker, sleeper]);
+            (results[1], results[0])
+        } else {
+            let results = run(vec![sleeper, waker]);
+            (results[0], results[1])
+        };
+        assert!(!blocks || claimed, "the worker sleeps, its work lies there, and nobody unparks it");
+        assert_eq!(sleepers.asleep(), 0);
+    });
+}
+
+/// The same with a real inbox as the work, and work for anybody.
+#[test]
+fn loom_sleepers_lose_no_message() {
+    explore(|_| {
+        let sleepers = Arc::new(Sleepers::new(1));
+        let (producer, consumer) = DoubleBuffer::new(8);
+        let sleeper = {
+            let sleepers = Arc::clone(&sleepers);
+            thread::spawn(move || {
+                sleepers.announce(0);
+                let blocks = !consumer.has_work();
+                if !blocks {
+                    sleepers.retract(0);
+                }
+                (blocks, consumer)
+            })
+        };
+        let waker = {
+            let sleepers = Arc::clone(&sleepers);
+            thread::spawn(move || {
+                producer.append(&[1]).unwrap();
+                sleepers.claim_one()
+            })
+        };
+        let (blocks, mut consumer) = sleeper.join().unwrap();
+        let claimed = waker.join().unwrap();
+        assert!(!blocks || claimed == Some(0), "the worker sleeps over a message");
+        assert_eq!(consumer.try_drain(|_| {}), Drain::Drained(8));
+    });
+}
+
+/// Two pieces of work that anybody can do wake two sleepers, never the same one twice.
+#[test]
+fn loom_sleepers_are_claimed_once() {
+    explore(|_| {
+        let sleepers = Arc::new(Sleepers::new(2));
+        sleepers.announce(0);
+        sleepers.announce(1);
+        let claim = |sleepers: Arc<Sleepers>| -> Box<dyn FnOnce() -> Option<usize> + Send> {
+            Box::new(move || sleepers.claim_one())
+        };
+        let mut claimed = run(vec![claim(Arc::clone(&sleepers)), claim(Arc::clone(&sleepers))]);
+        claimed.sort_unstable();
+        assert_eq!(claimed, [Some(0), Some(1)]);
+        assert_eq!(sleepers.claims(), 2);
+    });
+}
+
+/// A worker whose block a timer ends while it is being claimed learns of the claim.
+#[test]
+fn loom_sleepers_retract_or_are_claimed() {
+    explore(|reversed| {
+        let sleepers = Arc::new(Sleepers::new(1));
+        sleepers.announce(0);
+        let (one, other) = (Arc::clone(&sleepers), Arc::clone(&sleepers));
+        let claim: Box<dyn FnOnce() -> bool + Send> = Box::new(move || one.claim(0));
+        let retract: Box<dyn FnOnce() -> bool + Send> = Box::new(move || other.retract(0));
+        let cleared = run(if reversed { vec![retract, claim] } else { vec![claim, retract] });
+        assert_ne!(cleared[0], cleared[1], "exactly one of them clears the bit");
+    });
+}
