@@ -9,15 +9,15 @@ use eris_workloads::tatp::{KeyDistribution, Population, PopulationOptions, RunOp
 use std::sync::Arc;
 use std::time::Duration;
 
-fn connect() -> PostgresConnection {
-    let url = std::env::var("ERIS_TEST_POSTGRES_URL").expect("ERIS_TEST_POSTGRES_URL names a server");
-    PostgresConnection::connect(&url.parse().unwrap()).unwrap()
+fn connect() -> Result<PostgresConnection, Box<dyn std::error::Error>> {
+    let url = std::env::var("ERIS_TEST_POSTGRES_URL")?;
+    Ok(PostgresConnection::connect(&url.parse()?)?)
 }
 
 #[test]
 #[ignore = "needs a PostgreSQL server in ERIS_TEST_POSTGRES_URL"]
 fn values_of_all_types_arrive() {
-    let mut connection = connect();
+    let mut connection = connect().unwrap();
     let sql = "SELECT 1::int2, 2::int4, $1::int8, 0.5::float8, true, 'ä'::varchar(3), 12.50::numeric, DATE '1998-09-02', NULL";
     let row = connection.execute(sql, &[SqlValue::Int(-3)]).unwrap().rows.remove(0);
     let expected = [
@@ -41,11 +41,11 @@ fn values_of_all_types_arrive() {
 fn tatp_runs_and_leaves_consistent_tables() {
     let options = PopulationOptions { permuted_numbers: true, ..PopulationOptions::new(2_000) };
     let population = Arc::new(Population::new(options));
-    let mut connection = connect();
+    let mut connection = connect().unwrap();
     load(&mut connection, &population, "").unwrap();
     let clients = (0..4).map(|number| {
         let statements = if number % 2 == 0 { DestinationStatements::Join } else { DestinationStatements::Separate };
-        SqlClient::new(Box::new(connect()), statements).unwrap()
+        SqlClient::new(Box::new(connect().unwrap()), statements).unwrap()
     });
     let run_options = RunOptions {
         clients: 4,

@@ -1,6 +1,7 @@
 //! TPC-H: schema, generated or file-borne data, the 22 queries, and stored answers to check results against.
 
 mod answers;
+mod batch;
 mod chunk;
 mod dates;
 pub mod dump;
