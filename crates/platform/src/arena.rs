@@ -2,7 +2,7 @@
 //!
 //! An arena gives out zeroed, 64-byte aligned [`Block`]s. Small ones are slots in *regions* of 2 MiB that are mapped
 //! directly from the operating system and bound to the arena's NUMA node; large ones have a mapping of their own. A
-//! block returns its bytes on drop; a region without blocks is unmapped, except one that is kept for the next.
+//! block returns its bytes on drop; a region without spans is unmapped, except one that is kept for the next.
 //!
 //! Every block is reserved in the [`MemoryPool`] at the size it really takes, so the pool is back at zero when the last
 //! block is gone. An operating system that refuses memory is an error, like the pool's limit, and never an abort.
@@ -14,7 +14,7 @@ mod spans;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ids::NodeId;
-use crate::memory::{MemoryExceeded, MemoryPool, Reservation};
+use crate::memory::{MemoryExceeded, MemoryPool, RefusedBy, Reservation};
 
 pub use block::Block;
 use block::Place;
@@ -67,6 +67,7 @@ impl Shared {
             asked: bytes as u64,
             used: pool.used(),
             limit: pool.limit(),
+            refused_by: RefusedBy::System,
         }
     }
 }
@@ -125,15 +126,11 @@ impl Arena {
             return Err(self.shared.refused(length));
         };
         self.shared.reservation.grow(bytes as u64)?;
-        match Mapping::new(bytes, mapping::PAGE_BYTES, self.shared.options) {
-            Ok(mapping) => {
-                Ok(Block::new(mapping.start(), length, Place::Mapping { arena: Arc::clone(&self.shared), mapping }))
-            }
-            Err(_) => {
-                self.shared.reservation.shrink(bytes as u64);
-                Err(self.shared.refused(bytes))
-            }
-        }
+        let Ok(mapping) = Mapping::new(bytes, mapping::PAGE_BYTES, self.shared.options) else {
+            self.shared.reservation.shrink(bytes as u64);
+            return Err(self.shared.refused(bytes));
+        };
+        Ok(Block::new(mapping.start(), length, Place::Mapping { arena: Arc::clone(&self.shared), mapping }))
     }
 
     /// Bytes of all living blocks at the size they take.

@@ -5,6 +5,7 @@
 //! and one for each consumer; a grow costs an addition on both. What is counted is what consumers say; reconciling it
 //! with what the operating system sees is the business of a controller above.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,17 +24,37 @@ struct Consumer {
     used: AtomicU64,
 }
 
-/// The limit would have been exceeded; nothing was reserved.
+/// The limit would have been exceeded, or the operating system had nothing left; nothing was reserved.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "out of memory: {consumer} asked for {asked} bytes, {used} of {limit} bytes are in use \
-     (raise the setting {MEMORY_LIMIT_SETTING} or let other work finish)"
-)]
+#[error("out of memory: {consumer} asked for {asked} bytes, {used} of {limit} bytes are in use; {refused_by}")]
 pub struct MemoryExceeded {
     pub consumer: &'static str,
     pub asked: u64,
     pub used: u64,
     pub limit: u64,
+    pub refused_by: RefusedBy,
+}
+
+/// Who had no more memory to give.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RefusedBy {
+    /// The pool: the setting can be raised.
+    Limit,
+    /// The operating system, below the limit: the setting promises more than there is.
+    System,
+}
+
+impl fmt::Display for RefusedBy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RefusedBy::Limit => {
+                write!(formatter, "raise the setting {MEMORY_LIMIT_SETTING} or let other work finish")
+            }
+            RefusedBy::System => {
+                write!(formatter, "the system has no more, although the setting {MEMORY_LIMIT_SETTING} would allow it")
+            }
+        }
+    }
 }
 
 /// The setting that bounds the pool.
@@ -129,7 +150,13 @@ impl Reservation {
             }
             _ => {
                 self.pool.used.fetch_sub(bytes, Ordering::Relaxed);
-                Err(MemoryExceeded { consumer: self.consumer.name, asked: bytes, used: before, limit })
+                Err(MemoryExceeded {
+                    consumer: self.consumer.name,
+                    asked: bytes,
+                    used: before,
+                    limit,
+                    refused_by: RefusedBy::Limit,
+                })
             }
         }
     }
@@ -188,7 +215,8 @@ mod tests {
         scan.grow(700).unwrap();
         let join = pool.reserve("hash join");
         let refused = join.grow(301).unwrap_err();
-        assert_eq!(refused, MemoryExceeded { consumer: "hash join", asked: 301, used: 700, limit: 1_000 });
+        let expected = (("hash join", 301), (700, 1_000), RefusedBy::Limit);
+        assert_eq!(((refused.consumer, refused.asked), (refused.used, refused.limit), refused.refused_by), expected);
         assert!(refused.to_string().contains("hash join asked for 301 bytes"), "{refused}");
         assert!(refused.to_string().contains("memory_limit"), "{refused}");
         join.grow(300).unwrap();
@@ -229,8 +257,7 @@ mod tests {
     #[should_panic(expected = "gives back 2 of 1")]
     fn giving_back_more_than_held_is_a_bug() {
         let pool = MemoryPool::unlimited();
-        // Forgotten, because dropping it after the failed assertion would panic again.
-        let reservation = std::mem::ManuallyDrop::new(pool.reserve("test"));
+        let reservation = pool.reserve("test");
         reservation.grow(1).unwrap();
         reservation.shrink(2);
     }

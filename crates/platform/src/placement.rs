@@ -187,14 +187,14 @@ fn domains_of(nodes: usize, topology: &Topology, limits: &CpuLimits) -> Vec<Doma
             covered = only..only + 1;
         }
         let memory = real[covered.start].memory;
-        let cpus = real[covered].iter().flat_map(|domain| domain.cpus.iter().copied()).collect();
-        Domain { cpus: cores_first(cpus, topology), memory }
+        let cpus: Vec<CpuId> = real[covered].iter().flat_map(|domain| domain.cpus.iter().copied()).collect();
+        Domain { cpus: cores_first(&cpus, topology), memory }
     };
     (0..nodes).map(domain).collect()
 }
 
 /// Two workers on one core share its units, so every core gets one before any gets a second.
-fn cores_first(cpus: Vec<CpuId>, topology: &Topology) -> Vec<CpuId> {
+fn cores_first(cpus: &[CpuId], topology: &Topology) -> Vec<CpuId> {
     let rank =
         |cpu: CpuId| topology.siblings(cpu).iter().filter(|sibling| cpus.contains(sibling)).position(|&s| s == cpu);
     let mut ranked: Vec<_> = cpus.iter().map(|&cpu| (rank(cpu), cpu)).collect();

@@ -24,12 +24,12 @@
 //!
 //! assert_eq!(SETTINGS.len(), 4);
 //! let mut values = SettingValues::default();
-//! assert_eq!(values.get(&QUANTUM), Duration::from_micros(200));
+//! assert_eq!(values.get(QUANTUM), Duration::from_micros(200));
 //! values.set_text(SETTINGS[0], "1ms").unwrap();
-//! assert_eq!(values.get(&QUANTUM), Duration::from_millis(1));
+//! assert_eq!(values.get(QUANTUM), Duration::from_millis(1));
 //! let error = values.set_text(SETTINGS[0], "1h").unwrap_err();
 //! assert_eq!(error.to_string(), "setting quantum must be between 1us and 10s, not 1h");
-//! assert_eq!(values.get_or(&MEMORY_LIMIT, ByteSize(1 << 30)), ByteSize(1 << 30));
+//! assert_eq!(values.get_or(MEMORY_LIMIT, ByteSize(1 << 30)), ByteSize(1 << 30));
 //! ```
 
 mod declaration;

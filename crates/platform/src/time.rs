@@ -57,10 +57,12 @@ impl Nanos {
         deadline.since(self)
     }
 
+    #[must_use]
     pub fn saturating_add(self, span: Duration) -> Nanos {
         Nanos(self.0.saturating_add(nanoseconds_of(span)))
     }
 
+    #[must_use]
     pub fn saturating_sub(self, span: Duration) -> Nanos {
         Nanos(self.0.saturating_sub(nanoseconds_of(span)))
     }

@@ -6,8 +6,8 @@
 //! ```
 //! Sizes come in classes, four for each doubling above 256 bytes, so a slot is at most a quarter larger than what was
 //! asked for. A span is long enough to lose at most an eighth of itself to the rest behind its last slot. Freed slots
-//! are reused last in, first out, while their lines are warm. A span without slots in use returns its units, a region
-//! without spans is unmapped unless it is the last.
+//! are reused last in, first out, while their lines are warm. A span without slots in use returns its units
+//! (the last small one of a class stays), a region without spans is unmapped unless it is the last.
 
 use std::io;
 use std::ptr::NonNull;
@@ -116,14 +116,14 @@ pub(super) struct Spans {
     options: MapOptions,
     /// Gaps are reused.
     regions: Vec<Option<Region>>,
-    spans: Vec<Option<Span>>,
+    items: Vec<Option<Span>>,
     /// For each class the spans that have room.
     with_room: Vec<Vec<u32>>,
 }
 
 impl Spans {
     pub(super) fn new(options: MapOptions) -> Spans {
-        Spans { options, regions: Vec::new(), spans: Vec::new(), with_room: vec![Vec::new(); CLASSES] }
+        Spans { options, regions: Vec::new(), items: Vec::new(), with_room: vec![Vec::new(); CLASSES] }
     }
 
     pub(super) fn region_bytes(&self) -> u64 {
@@ -141,17 +141,16 @@ impl Spans {
             Some(&span) => span,
             None => self.new_span(class)?,
         };
-        let Spans { regions, spans, with_room, .. } = self;
-        let (Some(span), class_bytes) = (spans[span_id as usize].as_mut(), bytes_of(class)) else {
+        let Spans { regions, items, with_room, .. } = self;
+        let (Some(span), class_bytes) = (items[span_id as usize].as_mut(), bytes_of(class)) else {
             unreachable!("a span with room exists");
         };
-        let (slot, dirty) = match span.free.pop() {
-            Some(slot) => (slot, true),
-            None => {
-                span.fresh += 1;
-                (span.fresh - 1, span.dirty)
-            }
-        };
+        let reused = span.free.pop();
+        let slot = reused.unwrap_or(span.fresh);
+        let dirty = reused.is_some() || span.dirty;
+        if reused.is_none() {
+            span.fresh += 1;
+        }
         span.in_use += 1;
         assert!(slot < span.slots && span.in_use <= span.slots, "slot {slot} of {} was handed out", span.slots);
         if !span.has_room() {
@@ -168,7 +167,7 @@ impl Spans {
     }
 
     pub(super) fn free(&mut self, id: SlotId) {
-        let Some(span) = self.spans[id.span as usize].as_mut() else {
+        let Some(span) = self.items[id.span as usize].as_mut() else {
             unreachable!("a slot in use has a span");
         };
         assert!(span.in_use > 0 && id.slot < span.fresh, "slot {id:?} is freed, but not in use");
@@ -180,7 +179,8 @@ impl Spans {
         if was_full {
             self.with_room[class].push(id.span);
         }
-        if empty {
+        // The last span of a class stays if it is small, lest one block that comes and goes remakes it every time.
+        if empty && (units_of(class) > 1 || self.with_room[class].len() > 1) {
             self.release_span(id.span);
         }
     }
@@ -214,7 +214,7 @@ impl Spans {
             dirty,
             free: Vec::new(),
         };
-        let id = insert_in_gap(&mut self.spans, span) as u32;
+        let id = insert_in_gap(&mut self.items, span) as u32;
         self.with_room[class].push(id);
         Ok(id)
     }
@@ -226,7 +226,7 @@ impl Spans {
     }
 
     fn release_span(&mut self, id: u32) {
-        let Some(span) = self.spans[id as usize].take() else {
+        let Some(span) = self.items[id as usize].take() else {
             unreachable!("only a span that exists is released");
         };
         assert_eq!(span.in_use, 0, "a span with slots in use is released");

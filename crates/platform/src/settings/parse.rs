@@ -15,8 +15,11 @@ impl SettingDeclaration {
                 parse_bool(text).map(SettingValue::Bool).ok_or_else(|| self.malformed(text, "on or off"))
             }
             SettingKind::Integer { min, max } => {
-                let value = parse_integer(text).ok_or_else(|| self.malformed(text, "a whole number"))?;
-                let value = value.ok_or_else(|| self.out_of_bounds(text, &min, &max))?;
+                if !is_integer(text) {
+                    return Err(self.malformed(text, "a whole number"));
+                }
+                // A number beyond 64 bits is a matter of bounds.
+                let value = text.parse().map_err(|_| self.out_of_bounds(text, &min, &max))?;
                 self.bounded(text, value, min, max, |bound| bound.to_string()).map(SettingValue::Integer)
             }
             SettingKind::Duration { min, max } => {
@@ -75,11 +78,9 @@ fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// `None`: not a number; `Some(None)`: a number beyond 64 bits, which is a matter of bounds.
-fn parse_integer(text: &str) -> Option<Option<i64>> {
+fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok())
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A number (with up to nine decimals) and its unit, `1.5 ms`: the number in billionths, and the unit in lower case.

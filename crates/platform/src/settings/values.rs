@@ -16,17 +16,17 @@ impl SettingValues {
     ///
     /// # Panics
     /// If the setting was not set and its default depends on the machine: those are read with [`get_or`](Self::get_or).
-    pub fn get<T: SettingType>(&self, setting: &Setting<T>) -> T {
+    pub fn get<T: SettingType>(&self, setting: Setting<T>) -> T {
         let value = self.explicit(setting).or_else(|| setting.default_value());
         value.unwrap_or_else(|| unreachable!("setting {} has neither a value nor a fixed default", setting.name()))
     }
 
     /// The value in force, or `fallback` if nothing was set and the default depends on the machine.
-    pub fn get_or<T: SettingType>(&self, setting: &Setting<T>, fallback: T) -> T {
+    pub fn get_or<T: SettingType>(&self, setting: Setting<T>, fallback: T) -> T {
         self.explicit(setting).or_else(|| setting.default_value()).unwrap_or(fallback)
     }
 
-    fn explicit<T: SettingType>(&self, setting: &Setting<T>) -> Option<T> {
+    fn explicit<T: SettingType>(&self, setting: Setting<T>) -> Option<T> {
         self.set.get(setting.name()).and_then(T::from_value)
     }
 
