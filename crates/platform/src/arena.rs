@@ -2,7 +2,7 @@
 //!
 //! An arena gives out zeroed, 64-byte aligned [`Block`]s. Small ones are slots in *regions* of 2 MiB that are mapped
 //! directly from the operating system and bound to the arena's NUMA node; large ones have a mapping of their own. A
-//! block returns its bytes on drop; a region without spans is unmapped, except one that is kept for the next.
+//! block returns its bytes on drop; a region without blocks is unmapped, except one that is kept for the next.
 //!
 //! Every block is reserved in the [`MemoryPool`] at the size it really takes, so the pool is back at zero when the last
 //! block is gone. An operating system that refuses memory is an error, like the pool's limit, and never an abort.

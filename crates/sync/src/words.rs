@@ -12,6 +12,10 @@ use loom::cell::UnsafeCell;
 /// The size of a word: regions start and end at multiples of it.
 pub(crate) const WORD_BYTES: usize = 8;
 
+/// One write in so many bytes touches every page.
+#[cfg(not(loom))]
+const PAGE_BYTES: usize = 4096;
+
 pub(crate) struct Words {
     words: Box<[UnsafeCell<u64>]>,
 }
@@ -23,7 +27,14 @@ unsafe impl Sync for Words {}
 impl Words {
     /// Zeros, written by the calling thread: so the operating system places the memory on its NUMA node.
     pub(crate) fn new(count: usize) -> Words {
-        Words { words: (0..count).map(|_| UnsafeCell::new(0)).collect() }
+        let words: Box<[UnsafeCell<u64>]> = (0..count).map(|_| UnsafeCell::new(0)).collect();
+        // Zeros may come from the allocator without a write; this one cannot be optimised away.
+        #[cfg(not(loom))]
+        for word in words.iter().step_by(PAGE_BYTES / WORD_BYTES) {
+            // SAFETY: nobody else knows the words yet.
+            unsafe { word.get().write_volatile(0) };
+        }
+        Words { words }
     }
 }
 

@@ -26,7 +26,7 @@ fn message(writer: u64, number: u64, payload: u64) -> Vec<u8> {
 }
 
 fn word(bytes: &[u8], index: usize) -> u64 {
-    u64::from_le_bytes(bytes[8 * index..8 * index + 8].try_into().unwrap())
+    bytes[8 * index..].first_chunk().map(|word| u64::from_le_bytes(*word)).unwrap_or_else(|| panic!("half a word"))
 }
 
 /// Four writers and an owner: everything arrives once, whole, aligned, and each writer's in order.

@@ -7,7 +7,7 @@
 //! Sizes come in classes, four for each doubling above 256 bytes, so a slot is at most a quarter larger than what was
 //! asked for. A span is long enough to lose at most an eighth of itself to the rest behind its last slot. Freed slots
 //! are reused last in, first out, while their lines are warm. A span without slots in use returns its units
-//! (the last small one of a class stays), a region without spans is unmapped unless it is the last.
+//! (the last small one of a class stays), a region without slots in use is unmapped (the last such stays).
 
 use std::io;
 use std::ptr::NonNull;
@@ -89,6 +89,10 @@ struct Region {
     free_units: u32,
     /// A bit for each unit that was part of a span before.
     dirty_units: u32,
+    /// Its spans.
+    spans: Vec<u32>,
+    /// Slots in use in all of them.
+    in_use: u32,
 }
 
 struct Span {
@@ -114,24 +118,31 @@ impl Span {
 /// All regions of one arena.
 pub(super) struct Spans {
     options: MapOptions,
-    /// Gaps are reused.
-    regions: Vec<Option<Region>>,
-    items: Vec<Option<Span>>,
+    regions: Table<Region>,
+    items: Table<Span>,
+    /// Regions that have units free.
+    regions_with_units: Vec<u32>,
     /// For each class the spans that have room.
     with_room: Vec<Vec<u32>>,
 }
 
 impl Spans {
     pub(super) fn new(options: MapOptions) -> Spans {
-        Spans { options, regions: Vec::new(), items: Vec::new(), with_room: vec![Vec::new(); CLASSES] }
+        Spans {
+            options,
+            regions: Table::default(),
+            items: Table::default(),
+            regions_with_units: Vec::new(),
+            with_room: vec![Vec::new(); CLASSES],
+        }
     }
 
     pub(super) fn region_bytes(&self) -> u64 {
-        (self.regions.iter().flatten().count() * REGION_BYTES) as u64
+        (self.regions.iter().count() * REGION_BYTES) as u64
     }
 
     pub(super) fn numa_placement(&self) -> Option<NumaPlacement> {
-        self.regions.iter().flatten().next().map(|region| region.mapping.placement.clone())
+        self.regions.iter().next().map(|region| region.mapping.placement.clone())
     }
 
     /// A slot for `length` bytes; fails if a region is needed and the operating system refuses it.
@@ -142,9 +153,7 @@ impl Spans {
             None => self.new_span(class)?,
         };
         let Spans { regions, items, with_room, .. } = self;
-        let (Some(span), class_bytes) = (items[span_id as usize].as_mut(), bytes_of(class)) else {
-            unreachable!("a span with room exists");
-        };
+        let (span, class_bytes) = (items.get_mut(span_id), bytes_of(class));
         let reused = span.free.pop();
         let slot = reused.unwrap_or(span.fresh);
         let dirty = reused.is_some() || span.dirty;
@@ -156,9 +165,8 @@ impl Spans {
         if !span.has_room() {
             with_room[class].pop();
         }
-        let Some(region) = &regions[span.region as usize] else {
-            unreachable!("a span's region is mapped as long as the span exists");
-        };
+        let region = regions.get_mut(span.region);
+        region.in_use += 1;
         let offset = span.unit_first as usize * UNIT_BYTES + slot as usize * class_bytes;
         assert!(offset + class_bytes <= REGION_BYTES, "a slot ends within its region");
         // SAFETY: the offset lies within the region's mapping.
@@ -167,15 +175,13 @@ impl Spans {
     }
 
     pub(super) fn free(&mut self, id: SlotId) {
-        let Some(span) = self.items[id.span as usize].as_mut() else {
-            unreachable!("a slot in use has a span");
-        };
+        let span = self.items.get_mut(id.span);
         assert!(span.in_use > 0 && id.slot < span.fresh, "slot {id:?} is freed, but not in use");
         debug_assert!(!span.free.contains(&id.slot), "slot {id:?} is freed twice");
         let was_full = !span.has_room();
         span.free.push(id.slot);
         span.in_use -= 1;
-        let (class, empty) = (usize::from(span.class), span.in_use == 0);
+        let (class, empty, region_id) = (usize::from(span.class), span.in_use == 0, span.region);
         if was_full {
             self.with_room[class].push(id.span);
         }
@@ -183,29 +189,48 @@ impl Spans {
         if empty && (units_of(class) > 1 || self.with_room[class].len() > 1) {
             self.release_span(id.span);
         }
+        let region = self.regions.get_mut(region_id);
+        region.in_use -= 1;
+        if region.in_use == 0 {
+            self.release_empty_region(region_id);
+        }
+    }
+
+    /// Unmaps a region without slots in use, unless no other is empty: that one stays for the next block.
+    fn release_empty_region(&mut self, region_id: u32) {
+        if self.regions.iter().filter(|region| region.in_use == 0).count() < 2 {
+            return;
+        }
+        for span in self.regions.get_mut(region_id).spans.clone() {
+            self.release_span(span);
+        }
+        let region = self.regions.remove(region_id);
+        assert_eq!(region.free_units, u32::MAX, "all units of a region without spans are free");
+        self.regions_with_units.retain(|&other| other != region_id);
     }
 
     /// Takes units for a span of `class` from the first region that has them side by side, or from a new one.
     fn new_span(&mut self, class: usize) -> io::Result<u32> {
         let units = units_of(class);
-        let found = self.regions.iter().enumerate().find_map(|(index, region)| {
-            let first = first_run(region.as_ref()?.free_units, units)?;
-            Some((index, first))
+        let mut fits = self.regions_with_units.iter().filter_map(|&region| {
+            let first = first_run(self.regions.get(region).free_units, units)?;
+            Some((region, first))
         });
-        let (region_index, unit_first) = match found {
+        let (region_id, unit_first) = match fits.next() {
             Some(found) => found,
             None => (self.new_region()?, 0),
         };
-        let Some(region) = self.regions[region_index].as_mut() else {
-            unreachable!("the region was just found or made");
-        };
+        let region = self.regions.get_mut(region_id);
         let mask = run_mask(unit_first, units);
         assert_eq!(region.free_units & mask, mask, "the units of a span are free");
         let dirty = region.dirty_units & mask != 0;
         region.free_units &= !mask;
         region.dirty_units |= mask;
+        if region.free_units == 0 {
+            self.regions_with_units.retain(|&other| other != region_id);
+        }
         let span = Span {
-            region: region_index as u32,
+            region: region_id,
             unit_first,
             class: class as u16,
             slots: (units as usize * UNIT_BYTES / bytes_of(class)) as u32,
@@ -214,30 +239,30 @@ impl Spans {
             dirty,
             free: Vec::new(),
         };
-        let id = insert_in_gap(&mut self.items, span) as u32;
+        let id = self.items.insert(span);
+        self.regions.get_mut(region_id).spans.push(id);
         self.with_room[class].push(id);
         Ok(id)
     }
 
-    fn new_region(&mut self) -> io::Result<usize> {
+    fn new_region(&mut self) -> io::Result<u32> {
         let mapping = Mapping::new(REGION_BYTES, REGION_BYTES, self.options)?;
-        let region = Region { mapping, free_units: u32::MAX, dirty_units: 0 };
-        Ok(insert_in_gap(&mut self.regions, region))
+        let region = Region { mapping, free_units: u32::MAX, dirty_units: 0, spans: Vec::new(), in_use: 0 };
+        let id = self.regions.insert(region);
+        self.regions_with_units.push(id);
+        Ok(id)
     }
 
     fn release_span(&mut self, id: u32) {
-        let Some(span) = self.items[id as usize].take() else {
-            unreachable!("only a span that exists is released");
-        };
+        let span = self.items.remove(id);
         assert_eq!(span.in_use, 0, "a span with slots in use is released");
         self.with_room[usize::from(span.class)].retain(|&other| other != id);
-        let Some(region) = self.regions[span.region as usize].as_mut() else {
-            unreachable!("a span's region is mapped as long as the span exists");
-        };
-        region.free_units |= run_mask(span.unit_first, units_of(usize::from(span.class)));
-        if region.free_units == u32::MAX && self.regions.iter().flatten().count() > 1 {
-            self.regions[span.region as usize] = None;
+        let region = self.regions.get_mut(span.region);
+        region.spans.retain(|&other| other != id);
+        if region.free_units == 0 {
+            self.regions_with_units.push(span.region);
         }
+        region.free_units |= run_mask(span.unit_first, units_of(usize::from(span.class)));
     }
 }
 
@@ -250,11 +275,42 @@ fn run_mask(first: u32, length: u32) -> u32 {
     (u32::MAX >> (UNITS - length)) << first
 }
 
-fn insert_in_gap<T>(items: &mut Vec<Option<T>>, item: T) -> usize {
-    if let Some(gap) = items.iter().position(Option::is_none) {
-        items[gap] = Some(item);
-        return gap;
+/// Things by number; numbers of removed ones are used again.
+struct Table<T> {
+    items: Vec<Option<T>>,
+    gaps: Vec<u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Table<T> {
+        Table { items: Vec::new(), gaps: Vec::new() }
     }
-    items.push(Some(item));
-    items.len() - 1
+}
+
+impl<T> Table<T> {
+    fn insert(&mut self, item: T) -> u32 {
+        if let Some(gap) = self.gaps.pop() {
+            self.items[gap as usize] = Some(item);
+            return gap;
+        }
+        self.items.push(Some(item));
+        self.items.len() as u32 - 1
+    }
+
+    fn remove(&mut self, id: u32) -> T {
+        self.gaps.push(id);
+        self.items[id as usize].take().unwrap_or_else(|| unreachable!("number {id} is removed, but not there"))
+    }
+
+    fn get(&self, id: u32) -> &T {
+        self.items[id as usize].as_ref().unwrap_or_else(|| unreachable!("number {id} is not there"))
+    }
+
+    fn get_mut(&mut self, id: u32) -> &mut T {
+        self.items[id as usize].as_mut().unwrap_or_else(|| unreachable!("number {id} is not there"))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.iter().flatten()
+    }
 }
