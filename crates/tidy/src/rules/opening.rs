@@ -4,7 +4,7 @@ use crate::{Finding, Tree};
 
 const RULE: &str = "opening";
 /// Shorter than this it says nothing that the file name does not say.
-const OPENING_MIN_CHARS: usize = 20;
+const OPENING_MIN_CHARS: usize = 12;
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let files = tree.rust_files().filter(|(file, _)| file.name() != "build.rs");
