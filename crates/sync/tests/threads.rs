@@ -26,7 +26,7 @@ fn message(writer: u64, number: u64, payload: u64) -> Vec<u8> {
 }
 
 fn word(bytes: &[u8], index: usize) -> u64 {
-    bytes[8 * index..].first_chunk().map(|word| u64::from_le_bytes(*word)).unwrap_or_else(|| panic!("half a word"))
+    u64::from_le_bytes(*bytes[8 * index..].first_chunk().unwrap_or_else(|| panic!("half a word")))
 }
 
 /// Four writers and an owner: everything arrives once, whole, aligned, and each writer's in order.
