@@ -62,6 +62,8 @@ pub trait Backend: Send {
     /// The OIDs of a statement's parameters.
     fn parameter_types(statement: &Self::Statement) -> Vec<u32>;
 
+    fn parameter_count(statement: &Self::Statement) -> usize;
+
     /// The number of result columns, if the statement returns rows.
     fn column_count(statement: &Self::Statement) -> Option<usize>;
 

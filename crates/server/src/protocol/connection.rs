@@ -3,6 +3,11 @@
 //! Everything here is a function of the bytes that arrive and of what the backend answers; there are no sockets, no
 //! clock and no threads, so that tests and the fuzzer drive it with bytes from a buffer.
 
+use std::future::Future;
+use std::sync::Arc;
+
+use eris_platform::MemoryPool;
+
 use crate::protocol::backend::{Backend, TransactionStatus};
 use crate::protocol::extended::Portals;
 use crate::protocol::frames::Frame;
@@ -10,7 +15,7 @@ use crate::protocol::frontend::{self, Kind};
 use crate::protocol::report::{Report, Severity, SqlState};
 use crate::protocol::signal::{Registration, Registry, stopping};
 use crate::protocol::startup::{self, Packet, Startup};
-use crate::protocol::wire::{Failure, Stop, Transport, Wire};
+use crate::protocol::wire::{Failure, Stop, Transport, Wire, first_of};
 
 /// What clients are told about at the start and when it changes, with what they hear if the backend has no opinion.
 const REPORTED_SETTINGS: [(&str, &str); 12] = [
@@ -47,9 +52,20 @@ pub(crate) struct Connection<T, B: Backend> {
 }
 
 /// Serves a client until one side ends it. Returns when all that was to be said is sent or the client is gone.
-pub async fn serve<T: Transport, H: Host>(transport: T, host: &H, registration: Registration) {
-    let mut wire = Wire::new(transport, registration.signal.clone());
-    let failure = match greet(&mut wire, registration.registry()).await {
+///
+/// A client that has not introduced itself when `patience` resolves is dismissed.
+pub async fn serve<T: Transport, H: Host>(
+    transport: T,
+    host: &H,
+    registration: Registration,
+    memory: &Arc<MemoryPool>,
+    patience: impl Future<Output = ()> + Send,
+) {
+    let mut wire = Wire::new(transport, registration.signal.clone(), memory);
+    let greeting = first_of(greet(&mut wire, registration.registry()), patience).await.unwrap_or_else(|()| {
+        Err(Report::fatal(SqlState::QUERY_CANCELED, "canceling authentication due to timeout").into())
+    });
+    let failure = match greeting {
         Ok(Some(startup)) => match open(&mut wire, host, &startup) {
             Ok(backend) => {
                 registration.signal.attach(backend.cancel());
@@ -77,7 +93,7 @@ async fn farewell<T: Transport>(wire: &mut Wire<T>, failure: Failure) {
     let report = match failure {
         Failure::Stop(Stop::Gone) => return,
         Failure::Stop(Stop::ServerStops) => stopping(),
-        Failure::Stop(Stop::Fatal(report)) | Failure::Statement(report) => report,
+        Failure::Stop(Stop::Fatal(report)) | Failure::Statement(report) | Failure::Refused(_, report) => report,
     };
     wire.reply.report(&Report { severity: Severity::Fatal, ..report });
     wire.last_words().await;
@@ -130,7 +146,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 Err(failure) => failure,
             };
             match failure {
-                Failure::Statement(report) => self.wire.reply.report(&report),
+                Failure::Statement(report) | Failure::Refused(_, report) => self.wire.reply.report(&report),
                 Failure::Stop(_) => return failure,
             }
         }
@@ -152,25 +168,28 @@ impl<T: Transport, B: Backend> Connection<T, B> {
 
     /// Works on the next message. An error leaves the connection ready for the one after.
     async fn step(&mut self) -> Result<(), Failure> {
-        let frame = self.wire.frame().await?;
-        let kind = frame.kind;
-        if self.skip_to_sync && !matches!(kind, Kind::Sync | Kind::Terminate) {
-            self.wire.frames.release(&frame);
-            return Ok(());
-        }
-        let result = self.dispatch(frame).await;
+        let (kind, result) = match self.wire.frame().await {
+            Ok(frame) if self.skip_to_sync && !matches!(frame.kind, Kind::Sync | Kind::Terminate) => {
+                self.wire.frames.release(&frame);
+                return Ok(());
+            }
+            Ok(frame) => (frame.kind, self.dispatch(frame).await),
+            Err(Failure::Refused(_, _)) if self.skip_to_sync => return Ok(()),
+            Err(Failure::Refused(kind, report)) => (kind, Err(report.into())),
+            Err(failure) => return Err(failure),
+        };
         self.wire.signal.statement_ends();
         for notice in self.backend.take_notices() {
             self.wire.reply.report(&notice);
         }
         match result {
-            Err(Failure::Statement(report)) if matches!(kind, Kind::Query | Kind::FunctionCall) => {
-                self.wire.reply.report(&report);
-                self.ready().await
-            }
-            Err(Failure::Statement(report)) => {
+            Err(Failure::Statement(report) | Failure::Refused(_, report)) => {
+                if matches!(kind, Kind::Query | Kind::FunctionCall) {
+                    self.wire.reply.report(&report);
+                    return self.ready().await;
+                }
                 self.skip_to_sync = kind.is_extended();
-                Err(report.into())
+                Err(Failure::Statement(report))
             }
             other => other,
         }

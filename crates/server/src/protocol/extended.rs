@@ -126,7 +126,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 format!("cursor \"{}\" already exists", bind.portal),
             ));
         }
-        let wanted = statement.as_ref().map_or(0, |statement| B::parameter_types(statement).len());
+        let wanted = statement.as_ref().map_or(0, B::parameter_count);
         let given = bind.parameters.len();
         if given != wanted {
             return Err(Report::protocol(format!(
@@ -289,7 +289,9 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 // An error here is not one of the message that follows, and the Execute has been answered.
                 Next::Other => match Held::collect(wire, rows, sender).await {
                     Ok(held) => return Ok(Executed::Suspended(State::Held(held))),
-                    Err(Failure::Statement(report)) => return Ok(Executed::Suspended(State::Lost(report))),
+                    Err(Failure::Statement(report) | Failure::Refused(_, report)) => {
+                        return Ok(Executed::Suspended(State::Lost(report)));
+                    }
                     Err(stop) => return Err(stop),
                 },
             }
@@ -312,7 +314,13 @@ enum Next {
 /// Looks at the messages behind a `PortalSuspended` and answers those that leave the stream alone.
 async fn after_suspension<T: Transport>(wire: &mut Wire<T>, name: &str, in_block: bool) -> Result<Next, Failure> {
     loop {
-        let frame = wire.frame().await?;
+        let frame = match wire.frame().await {
+            Err(Failure::Refused(kind, report)) => {
+                wire.put_back(kind, report);
+                return Ok(Next::Other);
+            }
+            other => other?,
+        };
         match frame.kind {
             Kind::Execute => {
                 let limit = match frontend::execute(wire.frames.body(&frame)) {

@@ -37,11 +37,16 @@ pub struct Frames {
     bytes: Vec<u8>,
     /// Everything before this is used.
     start: usize,
+    /// Bytes still to come that nobody wants.
+    unwanted: usize,
 }
 
 impl Frames {
     /// Takes over what arrived.
     pub fn push(&mut self, arrived: &[u8]) {
+        let unwanted = self.unwanted.min(arrived.len());
+        self.unwanted -= unwanted;
+        let arrived = &arrived[unwanted..];
         if self.start > 0 && self.bytes.len() + arrived.len() > self.bytes.capacity() {
             self.bytes.drain(..self.start);
             self.start = 0;
@@ -52,6 +57,25 @@ impl Frames {
     /// Bytes that wait to be used.
     pub fn waiting(&self) -> usize {
         self.bytes.len() - self.start
+    }
+
+    /// Memory the buffer holds.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Gives up the message that is arriving, and what is still to come of it; `None` if none is.
+    pub fn give_up(&mut self) -> Option<Kind> {
+        let rest = &self.bytes[self.start..];
+        let kind = Kind::from_byte(*rest.first()?)?;
+        let bytes = 1 + length_at(rest, 1)? as usize;
+        if bytes <= rest.len() {
+            return None;
+        }
+        self.unwanted = bytes - rest.len();
+        self.bytes = Vec::new();
+        self.start = 0;
+        Some(kind)
     }
 
     pub fn body(&self, frame: &Frame) -> &[u8] {
@@ -183,6 +207,19 @@ mod tests {
         frames.push(b"Q\x3f\xff\xff\xff");
         assert!(frames.next().unwrap().is_none());
         assert!(frames.bytes.capacity() < 64);
+    }
+
+    #[test]
+    fn a_message_given_up_takes_only_itself() {
+        let mut frames = Frames::default();
+        frames.push(b"Q\0\0\0\x09ab");
+        assert_eq!(frames.give_up(), Some(Kind::Query));
+        assert_eq!(frames.capacity(), 0);
+        frames.push(b"c");
+        assert!(frames.next().unwrap().is_none());
+        frames.push(b"deS\0\0\0\x04");
+        assert_eq!(frames.next().unwrap().unwrap().kind, Kind::Sync);
+        assert_eq!(frames.give_up(), None, "a whole message is not given up");
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! A connection that lives in memory, with its server side stepped by hand: for tests and the fuzzer.
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+
+use eris_platform::MemoryPool;
 
 use crate::protocol::connection::serve;
 use crate::protocol::scripted::{Calls, ScriptedHost};
@@ -89,13 +91,20 @@ impl Wake for Woken {
 impl Conversation {
     /// A connection to a server with scripted sessions that sends at most `write_bytes` at a time.
     pub fn new(registry: &Arc<Registry>, write_bytes: usize) -> Conversation {
+        Conversation::within(registry, write_bytes, &MemoryPool::unlimited())
+    }
+
+    /// The same with the memory that there is.
+    pub fn within(registry: &Arc<Registry>, write_bytes: usize, memory: &Arc<MemoryPool>) -> Conversation {
         assert!(write_bytes > 0, "a pipe that takes nothing blocks for ever");
         let shared = Arc::new(Mutex::new(Shared { write_bytes, ..Shared::default() }));
         let host = ScriptedHost::default();
         let calls = host.calls.clone();
         let Ok(registration) = registry.admit(1) else { unreachable!("the registry of a test has room") };
         let pipe = Pipe(shared.clone());
-        let server: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move { serve(pipe, &host, registration).await });
+        let memory = memory.clone();
+        let server: Pin<Box<dyn Future<Output = ()>>> =
+            Box::pin(async move { serve(pipe, &host, registration, &memory, pending()).await });
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         Conversation { shared, server: Some(server), woken, registry: registry.clone(), calls }
     }

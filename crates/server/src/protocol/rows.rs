@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 
+use eris_platform::Reservation;
+
 use crate::protocol::backend::{Backend, Page, RowStream};
 use crate::protocol::frontend::Formats;
 use crate::protocol::report::{Report, SqlState};
 use crate::protocol::wire::{Failure, Transport, Wire};
-
-/// Rows of a suspended portal that are kept in memory when the client turns to another statement.
-pub const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// How sending ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,6 +76,8 @@ impl<B: Backend> Sender<B> {
 pub struct Held<B: Backend> {
     pages: VecDeque<B::Page>,
     pub(crate) sender: Sender<B>,
+    /// All of it is given back when the portal ends.
+    _memory: Reservation,
 }
 
 impl<B: Backend> Held<B> {
@@ -87,19 +88,16 @@ impl<B: Backend> Held<B> {
         sender: Sender<B>,
     ) -> Result<Held<B>, Failure> {
         let mut pages = VecDeque::new();
-        let mut bytes = 0;
+        let memory = wire.memory().reserve("suspended portal");
         while let Some(page) = wire.watch(source.next()).await? {
-            bytes += page.bytes();
-            if bytes > HELD_BYTES_MAX {
-                let message = format!("the rest of a suspended portal takes more than {HELD_BYTES_MAX} bytes");
-                return Err(Report::error(SqlState::OUT_OF_MEMORY, message)
+            memory.grow(page.bytes() as u64).map_err(|exceeded| {
+                Report::error(SqlState::OUT_OF_MEMORY, exceeded.to_string())
                     .with_hint("Fetch a result to its end before running another statement, or close its portal.")
-                    .into());
-            }
+            })?;
             pages.push_back(page);
         }
         wire.watch(source.finish(sender.sent)).await?;
-        Ok(Held { pages, sender })
+        Ok(Held { pages, sender, _memory: memory })
     }
 
     pub async fn send<T: Transport>(
@@ -109,7 +107,7 @@ impl<B: Backend> Held<B> {
         formats: &Formats,
         limit: Option<u32>,
     ) -> Result<Progress, Failure> {
-        let Held { pages, sender } = self;
+        let Held { pages, sender, .. } = self;
         sender.send(wire, &mut Pages(pages), statement, formats, limit).await
     }
 }

@@ -224,6 +224,10 @@ impl Backend for Scripted {
         vec![25; statement.parameters]
     }
 
+    fn parameter_count(statement: &ScriptedStatement) -> usize {
+        statement.parameters
+    }
+
     fn column_count(statement: &ScriptedStatement) -> Option<usize> {
         match statement.words().0 {
             "rows" | "heavy" => Some(2),

@@ -4,9 +4,10 @@
 //! the time the request arrives.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use crate::protocol::backend::Cancel;
 use crate::protocol::report::{Report, SqlState};
@@ -109,6 +110,8 @@ pub struct Registry {
     connections: Mutex<BTreeMap<u32, Entry>>,
     last_process: AtomicU32,
     stopping: AtomicBool,
+    /// Waits for the last connection to go.
+    emptied: Mutex<Option<Waker>>,
 }
 
 struct Entry {
@@ -157,6 +160,15 @@ impl Registry {
         }
     }
 
+    /// Resolves when no connection is left. For one waiter.
+    pub async fn emptied(&self) {
+        poll_fn(|context| {
+            *self.emptied.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+            if self.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     pub fn len(&self) -> usize {
         self.connections().len()
     }
@@ -192,5 +204,9 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.registry.connections().remove(&self.process);
+        let waker = self.registry.emptied.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }

@@ -15,7 +15,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             self.wire.reply.empty_query();
         }
         for statement in statements {
-            if !B::parameter_types(statement).is_empty() {
+            if B::parameter_count(statement) > 0 {
                 return Err(Report::error(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
                     .with_hint("Parameters belong to the extended protocol: prepare the statement and bind them.")
                     .into());

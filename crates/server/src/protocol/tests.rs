@@ -11,6 +11,7 @@ mod start;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use eris_platform::MemoryPool;
 use pgwire::messages::extendedquery::{Bind, Close, Describe, Execute, Flush, Parse, Sync};
 use pgwire::messages::response::TransactionStatus;
 use pgwire::messages::simplequery::Query;
@@ -21,7 +22,11 @@ use crate::protocol::signal::Registry;
 
 /// A client that has started up.
 pub(super) fn client() -> Conversation {
-    let mut client = Conversation::new(&Arc::new(Registry::default()), 7);
+    client_within(&MemoryPool::unlimited())
+}
+
+pub(super) fn client_within(memory: &Arc<MemoryPool>) -> Conversation {
+    let mut client = Conversation::within(&Arc::new(Registry::default()), 7, memory);
     client.send(&startup(&[("user", "eris"), ("application_name", "test")]));
     let answers = read(&client.run());
     assert_eq!(answers.last().map(String::as_str), Some("ready idle"), "{answers:?}");

@@ -10,9 +10,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use eris_platform::{MemoryExceeded, MemoryPool, Reservation};
+
 use crate::protocol::frames::{Frame, Frames};
+use crate::protocol::frontend::Kind;
 use crate::protocol::reply::Reply;
-use crate::protocol::report::Report;
+use crate::protocol::report::{Report, Severity, SqlState};
 use crate::protocol::signal::Signal;
 
 /// Output that is collected before it is sent in the middle of a result.
@@ -21,6 +24,8 @@ pub const REPLY_BYTES: usize = 1 << 16;
 const READ_BYTES: usize = 1 << 13;
 /// Input that is taken in while a statement runs.
 const READ_AHEAD_BYTES: usize = 1 << 16;
+/// Input that a connection may hold without accounting for it.
+const INPUT_BYTES: usize = 2 * READ_AHEAD_BYTES + READ_BYTES;
 /// Messages or pages that are worked on before other tasks get their turn.
 const TURN: u32 = 64;
 
@@ -49,13 +54,15 @@ pub enum Stop {
 pub enum Failure {
     /// The client is told, the connection stays.
     Statement(Report),
+    /// A message was too large for the memory there is; nothing of it was kept.
+    Refused(Kind, Report),
     Stop(Stop),
 }
 
 impl From<Report> for Failure {
     fn from(report: Report) -> Failure {
         match report.severity {
-            crate::protocol::report::Severity::Fatal => Failure::Stop(Stop::Fatal(report)),
+            Severity::Fatal => Failure::Stop(Stop::Fatal(report)),
             _ => Failure::Statement(report),
         }
     }
@@ -72,25 +79,66 @@ pub struct Wire<T> {
     pub(crate) frames: Frames,
     pub(crate) reply: Reply,
     pub(crate) signal: Arc<Signal>,
+    /// Memory of input that is more than the usual.
+    input: Reservation,
+    /// A message that was refused and is still to be answered.
+    refused: Option<(Kind, Report)>,
     /// The client's side is closed; found while a statement ran.
     gone: bool,
     turn: u32,
 }
 
 impl<T: Transport> Wire<T> {
-    pub fn new(transport: T, signal: Arc<Signal>) -> Wire<T> {
-        Wire { transport, frames: Frames::default(), reply: Reply::default(), signal, gone: false, turn: 0 }
+    pub fn new(transport: T, signal: Arc<Signal>, memory: &Arc<MemoryPool>) -> Wire<T> {
+        Wire {
+            transport,
+            frames: Frames::default(),
+            reply: Reply::default(),
+            signal,
+            input: memory.reserve("client message"),
+            refused: None,
+            gone: false,
+            turn: 0,
+        }
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<MemoryPool> {
+        self.input.pool()
     }
 
     /// Waits for the next whole message and leaves it in the buffer.
     pub async fn frame(&mut self) -> Result<Frame, Failure> {
         self.take_turn().await;
         loop {
+            // A message that is whole when memory runs out is worked on: that is what frees its memory.
+            if let Err(exceeded) = self.account()
+                && let Some(kind) = self.frames.give_up()
+            {
+                self.input.shrink(self.input.bytes());
+                return Err(Failure::Refused(kind, Report::error(SqlState::OUT_OF_MEMORY, exceeded.to_string())));
+            }
+            if let Some((kind, report)) = self.refused.take() {
+                return Err(Failure::Refused(kind, report));
+            }
             if let Some(frame) = self.frames.next()? {
                 return Ok(frame);
             }
             self.receive().await?;
         }
+    }
+
+    /// Leaves a refused message to the next call of [`Wire::frame`].
+    pub(crate) fn put_back(&mut self, kind: Kind, report: Report) {
+        self.refused = Some((kind, report));
+    }
+
+    fn account(&mut self) -> Result<(), MemoryExceeded> {
+        let bytes = self.frames.capacity();
+        let beyond = if bytes > INPUT_BYTES { bytes } else { 0 };
+        if self.input.bytes() != beyond as u64 {
+            self.input.resize(beyond as u64)?;
+        }
+        Ok(())
     }
 
     /// Waits for more bytes, or for a reason not to wait any more.
@@ -186,6 +234,14 @@ impl<T: Transport> Wire<T> {
                     Poll::Pending => return Poll::Ready(()),
                 }
             }
+            // Closing a socket with unread input resets it, and the client may never read what was just said.
+            let mut bytes = [0; READ_BYTES];
+            for _ in 0..LAST_WORDS_ATTEMPTS_MAX {
+                match self.transport.poll_read(context, &mut bytes) {
+                    Poll::Ready(Ok(count)) if count > 0 => (),
+                    _ => break,
+                }
+            }
             Poll::Ready(())
         })
         .await;
@@ -249,4 +305,16 @@ impl<T: Transport> Wire<T> {
         })
         .await;
     }
+}
+
+/// The output of `work`, or that of `other` if it is there first.
+pub(crate) async fn first_of<A, B>(work: impl Future<Output = A>, other: impl Future<Output = B>) -> Result<A, B> {
+    let (mut work, mut other) = (pin!(work), pin!(other));
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(output) = work.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        other.as_mut().poll(context).map(Err)
+    })
+    .await
 }

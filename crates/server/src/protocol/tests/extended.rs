@@ -1,6 +1,8 @@
 //! The extended protocol: statements, portals, row limits.
 
-use super::{bind, bytes, client, close, describe, execute, flush, parse, query, read, sync};
+use eris_platform::MemoryPool;
+
+use super::{bind, bytes, client, client_within, close, describe, execute, flush, parse, query, read, sync};
 
 #[test]
 fn a_statement_is_prepared_once_and_run_often() {
@@ -124,15 +126,37 @@ fn a_portal_closed_early_frees_the_session() {
 
 #[test]
 fn held_rows_are_bounded() {
-    let mut client = client();
+    let memory = MemoryPool::new(64 << 20);
+    let mut client = client_within(&memory);
     client.query("begin");
     client.ask([parse("", "heavy 30"), bind("p", "", &[]), execute("p", 1), sync()]);
     assert_eq!(client.query("rows 1").len(), 4, "the statement that came between is not to blame");
     let answers = client.ask([execute("p", 1), sync()]);
-    assert!(answers[0].starts_with("error 53200 "), "{answers:?}");
+    assert!(answers[0].starts_with("error 53200 out of memory: suspended portal asked for"), "{answers:?}");
     client.ask([parse("", "heavy 4"), bind("q", "", &[]), execute("q", 1), sync()]);
     assert_eq!(client.query("rows 1").len(), 4, "one page is within the bound");
+    assert_eq!(memory.used(), 32 << 20);
     assert_eq!(client.ask([execute("q", 0), sync()]).len(), 5);
+    client.query("rollback");
+    assert_eq!(memory.used(), 0, "what portals held is given back with them");
+}
+
+#[test]
+fn a_message_beyond_the_memory_is_refused_and_the_connection_stays() {
+    let memory = MemoryPool::new(1 << 20);
+    let mut client = client_within(&memory);
+    let large = "x".repeat(3 << 20);
+    let answers = client.ask([query(&large), query("rows 0")]);
+    assert!(answers[0].starts_with("error 53200 out of memory: client message asked for"), "{answers:?}");
+    assert_eq!(answers[1..3], ["ready idle", "columns number:25 text:25"]);
+    let answers = client.ask([parse("", "echo 1"), bind("", "", &[Some(&large)]), execute("", 0), sync()]);
+    assert!(answers[1].starts_with("error 53200"), "{answers:?}");
+    assert_eq!(answers[2..], ["ready idle"]);
+    client.query("begin");
+    client.ask([parse("", "rows 4"), bind("p", "", &[]), execute("p", 1), sync()]);
+    assert!(client.query(&large)[0].starts_with("error 53200"));
+    assert_eq!(client.ask([execute("p", 0), sync()]).len(), 5, "the suspended portal is as it was");
+    assert_eq!(memory.used(), 0);
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! Listens, and turns each connection into a task that the workers poll.
+//!
+//! Connections go to the workers in turn: the worker's reactor watches the socket and the task runs on its node. The
+//! engine outlives the server; a stopped server leaves no task behind.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use eris_engine::Engine;
+use eris_platform::{ByteStream, Listener};
+
+use crate::protocol::connection::{Host, serve};
+use crate::protocol::report::Report;
+use crate::protocol::signal::{Registration, Registry, Signal};
+use crate::protocol::wire::{Transport, Wire, first_of};
+
+/// How long a client may take to introduce itself.
+pub const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long a stopping server waits for its statements to notice that they are cancelled.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after an accept that failed: out of descriptors, as a rule, and that passes.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(
+        "refusing to listen on {0}: there is no authentication yet, so only loopback addresses (127.0.0.1, ::1) are \
+         safe"
+    )]
+    NotLoopback(SocketAddr),
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: std::io::Error },
+}
+
+/// A server that accepts connections. Dropped, it goes on; [`ServerHandle::stop`] ends it.
+pub struct ServerHandle {
+    engine: Engine,
+    registry: Arc<Registry>,
+    acceptor: Arc<Signal>,
+    address: SocketAddr,
+}
+
+/// Starts to accept connections on `address`; port 0 lets the system choose.
+pub fn listen<H: Host + 'static>(engine: &Engine, address: SocketAddr, host: H) -> Result<ServerHandle, ServeError> {
+    if !address.ip().is_loopback() {
+        return Err(ServeError::NotLoopback(address));
+    }
+    let listener = engine.reactor(0).listen(address).map_err(|source| ServeError::Listen { address, source })?;
+    let address = listener.local_address();
+    let registry = Arc::new(Registry::default());
+    let acceptor = Arc::new(Signal::default());
+    engine.spawn(accept(engine.clone(), listener, acceptor.clone(), registry.clone(), Arc::new(host)));
+    Ok(ServerHandle { engine: engine.clone(), registry, acceptor, address })
+}
+
+impl ServerHandle {
+    /// Where the server listens.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections at this moment, half-open ones included.
+    pub fn connections(&self) -> usize {
+        self.registry.len()
+    }
+
+    /// Stops accepting, tells every client, cancels what runs, and waits until all sessions are closed; `false` if
+    /// some did not end in time. For threads that are not workers.
+    pub fn stop(&self) -> bool {
+        self.acceptor.stop();
+        self.registry.stop();
+        let (engine, registry) = (self.engine.clone(), self.registry.clone());
+        let stopped = self.engine.block_on(async move {
+            let deadline = engine.env().now().saturating_add(STOP_TIMEOUT);
+            first_of(registry.emptied(), engine.sleep_until(deadline)).await.is_ok()
+        });
+        // An engine that is gone has taken its tasks along.
+        stopped.unwrap_or(true)
+    }
+}
+
+async fn accept<H: Host + 'static>(
+    engine: Engine,
+    mut listener: Box<dyn Listener>,
+    signal: Arc<Signal>,
+    registry: Arc<Registry>,
+    host: Arc<H>,
+) {
+    for turn in 0usize.. {
+        let worker = turn % engine.worker_count();
+        let reactor = engine.reactor(worker);
+        let accepted = poll_fn(|context| {
+            signal.listen(context);
+            if signal.is_stopping() {
+                return Poll::Ready(None);
+            }
+            listener.poll_accept(context, &reactor).map(Some)
+        })
+        .await;
+        let stream = match accepted {
+            None => return,
+            Some(Ok(stream)) => stream,
+            Some(Err(_)) => {
+                let until = engine.env().now().saturating_add(ACCEPT_PAUSE);
+                engine.sleep_until(until).await;
+                continue;
+            }
+        };
+        match registry.admit(engine.env().random_u64() as u32) {
+            Ok(registration) => {
+                let (node, host) = (engine.worker_node(worker), host.clone());
+                engine.spawn_on(node, connection(engine.clone(), stream, host, registration));
+            }
+            Err(report) => refuse(&engine, stream, &report).await,
+        }
+    }
+}
+
+async fn connection<H: Host>(engine: Engine, stream: Box<dyn ByteStream>, host: Arc<H>, registration: Registration) {
+    let deadline = engine.env().now().saturating_add(STARTUP_TIMEOUT);
+    serve(stream, &*host, registration, engine.memory(), engine.sleep_until(deadline)).await;
+}
+
+/// Says why to a client that is not admitted.
+async fn refuse(engine: &Engine, stream: Box<dyn ByteStream>, report: &Report) {
+    let mut wire = Wire::new(stream, Arc::new(Signal::default()), engine.memory());
+    wire.reply.report(report);
+    wire.last_words().await;
+}
+
+impl Transport for Box<dyn ByteStream> {
+    fn poll_read(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<std::io::Result<usize>> {
+        (**self).poll_read(context, into)
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        (**self).poll_write(context, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

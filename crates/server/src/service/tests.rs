@@ -1,0 +1,198 @@
+//! Real sockets and real workers, with scripted sessions behind them.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use eris_engine::EngineOptions;
+use eris_platform::RealEnv;
+use pgwire::messages::simplequery::Query;
+use pgwire::messages::startup::Startup;
+use pgwire::messages::{DecodeContext, Message, PgWireBackendMessage as Answer};
+
+use super::*;
+use crate::protocol::scripted::ScriptedHost;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Server {
+    engine: Engine,
+    handle: ServerHandle,
+}
+
+impl Server {
+    fn start() -> Server {
+        let options = EngineOptions { workers: 2, nodes: 2, ..EngineOptions::default() };
+        let engine = Engine::start(Arc::new(RealEnv::new()), options).unwrap();
+        let handle = listen(&engine, SocketAddr::from(([127, 0, 0, 1], 0)), ScriptedHost::default()).unwrap();
+        Server { engine, handle }
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.handle.local_address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client { stream, received: BytesMut::new() }
+    }
+
+    fn session(&self) -> Client {
+        let mut client = self.connect();
+        let mut startup = Startup::default();
+        startup.parameters.insert("user".to_owned(), "eris".to_owned());
+        client.send(&startup);
+        client.until_ready();
+        client
+    }
+
+    fn wait_for_connections(&self, count: usize) {
+        for _ in 0..2_000 {
+            if self.handle.connections() == count {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{} connections instead of {count}", self.handle.connections());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        assert!(self.handle.stop(), "all sessions end in time");
+        self.engine.shutdown();
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    received: BytesMut,
+}
+
+impl Client {
+    fn send(&mut self, message: &impl Message) {
+        let mut bytes = BytesMut::new();
+        message.encode(&mut bytes).unwrap();
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// The next answer; `None` when the server closed.
+    fn answer(&mut self) -> Option<Answer> {
+        let mut context = DecodeContext::default();
+        context.awaiting_frontend_ssl = false;
+        context.awaiting_frontend_startup = false;
+        loop {
+            if let Some(answer) = Answer::decode(&mut self.received, &context).unwrap() {
+                return Some(answer);
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes).unwrap() {
+                0 => return None,
+                count => self.received.extend_from_slice(&bytes[..count]),
+            }
+        }
+    }
+
+    fn until_ready(&mut self) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        loop {
+            let answer = self.answer().expect("the server answers");
+            let ready = matches!(answer, Answer::ReadyForQuery(_));
+            answers.push(answer);
+            if ready {
+                return answers;
+            }
+        }
+    }
+
+    fn query(&mut self, sql: &str) -> Vec<Answer> {
+        self.send(&Query::new(sql.to_owned()));
+        self.until_ready()
+    }
+
+    fn rows(&mut self, count: usize) {
+        let answers = self.query(&format!("rows {count}"));
+        assert_eq!(answers.iter().filter(|answer| matches!(answer, Answer::DataRow(_))).count(), count);
+    }
+}
+
+fn sqlstate(answer: &Answer) -> &str {
+    let Answer::ErrorResponse(response) = answer else { panic!("an error, not {answer:?}") };
+    response.fields.iter().find(|(code, _)| *code == b'C').map_or("", |(_, text)| text)
+}
+
+#[test]
+fn clients_are_served_side_by_side() {
+    let server = Server::start();
+    let mut clients: Vec<_> = (0..8).map(|_| server.session()).collect();
+    clients[0].send(&Query::new("wait".to_owned()));
+    for client in &mut clients[1..] {
+        client.rows(3_000);
+    }
+    assert_eq!(server.handle.connections(), 8);
+    clients.truncate(1);
+    server.wait_for_connections(1);
+    drop(clients);
+    server.wait_for_connections(0);
+}
+
+#[test]
+fn silence_and_garbage_disturb_nobody() {
+    let server = Server::start();
+    let mut silent: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for client in &mut silent[10..] {
+        client.stream.write_all(b"\0\0\0").unwrap();
+    }
+    for noise in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 5000], b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"] {
+        let mut client = server.connect();
+        client.stream.write_all(noise).unwrap();
+        assert!(sqlstate(&client.answer().unwrap()).starts_with('0'));
+        assert!(client.answer().is_none(), "and closes");
+    }
+    server.session().rows(100);
+    let mut client = server.session();
+    client.stream.write_all(&vec![0xff; 100_000]).unwrap();
+    assert_eq!(sqlstate(&client.answer().unwrap()), "08P01");
+    assert!(client.answer().is_none());
+    server.wait_for_connections(20);
+    drop(silent);
+    server.wait_for_connections(0);
+}
+
+#[test]
+fn a_client_that_goes_in_the_middle_of_its_rows_is_forgotten() {
+    let server = Server::start();
+    for _ in 0..5 {
+        let mut client = server.session();
+        for _ in 0..20 {
+            client.send(&Query::new("rows 10000".to_owned()));
+        }
+        client.answer();
+    }
+    server.wait_for_connections(0);
+    server.session().rows(10);
+}
+
+#[test]
+fn a_stopping_server_tells_its_clients() {
+    let server = Server::start();
+    let mut idle = server.session();
+    let mut busy = server.session();
+    busy.send(&Query::new("wait".to_owned()));
+    drop(server);
+    assert_eq!(sqlstate(&idle.answer().unwrap()), "57P01");
+    assert!(idle.answer().is_none());
+    let mut last = busy.answer();
+    while let Some(answer) = busy.answer() {
+        last = Some(answer);
+    }
+    assert_eq!(sqlstate(&last.unwrap()), "57P01");
+}
+
+#[test]
+fn addresses_that_are_not_ours_are_refused() {
+    let server = Server::start();
+    let refused = listen(&server.engine, SocketAddr::from(([0, 0, 0, 0], 0)), ScriptedHost::default());
+    assert!(refused.err().unwrap().to_string().contains("no authentication"));
+    let busy = listen(&server.engine, server.handle.local_address(), ScriptedHost::default());
+    assert!(matches!(busy, Err(ServeError::Listen { .. })));
+}
