@@ -185,12 +185,15 @@ fn end_of_stream(env: &dyn Env, pause: Duration) {
     let server: Task<'_> = Box::pin(async move {
         let stream = poll_fn(|context| listener.poll_accept(context, &accepted)).await;
         let mut stream = stream.unwrap_or_else(|error| panic!("{error}"));
+        // The client goes on when this one already waits: bytes and end then arrive as one event.
+        write_all(&mut *stream, b"!").await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(read_all(&mut *stream).await.unwrap_or_else(|error| panic!("{error}")), bytes(5, 100));
         let again = read(&mut *stream, &mut [0; 10]).await;
         assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), 0, "the end stays the end");
     });
     let client: Task<'_> = Box::pin(async move {
         let mut stream = handle.connect(address).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(read(&mut *stream, &mut [0]).await.ok(), Some(1));
         write_all(&mut *stream, &bytes(5, 100)).await.unwrap_or_else(|error| panic!("{error}"));
         std::thread::sleep(pause);
     });

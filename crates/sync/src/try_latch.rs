@@ -40,8 +40,8 @@ impl RawTryLatch {
     /// # Safety
     /// The caller took the latch, has not released it since, and is done with what it protects.
     pub unsafe fn unlock(&self) {
-        let was_held = self.held.swap(false, UNLOCK);
-        assert!(was_held, "a latch was released that nobody holds");
+        assert!(self.held.load(Ordering::Relaxed), "a latch was released that nobody holds");
+        self.held.store(false, UNLOCK);
     }
 
     /// Whether somebody held it a moment ago.
