@@ -5,25 +5,43 @@
 //! come, change, move and go is drawn and argued in `docs/storage.md`.
 
 mod address;
+mod api; // signatures only: see its first lines
 mod batch;
 mod error;
 mod ids;
 mod key;
+mod micro;
+mod modules;
 mod mvcc;
 mod predicate;
 mod schema;
+mod segment;
+mod store;
 mod types;
 mod value;
 
 pub use address::RowAddress;
+pub use api::*;
 pub use batch::{
     BATCH_ROWS, Batch, Bitmap, BitmapBuilder, Buffer, Column, ColumnBuilder, VIEW_INLINE_MAX, Values, Views,
 };
 pub use error::StorageError;
 pub use ids::{AttributeId, ContainerId, IndexId, PartitionId, RowOffset, SchemaVersion, SegmentNumber};
 pub use key::{Key, KeyEncoder, KeyPart, key_of_row, key_of_values};
+pub use micro::MicroPlanDescription;
+pub use modules::{
+    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, Count, IndexPath, IndexScanState,
+    Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter, PathInstance, Properties, ROW_STATIC,
+    Registry,
+};
 pub use mvcc::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
 pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};
 pub use schema::{Attribute, IndexDefinition, Layout, SEGMENT_ROWS_DEFAULT, Schema};
+pub use segment::SealedSegment;
+pub use store::{
+    AttachCursor, Gateway, Horizon, IndexBuildCursor, Maintained, PinnedCursor, PinnedPartition, PinnedSegment,
+    PositionOf, Progress, ReadCursor, SegmentDescription, SplitBoundary, SplitMoved, SplitStep, Store, StoreCounters,
+    StoreOptions, StoreStatistics, Written,
+};
 pub use types::{DECIMAL64_PRECISION_MAX, DataType, Physical};
 pub use value::Value;

@@ -122,7 +122,7 @@ impl BitmapBuilder {
     /// Appends one bit.
     #[inline]
     pub fn push(&mut self, bit: bool) {
-        if self.len & 7 == 0 {
+        if self.len.is_multiple_of(8) {
             self.bytes.push(0);
         }
         if bit {
@@ -152,6 +152,10 @@ impl BitmapBuilder {
     #[inline]
     pub fn get(&self, position: usize) -> bool {
         self.bytes[position >> 3] >> (position & 7) & 1 != 0
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The bitmap.

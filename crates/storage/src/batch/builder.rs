@@ -1,7 +1,8 @@
 //! Grows a column value by value, or by runs of another column.
 
 use super::bitmap::BitmapBuilder;
-use super::column::{Column, Values, finish_validity};
+use super::column::{Column, Values};
+use super::view::{BytesView, ColumnView, RowsOf, ValidityView, ValuesView};
 use super::views::{VIEW_INLINE_MAX, ViewsBuilder, view_len};
 use crate::types::{DataType, Physical};
 use crate::value::Value;
@@ -156,22 +157,7 @@ impl ColumnBuilder {
     /// # Panics
     /// If the physical types differ.
     pub fn extend(&mut self, other: &Column, rows: Range<usize>) {
-        self.extend_validity(other, rows.clone().map(|row| row as u32));
-        match (&mut self.values, &other.values) {
-            (Growing::Boolean(values), Values::Boolean(buffer)) => values.extend_from_slice(&buffer[rows]),
-            (Growing::Int16(values), Values::Int16(buffer)) => values.extend_from_slice(&buffer[rows]),
-            (Growing::Int32(values), Values::Int32(buffer)) => values.extend_from_slice(&buffer[rows]),
-            (Growing::Int64(values), Values::Int64(buffer)) => values.extend_from_slice(&buffer[rows]),
-            (Growing::Int128(values), Values::Int128(buffer)) => values.extend_from_slice(&buffer[rows]),
-            (Growing::Float32(values), Values::Float32(buffer)) => values.extend_from_slice(&buffer[rows]),
-            (Growing::Float64(values), Values::Float64(buffer)) => values.extend_from_slice(&buffer[rows]),
-            (Growing::Bytes(values), Values::Bytes(views)) => {
-                for row in rows {
-                    push_view(values, views, row);
-                }
-            }
-            (_, values) => unreachable!("{:?} appended to a column of {}", values.physical(), self.data_type),
-        }
+        self.extend_view(&other.view(), &RowsOf::Run(rows));
     }
 
     /// Appends the rows of another column of the same type that `rows` lists.
@@ -179,39 +165,81 @@ impl ColumnBuilder {
     /// # Panics
     /// If the physical types differ.
     pub fn extend_taken(&mut self, other: &Column, rows: &[u32]) {
-        fn gather<T: Copy>(values: &mut Vec<T>, buffer: &[T], rows: &[u32]) {
-            values.extend(rows.iter().map(|row| buffer[*row as usize]));
-        }
-        self.extend_validity(other, rows.iter().copied());
-        match (&mut self.values, &other.values) {
-            (Growing::Boolean(values), Values::Boolean(buffer)) => gather(values, buffer, rows),
-            (Growing::Int16(values), Values::Int16(buffer)) => gather(values, buffer, rows),
-            (Growing::Int32(values), Values::Int32(buffer)) => gather(values, buffer, rows),
-            (Growing::Int64(values), Values::Int64(buffer)) => gather(values, buffer, rows),
-            (Growing::Int128(values), Values::Int128(buffer)) => gather(values, buffer, rows),
-            (Growing::Float32(values), Values::Float32(buffer)) => gather(values, buffer, rows),
-            (Growing::Float64(values), Values::Float64(buffer)) => gather(values, buffer, rows),
-            (Growing::Bytes(values), Values::Bytes(views)) => {
-                for row in rows {
-                    push_view(values, views, *row as usize);
-                }
+        self.extend_view(&other.view(), &RowsOf::List(rows));
+    }
+
+    /// Appends rows of a column that may still grow.
+    pub(crate) fn extend_view(&mut self, other: &ColumnView<'_>, rows: &RowsOf<'_>) {
+        fn gather<T: Copy>(values: &mut Vec<T>, source: &[T], rows: &RowsOf<'_>) {
+            match rows {
+                RowsOf::Run(range) => values.extend_from_slice(&source[range.clone()]),
+                RowsOf::List(list) => values.extend(list.iter().map(|row| source[*row as usize])),
             }
-            (_, values) => unreachable!("{:?} appended to a column of {}", values.physical(), self.data_type),
+        }
+        self.extend_validity(other.validity, rows);
+        match (&mut self.values, &other.values) {
+            (Growing::Boolean(values), ValuesView::Boolean(source)) => gather(values, source, rows),
+            (Growing::Int16(values), ValuesView::Int16(source)) => gather(values, source, rows),
+            (Growing::Int32(values), ValuesView::Int32(source)) => gather(values, source, rows),
+            (Growing::Int64(values), ValuesView::Int64(source)) => gather(values, source, rows),
+            (Growing::Int128(values), ValuesView::Int128(source)) => gather(values, source, rows),
+            (Growing::Float32(values), ValuesView::Float32(source)) => gather(values, source, rows),
+            (Growing::Float64(values), ValuesView::Float64(source)) => gather(values, source, rows),
+            (Growing::Bytes(values), ValuesView::Bytes(source)) => match rows {
+                RowsOf::Run(range) => range.clone().for_each(|row| push_view(values, source, row)),
+                RowsOf::List(list) => list.iter().for_each(|row| push_view(values, source, *row as usize)),
+            },
+            (_, source) => unreachable!("{:?} appended to a column of {}", source.physical(), self.data_type),
         }
     }
 
     /// Must run before the values grow: it needs the length so far.
-    fn extend_validity(&mut self, other: &Column, rows: impl ExactSizeIterator<Item = u32>) {
+    fn extend_validity(&mut self, theirs: ValidityView<'_>, rows: &RowsOf<'_>) {
         let len = self.len();
-        match (&mut self.validity, &other.validity) {
-            (None, None) => {}
-            (Some(validity), None) => validity.push_set(rows.len()),
-            (mine, Some(theirs)) => {
+        match (&mut self.validity, theirs) {
+            (None, ValidityView::All) => {}
+            (Some(validity), ValidityView::All) => validity.push_set(rows.len()),
+            (mine, theirs) => {
                 let validity = mine.get_or_insert_with(|| BitmapBuilder::all_set(len, len + rows.len()));
-                for row in rows {
-                    validity.push(theirs.get(row as usize));
+                match rows {
+                    RowsOf::Run(range) => range.clone().for_each(|row| validity.push(theirs.get(row))),
+                    RowsOf::List(list) => list.iter().for_each(|row| validity.push(theirs.get(*row as usize))),
                 }
             }
+        }
+    }
+
+    /// A look at the values so far.
+    pub(crate) fn view(&self) -> ColumnView<'_> {
+        let validity = self
+            .validity
+            .as_ref()
+            .map_or(ValidityView::All, |validity| ValidityView::Bits { bytes: validity.as_bytes(), offset: 0 });
+        let values = match &self.values {
+            Growing::Boolean(values) => ValuesView::Boolean(values),
+            Growing::Int16(values) => ValuesView::Int16(values),
+            Growing::Int32(values) => ValuesView::Int32(values),
+            Growing::Int64(values) => ValuesView::Int64(values),
+            Growing::Int128(values) => ValuesView::Int128(values),
+            Growing::Float32(values) => ValuesView::Float32(values),
+            Growing::Float64(values) => ValuesView::Float64(values),
+            Growing::Bytes(values) => ValuesView::Bytes(values.view()),
+        };
+        ColumnView { data_type: self.data_type, validity, values }
+    }
+
+    /// Makes room for exactly `rows` in all, so that the caller decides (and accounts for) every allocation.
+    pub(crate) fn reserve_exact(&mut self, rows: usize, data_bytes: usize) {
+        let more = rows.saturating_sub(self.len());
+        match &mut self.values {
+            Growing::Boolean(values) => values.reserve_exact(more),
+            Growing::Int16(values) => values.reserve_exact(more),
+            Growing::Int32(values) => values.reserve_exact(more),
+            Growing::Int64(values) => values.reserve_exact(more),
+            Growing::Int128(values) => values.reserve_exact(more),
+            Growing::Float32(values) => values.reserve_exact(more),
+            Growing::Float64(values) => values.reserve_exact(more),
+            Growing::Bytes(values) => values.reserve_exact(more, data_bytes),
         }
     }
 
@@ -227,15 +255,16 @@ impl ColumnBuilder {
             Growing::Float64(values) => Values::Float64(values.into()),
             Growing::Bytes(values) => Values::Bytes(values.finish()),
         };
-        Column { data_type: self.data_type, validity: finish_validity(self.validity), values }
+        Column { data_type: self.data_type, validity: self.validity.map(BitmapBuilder::finish), values }
     }
 }
 
-fn push_view(values: &mut ViewsBuilder, views: &super::views::Views, row: usize) {
-    let view = views.views[row];
+#[inline]
+fn push_view(values: &mut ViewsBuilder, source: &BytesView<'_>, row: usize) {
+    let view = source.views[row];
     if view_len(view) <= VIEW_INLINE_MAX {
         values.push_inline(view);
     } else {
-        values.push(views.get(row));
+        values.push(source.get(row));
     }
 }

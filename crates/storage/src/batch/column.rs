@@ -1,9 +1,10 @@
 //! One attribute's values of a batch.
 
-use super::bitmap::{Bitmap, BitmapBuilder};
+use super::bitmap::Bitmap;
 use super::buffer::Buffer;
 use super::builder::ColumnBuilder;
-use super::views::{VIEW_INLINE_MAX, Views, view_len};
+use super::view::{BytesView, ColumnView, ValidityView, ValuesView};
+use super::views::Views;
 use crate::types::{DataType, Physical};
 use crate::value::Value;
 
@@ -188,22 +189,32 @@ impl Column {
         builder.finish()
     }
 
-    /// Memory the column holds, in bytes. Shared buffers count in full.
+    /// Memory of the column's values in bytes. Of data buffers only what these values use is counted: the rest belongs
+    /// to those they are shared with.
     pub fn bytes(&self) -> usize {
         let validity = self.validity.as_ref().map_or(0, |validity| validity.len().div_ceil(8));
         validity + each_buffer!(&self.values, buffer => buffer.bytes(), views => views.bytes())
     }
 
-    /// Memory of the values themselves if copied out: what long values really need, not what their buffers hold.
-    pub fn bytes_compact(&self) -> usize {
-        match &self.values {
-            Values::Bytes(views) => views
-                .views
-                .iter()
-                .map(|view| 16 + if view_len(*view) > VIEW_INLINE_MAX { view_len(*view) } else { 0 })
-                .sum(),
-            _ => self.bytes(),
-        }
+    /// A borrowed look, the same as for a column that still grows.
+    pub(crate) fn view(&self) -> ColumnView<'_> {
+        let validity = self.validity.as_ref().map_or(ValidityView::All, |validity| {
+            let (bytes, offset) = validity.buffer();
+            ValidityView::Bits { bytes, offset }
+        });
+        let values = match &self.values {
+            Values::Boolean(buffer) => ValuesView::Boolean(buffer),
+            Values::Int16(buffer) => ValuesView::Int16(buffer),
+            Values::Int32(buffer) => ValuesView::Int32(buffer),
+            Values::Int64(buffer) => ValuesView::Int64(buffer),
+            Values::Int128(buffer) => ValuesView::Int128(buffer),
+            Values::Float32(buffer) => ValuesView::Float32(buffer),
+            Values::Float64(buffer) => ValuesView::Float64(buffer),
+            Values::Bytes(views) => {
+                ValuesView::Bytes(BytesView { views: &views.views, data: &views.data, current: &[] })
+            }
+        };
+        ColumnView { data_type: self.data_type, validity, values }
     }
 
     /// A column of one value repeated.
@@ -232,9 +243,4 @@ impl PartialEq for Column {
             && self.len() == other.len()
             && (0..self.len()).all(|row| self.value(row) == other.value(row))
     }
-}
-
-/// Validity of `rows` rows from the bits of `builder`, or none if it was never needed.
-pub(super) fn finish_validity(builder: Option<BitmapBuilder>) -> Option<Bitmap> {
-    builder.map(BitmapBuilder::finish)
 }

@@ -7,6 +7,7 @@ mod buffer;
 mod builder;
 mod column;
 mod rows;
+mod view;
 mod views;
 
 pub use bitmap::{Bitmap, BitmapBuilder};
@@ -14,7 +15,8 @@ pub use buffer::Buffer;
 pub use builder::ColumnBuilder;
 pub use column::{Column, Values};
 pub use rows::Batch;
-pub(crate) use views::{VALUE_BYTES_MAX, ViewsBuilder, inline_view};
+pub(crate) use view::{BytesView, ColumnView, RowsOf, ValidityView, ValuesView};
+pub(crate) use views::{VALUE_BYTES_MAX, data_view, inline_view, view_len};
 pub use views::{VIEW_INLINE_MAX, Views};
 
 /// Rows of a batch at most. 004 (Figure 5.6) measured least overhead of the data gateway at 2,048.

@@ -7,6 +7,7 @@
 //! A view is one little-endian `u128`. Long values lie in data buffers, which are shared between batches.
 
 use super::buffer::Buffer;
+use super::view::BytesView;
 use std::sync::Arc;
 
 /// The longest value that lies in its view.
@@ -82,9 +83,10 @@ impl Views {
         Self { views: rows.iter().map(|row| self.views[*row as usize]).collect(), data: Arc::clone(&self.data) }
     }
 
-    /// Bytes held: the views and the whole of the data buffers.
+    /// Bytes of the views and of the data they use.
     pub(crate) fn bytes(&self) -> usize {
-        self.views.bytes() + self.data.iter().map(Buffer::bytes).sum::<usize>()
+        let long = self.views.iter().map(|view| view_len(*view)).filter(|len| *len > VIEW_INLINE_MAX);
+        self.views.bytes() + long.sum::<usize>()
     }
 }
 
@@ -130,6 +132,16 @@ impl ViewsBuilder {
 
     pub(crate) fn len(&self) -> usize {
         self.views.len()
+    }
+
+    pub(crate) fn view(&self) -> BytesView<'_> {
+        BytesView { views: &self.views, data: &self.data, current: &self.current }
+    }
+
+    /// Room for `rows` more views and `data_bytes` more bytes of long values.
+    pub(crate) fn reserve_exact(&mut self, rows: usize, data_bytes: usize) {
+        self.views.reserve_exact(rows);
+        self.current.reserve_exact(data_bytes);
     }
 
     pub(crate) fn finish(mut self) -> Views {

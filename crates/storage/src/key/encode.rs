@@ -136,6 +136,11 @@ impl KeyEncoder {
         }
     }
 
+    /// Appends bytes that are already encoded.
+    pub(crate) fn push_raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
     fn push_i16(&mut self, value: i16) {
         self.bytes.extend_from_slice(&(value as u16 ^ 1 << 15).to_be_bytes());
     }

@@ -1,0 +1,82 @@
+//! Plans by the shape of their requests.
+//!
+//! A partition sees few shapes, again and again: a short list, most recently used first, compared piece by piece. The
+//! attributes wanted are compared by address first: a prepared statement hands in the same `Arc` each time.
+
+use super::compile::MicroPlan;
+use crate::ids::AttributeId;
+use crate::predicate::{Comparison, IndexOrder, ReadRequest, Test};
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+
+/// Shapes kept at most.
+const PLANS_MAX: usize = 16;
+
+/// One condition without its constants.
+#[derive(Clone, Copy, PartialEq)]
+struct ConditionShape {
+    attribute: AttributeId,
+    kind: Discriminant<Test>,
+    comparison: Option<Comparison>,
+    other: Option<AttributeId>,
+}
+
+fn shape_of(attribute: AttributeId, test: &Test) -> ConditionShape {
+    let (comparison, other) = match test {
+        Test::Compare(comparison, _) => (Some(*comparison), None),
+        Test::CompareAttribute(comparison, other) => (Some(*comparison), Some(*other)),
+        Test::In(_) | Test::IsNull | Test::IsNotNull | Test::StartsWith(_) => (None, None),
+    };
+    ConditionShape { attribute, kind: discriminant(test), comparison, other }
+}
+
+struct Entry {
+    desired: Arc<[AttributeId]>,
+    conditions: Box<[ConditionShape]>,
+    order: Option<IndexOrder>,
+    plan: Arc<MicroPlan>,
+}
+
+impl Entry {
+    fn is_for(&self, request: &ReadRequest) -> bool {
+        (Arc::ptr_eq(&self.desired, &request.desired) || self.desired == request.desired)
+            && self.order == request.order
+            && self.conditions.len() == request.predicate.conditions.len()
+            && self
+                .conditions
+                .iter()
+                .zip(request.predicate.conditions.iter())
+                .all(|(shape, condition)| *shape == shape_of(condition.attribute, &condition.test))
+    }
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct PlanCache {
+    entries: Vec<Entry>,
+}
+
+impl PlanCache {
+    /// The plan for a request of this shape.
+    pub(crate) fn find(&mut self, request: &ReadRequest) -> Option<Arc<MicroPlan>> {
+        let position = self.entries.iter().position(|entry| entry.is_for(request))?;
+        if position > 0 {
+            // Half-way to the front: a shape used once does not displace those used all the time.
+            self.entries.swap(position, position / 2);
+            return Some(Arc::clone(&self.entries[position / 2].plan));
+        }
+        Some(Arc::clone(&self.entries[0].plan))
+    }
+
+    /// Keeps a plan.
+    pub(crate) fn add(&mut self, request: &ReadRequest, plan: Arc<MicroPlan>) {
+        self.entries.truncate(PLANS_MAX - 1);
+        let conditions = request.predicate.conditions.iter().map(|c| shape_of(c.attribute, &c.test)).collect();
+        self.entries.push(Entry { desired: Arc::clone(&request.desired), conditions, order: request.order, plan });
+    }
+
+    /// Forgets all plans: the layout changed.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}

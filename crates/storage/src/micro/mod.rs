@@ -1,0 +1,16 @@
+//! Micro-QEPs: how one request is carried out inside one partition.
+//!
+//! The compiler follows the pattern of 004, section 5.2.5: look for an index on the target attributes, else scan; then
+//! link what else is needed. A plan depends on the *shape* of a request (which attributes, which kinds of tests), not
+//! on its constants, and is cached by shape; constants are bound when a cursor opens.
+
+mod bind;
+mod cache;
+mod compile;
+mod describe;
+
+pub(crate) use bind::{Bound, KeyRange, bind, scans};
+pub(crate) use cache::PlanCache;
+pub(crate) use compile::{Access, IndexUse, MicroPlan, compile};
+pub use describe::MicroPlanDescription;
+pub(crate) use describe::describe;

@@ -1,0 +1,537 @@
+//! A B+ tree of (key, handle) pairs, ordered by both; pairs are unique, keys need not be.
+//!
+//! ```text
+//! inner:  s0 s1 s2        separators: child i+1 holds pairs >= s_i
+//!        c0 c1 c2 c3
+//! leaf:   keys k k k | handles h h h     prev <-> next
+//! ```
+//! * Keys and handles of a leaf are separate arrays: a search touches keys only.
+//! * A full leaf that gets its new pair at the very end is not halved: the pair opens a new leaf, so ascending runs (bulk
+//!   loads, rising keys) fill leaves completely.
+//! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
+//!   without a descent.
+//! * A leaf is freed when it is empty; siblings are not merged. Deletes here are of dead versions whose keys live on,
+//!   so leaves rarely stay sparse, and the code is a third of the size.
+//!
+//! Memory is reserved before a node is made; an insert that may split reserves for the whole path first, so that it
+//! cannot fail half-way.
+
+use eris_platform::memory::{MemoryExceeded, Reservation};
+
+/// Pairs of a leaf, and children of an inner node, at most. 128 eight-byte keys are 16 cache lines, of which a binary
+/// search touches four or five.
+const NODE_MAX: usize = 128;
+const NONE: u32 = u32::MAX;
+
+struct Leaf<K> {
+    keys: Vec<K>,
+    handles: Vec<u64>,
+    next: u32,
+    previous: u32,
+}
+
+struct Inner<K> {
+    keys: Vec<K>,
+    handles: Vec<u64>,
+    children: Vec<u32>,
+}
+
+enum Node<K> {
+    Leaf(Leaf<K>),
+    Inner(Inner<K>),
+    Free,
+}
+
+/// The leaf of the last insert, and which pairs belong there.
+struct Hint<K> {
+    leaf: u32,
+    lower: Option<(K, u64)>,
+    upper: Option<(K, u64)>,
+}
+
+/// What became of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placed {
+    /// Whether the pair is new.
+    pub new: bool,
+    /// Whether another pair has the same key.
+    pub key_shared: bool,
+}
+
+/// Where a pair is: a leaf and a position in it (which may be one past its end).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position {
+    leaf: u32,
+    at: usize,
+}
+
+/// See the module's documentation.
+pub(super) struct Tree<K> {
+    nodes: Vec<Node<K>>,
+    free: Vec<u32>,
+    root: u32,
+    /// Inner levels above the leaves.
+    height: usize,
+    len: u64,
+    hint: Option<Hint<K>>,
+    memory: Reservation,
+    /// Nodes reserved but not yet made.
+    spare: usize,
+}
+
+/// The steps of a descent: inner node and which child.
+type Path = Vec<(u32, usize)>;
+
+/// The first position whose pair is not below (key, handle).
+fn lower_bound<K: Ord>(keys: &[K], handles: &[u64], key: &K, handle: u64) -> usize {
+    let first = keys.partition_point(|other| other < key);
+    if first == keys.len() || keys[first] != *key || handles[first] >= handle {
+        return first;
+    }
+    let run = keys[first..].partition_point(|other| other == key);
+    first + handles[first..first + run].partition_point(|other| *other < handle)
+}
+
+/// The number of separators at or below (key, handle): which child.
+fn child_of<K: Ord>(inner: &Inner<K>, key: &K, handle: u64) -> usize {
+    let at = lower_bound(&inner.keys, &inner.handles, key, handle);
+    let equal = inner.keys.get(at).is_some_and(|other| other == key) && inner.handles[at] == handle;
+    at + usize::from(equal)
+}
+
+impl<K: Ord + Clone> Tree<K> {
+    pub(super) fn new(memory: Reservation) -> Self {
+        Self { nodes: Vec::new(), free: Vec::new(), root: NONE, height: 0, len: 0, hint: None, memory, spare: 0 }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn memory(&self) -> &Reservation {
+        &self.memory
+    }
+
+    fn node_bytes() -> u64 {
+        (NODE_MAX * (size_of::<K>() + 8) + size_of::<Node<K>>()) as u64
+    }
+
+    fn reserve_spare(&mut self, nodes: usize) -> Result<(), MemoryExceeded> {
+        if self.spare < nodes {
+            self.memory.grow((nodes - self.spare) as u64 * Self::node_bytes())?;
+            self.spare = nodes;
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, node: Node<K>) -> u32 {
+        assert!(self.spare > 0, "a node is made only after its memory was reserved");
+        self.spare -= 1;
+        if let Some(free) = self.free.pop() {
+            self.nodes[free as usize] = node;
+            return free;
+        }
+        self.nodes.push(node);
+        (self.nodes.len() - 1) as u32
+    }
+
+    fn free(&mut self, node: u32) {
+        self.nodes[node as usize] = Node::Free;
+        self.free.push(node);
+        self.memory.shrink(Self::node_bytes());
+    }
+
+    fn leaf(&self, node: u32) -> &Leaf<K> {
+        match &self.nodes[node as usize] {
+            Node::Leaf(leaf) => leaf,
+            Node::Inner(_) | Node::Free => unreachable!("node {node} is a leaf"),
+        }
+    }
+
+    fn leaf_mut(&mut self, node: u32) -> &mut Leaf<K> {
+        match &mut self.nodes[node as usize] {
+            Node::Leaf(leaf) => leaf,
+            Node::Inner(_) | Node::Free => unreachable!("node {node} is a leaf"),
+        }
+    }
+
+    fn inner(&self, node: u32) -> &Inner<K> {
+        match &self.nodes[node as usize] {
+            Node::Inner(inner) => inner,
+            Node::Leaf(_) | Node::Free => unreachable!("node {node} is an inner node"),
+        }
+    }
+
+    fn inner_mut(&mut self, node: u32) -> &mut Inner<K> {
+        match &mut self.nodes[node as usize] {
+            Node::Inner(inner) => inner,
+            Node::Leaf(_) | Node::Free => unreachable!("node {node} is an inner node"),
+        }
+    }
+
+    /// The leaf for a pair.
+    fn find_leaf(&self, key: &K, handle: u64) -> u32 {
+        let mut node = self.root;
+        for _ in 0..self.height {
+            let inner = self.inner(node);
+            node = inner.children[child_of(inner, key, handle)];
+        }
+        node
+    }
+
+    /// The leaf for a pair, the way to it, and the range of pairs that belong there.
+    fn descend(&self, key: &K, handle: u64) -> (Path, Hint<K>) {
+        let mut path = Path::with_capacity(self.height);
+        let (mut lower, mut upper) = (None, None);
+        let mut node = self.root;
+        for _ in 0..self.height {
+            let inner = self.inner(node);
+            let child = child_of(inner, key, handle);
+            if child > 0 {
+                lower = Some((inner.keys[child - 1].clone(), inner.handles[child - 1]));
+            }
+            if child < inner.keys.len() {
+                upper = Some((inner.keys[child].clone(), inner.handles[child]));
+            }
+            path.push((node, child));
+            node = inner.children[child];
+        }
+        (path, Hint { leaf: node, lower, upper })
+    }
+
+    fn hint_covers(&self, key: &K, handle: u64) -> Option<u32> {
+        let hint = self.hint.as_ref()?;
+        let above = hint.lower.as_ref().is_none_or(|(k, h)| (k, *h) <= (key, handle));
+        let below = hint.upper.as_ref().is_none_or(|(k, h)| (key, handle) < (k, *h));
+        (above && below && self.leaf(hint.leaf).keys.len() < NODE_MAX).then_some(hint.leaf)
+    }
+
+    /// Adds a pair.
+    pub(super) fn insert(&mut self, key: &K, handle: u64) -> Result<Placed, MemoryExceeded> {
+        if let Some(leaf) = self.hint_covers(key, handle) {
+            return Ok(self.insert_in_leaf(leaf, key, handle));
+        }
+        if self.root == NONE {
+            self.reserve_spare(1)?;
+            self.root = self.make(Node::Leaf(Leaf {
+                keys: Vec::with_capacity(NODE_MAX),
+                handles: Vec::with_capacity(NODE_MAX),
+                next: NONE,
+                previous: NONE,
+            }));
+        }
+        let (path, hint) = self.descend(key, handle);
+        let leaf = hint.leaf;
+        if self.leaf(leaf).keys.len() < NODE_MAX {
+            self.hint = Some(hint);
+            return Ok(self.insert_in_leaf(leaf, key, handle));
+        }
+        let at = lower_bound(&self.leaf(leaf).keys, &self.leaf(leaf).handles, key, handle);
+        if at < NODE_MAX && self.leaf(leaf).keys[at] == *key && self.leaf(leaf).handles[at] == handle {
+            return Ok(Placed { new: false, key_shared: true });
+        }
+        self.reserve_spare(self.height + 2)?;
+        self.hint = None;
+        let right = self.split_leaf(leaf, at);
+        let (right_key, right_handle) = match self.leaf(right).keys.first() {
+            Some(first) => (first.clone(), self.leaf(right).handles[0]),
+            None => (key.clone(), handle),
+        };
+        let goes_right = (key, handle) >= (&right_key, right_handle);
+        self.insert_separator(path, right_key, right_handle, right);
+        Ok(self.insert_in_leaf(if goes_right { right } else { leaf }, key, handle))
+    }
+
+    fn insert_in_leaf(&mut self, node: u32, key: &K, handle: u64) -> Placed {
+        let leaf = self.leaf_mut(node);
+        let at = lower_bound(&leaf.keys, &leaf.handles, key, handle);
+        if leaf.keys.get(at).is_some_and(|other| other == key) && leaf.handles[at] == handle {
+            return Placed { new: false, key_shared: true };
+        }
+        leaf.keys.insert(at, key.clone());
+        leaf.handles.insert(at, handle);
+        self.len += 1;
+        let leaf = self.leaf(node);
+        let before = if at > 0 {
+            leaf.keys[at - 1] == *key
+        } else {
+            leaf.previous != NONE && self.leaf(leaf.previous).keys.last() == Some(key)
+        };
+        let after = if at + 1 < leaf.keys.len() {
+            leaf.keys[at + 1] == *key
+        } else {
+            leaf.next != NONE && self.leaf(leaf.next).keys.first() == Some(key)
+        };
+        Placed { new: true, key_shared: before || after }
+    }
+
+    /// Makes room in a full leaf for a pair at position `at`; gives the new right sibling.
+    fn split_leaf(&mut self, node: u32, at: usize) -> u32 {
+        let leaf = self.leaf_mut(node);
+        let split = if at == NODE_MAX { NODE_MAX } else { NODE_MAX / 2 };
+        let mut keys = Vec::with_capacity(NODE_MAX);
+        let mut handles = Vec::with_capacity(NODE_MAX);
+        keys.extend(leaf.keys.drain(split..));
+        handles.extend(leaf.handles.drain(split..));
+        let next = leaf.next;
+        let right = self.make(Node::Leaf(Leaf { keys, handles, next, previous: node }));
+        self.leaf_mut(node).next = right;
+        if next != NONE {
+            self.leaf_mut(next).previous = right;
+        }
+        right
+    }
+
+    /// Enters a new right sibling into the parents, splitting them as needed.
+    fn insert_separator(&mut self, mut path: Path, mut key: K, mut handle: u64, mut right: u32) {
+        while let Some((node, child)) = path.pop() {
+            let inner = self.inner_mut(node);
+            inner.keys.insert(child, key);
+            inner.handles.insert(child, handle);
+            inner.children.insert(child + 1, right);
+            if inner.children.len() <= NODE_MAX {
+                return;
+            }
+            let split = NODE_MAX / 2;
+            let keys = inner.keys.split_off(split + 1);
+            let handles = inner.handles.split_off(split + 1);
+            let children = inner.children.split_off(split + 1);
+            let (Some(up_key), Some(up_handle)) = (inner.keys.pop(), inner.handles.pop()) else {
+                unreachable!("a full inner node has separators");
+            };
+            (key, handle) = (up_key, up_handle);
+            right = self.make(Node::Inner(Inner { keys, handles, children }));
+        }
+        let children = vec![self.root, right];
+        self.root = self.make(Node::Inner(Inner { keys: vec![key], handles: vec![handle], children }));
+        self.height += 1;
+    }
+
+    /// Removes a pair; false if it was not there.
+    pub(super) fn remove(&mut self, key: &K, handle: u64) -> bool {
+        if self.root == NONE {
+            return false;
+        }
+        let node = self.find_leaf(key, handle);
+        let leaf = self.leaf_mut(node);
+        let at = lower_bound(&leaf.keys, &leaf.handles, key, handle);
+        if leaf.keys.get(at) != Some(key) || leaf.handles[at] != handle {
+            return false;
+        }
+        leaf.keys.remove(at);
+        leaf.handles.remove(at);
+        let empty = leaf.keys.is_empty();
+        self.len -= 1;
+        if empty {
+            let (path, _) = self.descend(key, handle);
+            self.free_leaf(node, path);
+        }
+        true
+    }
+
+    fn free_leaf(&mut self, node: u32, mut path: Path) {
+        self.hint = None;
+        let (next, previous) = (self.leaf(node).next, self.leaf(node).previous);
+        if next != NONE {
+            self.leaf_mut(next).previous = previous;
+        }
+        if previous != NONE {
+            self.leaf_mut(previous).next = next;
+        }
+        self.free(node);
+        while let Some((parent, child)) = path.pop() {
+            let inner = self.inner_mut(parent);
+            inner.children.remove(child);
+            if inner.children.is_empty() {
+                self.free(parent);
+                continue;
+            }
+            let separator = child.saturating_sub(1);
+            inner.keys.remove(separator);
+            inner.handles.remove(separator);
+            self.collapse_root();
+            return;
+        }
+        self.root = NONE;
+        self.height = 0;
+    }
+
+    fn collapse_root(&mut self) {
+        while self.height > 0 && self.inner(self.root).children.len() == 1 {
+            let only = self.inner(self.root).children[0];
+            self.free(self.root);
+            self.root = only;
+            self.height -= 1;
+        }
+    }
+
+    /// Where the first pair at or after (key, handle) is.
+    pub(super) fn seek(&self, key: &K, handle: u64) -> Option<Position> {
+        if self.root == NONE {
+            return None;
+        }
+        let leaf = self.find_leaf(key, handle);
+        let node = self.leaf(leaf);
+        Some(Position { leaf, at: lower_bound(&node.keys, &node.handles, key, handle) })
+    }
+
+    /// Where one past the last pair is.
+    pub(super) fn end(&self) -> Option<Position> {
+        if self.root == NONE {
+            return None;
+        }
+        let mut node = self.root;
+        for _ in 0..self.height {
+            node = match self.inner(node).children.last() {
+                Some(last) => *last,
+                None => unreachable!("an inner node has children"),
+            };
+        }
+        Some(Position { leaf: node, at: self.leaf(node).keys.len() })
+    }
+
+    /// The pair at a position or the first after it; moves the position behind it.
+    #[inline]
+    pub(super) fn next(&self, position: &mut Position) -> Option<(&K, u64)> {
+        loop {
+            let leaf = self.leaf(position.leaf);
+            if position.at < leaf.keys.len() {
+                position.at += 1;
+                return Some((&leaf.keys[position.at - 1], leaf.handles[position.at - 1]));
+            }
+            if leaf.next == NONE {
+                return None;
+            }
+            *position = Position { leaf: leaf.next, at: 0 };
+        }
+    }
+
+    /// The pair before a position; moves the position to it.
+    pub(super) fn previous(&self, position: &mut Position) -> Option<(&K, u64)> {
+        loop {
+            let leaf = self.leaf(position.leaf);
+            if position.at > 0 {
+                position.at -= 1;
+                return Some((&leaf.keys[position.at], leaf.handles[position.at]));
+            }
+            if leaf.previous == NONE {
+                return None;
+            }
+            *position = Position { leaf: leaf.previous, at: self.leaf(leaf.previous).keys.len() };
+        }
+    }
+
+    /// About which share of the pairs is below a key, 0 to 1, if nodes of a level are alike.
+    pub(super) fn rank(&self, key: &K) -> f64 {
+        if self.root == NONE {
+            return 0.0;
+        }
+        let (mut rank, mut share) = (0.0, 1.0);
+        let mut node = self.root;
+        for _ in 0..self.height {
+            let inner = self.inner(node);
+            let child = child_of(inner, key, 0);
+            share /= inner.children.len() as f64;
+            rank += share * child as f64;
+            node = inner.children[child];
+        }
+        let leaf = self.leaf(node);
+        rank + share * leaf.keys.partition_point(|other| other < key) as f64 / leaf.keys.len().max(1) as f64
+    }
+
+    /// First keys of up to `count` leaves at about equal distances.
+    pub(super) fn sample(&self, count: usize) -> Vec<K> {
+        let leaves: Vec<&Leaf<K>> = self.leaves().collect();
+        if leaves.len() >= count {
+            let step = leaves.len().div_ceil(count.max(1));
+            return leaves.iter().step_by(step).filter_map(|leaf| leaf.keys.first().cloned()).collect();
+        }
+        let keys: Vec<&K> = leaves.iter().flat_map(|leaf| &leaf.keys).collect();
+        let step = keys.len().div_ceil(count.max(1)).max(1);
+        keys.into_iter().step_by(step).cloned().collect()
+    }
+
+    fn leaves(&self) -> impl Iterator<Item = &Leaf<K>> {
+        let mut node = self.root;
+        if node != NONE {
+            for _ in 0..self.height {
+                node = self.inner(node).children[0];
+            }
+        }
+        std::iter::from_fn(move || {
+            if node == NONE {
+                return None;
+            }
+            let leaf = self.leaf(node);
+            node = leaf.next;
+            Some(leaf)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eris_platform::SeededRandom;
+    use eris_platform::memory::MemoryPool;
+    use std::collections::BTreeSet;
+
+    fn all(tree: &Tree<u64>) -> Vec<(u64, u64)> {
+        let Some(mut position) = tree.seek(&0, 0) else { return Vec::new() };
+        std::iter::from_fn(|| tree.next(&mut position).map(|(key, handle)| (*key, handle))).collect()
+    }
+
+    #[test]
+    fn agrees_with_a_sorted_set() {
+        for seed in 0..20 {
+            let mut random = SeededRandom::new(seed);
+            let pool = MemoryPool::unlimited();
+            let mut tree = Tree::new(pool.reserve("tree"));
+            let mut reference = BTreeSet::new();
+            let keys = [10, 1_000, 100_000][seed as usize % 3];
+            for round in 0..12_000_u64 {
+                let growing = (round / 3_000) % 2 == 0;
+                let key = if seed % 4 == 3 { round } else { random.below(keys) };
+                let handle = random.below(50);
+                if random.chance(if growing { 0.8 } else { 0.2 }) {
+                    let shared = reference.range((key, 0)..=(key, u64::MAX)).any(|pair| *pair != (key, handle));
+                    let placed = tree.insert(&key, handle).unwrap();
+                    let new = reference.insert((key, handle));
+                    assert_eq!(placed.new, new);
+                    assert!(placed.key_shared == shared || !new, "seed {seed} round {round}");
+                } else if let Some(pair) = reference.range((key, handle)..).next().copied() {
+                    assert!(tree.remove(&pair.0, pair.1));
+                    reference.remove(&pair);
+                } else {
+                    assert!(!tree.remove(&key, handle));
+                }
+                if round % 500 == 0 {
+                    assert_eq!(all(&tree), reference.iter().copied().collect::<Vec<_>>());
+                }
+            }
+            let mut position = tree.end();
+            let backwards: Vec<(u64, u64)> = std::iter::from_fn(|| {
+                position.as_mut().and_then(|position| tree.previous(position)).map(|(key, handle)| (*key, handle))
+            })
+            .collect();
+            assert_eq!(backwards, reference.iter().rev().copied().collect::<Vec<_>>());
+            for pair in reference.clone() {
+                assert!(tree.remove(&pair.0, pair.1));
+            }
+            assert_eq!((tree.len(), tree.root), (0, NONE));
+            drop(tree);
+            assert_eq!(pool.used(), 0);
+        }
+    }
+
+    #[test]
+    fn ascending_pairs_fill_leaves() {
+        let pool = MemoryPool::unlimited();
+        let mut tree = Tree::new(pool.reserve("tree"));
+        for key in 0..100_000_u64 {
+            tree.insert(&key, key).unwrap();
+        }
+        let leaves = tree.leaves().count();
+        assert!(leaves <= 100_000 / NODE_MAX + 1, "{leaves} leaves");
+    }
+}

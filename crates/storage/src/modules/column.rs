@@ -1,0 +1,252 @@
+//! Storage module *column*: one array per attribute, in Arrow's layout.
+//!
+//! An open path grows typed vectors (capacity is decided here, because it must be reserved before it is allocated); a
+//! frozen one holds shared buffers, so that a run of rows is handed out by counting references.
+
+use super::filter::{compare_columns, mask_retain, mask_to_offsets, test_column};
+use super::{
+    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, Count, PathAttribute,
+    PathConfiguration, PathFilter, PathInstance, Properties,
+};
+use crate::batch::{Batch, Column, ColumnBuilder, ColumnView, RowsOf, VIEW_INLINE_MAX, Values, view_len};
+use crate::error::StorageError;
+use crate::ids::AttributeId;
+use crate::predicate::Test;
+use eris_platform::memory::Reservation;
+use std::ops::Range;
+
+/// The factory.
+pub(super) struct ColumnModule;
+
+impl AccessPathFactory for ColumnModule {
+    fn name(&self) -> &'static str {
+        COLUMN
+    }
+
+    fn properties(&self) -> Properties {
+        Properties {
+            addressing: AddressingMode::Direct,
+            attributes: Count::Any,
+            keys: Count::None,
+            nulls: true,
+            undefined: false,
+            variable_length: true,
+            shares_frozen_columns: true,
+        }
+    }
+
+    fn create(&self, configuration: PathConfiguration<'_>) -> PathInstance {
+        PathInstance::Rows(Box::new(ColumnPath::new(configuration)))
+    }
+}
+
+enum State {
+    Growing { values: ColumnBuilder, data_capacity: usize, data_used: usize },
+    Frozen(Column),
+}
+
+struct Held {
+    attribute: PathAttribute,
+    state: State,
+}
+
+/// Columns of one segment.
+struct ColumnPath {
+    columns: Box<[Held]>,
+    /// Where an attribute is among the columns, by attribute id.
+    positions: Box<[Option<u16>]>,
+    rows: usize,
+    rows_capacity: usize,
+    rows_max: usize,
+    memory: Reservation,
+}
+
+/// Rows for which room is made at first.
+const ROWS_FIRST: usize = 64;
+
+impl ColumnPath {
+    fn new(configuration: PathConfiguration<'_>) -> Self {
+        let attributes = configuration.attributes;
+        let columns = attributes.iter().map(|attribute| Held {
+            attribute: *attribute,
+            state: State::Growing {
+                values: ColumnBuilder::with_capacity(attribute.data_type, 0),
+                data_capacity: 0,
+                data_used: 0,
+            },
+        });
+        Self {
+            columns: columns.collect(),
+            positions: positions_of(attributes),
+            rows: 0,
+            rows_capacity: 0,
+            rows_max: configuration.rows_max as usize,
+            memory: configuration.memory.reserve("column segments"),
+        }
+    }
+
+    fn view(&self, attribute: AttributeId) -> ColumnView<'_> {
+        match &self.columns[position(&self.positions, attribute)].state {
+            State::Growing { values, .. } => values.view(),
+            State::Frozen(column) => column.view(),
+        }
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.columns.iter().map(|held| held.attribute.data_type.physical().width()).sum::<usize>()
+            + self.columns.iter().filter(|held| held.attribute.nullable).count().div_ceil(8)
+    }
+
+    /// Makes room for `more` rows whose long values have the sizes given.
+    fn grow(&mut self, more: usize, long_bytes: &[usize]) -> Result<(), StorageError> {
+        if self.rows + more > self.rows_capacity {
+            let doubled = (self.rows_capacity * 2).max(ROWS_FIRST).min(self.rows_max);
+            let capacity = doubled.max(self.rows + more);
+            self.memory.grow(((capacity - self.rows_capacity) * self.row_bytes()) as u64)?;
+            self.rows_capacity = capacity;
+            for held in &mut self.columns {
+                if let State::Growing { values, .. } = &mut held.state {
+                    values.reserve_exact(capacity, 0);
+                }
+            }
+        }
+        for (held, long) in self.columns.iter_mut().zip(long_bytes) {
+            if let State::Growing { values, data_capacity, data_used } = &mut held.state
+                && *data_used + long > *data_capacity
+            {
+                let capacity = (*data_capacity * 2).max(*data_used + long);
+                self.memory.grow((capacity - *data_capacity) as u64)?;
+                values.reserve_exact(0, capacity - *data_used);
+                *data_capacity = capacity;
+            }
+        }
+        Ok(())
+    }
+
+    fn test(&self, mask: &mut [u8], filter: PathFilter<'_>, rows: &RowsOf<'_>) -> Result<(), StorageError> {
+        for condition in filter.iter() {
+            let column = self.view(condition.attribute);
+            if let Test::CompareAttribute(comparison, other) = &condition.test {
+                compare_columns(mask, &column, &self.view(*other), rows, *comparison)?;
+            } else {
+                test_column(mask, &column, rows, &condition.test)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the values of `range` that do not fit in their views.
+pub(super) fn long_bytes(column: &Column, range: Range<usize>) -> usize {
+    match &column.values {
+        Values::Bytes(views) => {
+            views.views[range].iter().map(|view| view_len(*view)).filter(|len| *len > VIEW_INLINE_MAX).sum()
+        }
+        _ => 0,
+    }
+}
+
+/// Where each attribute is among `attributes`, by attribute id.
+pub(super) fn positions_of(attributes: &[PathAttribute]) -> Box<[Option<u16>]> {
+    let len = attributes.iter().map(|attribute| attribute.id.index() + 1).max().unwrap_or(0);
+    let mut positions = vec![None; len];
+    for (position, attribute) in attributes.iter().enumerate() {
+        positions[attribute.id.index()] = Some(position as u16);
+    }
+    positions.into()
+}
+
+/// The position of an attribute that micro-QEP compilation found to be held here.
+pub(super) fn position(positions: &[Option<u16>], attribute: AttributeId) -> usize {
+    match positions.get(attribute.index()) {
+        Some(Some(position)) => usize::from(*position),
+        Some(None) | None => unreachable!("attribute {attribute} is not held by this access path"),
+    }
+}
+
+impl AccessPath for ColumnPath {
+    fn module(&self) -> &'static str {
+        COLUMN
+    }
+
+    fn rows(&self) -> u32 {
+        self.rows as u32
+    }
+
+    fn insert(&mut self, rows: &Batch, range: Range<usize>) -> Result<(), StorageError> {
+        assert!(self.rows + range.len() <= self.rows_max, "{} rows on top of {}", range.len(), self.rows);
+        let long: Vec<usize> = self
+            .columns
+            .iter()
+            .map(|held| long_bytes(&rows.columns[held.attribute.id.index()], range.clone()))
+            .collect();
+        self.grow(range.len(), &long)?;
+        for (held, long) in self.columns.iter_mut().zip(long) {
+            let State::Growing { values, data_used, .. } = &mut held.state else {
+                unreachable!("rows are inserted before the path is frozen");
+            };
+            values.extend(&rows.columns[held.attribute.id.index()], range.clone());
+            *data_used += long;
+        }
+        self.rows += range.len();
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        state: &mut AccessPathScanState,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+        found: &mut Vec<u32>,
+    ) -> Result<(), StorageError> {
+        if filter.is_empty() {
+            found.extend(window);
+            return Ok(());
+        }
+        state.mask.clear();
+        state.mask.resize(window.len(), 1);
+        self.test(&mut state.mask, filter, &RowsOf::Run(window.start as usize..window.end as usize))?;
+        mask_to_offsets(&state.mask, window.start, found);
+        Ok(())
+    }
+
+    fn retain(
+        &self,
+        state: &mut AccessPathScanState,
+        filter: PathFilter<'_>,
+        offsets: &mut Vec<u32>,
+    ) -> Result<(), StorageError> {
+        if filter.is_empty() {
+            return Ok(());
+        }
+        state.mask.clear();
+        state.mask.resize(offsets.len(), 1);
+        self.test(&mut state.mask, filter, &RowsOf::List(offsets))?;
+        mask_retain(&state.mask, offsets);
+        Ok(())
+    }
+
+    fn link(&self, attribute: AttributeId, offsets: &[u32], out: &mut ColumnBuilder) {
+        out.extend_view(&self.view(attribute), &RowsOf::List(offsets));
+    }
+
+    fn shared(&self, attribute: AttributeId, run: Range<u32>) -> Option<Column> {
+        match &self.columns[position(&self.positions, attribute)].state {
+            State::Growing { .. } => None,
+            State::Frozen(column) => Some(column.slice(run.start as usize, run.len())),
+        }
+    }
+
+    fn freeze(&mut self) {
+        for held in &mut self.columns {
+            if let State::Growing { values, .. } = &mut held.state {
+                let empty = ColumnBuilder::with_capacity(held.attribute.data_type, 0);
+                held.state = State::Frozen(std::mem::replace(values, empty).finish().without_idle_validity());
+            }
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+}

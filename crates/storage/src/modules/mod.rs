@@ -1,0 +1,182 @@
+//! Storage modules: the ways in which values can be held, behind one interface (004, section 5.2.4).
+//!
+//! A module is a factory with properties (Table 5.3) that makes access paths. In the direct and indirect worlds a path
+//! holds attributes of one segment's rows and is addressed by offset ([`AccessPath`]); in the value world it is an
+//! index of a whole partition and is addressed by key ([`IndexPath`]). To add a module: its file, a line in
+//! `registry.rs`; the conformance suite iterates over the registry.
+
+mod btree;
+mod column;
+mod filter;
+mod ordered_index;
+mod registry;
+mod row_static;
+
+use crate::address::RowAddress;
+use crate::batch::{Batch, Column, ColumnBuilder};
+use crate::error::StorageError;
+use crate::ids::AttributeId;
+use crate::key::{Key, KeyPart};
+use crate::predicate::Condition;
+use crate::types::DataType;
+use eris_platform::memory::MemoryPool;
+use std::ops::Range;
+use std::sync::Arc;
+
+pub(crate) use ordered_index::sorted_order;
+pub use ordered_index::{IndexScanState, Inserted};
+pub use registry::{COLUMN, ORDERED_INDEX, ROW_STATIC, Registry};
+
+/// How partial records of an access path are addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressingMode {
+    /// By row offset, in insertion order.
+    Direct,
+    /// By an own handle (here: a page and a slot derived from the offset, long values out of line).
+    Indirect,
+    /// By key.
+    Value,
+}
+
+/// How many attributes or keys a module can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    None,
+    AtMost(u16),
+    Any,
+}
+
+/// What a module can do (Table 5.3 of 004).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Properties {
+    pub addressing: AddressingMode,
+    pub attributes: Count,
+    pub keys: Count,
+    pub nulls: bool,
+    pub undefined: bool,
+    pub variable_length: bool,
+    /// Whether a range of rows can be handed out without a copy once the path is frozen.
+    pub shares_frozen_columns: bool,
+}
+
+/// One attribute as an access path is to hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathAttribute {
+    pub id: AttributeId,
+    pub data_type: DataType,
+    pub nullable: bool,
+}
+
+impl PathAttribute {
+    /// How it enters an index key.
+    pub fn key_part(self) -> KeyPart {
+        KeyPart { data_type: self.data_type, tagged: self.nullable }
+    }
+}
+
+/// How a new access path is to be set up.
+#[derive(Clone, Copy, Debug)]
+pub struct PathConfiguration<'a> {
+    /// Held attributes, or key attributes of an index.
+    pub attributes: &'a [PathAttribute],
+    /// Rows the path will hold at most (indexes: ignored).
+    pub rows_max: u32,
+    pub memory: &'a Arc<MemoryPool>,
+}
+
+/// What a module makes.
+pub enum PathInstance {
+    Rows(Box<dyn AccessPath>),
+    Index(Box<dyn IndexPath>),
+}
+
+/// A storage module.
+pub trait AccessPathFactory: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn properties(&self) -> Properties;
+    fn create(&self, configuration: PathConfiguration<'_>) -> PathInstance;
+}
+
+/// The part of a predicate that is pushed down: the conditions of `conditions` that `selected` lists.
+#[derive(Clone, Copy, Debug)]
+pub struct PathFilter<'a> {
+    pub conditions: &'a [Condition],
+    pub selected: &'a [u16],
+}
+
+impl<'a> PathFilter<'a> {
+    /// Whether every row qualifies.
+    pub fn is_empty(self) -> bool {
+        self.selected.is_empty()
+    }
+
+    /// The conditions.
+    pub fn iter(self) -> impl Iterator<Item = &'a Condition> {
+        self.selected.iter().map(move |position| &self.conditions[usize::from(*position)])
+    }
+}
+
+/// What scans and links of one request keep between calls: scratch memory.
+#[derive(Debug, Default)]
+pub struct AccessPathScanState {
+    /// One byte per examined row: 1 while it qualifies.
+    pub(crate) mask: Vec<u8>,
+}
+
+/// Attributes of one segment's rows, addressed by offset.
+pub trait AccessPath: Send + Sync {
+    /// The module that made it.
+    fn module(&self) -> &'static str;
+    /// Rows held.
+    fn rows(&self) -> u32;
+    /// Appends rows of a batch that has the schema's columns.
+    fn insert(&mut self, rows: &Batch, range: Range<usize>) -> Result<(), StorageError>;
+    /// Appends to `found` the offsets within `window` that qualify, ascending.
+    fn scan(
+        &self,
+        state: &mut AccessPathScanState,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+        found: &mut Vec<u32>,
+    ) -> Result<(), StorageError>;
+    /// Keeps those of `offsets` that qualify.
+    fn retain(
+        &self,
+        state: &mut AccessPathScanState,
+        filter: PathFilter<'_>,
+        offsets: &mut Vec<u32>,
+    ) -> Result<(), StorageError>;
+    /// Appends an attribute's values of the rows at `offsets`.
+    fn link(&self, attribute: AttributeId, offsets: &[u32], out: &mut ColumnBuilder);
+    /// An attribute's values of a run of rows without copying, if the path can.
+    fn shared(&self, attribute: AttributeId, run: Range<u32>) -> Option<Column>;
+    /// No insert will follow.
+    fn freeze(&mut self);
+    /// Bytes reserved.
+    fn bytes(&self) -> u64;
+}
+
+/// An index over a partition's rows: (key, row address) pairs in key order. Several rows may have the same key:
+/// versions share it.
+pub trait IndexPath: Send + Sync {
+    /// The module that made it.
+    fn module(&self) -> &'static str;
+    /// Adds a row; `columns` are the index's attributes. Adding it again changes nothing.
+    fn insert(&mut self, columns: &[Column], row: usize, address: RowAddress) -> Result<Inserted, StorageError>;
+    /// Removes a row; false if it was not there.
+    fn remove(&mut self, columns: &[Column], row: usize, address: RowAddress) -> bool;
+    /// Appends the addresses of up to `rows_max` further entries of the scan; false when it is at its end.
+    fn scan(&self, state: &mut IndexScanState, rows_max: usize, found: &mut Vec<RowAddress>) -> bool;
+    /// Calls `visit` with every address that has the row's key.
+    fn equal(&self, columns: &[Column], row: usize, visit: &mut dyn FnMut(RowAddress));
+    /// About which share of the entries lies between two keys, 0 to 1.
+    fn share(&self, lower: &Key, upper: Option<&Key>) -> f64;
+    /// How the key attributes are encoded.
+    fn parts(&self) -> &[KeyPart];
+    /// Keys at about equal distances, at most `count` of them, ascending.
+    fn sample(&self, count: usize) -> Vec<Key>;
+    /// Entries.
+    fn entries(&self) -> u64;
+    /// Bytes reserved.
+    fn bytes(&self) -> u64;
+}

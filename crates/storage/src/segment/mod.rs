@@ -1,0 +1,13 @@
+//! A partition's rows in pieces: the unit of sealing, pruning, adaptation.
+
+mod deletes;
+mod sealed;
+mod slot;
+mod words;
+mod zones;
+
+pub(crate) use deletes::DeleteMap;
+pub use sealed::SealedSegment;
+pub(crate) use sealed::{SealedBuilder, key_attributes, link_window, path_attributes, rows_check};
+pub(crate) use slot::{OpenRows, Segment, State};
+pub(crate) use words::OpenWords;

@@ -1,0 +1,203 @@
+//! The life cycle in quanta: settle, vacate, seal, thaw, evacuate.
+
+use super::Store;
+use super::evacuate::Evacuation;
+use super::seal::Sealing;
+use crate::error::StorageError;
+use crate::ids::SegmentNumber;
+use crate::mvcc::{Outcomes, Timestamp, TransactionId};
+use crate::segment::State;
+
+/// What maintenance may assume.
+#[derive(Clone, Copy)]
+pub struct Horizon<'a> {
+    /// No published snapshot, now or later, sees less than this.
+    pub oldest: Timestamp,
+    pub outcomes: &'a dyn Outcomes,
+}
+
+/// What maintenance did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Maintained {
+    /// Decided transactions that have no lock word here any more; each is reported once.
+    pub settled: Vec<TransactionId>,
+    /// Whether the budget ended before the work.
+    pub more: bool,
+    /// Whether rows would move if no cursor were saved.
+    pub blocked_by_cursors: bool,
+}
+
+/// A sealed segment with more than one row in this many ending is thawed. Below, the delete map is cheaper than two
+/// words a row (24 bytes per ending row against 16 per row), and scans look up few rows.
+pub(super) const THAW_SHARE: u32 = 16;
+
+/// An open segment is not sealed while more than one row in this many is ending: half of the share at which it would be
+/// thawed again, so that it does not go to and fro.
+const SEAL_SHARE: u32 = 2 * THAW_SHARE;
+
+/// A segment with more than one row in this many vacated is evacuated.
+const EVACUATE_SHARE: u32 = 4;
+
+/// Work on one segment that takes several quanta.
+pub(super) enum Job {
+    Seal(Sealing),
+    Evacuate(Evacuation),
+}
+
+impl Job {
+    /// The segment.
+    pub(super) fn number(&self) -> SegmentNumber {
+        match self {
+            Self::Seal(sealing) => sealing.number,
+            Self::Evacuate(evacuation) => evacuation.number,
+        }
+    }
+}
+
+/// What a segment wants.
+enum Wish {
+    Nothing,
+    /// Something, but not now: it stays a candidate.
+    Later,
+    Seal,
+    Thaw,
+    Evacuate,
+}
+
+impl Store {
+    /// Whether [`Store::maintain`] may find work; perhaps only after transactions were decided or the horizon moved.
+    pub fn wants_maintenance(&self) -> bool {
+        !self.pending.is_empty()
+            || !self.dying.is_empty()
+            || !self.candidates.is_empty()
+            || !self.departed.is_empty()
+            || self.job.is_some()
+    }
+
+    /// Does up to about `rows_budget` rows of maintenance.
+    pub fn maintain(&mut self, horizon: &Horizon<'_>, rows_budget: usize) -> Maintained {
+        let mut maintained = Maintained::default();
+        // Out of memory: what was done is done, the rest waits for the next call.
+        if self.maintain_steps(horizon, rows_budget, &mut maintained).is_err() {
+            self.counters.maintenance_out_of_memory += 1;
+        }
+        maintained
+    }
+
+    fn maintain_steps(
+        &mut self,
+        horizon: &Horizon<'_>,
+        rows_budget: usize,
+        maintained: &mut Maintained,
+    ) -> Result<(), StorageError> {
+        let mut budget = rows_budget;
+        let settled = self.settle(horizon.outcomes, &mut budget);
+        maintained.settled = settled?;
+        if self.vacate_dying(horizon.oldest, &mut budget) || self.vacate_departed(&mut budget) {
+            maintained.more = true;
+            return Ok(());
+        }
+        // While a split copies, segments stay what they are.
+        while self.split.is_none() {
+            if budget == 0 {
+                maintained.more = true;
+                return Ok(());
+            }
+            if self.job.is_none() && !self.start_job(horizon, &mut budget)? {
+                return Ok(());
+            }
+            if !self.job_step(horizon, &mut budget, maintained)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Continues the job; false if it must wait.
+    fn job_step(
+        &mut self,
+        horizon: &Horizon<'_>,
+        budget: &mut usize,
+        maintained: &mut Maintained,
+    ) -> Result<bool, StorageError> {
+        match self.job.take() {
+            None => Ok(true),
+            Some(Job::Seal(mut sealing)) => {
+                match self.seal_step(&mut sealing, budget) {
+                    Ok(true) => {}
+                    Ok(false) => self.job = Some(Job::Seal(sealing)),
+                    Err(error) => {
+                        self.candidates.insert(sealing.number);
+                        return Err(error);
+                    }
+                }
+                Ok(true)
+            }
+            Some(Job::Evacuate(mut evacuation)) => {
+                if self.has_saved_cursors() {
+                    maintained.blocked_by_cursors = true;
+                    self.job = Some(Job::Evacuate(evacuation));
+                    return Ok(false);
+                }
+                match self.evacuate_step(&mut evacuation, horizon.oldest, budget) {
+                    Ok(true) => {}
+                    Ok(false) => self.job = Some(Job::Evacuate(evacuation)),
+                    Err(error) => {
+                        self.candidates.insert(evacuation.number);
+                        return Err(error);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Picks the next segment that wants something; false if there is none.
+    fn start_job(&mut self, horizon: &Horizon<'_>, budget: &mut usize) -> Result<bool, StorageError> {
+        let candidates: Vec<SegmentNumber> = self.candidates.iter().copied().collect();
+        for number in candidates {
+            match self.wish(number, horizon) {
+                Wish::Later => continue,
+                Wish::Nothing => {}
+                Wish::Seal => {
+                    self.candidates.remove(&number);
+                    self.job = self.start_sealing(number).map(Job::Seal);
+                    return Ok(true);
+                }
+                Wish::Evacuate => {
+                    self.candidates.remove(&number);
+                    self.job = Some(Job::Evacuate(Evacuation::new(number)));
+                    return Ok(true);
+                }
+                Wish::Thaw => {
+                    *budget = budget.saturating_sub(self.thaw(number)?);
+                }
+            }
+            self.candidates.remove(&number);
+        }
+        Ok(false)
+    }
+
+    fn wish(&self, number: SegmentNumber, horizon: &Horizon<'_>) -> Wish {
+        let Some(segment) = self.segment(number) else { return Wish::Nothing };
+        if self.tail == Some(number) {
+            return Wish::Nothing;
+        }
+        let (rows, vacated, ending) = (segment.rows(), segment.vacated_count(), segment.ending());
+        let undecided = match &segment.state {
+            State::Open { .. } => false,
+            State::Sealed { begin, .. } => begin.is_lock() || *begin == crate::mvcc::Word::NEVER,
+        };
+        if undecided {
+            return Wish::Later;
+        }
+        if vacated * EVACUATE_SHARE > rows {
+            return if segment.locks == 0 { Wish::Evacuate } else { Wish::Later };
+        }
+        if segment.is_open() {
+            let cold = segment.locks == 0 && segment.newest_begin <= horizon.oldest.0;
+            return if cold && ending * SEAL_SHARE <= rows { Wish::Seal } else { Wish::Later };
+        }
+        if ending * THAW_SHARE > rows { Wish::Thaw } else { Wish::Nothing }
+    }
+}

@@ -1,0 +1,180 @@
+//! What lives inside one living partition. `docs/storage.md` draws and argues how rows come, change, move and go.
+
+mod attach;
+mod cursor;
+mod evacuate;
+mod index_build;
+mod layout;
+mod link;
+mod maintain;
+mod pin;
+mod read;
+mod seal;
+mod split;
+mod statistics;
+mod transactions;
+mod unique;
+mod vacate;
+mod write;
+
+use crate::error::StorageError;
+use crate::ids::SegmentNumber;
+use crate::micro::PlanCache;
+use crate::modules::{AccessPathScanState, IndexPath, ORDERED_INDEX, PathConfiguration, Registry};
+use crate::schema::{IndexDefinition, Schema};
+use crate::segment::{Segment, key_attributes};
+use eris_platform::arena::Arena;
+use eris_platform::memory::MemoryPool;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+pub use attach::AttachCursor;
+pub use cursor::{Gateway, ReadCursor};
+pub use index_build::IndexBuildCursor;
+pub use maintain::{Horizon, Maintained};
+pub use pin::{PinnedCursor, PinnedPartition, PinnedSegment};
+pub use split::{PositionOf, SplitBoundary, SplitMoved, SplitStep};
+pub use statistics::{SegmentDescription, StoreCounters, StoreStatistics};
+pub use write::{Progress, Written};
+
+/// What a store needs.
+pub struct StoreOptions {
+    pub schema: Arc<Schema>,
+    pub memory: Arc<MemoryPool>,
+    /// Node-local memory of the partition's home.
+    pub arena: Option<Arc<Arena>>,
+    pub modules: &'static Registry,
+}
+
+/// One index of the store.
+struct StoreIndex {
+    definition: IndexDefinition,
+    path: Box<dyn IndexPath>,
+}
+
+/// Memory that calls reuse, so that a point access allocates nothing but its batch.
+#[derive(Default)]
+struct Scratch {
+    found: Vec<crate::address::RowAddress>,
+    offsets: Vec<u32>,
+    hidden: Vec<u8>,
+    scan: AccessPathScanState,
+}
+
+/// The inside of one living partition. One worker at a time is in here; pins read beside it.
+pub struct Store {
+    schema: Arc<Schema>,
+    memory: Arc<MemoryPool>,
+    #[expect(dead_code, reason = "column memory moves to node-local arenas with placement")]
+    arena: Option<Arc<Arena>>,
+    modules: &'static Registry,
+    /// By segment number; none: gone.
+    segments: Vec<Option<Box<Segment>>>,
+    /// The segment that takes inserts.
+    tail: Option<SegmentNumber>,
+    indexes: Vec<StoreIndex>,
+    /// Indexes being created: maintained, not yet read.
+    building: Vec<StoreIndex>,
+    pending: transactions::Pending,
+    /// Rows whose end is decided, by its timestamp: to be vacated when nobody can see them.
+    dying: BTreeMap<u64, Vec<crate::address::RowAddress>>,
+    /// Segments that may want to be sealed, thawed or evacuated.
+    candidates: BTreeSet<SegmentNumber>,
+    job: Option<maintain::Job>,
+    /// Rows that moved to another partition and still have index entries here.
+    departed: VecDeque<split::Departed>,
+    split: Option<Box<split::Split>>,
+    /// One further owner per saved cursor.
+    cursors: Arc<()>,
+    plans: PlanCache,
+    scratch: Scratch,
+    counters: StoreCounters,
+}
+
+impl Store {
+    /// An empty partition.
+    pub fn new(options: StoreOptions) -> Self {
+        let StoreOptions { schema, memory, arena, modules } = options;
+        let indexes =
+            schema.indexes.iter().map(|definition| new_index(&schema, modules, &memory, definition)).collect();
+        Self {
+            pending: transactions::Pending::new(&memory),
+            schema,
+            memory,
+            arena,
+            modules,
+            segments: Vec::new(),
+            tail: None,
+            indexes,
+            building: Vec::new(),
+            dying: BTreeMap::new(),
+            candidates: BTreeSet::new(),
+            job: None,
+            departed: VecDeque::new(),
+            split: None,
+            cursors: Arc::new(()),
+            plans: PlanCache::default(),
+            scratch: Scratch::default(),
+            counters: StoreCounters::default(),
+        }
+    }
+
+    /// The version of the schema the store is at.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Moves to another version of the schema: the same attributes, other indexes. Those that were built by
+    /// [`Store::create_index_step`] are adopted, those no longer defined are dropped.
+    pub fn set_schema(&mut self, schema: Arc<Schema>) -> Result<(), StorageError> {
+        if schema.attributes != self.schema.attributes {
+            let reason = "attributes of a container with rows cannot change".to_owned();
+            return Err(StorageError::InvalidRequest { reason });
+        }
+        let mut built: Vec<StoreIndex> = self.indexes.drain(..).chain(self.building.drain(..)).collect();
+        let empty = self.segments.iter().all(Option::is_none);
+        let mut indexes = Vec::with_capacity(schema.indexes.len());
+        for definition in &schema.indexes {
+            match built.iter().position(|index| index.definition.id == definition.id) {
+                Some(position) => indexes.push(built.swap_remove(position)),
+                None if empty => indexes.push(new_index(&schema, self.modules, &self.memory, definition)),
+                None => {
+                    let reason = format!("index {} was not built", definition.name);
+                    return Err(StorageError::InvalidRequest { reason });
+                }
+            }
+        }
+        self.indexes = indexes;
+        self.schema = schema;
+        self.plans.clear();
+        Ok(())
+    }
+
+    /// Whether cursors are saved: rows must not move.
+    fn has_saved_cursors(&self) -> bool {
+        Arc::strong_count(&self.cursors) > 1
+    }
+
+    fn segment(&self, number: SegmentNumber) -> Option<&Segment> {
+        self.segments.get(number.0 as usize)?.as_deref()
+    }
+
+    fn segment_mut(&mut self, number: SegmentNumber) -> Option<&mut Segment> {
+        self.segments.get_mut(number.0 as usize)?.as_deref_mut()
+    }
+
+    fn live_segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter_map(Option::as_deref)
+    }
+}
+
+fn new_index(
+    schema: &Schema,
+    modules: &Registry,
+    memory: &Arc<MemoryPool>,
+    definition: &IndexDefinition,
+) -> StoreIndex {
+    let attributes = key_attributes(schema, &definition.attributes);
+    let configuration = PathConfiguration { attributes: &attributes, rows_max: 0, memory };
+    StoreIndex { definition: definition.clone(), path: modules.create_index(ORDERED_INDEX, configuration) }
+}

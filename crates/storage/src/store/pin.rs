@@ -1,0 +1,98 @@
+//! Pins: reading sealed segments without the latch.
+
+use super::Store;
+use super::read::scan_frozen;
+use crate::batch::Batch;
+use crate::error::StorageError;
+use crate::ids::SegmentNumber;
+use crate::modules::PathFilter;
+use crate::mvcc::Snapshot;
+use crate::predicate::ReadRequest;
+use crate::schema::Schema;
+use crate::segment::{DeleteMap, SealedSegment, State};
+use std::sync::Arc;
+
+/// The sealed segments of a partition as one snapshot sees them. What is in open segments must be read by
+/// [`Store::open_cursor_unsealed`], opened under the same latch.
+#[derive(Clone, Default)]
+pub struct PinnedPartition {
+    pub segments: Vec<Arc<PinnedSegment>>,
+}
+
+/// A sealed segment, kept as it was when it was pinned.
+pub struct PinnedSegment {
+    schema: Arc<Schema>,
+    number: SegmentNumber,
+    segment: Arc<SealedSegment>,
+    deletes: Arc<DeleteMap>,
+}
+
+/// How far a scan of a pinned segment is: rows examined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinnedCursor(pub u32);
+
+impl Store {
+    /// Pins the sealed segments whose rows the snapshot sees. The snapshot must stay published as long as the pin is
+    /// read, and only it may be used to read.
+    pub fn pin(&mut self, snapshot: &Snapshot<'_>) -> PinnedPartition {
+        let mut segments = Vec::new();
+        for slot in self.live_segments() {
+            if let State::Sealed { segment, begin, deletes } = &slot.state
+                && snapshot.sees(*begin)
+            {
+                segments.push(Arc::new(PinnedSegment {
+                    schema: Arc::clone(&self.schema),
+                    number: slot.number,
+                    segment: Arc::clone(segment),
+                    deletes: DeleteMap::resolved(deletes, snapshot),
+                }));
+            }
+        }
+        self.counters.pins += 1;
+        PinnedPartition { segments }
+    }
+}
+
+impl PinnedSegment {
+    /// Its number in the partition.
+    pub fn number(&self) -> SegmentNumber {
+        self.number
+    }
+
+    /// Rows, deleted ones included.
+    pub fn rows(&self) -> u32 {
+        self.segment.rows()
+    }
+
+    /// The immutable rows.
+    pub fn segment(&self) -> &Arc<SealedSegment> {
+        &self.segment
+    }
+
+    /// The next rows that qualify and that the pin's snapshot sees: examines up to `rows_max` rows at a time until some
+    /// are found; none at the end. Nothing is copied where a whole run of columns qualifies.
+    pub fn scan(
+        &self,
+        snapshot: &Snapshot<'_>,
+        request: &ReadRequest,
+        cursor: &mut PinnedCursor,
+        rows_max: usize,
+    ) -> Result<Option<Batch>, StorageError> {
+        let conditions = &request.predicate.conditions;
+        if cursor.0 == 0 && !self.segment.may_qualify(conditions) {
+            cursor.0 = self.rows();
+        }
+        let all: Vec<u16> = (0..conditions.len() as u16).collect();
+        let filter = PathFilter { conditions, selected: &all };
+        while cursor.0 < self.rows() {
+            let window = cursor.0..self.rows().min(cursor.0.saturating_add(rows_max.max(1) as u32));
+            cursor.0 = window.end;
+            let path = self.segment.path();
+            let found = scan_frozen(path, &self.deletes, snapshot, filter, window, &request.desired, &self.schema)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,405 @@
+//! Reads: opening a cursor, and the execution of micro-QEPs batch by batch.
+
+use super::cursor::{Gateway, Position, ReadCursor, ScanPosition};
+use super::{Scratch, Store};
+use crate::address::RowAddress;
+use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder};
+use crate::error::StorageError;
+use crate::ids::{AttributeId, RowOffset, SegmentNumber};
+use crate::micro::{
+    Access, Bound, IndexUse, KeyRange, MicroPlan, MicroPlanDescription, bind, compile, describe, scans,
+};
+use crate::modules::{AccessPath, PathFilter};
+use crate::mvcc::Snapshot;
+use crate::predicate::ReadRequest;
+use crate::segment::{Segment, State};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Windows a scan examines in one call at most before it gives a batch, even an empty one.
+const SCAN_WINDOWS_MAX: usize = 8;
+
+/// A row found through an index costs about as much as this many scanned ones.
+const INDEX_ROW_COST: f64 = 32.0;
+
+/// Ranges up to this many rows are read through an index whatever the size of the partition.
+const INDEX_ROWS_ALWAYS: f64 = 64.0;
+
+impl Store {
+    fn plan(&mut self, request: &ReadRequest) -> Result<Arc<MicroPlan>, StorageError> {
+        if let Some(plan) = self.plans.find(request) {
+            self.counters.micro_qep_hits += 1;
+            return Ok(plan);
+        }
+        self.counters.micro_qep_misses += 1;
+        let plan = Arc::new(compile(&self.schema, request)?);
+        self.plans.add(request, Arc::clone(&plan));
+        Ok(plan)
+    }
+
+    /// Opens a cursor over the rows a request asks for.
+    pub fn open_cursor(&mut self, request: &ReadRequest) -> Result<ReadCursor, StorageError> {
+        let plan = self.plan(request)?;
+        let position = self.bind_plan(request, &plan)?;
+        Ok(self.cursor(request, plan, position))
+    }
+
+    /// Opens a cursor over the rows of the segments that are open now: together with a pin taken under the same latch
+    /// it delivers every row once.
+    pub fn open_cursor_unsealed(&mut self, request: &ReadRequest) -> Result<ReadCursor, StorageError> {
+        let plan = self.plan(request)?;
+        if request.order.is_some() {
+            let reason = "rows of open segments have no order".to_owned();
+            return Err(StorageError::InvalidRequest { reason });
+        }
+        // Checks the constants; an index is of no use here.
+        let position = match self.bind_plan(request, &plan)? {
+            Position::Done => Position::Done,
+            Position::Scan(_) | Position::Index { .. } => {
+                let open = self.live_segments().filter(|segment| segment.is_open()).map(|segment| segment.number);
+                let only = Some(open.collect());
+                self.scan_from_start(only)
+            }
+        };
+        Ok(self.cursor(request, plan, position))
+    }
+
+    fn cursor(&self, request: &ReadRequest, plan: Arc<MicroPlan>, position: Position) -> ReadCursor {
+        ReadCursor {
+            request: request.clone(),
+            plan,
+            schema: self.schema.version,
+            position,
+            with_addresses: true,
+            _hold: Arc::clone(&self.cursors),
+        }
+    }
+
+    /// Lets rows move again.
+    pub fn close_cursor(&mut self, cursor: ReadCursor) {
+        drop(cursor);
+    }
+
+    fn scan_from_start(&self, only: Option<Vec<SegmentNumber>>) -> Position {
+        let Some(last) = self.segments.iter().rposition(Option::is_some) else { return Position::Done };
+        let rows = self.segments[last].as_ref().map_or(0, |segment| segment.rows());
+        let end = (SegmentNumber(last as u32), rows);
+        Position::Scan(ScanPosition { segment: SegmentNumber(0), offset: 0, end, only })
+    }
+
+    fn bind_plan(&self, request: &ReadRequest, plan: &MicroPlan) -> Result<Position, StorageError> {
+        let parts = match &plan.access {
+            Access::Scan => &[],
+            Access::Index(found) => self.indexes[found.index].path.parts(),
+        };
+        match (bind(&self.schema, request, plan, parts)?, &plan.access) {
+            (Bound::Nothing, _) => Ok(Position::Done),
+            (Bound::Ranges(ranges), Access::Index(found)) if self.prefers_index(found, &ranges) => {
+                let scans = scans(ranges, found.descending);
+                Ok(Position::Index { index: found.index, scans, current: 0 })
+            }
+            (Bound::Scan | Bound::Ranges(_), _) => Ok(self.scan_from_start(None)),
+        }
+    }
+
+    /// Wide ranges are scanned: the index finds rows in an order that memory does not like.
+    fn prefers_index(&self, found: &IndexUse, ranges: &[KeyRange]) -> bool {
+        let path = &self.indexes[found.index].path;
+        if found.ordered || (found.unique && ranges.len() as f64 <= INDEX_ROWS_ALWAYS) {
+            return true;
+        }
+        let share: f64 = ranges.iter().map(|(lower, upper)| path.share(lower, upper.as_ref())).sum();
+        let rows = share * path.entries() as f64;
+        rows <= INDEX_ROWS_ALWAYS || share * INDEX_ROW_COST < 1.0
+    }
+
+    /// The next rows of a read; none at its end. A batch may be empty before that. Work is bounded: at most one batch
+    /// of rows found through an index, or a few windows scanned.
+    pub fn next_batch(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        cursor: &mut ReadCursor,
+    ) -> Result<Option<Gateway>, StorageError> {
+        if cursor.schema != self.schema.version {
+            return Err(StorageError::SchemaMoved);
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = match &cursor.position {
+            Position::Done => Ok(None),
+            Position::Index { .. } => self.next_through_index(snapshot, cursor, &mut scratch),
+            Position::Scan(_) => self.next_of_scan(snapshot, cursor, &mut scratch),
+        };
+        self.scratch = scratch;
+        result
+    }
+
+    fn next_through_index(
+        &self,
+        snapshot: &Snapshot<'_>,
+        cursor: &mut ReadCursor,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Gateway>, StorageError> {
+        let Position::Index { index, scans, current } = &mut cursor.position else {
+            unreachable!("called for index cursors");
+        };
+        let index: &dyn crate::modules::IndexPath = &*self.indexes[*index].path;
+        scratch.found.clear();
+        while let Some(scan) = scans.get_mut(*current) {
+            let room = BATCH_ROWS - scratch.found.len();
+            if room == 0 {
+                break;
+            }
+            if !scan.advance(index, room, &mut scratch.found) {
+                *current += 1;
+            }
+        }
+        let done = *current >= scans.len();
+        if done {
+            cursor.position = Position::Done;
+        }
+        scratch.found.retain(|address| {
+            self.segment(address.segment()).is_some_and(|segment| segment.is_visible(snapshot, address.offset().0))
+        });
+        if !cursor.plan.residual.is_empty() {
+            self.retain_qualifying(&cursor.request, &cursor.plan.residual, scratch)?;
+        }
+        if scratch.found.is_empty() && done {
+            return Ok(None);
+        }
+        let columns = cursor
+            .request
+            .desired
+            .iter()
+            .map(|id| self.link_found(*id, scratch.found.as_slice(), &mut scratch.offsets));
+        let batch = Batch { columns: columns.collect(), rows: scratch.found.len() };
+        let addresses = if cursor.with_addresses { scratch.found.as_slice().into() } else { Box::default() };
+        Ok(Some(Gateway { batch, addresses }))
+    }
+
+    fn link_found(&self, attribute: AttributeId, found: &[RowAddress], offsets: &mut Vec<u32>) -> Column {
+        let data_type = self.schema.attributes[attribute.index()].data_type;
+        let mut out = ColumnBuilder::with_capacity(data_type, found.len());
+        for run in found.chunk_by(|left, right| left.segment() == right.segment()) {
+            offsets.clear();
+            offsets.extend(run.iter().map(|address| address.offset().0));
+            if let Some(segment) = self.segment(run[0].segment()) {
+                segment.path().link(attribute, offsets, &mut out);
+            }
+        }
+        out.finish()
+    }
+
+    /// Keeps those of the found rows that satisfy the conditions the index has not answered.
+    fn retain_qualifying(
+        &self,
+        request: &ReadRequest,
+        residual: &[u16],
+        scratch: &mut Scratch,
+    ) -> Result<(), StorageError> {
+        let filter = PathFilter { conditions: &request.predicate.conditions, selected: residual };
+        let found = std::mem::take(&mut scratch.found);
+        let mut kept = Vec::with_capacity(found.len());
+        for run in found.chunk_by(|left, right| left.segment() == right.segment()) {
+            let number = run[0].segment();
+            let Some(segment) = self.segment(number) else { continue };
+            scratch.offsets.clear();
+            scratch.offsets.extend(run.iter().map(|address| address.offset().0));
+            segment.path().retain(&mut scratch.scan, filter, &mut scratch.offsets)?;
+            kept.extend(scratch.offsets.iter().map(|offset| RowAddress::new(number, RowOffset(*offset))));
+        }
+        scratch.found = kept;
+        Ok(())
+    }
+
+    fn next_of_scan(
+        &self,
+        snapshot: &Snapshot<'_>,
+        cursor: &mut ReadCursor,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Gateway>, StorageError> {
+        let Position::Scan(position) = &mut cursor.position else {
+            unreachable!("called for scan cursors");
+        };
+        let request = &cursor.request;
+        for _ in 0..SCAN_WINDOWS_MAX {
+            let Some((segment, window)) = self.next_window(snapshot, request, position) else {
+                cursor.position = Position::Done;
+                return Ok(None);
+            };
+            let filter = PathFilter { conditions: &request.predicate.conditions, selected: &cursor.plan.all };
+            let Some(batch) =
+                scan_window(segment, snapshot, filter, window.clone(), &request.desired, scratch, &self.schema)?
+            else {
+                continue;
+            };
+            let address = |offset: u32| RowAddress::new(segment.number, RowOffset(offset));
+            let addresses = if !cursor.with_addresses {
+                Box::default()
+            } else if batch.rows == window.len() {
+                window.map(address).collect()
+            } else {
+                scratch.offsets.iter().map(|offset| address(*offset)).collect()
+            };
+            return Ok(Some(Gateway { batch, addresses }));
+        }
+        let types = request.desired.iter().map(|id| self.schema.attributes[id.index()].data_type);
+        Ok(Some(Gateway { batch: Batch::empty(&types.collect::<Vec<_>>()), addresses: Box::default() }))
+    }
+
+    /// The next rows to examine, and moves the position behind them. Segments that cannot qualify are passed over.
+    fn next_window(
+        &self,
+        snapshot: &Snapshot<'_>,
+        request: &ReadRequest,
+        position: &mut ScanPosition,
+    ) -> Option<(&Segment, Range<u32>)> {
+        loop {
+            if position.segment > position.end.0 {
+                return None;
+            }
+            if let Some(only) = &position.only
+                && only.binary_search(&position.segment).is_err()
+            {
+                let next = only.partition_point(|number| *number < position.segment);
+                position.segment = *only.get(next)?;
+                position.offset = 0;
+                continue;
+            }
+            let rows = |segment: &Segment| {
+                if segment.number == position.end.0 { segment.rows().min(position.end.1) } else { segment.rows() }
+            };
+            let next_segment = SegmentNumber(position.segment.0 + 1);
+            match self.segment(position.segment) {
+                Some(segment) if position.offset < rows(segment) => {
+                    if position.offset == 0 && !may_qualify(segment, snapshot, request) {
+                        position.segment = next_segment;
+                        continue;
+                    }
+                    let window = position.offset..rows(segment).min(position.offset + BATCH_ROWS as u32);
+                    position.offset = window.end;
+                    return Some((segment, window));
+                }
+                Some(_) | None => {
+                    position.segment = next_segment;
+                    position.offset = 0;
+                }
+            }
+        }
+    }
+
+    /// How a request would be carried out now.
+    pub fn explain(&self, request: &ReadRequest) -> Result<MicroPlanDescription, StorageError> {
+        let plan = compile(&self.schema, request)?;
+        let scans = matches!(self.bind_plan(request, &plan)?, Position::Scan(_));
+        let mut modules: Vec<&'static str> = self.live_segments().map(|segment| segment.path().module()).collect();
+        modules.sort_unstable();
+        modules.dedup();
+        Ok(describe(&self.schema, request, &plan, &modules, scans))
+    }
+}
+
+/// Whether a segment may have rows for the request: sealed ones know their smallest and largest values.
+fn may_qualify(segment: &Segment, snapshot: &Snapshot<'_>, request: &ReadRequest) -> bool {
+    match &segment.state {
+        State::Open { .. } => true,
+        State::Sealed { segment, begin, .. } => {
+            snapshot.sees(*begin) && segment.may_qualify(&request.predicate.conditions)
+        }
+    }
+}
+
+/// The desired attributes of a window's rows that are visible and qualify; none if there are none. Their offsets are in
+/// `scratch.offsets`, unless all rows are there.
+fn scan_window(
+    segment: &Segment,
+    snapshot: &Snapshot<'_>,
+    filter: PathFilter<'_>,
+    window: Range<u32>,
+    desired: &[AttributeId],
+    scratch: &mut Scratch,
+    schema: &crate::schema::Schema,
+) -> Result<Option<Batch>, StorageError> {
+    let path = segment.path();
+    if filter.is_empty()
+        && let State::Sealed { begin, deletes, .. } = &segment.state
+        && snapshot.sees(*begin)
+        && !deletes.hidden_in(snapshot, window.clone(), &mut scratch.hidden)
+    {
+        return Ok(Some(link_run(path, window, desired, scratch, schema)));
+    }
+    scratch.offsets.clear();
+    path.scan(&mut scratch.scan, filter, window.clone(), &mut scratch.offsets)?;
+    if scratch.offsets.is_empty() {
+        return Ok(None);
+    }
+    segment.retain_visible(snapshot, window.clone(), &mut scratch.hidden, &mut scratch.offsets);
+    Ok(link_offsets(path, window, desired, scratch, schema))
+}
+
+/// All rows of a window.
+fn link_run(
+    path: &dyn AccessPath,
+    window: Range<u32>,
+    desired: &[AttributeId],
+    scratch: &mut Scratch,
+    schema: &crate::schema::Schema,
+) -> Batch {
+    let mut listed = false;
+    let columns = desired.iter().map(|id| {
+        path.shared(*id, window.clone()).unwrap_or_else(|| {
+            if !listed {
+                scratch.offsets.clear();
+                scratch.offsets.extend(window.clone());
+                listed = true;
+            }
+            link_one(path, *id, &scratch.offsets, schema)
+        })
+    });
+    Batch { columns: columns.collect(), rows: window.len() }
+}
+
+/// The rows of a window that `scratch.offsets` lists.
+pub(super) fn link_offsets(
+    path: &dyn AccessPath,
+    window: Range<u32>,
+    desired: &[AttributeId],
+    scratch: &mut Scratch,
+    schema: &crate::schema::Schema,
+) -> Option<Batch> {
+    if scratch.offsets.is_empty() {
+        return None;
+    }
+    if scratch.offsets.len() == window.len() {
+        return Some(link_run(path, window, desired, scratch, schema));
+    }
+    let columns = desired.iter().map(|id| link_one(path, *id, &scratch.offsets, schema)).collect();
+    Some(Batch { columns, rows: scratch.offsets.len() })
+}
+
+fn link_one(path: &dyn AccessPath, id: AttributeId, offsets: &[u32], schema: &crate::schema::Schema) -> Column {
+    let mut out = ColumnBuilder::with_capacity(schema.attributes[id.index()].data_type, offsets.len());
+    path.link(id, offsets, &mut out);
+    out.finish()
+}
+
+/// The rows of a window of a frozen path that qualify and are not hidden: what a pin reads.
+pub(super) fn scan_frozen(
+    path: &dyn AccessPath,
+    deletes: &crate::segment::DeleteMap,
+    snapshot: &Snapshot<'_>,
+    filter: PathFilter<'_>,
+    window: Range<u32>,
+    desired: &[AttributeId],
+    schema: &crate::schema::Schema,
+) -> Result<Option<Batch>, StorageError> {
+    let mut scratch = Scratch::default();
+    let any_hidden = deletes.hidden_in(snapshot, window.clone(), &mut scratch.hidden);
+    if filter.is_empty() && !any_hidden {
+        return Ok(Some(link_run(path, window, desired, &mut scratch, schema)));
+    }
+    path.scan(&mut scratch.scan, filter, window.clone(), &mut scratch.offsets)?;
+    if any_hidden {
+        scratch.offsets.retain(|offset| scratch.hidden[(offset - window.start) as usize] == 0);
+    }
+    Ok(link_offsets(path, window, desired, &mut scratch, schema))
+}

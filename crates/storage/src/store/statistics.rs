@@ -1,0 +1,108 @@
+//! What a partition tells about itself.
+
+use super::Store;
+use crate::ids::SegmentNumber;
+use crate::modules::ROW_STATIC;
+use crate::segment::{Segment, State};
+
+/// Events since the store was made; they only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounters {
+    pub inserted: u64,
+    pub updated: u64,
+    pub deleted: u64,
+    pub sealed: u64,
+    pub attached: u64,
+    pub thawed: u64,
+    /// Segments evacuated.
+    pub compacted: u64,
+    /// Rows that moved to the tail.
+    pub rows_moved: u64,
+    /// Segments dropped.
+    pub dropped: u64,
+    /// Splits finished.
+    pub splits: u64,
+    pub pins: u64,
+    /// Transactions settled.
+    pub settled: u64,
+    pub micro_qep_hits: u64,
+    pub micro_qep_misses: u64,
+    pub maintenance_out_of_memory: u64,
+}
+
+/// A partition's size and shape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStatistics {
+    /// Rows without an end, counting undecided inserts.
+    pub rows_live_estimate: u64,
+    /// Rows in segments, dead ones included.
+    pub rows_total: u64,
+    /// Rows that nobody sees or soon nobody will.
+    pub dead_rows: u64,
+    pub bytes: u64,
+    pub open_segments: u64,
+    pub sealed_segments: u64,
+    pub row_segments: u64,
+    pub column_segments: u64,
+    pub index_entries: u64,
+    pub counters: StoreCounters,
+}
+
+/// One segment in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentDescription {
+    pub number: SegmentNumber,
+    pub sealed: bool,
+    pub tail: bool,
+    pub module: &'static str,
+    pub rows: u32,
+    pub dead_rows: u32,
+    pub locked_words: u32,
+    pub bytes: u64,
+}
+
+fn dead(segment: &Segment) -> u32 {
+    segment.vacated_count() + segment.ending()
+}
+
+impl Store {
+    /// The partition's size and shape.
+    pub fn statistics(&self) -> StoreStatistics {
+        let mut statistics = StoreStatistics { counters: self.counters, ..StoreStatistics::default() };
+        for segment in self.live_segments() {
+            statistics.rows_total += u64::from(segment.rows());
+            statistics.dead_rows += u64::from(dead(segment));
+            statistics.bytes += segment.bytes();
+            match segment.state {
+                State::Open { .. } => statistics.open_segments += 1,
+                State::Sealed { .. } => statistics.sealed_segments += 1,
+            }
+            if segment.path().module() == ROW_STATIC {
+                statistics.row_segments += 1;
+            } else {
+                statistics.column_segments += 1;
+            }
+        }
+        statistics.rows_live_estimate = statistics.rows_total - statistics.dead_rows;
+        for index in self.indexes.iter().chain(&self.building) {
+            statistics.index_entries += index.path.entries();
+            statistics.bytes += index.path.bytes();
+        }
+        statistics
+    }
+
+    /// The segments, by number.
+    pub fn segments(&self) -> Vec<SegmentDescription> {
+        let describe = |segment: &Segment| SegmentDescription {
+            number: segment.number,
+            sealed: !segment.is_open(),
+            tail: self.tail == Some(segment.number),
+            module: segment.path().module(),
+            rows: segment.rows(),
+            dead_rows: dead(segment),
+            locked_words: segment.locks,
+            bytes: segment.bytes(),
+        };
+        self.live_segments().map(describe).collect()
+    }
+}

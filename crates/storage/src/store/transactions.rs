@@ -1,0 +1,218 @@
+//! The local transaction manager: where undecided transactions have their lock words, and stamping them when decided.
+
+use super::Store;
+use crate::address::RowAddress;
+use crate::error::StorageError;
+use crate::ids::RowOffset;
+use crate::mvcc::{Outcome, Outcomes, TransactionId, Word};
+use crate::segment::State;
+use eris_platform::memory::{MemoryPool, Reservation};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Which word of a row is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Locked {
+    Begin,
+    End,
+    /// The begin of a whole segment (attach).
+    Segment,
+}
+
+/// A run of rows with the same word locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Locks {
+    pub first: RowAddress,
+    pub rows: u32,
+    pub locked: Locked,
+}
+
+/// See the module's documentation.
+pub(super) struct Pending {
+    transactions: BTreeMap<TransactionId, Vec<Locks>>,
+    memory: Reservation,
+}
+
+const LOCKS_BYTES: u64 = size_of::<Locks>() as u64;
+
+impl Pending {
+    pub(super) fn new(memory: &Arc<MemoryPool>) -> Self {
+        Self { transactions: BTreeMap::new(), memory: memory.reserve("transaction locks") }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.transactions.is_empty()
+    }
+
+    /// Reserves for `more` entries, so that `add` cannot fail.
+    pub(super) fn reserve(&mut self, more: usize) -> Result<(), StorageError> {
+        Ok(self.memory.grow(more as u64 * LOCKS_BYTES)?)
+    }
+
+    /// Gives back what `reserve` took and `add` did not use.
+    pub(super) fn unreserve(&mut self, unused: usize) {
+        self.memory.shrink(unused as u64 * LOCKS_BYTES);
+    }
+
+    /// Makes the transaction known here; true if it was not.
+    pub(super) fn enter(&mut self, transaction: TransactionId) -> bool {
+        let mut new = false;
+        self.transactions.entry(transaction).or_insert_with(|| {
+            new = true;
+            Vec::new()
+        });
+        new
+    }
+
+    /// Notes locks of a transaction that was entered and whose memory was reserved.
+    pub(super) fn add(&mut self, transaction: TransactionId, locks: Locks) {
+        match self.transactions.get_mut(&transaction) {
+            Some(list) => list.push(locks),
+            None => unreachable!("transaction {transaction} was entered"),
+        }
+    }
+
+    /// The transactions and their locks.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TransactionId, &[Locks])> {
+        self.transactions.iter().map(|(transaction, locks)| (*transaction, locks.as_slice()))
+    }
+}
+
+impl Store {
+    /// Stamps words of decided transactions, up to `budget` rows; those with no words left are returned.
+    pub(super) fn settle(
+        &mut self,
+        outcomes: &dyn Outcomes,
+        budget: &mut usize,
+    ) -> Result<Vec<TransactionId>, StorageError> {
+        let mut settled = Vec::new();
+        let transactions: Vec<TransactionId> = self.pending.transactions.keys().copied().collect();
+        for transaction in transactions {
+            let outcome = outcomes.outcome(transaction);
+            if outcome == Outcome::Active {
+                continue;
+            }
+            while let Some(locks) = self.pending.transactions.get(&transaction).and_then(|list| list.last()).copied() {
+                if *budget == 0 {
+                    return Ok(settled);
+                }
+                let rows = self.settle_locks(transaction, locks, outcome, *budget)?;
+                *budget -= rows.min(*budget as u32) as usize;
+                let Some(list) = self.pending.transactions.get_mut(&transaction) else { break };
+                if rows == locks.rows {
+                    list.pop();
+                    self.pending.memory.shrink(LOCKS_BYTES);
+                } else if let Some(last) = list.last_mut() {
+                    last.rows -= rows;
+                }
+            }
+            self.pending.transactions.remove(&transaction);
+            settled.push(transaction);
+            self.counters.settled += 1;
+        }
+        Ok(settled)
+    }
+
+    /// Stamps the last rows of a run; gives how many.
+    fn settle_locks(
+        &mut self,
+        transaction: TransactionId,
+        locks: Locks,
+        outcome: Outcome,
+        budget: usize,
+    ) -> Result<u32, StorageError> {
+        if locks.locked == Locked::Segment {
+            self.settle_segment(transaction, locks, outcome);
+            return Ok(locks.rows);
+        }
+        let rows = locks.rows.min(budget as u32);
+        let number = locks.first.segment();
+        for row in (locks.rows - rows..locks.rows).rev() {
+            let address = RowAddress::new(number, RowOffset(locks.first.offset().0 + row));
+            match locks.locked {
+                Locked::Begin => self.settle_begin(transaction, address, outcome)?,
+                Locked::End => self.settle_end(transaction, address, outcome)?,
+                Locked::Segment => unreachable!("handled above"),
+            }
+            if let Some(segment) = self.segment_mut(number) {
+                segment.locks -= 1;
+            }
+        }
+        if self.segment(number).is_some_and(|segment| segment.locks == 0) && self.tail != Some(number) {
+            self.candidates.insert(number);
+        }
+        Ok(rows)
+    }
+
+    fn settle_begin(
+        &mut self,
+        transaction: TransactionId,
+        address: RowAddress,
+        outcome: Outcome,
+    ) -> Result<(), StorageError> {
+        let offset = address.offset().0;
+        let Some(segment) = self.segment_mut(address.segment()) else { return Ok(()) };
+        if segment.begin(offset).transaction() != Some(transaction) {
+            return Ok(());
+        }
+        match outcome {
+            Outcome::Committed(timestamp) => {
+                segment.set_begin(offset, Word::timestamp(timestamp));
+                segment.newest_begin = segment.newest_begin.max(timestamp.0);
+            }
+            Outcome::Aborted => {
+                segment.set_begin(offset, Word::NEVER);
+                segment.set_end(offset, Word::ALWAYS)?;
+                self.dying.entry(0).or_default().push(address);
+            }
+            Outcome::Active => unreachable!("only decided transactions are settled"),
+        }
+        self.note_change(address);
+        Ok(())
+    }
+
+    fn settle_end(
+        &mut self,
+        transaction: TransactionId,
+        address: RowAddress,
+        outcome: Outcome,
+    ) -> Result<(), StorageError> {
+        let offset = address.offset().0;
+        let Some(segment) = self.segment_mut(address.segment()) else { return Ok(()) };
+        // An aborted transaction's lock may have been taken over, and an aborted insert's row is ended for everyone.
+        if segment.is_vacated(offset) || segment.end(offset).transaction() != Some(transaction) {
+            return Ok(());
+        }
+        match outcome {
+            Outcome::Committed(timestamp) => {
+                segment.set_end(offset, Word::timestamp(timestamp))?;
+                self.dying.entry(timestamp.0).or_default().push(address);
+            }
+            Outcome::Aborted => segment.set_end(offset, Word::NEVER)?,
+            Outcome::Active => unreachable!("only decided transactions are settled"),
+        }
+        self.note_change(address);
+        Ok(())
+    }
+
+    fn settle_segment(&mut self, transaction: TransactionId, locks: Locks, outcome: Outcome) {
+        let number = locks.first.segment();
+        let Some(segment) = self.segment_mut(number) else { return };
+        segment.locks -= 1;
+        let rows = segment.rows();
+        let State::Sealed { begin, .. } = &mut segment.state else {
+            unreachable!("an attached segment stays sealed until its attach is decided");
+        };
+        assert!(begin.transaction() == Some(transaction), "nobody else writes the begin of a segment");
+        match outcome {
+            Outcome::Committed(timestamp) => *begin = Word::timestamp(timestamp),
+            Outcome::Aborted => {
+                *begin = Word::NEVER;
+                self.void_segment(number, rows);
+            }
+            Outcome::Active => unreachable!("only decided transactions are settled"),
+        }
+        self.candidates.insert(number);
+        self.note_segment_change(number);
+    }
+}

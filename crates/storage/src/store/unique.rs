@@ -1,0 +1,80 @@
+//! Uniqueness: of all versions with a key at most one may be live.
+
+use super::Store;
+use crate::address::RowAddress;
+use crate::batch::Column;
+use crate::error::StorageError;
+use crate::mvcc::{Outcome, Snapshot, Word, WordKind};
+
+/// How a version with the key stands in the way.
+enum Version {
+    Free,
+    Live,
+    Undecided(crate::mvcc::TransactionId),
+}
+
+fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> Version {
+    match begin.kind() {
+        WordKind::Timestamp(_) if begin == Word::NEVER => return Version::Free,
+        WordKind::Timestamp(_) => {}
+        WordKind::Lock { transaction, .. } if transaction == snapshot.transaction => {}
+        WordKind::Lock { transaction, .. } => match snapshot.outcomes.outcome(transaction) {
+            Outcome::Active => return Version::Undecided(transaction),
+            Outcome::Aborted => return Version::Free,
+            Outcome::Committed(_) => {}
+        },
+    }
+    match end.kind() {
+        WordKind::Timestamp(_) if end == Word::NEVER => Version::Live,
+        WordKind::Timestamp(_) => Version::Free,
+        WordKind::Lock { transaction, .. } if transaction == snapshot.transaction => Version::Free,
+        WordKind::Lock { transaction, .. } => match snapshot.outcomes.outcome(transaction) {
+            Outcome::Active => Version::Undecided(transaction),
+            Outcome::Aborted => Version::Live,
+            Outcome::Committed(_) => Version::Free,
+        },
+    }
+}
+
+impl Store {
+    /// Refuses the row at `address`, which is in the index already, if another version with its key is live or may be.
+    pub(super) fn check_unique(
+        &self,
+        snapshot: &Snapshot<'_>,
+        position: usize,
+        columns: &[Column],
+        row: usize,
+        address: RowAddress,
+    ) -> Result<(), StorageError> {
+        if columns.iter().any(|column| column.is_null(row)) {
+            return Ok(());
+        }
+        let index = self.index_at(position);
+        let mut others = Vec::new();
+        index.path.equal(columns, row, &mut |other| {
+            if other != address {
+                others.push(other);
+            }
+        });
+        for other in others {
+            let Some(segment) = self.segment(other.segment()) else { continue };
+            match judge(snapshot, segment.begin(other.offset().0), segment.end(other.offset().0)) {
+                Version::Free => {}
+                Version::Undecided(transaction) => {
+                    return Err(StorageError::Conflict { with: Some(transaction) });
+                }
+                Version::Live => {
+                    let name = |id: &crate::ids::AttributeId| self.schema.attributes[id.index()].name.to_string();
+                    let names: Vec<String> = index.definition.attributes.iter().map(name).collect();
+                    let values: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
+                    return Err(StorageError::DuplicateKey {
+                        index: index.definition.id,
+                        index_name: index.definition.name.clone(),
+                        key_text: format!("({})=({})", names.join(", "), values.join(", ")),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}

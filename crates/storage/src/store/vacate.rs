@@ -1,0 +1,100 @@
+//! Removing rows nobody can see any more: first their index entries, then the rows, and with the last row the segment.
+
+use super::Store;
+use super::split::Departed;
+use crate::address::RowAddress;
+use crate::batch::Column;
+use crate::ids::{RowOffset, SegmentNumber};
+use crate::mvcc::Timestamp;
+
+/// Rows vacated in one go: their key attributes are linked together.
+const VACATE_ROWS: usize = 256;
+
+impl Store {
+    /// Vacates rows that ended at or before `oldest`, up to `budget`; true if more are waiting.
+    pub(super) fn vacate_dying(&mut self, oldest: Timestamp, budget: &mut usize) -> bool {
+        while let Some(mut entry) = self.dying.first_entry() {
+            if *entry.key() > oldest.0 {
+                return false;
+            }
+            if *budget == 0 {
+                return true;
+            }
+            let list = entry.get_mut();
+            let rows = list.split_off(list.len() - list.len().min(VACATE_ROWS).min(*budget));
+            if list.is_empty() {
+                entry.remove();
+            }
+            *budget -= rows.len();
+            self.vacate(&rows);
+        }
+        false
+    }
+
+    /// Vacates rows of a voided segment, or those that moved to another partition; true if more are waiting.
+    pub(super) fn vacate_departed(&mut self, budget: &mut usize) -> bool {
+        while let Some(Departed { number, next, moved }) = self.departed.front_mut() {
+            if *budget == 0 {
+                return true;
+            }
+            let number = *number;
+            let rows = self.segments[number.0 as usize].as_ref().map_or(0, |segment| segment.rows());
+            let until = rows.min(*next + VACATE_ROWS.min(*budget) as u32);
+            let window = *next..until;
+            let leave = window.clone().filter(|offset| moved.as_ref().is_none_or(|moved| moved.has(*offset)));
+            let leave: Vec<RowAddress> = leave.map(|offset| RowAddress::new(number, RowOffset(offset))).collect();
+            *next = until;
+            if until >= rows {
+                self.departed.pop_front();
+            }
+            *budget -= window.len();
+            self.vacate(&leave);
+        }
+        false
+    }
+
+    /// All rows of a segment are to go (an attach that was aborted).
+    pub(super) fn void_segment(&mut self, number: SegmentNumber, _rows: u32) {
+        self.departed.push_back(Departed { number, next: 0, moved: None });
+    }
+
+    /// Removes the index entries of rows and makes them gone. Rows that are so already are skipped.
+    pub(super) fn vacate(&mut self, rows: &[RowAddress]) {
+        let occupied = |address: &&RowAddress| {
+            self.segment(address.segment()).is_some_and(|segment| !segment.is_vacated(address.offset().0))
+        };
+        let rows: Vec<RowAddress> = rows.iter().filter(occupied).copied().collect();
+        if rows.is_empty() {
+            return;
+        }
+        for position in 0..self.indexes.len() + self.building.len() {
+            let attributes = self.index_at(position).definition.attributes.clone();
+            let columns: Vec<Column> = attributes.iter().map(|id| self.link_rows(*id, &rows)).collect();
+            let index = self.index_at_mut(position);
+            for (row, address) in rows.iter().enumerate() {
+                index.path.remove(&columns, row, *address);
+            }
+        }
+        for address in rows {
+            self.leave(address);
+        }
+    }
+
+    /// A row without index entries leaves its place.
+    pub(super) fn leave(&mut self, address: RowAddress) {
+        let number = address.segment();
+        let is_tail = self.tail == Some(number);
+        let Some(segment) = self.segment_mut(number) else { return };
+        segment.vacate(address.offset().0);
+        let (vacated, rows) = (segment.vacated_count(), segment.rows());
+        self.note_change(address);
+        if is_tail {
+            return;
+        }
+        if vacated == rows {
+            self.drop_segment(number);
+        } else if vacated * 4 > rows {
+            self.candidates.insert(number);
+        }
+    }
+}
