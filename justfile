@@ -32,9 +32,10 @@ tidy:
 loom *ARGS:
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="{{ target }}/loom" cargo test -p eris-sync --release {{ ARGS }}
 
-# Replay one seed of the simulator, printing what happens
-sim SEED:
-    ERIS_SIM_SEED={{ SEED }} cargo test --release -p eris-server --test simulation -- --nocapture
+# Replay one seed of the simulator and print what it covered
+sim SEED TRANSACTIONS="1000":
+    ERIS_SEED={{ SEED }} ERIS_TRANSACTIONS={{ TRANSACTIONS }} \
+        cargo test --release -p eris-engine --test simulation histories -- --nocapture
 
 # Fuzz one target (needs cargo-fuzz and a nightly toolchain): `just fuzz` lists the targets
 fuzz TARGET="" SECONDS="60":

@@ -181,17 +181,37 @@ def bench(name, *options, result, timeout=3600):
     return json.loads(path.read_text()), shown(command)
 
 
-def cargo_test(package, *arguments, features="", test="", timeout=3600, env=None):
-    """Runs tests of a package; the number that passed, and the command. No matching test is no success."""
+def test_command(package, arguments, features, test):
     command = ["cargo", "test", "--release", "-p", package]
     command += ["--features", features] if features else []
     command += ["--test", test] if test else []
-    command += list(arguments)
-    output = run(command, timeout=timeout, env=env)
+    return command + list(arguments)
+
+
+def cargo_test(package, *arguments, features="", test="", timeout=3600, env=None):
+    """Runs tests of a package; the number that passed, and the command. No matching test is no success."""
+    command = test_command(package, arguments, features, test)
+    try:
+        output = run(command, timeout=timeout, env=env)
+    except Failed as failure:
+        if "no test target named" in str(failure):
+            raise Unavailable(f"no such test: {shown(command)}") from failure
+        raise
     passed = sum(int(count) for count in re.findall(r"^test result: ok\. (\d+) passed", output, re.MULTILINE))
     if passed == 0:
         raise Unavailable(f"no such test: {shown(command)}")
     return passed, shown(command)
+
+
+def failing_test(package, *arguments, features="", test="", timeout=3600, env=None):
+    """Runs tests that have to fail; their output, and the command. What does not compile has proved nothing."""
+    command = test_command(package, arguments, features, test)
+    run([*command, "--no-run"], timeout=timeout, env=env)
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
+                          env={**os.environ, **(env or {})}, check=False)
+    if done.returncode == 0:
+        raise Failed(f"the tests pass: {shown(command)}")
+    return done.stdout + done.stderr, shown(command)
 
 
 def free_port():
