@@ -207,6 +207,37 @@ fn pins_one_worker_to_each_core_before_its_siblings() {
     assert_eq!(plan.memory_node(NodeId(1)), NodeId(1));
 }
 
+/// Many machines number the threads of a core next to each other.
+#[test]
+fn neighbouring_siblings_come_last_too() {
+    let mut tree = Tree::new(&[("sys/devices/system/cpu/online", "0-3\n")]);
+    for (cpu, core) in [(0, "0-1"), (1, "0-1"), (2, "2-3"), (3, "2-3")] {
+        tree = tree.add(&[(&format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"), core)]);
+    }
+    let topology = Topology::read(tree.path());
+    let pins = |allowed: &[u32], workers| {
+        let plan = WorkerPlan::new(workers, 1, Pinning::Auto, &topology, &limits_of(allowed, None)).unwrap();
+        plan.placements().iter().map(|place| place.cpu.map_or(99, |cpu| cpu.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(pins(&[0, 1, 2, 3], 4), [0, 2, 1, 3]);
+    assert_eq!(pins(&[1, 2, 3], 2), [1, 2], "a core whose first thread is not ours still counts");
+}
+
+#[test]
+fn virtual_nodes_spread_over_real_ones_and_real_ones_over_few() {
+    let topology = Topology::uniform(2, 4);
+    let limits = limits_of(&[0, 1, 2, 3, 4, 5, 6, 7], None);
+    let memory = |nodes: u16| {
+        let plan = WorkerPlan::new(8, usize::from(nodes), Pinning::Auto, &topology, &limits).unwrap();
+        assert!(plan.placements().iter().all(|place| place.cpu.is_some()), "{nodes} nodes: a worker has no cpu");
+        (0..nodes).map(|node| plan.memory_node(NodeId(node)).0).collect::<Vec<_>>()
+    };
+    assert_eq!(memory(1), [0]);
+    assert_eq!(memory(2), [0, 1]);
+    assert_eq!(memory(4), [0, 0, 1, 1]);
+    assert_eq!(memory(8), [0, 0, 0, 0, 1, 1, 1, 1]);
+}
+
 #[test]
 fn auto_pins_only_where_it_cannot_hurt() {
     let topology = Topology::uniform(1, 4);

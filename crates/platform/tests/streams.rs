@@ -175,6 +175,28 @@ fn simulated_streams_echo() {
     }
 }
 
+/// Bytes in one direction only: a writer that waits for room is woken by the reader alone.
+#[test]
+fn a_waiting_writer_is_woken_by_room() {
+    for env in [&RealEnv::new() as &dyn Env, &SimulatedEnv::new(4)] {
+        let mut reactor = env.reactor().unwrap();
+        let handle = reactor.handle();
+        let mut listener = handle.listen(loopback(0)).unwrap();
+        let address = listener.local_address();
+        let accepted = handle.clone();
+        let reader: Task<'_> = Box::pin(async move {
+            let mut stream = poll_fn(|context| listener.poll_accept(context, &accepted)).await.unwrap();
+            let all = read_all(&mut *stream).await.unwrap();
+            assert!(all == bytes(6, 20_000_000), "other bytes arrived");
+        });
+        let writer: Task<'_> = Box::pin(async move {
+            let mut stream = handle.connect(address).unwrap();
+            write_all(&mut *stream, &bytes(6, 20_000_000)).await.unwrap();
+        });
+        run(&mut *reactor, vec![reader, writer]);
+    }
+}
+
 /// The end of a stream is seen whether it comes with the last bytes or long after them.
 fn end_of_stream(env: &dyn Env, pause: Duration) {
     let mut reactor = env.reactor().unwrap_or_else(|error| panic!("{error}"));

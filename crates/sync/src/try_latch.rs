@@ -32,7 +32,7 @@ impl RawTryLatch {
     #[must_use]
     pub fn try_lock(&self) -> bool {
         // The load keeps those who fail from taking the cache line away from the holder.
-        !self.held.load(Ordering::Relaxed) && !self.held.swap(true, TRY)
+        !self.held.load(Ordering::Relaxed) && self.held.compare_exchange(false, true, TRY, Ordering::Relaxed).is_ok()
     }
 
     /// Releases the latch.
