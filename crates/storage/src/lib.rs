@@ -5,7 +5,6 @@
 //! come, change, move and go is drawn and argued in `docs/storage.md`.
 
 mod address;
-mod api; // signatures only: see its first lines
 mod batch;
 mod error;
 mod ids;
@@ -21,7 +20,6 @@ mod types;
 mod value;
 
 pub use address::RowAddress;
-pub use api::*;
 pub use batch::{
     BATCH_ROWS, Batch, Bitmap, BitmapBuilder, Buffer, Column, ColumnBuilder, VIEW_INLINE_MAX, Values, Views,
 };

@@ -46,6 +46,13 @@ pub struct StoreOptions {
     pub modules: &'static Registry,
 }
 
+impl StoreOptions {
+    /// The standard modules, memory from anywhere.
+    pub fn new(schema: Arc<Schema>, memory: Arc<MemoryPool>) -> Self {
+        Self { schema, memory, arena: None, modules: Registry::standard() }
+    }
+}
+
 /// One index of the store.
 struct StoreIndex {
     definition: IndexDefinition,

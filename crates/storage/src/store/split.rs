@@ -72,8 +72,8 @@ pub(super) struct Departed {
 /// A split under way.
 pub(super) struct Split {
     boundary: SplitBoundary,
-    segment: u32,
-    offset: u32,
+    /// Rows looked at, by segment. The tail need not be the last one, and grows meanwhile.
+    copied: BTreeMap<SegmentNumber, u32>,
     moved: BTreeMap<SegmentNumber, Moved>,
     rows: u64,
     /// Copied rows whose words changed since.
@@ -132,7 +132,7 @@ impl Store {
         if let Some(job) = self.job.take() {
             self.candidates.insert(job.number());
         }
-        let split = Split { boundary, segment: 0, offset: 0, moved: BTreeMap::new(), rows: 0, changed: Vec::new() };
+        let split = Split { boundary, copied: BTreeMap::new(), moved: BTreeMap::new(), rows: 0, changed: Vec::new() };
         self.split = Some(Box::new(split));
         Ok(())
     }
@@ -171,25 +171,19 @@ impl Store {
 
     fn copy_rows(&self, split: &mut Split, target: &mut Self, rows_budget: usize) -> Result<bool, StorageError> {
         let mut budget = rows_budget as u32;
-        while (split.segment as usize) < self.segments.len() {
-            let number = SegmentNumber(split.segment);
+        for number in (0..self.segments.len() as u32).map(SegmentNumber) {
             let rows = self.segment(number).map_or(0, crate::segment::Segment::rows);
-            if split.offset >= rows {
-                // The tail may still grow; it is done when nothing is behind it and all its rows were looked at.
-                if split.segment as usize + 1 == self.segments.len() {
-                    return Ok(true);
+            let mut from = split.copied.get(&number).copied().unwrap_or(0);
+            while from < rows {
+                if budget == 0 {
+                    return Ok(false);
                 }
-                split.segment += 1;
-                split.offset = 0;
-                continue;
+                let until = rows.min(from + budget.min(BATCH_ROWS as u32));
+                budget -= until - from;
+                self.copy_window(split, target, number, from..until)?;
+                split.copied.insert(number, until);
+                from = until;
             }
-            if budget == 0 {
-                return Ok(false);
-            }
-            let until = rows.min(split.offset + budget.min(BATCH_ROWS as u32));
-            budget -= until - split.offset;
-            self.copy_window(split, target, number, split.offset..until)?;
-            split.offset = until;
         }
         Ok(true)
     }
@@ -205,9 +199,9 @@ impl Store {
         let batch = link_window(&self.schema, segment.path(), window.clone());
         let columns: Vec<usize> = split.boundary.attributes.iter().map(|id| id.index()).collect();
         let keys = batch.project(&columns);
+        let dead = |offset| segment.is_departed(offset) || segment.begin(offset) == Word::NEVER;
         let leaves = |row: &u32| {
-            !segment.is_vacated(window.start + row)
-                && (split.boundary.position)(&keys, *row as usize) >= split.boundary.at
+            !dead(window.start + row) && (split.boundary.position)(&keys, *row as usize) >= split.boundary.at
         };
         let leaving: Vec<u32> = (0..batch.rows as u32).filter(leaves).collect();
         if leaving.is_empty() {
@@ -280,7 +274,9 @@ impl Store {
             let offset = address.offset().0;
             let Some(at) = split.moved.get(&address.segment()).and_then(|moved| moved.target(offset)) else { continue };
             let (begin, end) = match self.segment(address.segment()) {
-                Some(segment) if !segment.is_vacated(offset) => (segment.begin(offset), segment.end(offset)),
+                Some(segment) if !segment.is_vacated(offset) && segment.begin(offset) != Word::NEVER => {
+                    (segment.begin(offset), segment.end(offset))
+                }
                 Some(_) | None => (Word::NEVER, Word::ALWAYS),
             };
             let Some(copy) = target.segment_mut(at.segment()) else { continue };

@@ -30,6 +30,27 @@ pub struct StoreCounters {
     pub maintenance_out_of_memory: u64,
 }
 
+impl StoreCounters {
+    /// Adds another store's counters.
+    pub fn add(&mut self, other: &Self) {
+        self.inserted += other.inserted;
+        self.updated += other.updated;
+        self.deleted += other.deleted;
+        self.sealed += other.sealed;
+        self.attached += other.attached;
+        self.thawed += other.thawed;
+        self.compacted += other.compacted;
+        self.rows_moved += other.rows_moved;
+        self.dropped += other.dropped;
+        self.splits += other.splits;
+        self.pins += other.pins;
+        self.settled += other.settled;
+        self.micro_qep_hits += other.micro_qep_hits;
+        self.micro_qep_misses += other.micro_qep_misses;
+        self.maintenance_out_of_memory += other.maintenance_out_of_memory;
+    }
+}
+
 /// A partition's size and shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStatistics {

@@ -79,6 +79,11 @@ impl Pending {
 }
 
 impl Store {
+    /// Whether lock words of the transaction may be here: it will be reported as settled.
+    pub fn has_pending(&self, transaction: TransactionId) -> bool {
+        self.pending.transactions.contains_key(&transaction)
+    }
+
     /// Stamps words of decided transactions, up to `budget` rows; those with no words left are returned.
     pub(super) fn settle(
         &mut self,

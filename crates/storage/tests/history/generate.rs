@@ -1,0 +1,137 @@
+//! Schemas, rows and predicates at random, from small domains so that things collide.
+
+use eris_platform::SeededRandom;
+use eris_storage::{
+    Attribute, AttributeId, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexOrder, Layout,
+    Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
+};
+use std::sync::Arc;
+
+pub const SERIAL: AttributeId = AttributeId(0);
+pub const KEY: AttributeId = AttributeId(1);
+const TEXT: AttributeId = AttributeId(2);
+const AMOUNT: AttributeId = AttributeId(3);
+const UNIQUE: AttributeId = AttributeId(7);
+
+pub const KEYS: i64 = 40;
+
+pub fn schema(random: &mut SeededRandom, with_second_unique: bool) -> Schema {
+    let attribute = |name: &str, data_type, nullable| Attribute { name: name.into(), data_type, nullable };
+    let index = |id, name: &str, attributes: &[AttributeId], unique, primary| IndexDefinition {
+        id: IndexId(id),
+        name: name.into(),
+        attributes: attributes.into(),
+        unique,
+        primary,
+    };
+    let mut indexes = vec![index(1, "pk", &[KEY], true, true), index(2, "by_text", &[TEXT, KEY], false, false)];
+    if with_second_unique {
+        indexes.push(index(3, "second", &[UNIQUE], true, false));
+    }
+    Schema {
+        container: ContainerId(1),
+        version: SchemaVersion(1),
+        attributes: [
+            attribute("serial", DataType::Int64, false),
+            attribute("key", DataType::Int32, false),
+            attribute("text", DataType::Text, true),
+            attribute("amount", DataType::Decimal { precision: 12, scale: 2 }, true),
+            attribute("big", DataType::Decimal { precision: 30, scale: 4 }, false),
+            attribute("ratio", DataType::Float64, true),
+            attribute("flag", DataType::Boolean, false),
+            attribute("second", DataType::Int16, true),
+            attribute("other", DataType::Int32, true),
+        ]
+        .into(),
+        indexes: indexes.into(),
+        layout: [Layout::Row, Layout::Column, Layout::Mixed, Layout::Default][random.index(4)],
+        segment_rows: random.between(4, 64) as u32,
+    }
+}
+
+pub fn new_index() -> IndexDefinition {
+    IndexDefinition {
+        id: IndexId(9),
+        name: "by_amount".into(),
+        attributes: [AMOUNT, SERIAL].into(),
+        unique: false,
+        primary: false,
+    }
+}
+
+fn or_null(random: &mut SeededRandom, value: Value) -> Value {
+    if random.chance(0.2) { Value::Null } else { value }
+}
+
+const TEXTS: [&str; 8] =
+    ["", "a", "b\0", "straße", "日本語のテキストは長い文字列です", "aa", "zebra crossing ahead", "ab"];
+
+pub fn value(random: &mut SeededRandom, attribute: AttributeId) -> Value {
+    match attribute.0 {
+        0 => Value::Int64(random.between(0, 200)),
+        1 => Value::Int32(random.between(0, KEYS) as i32),
+        2 => Value::Text(TEXTS[random.index(TEXTS.len())].into()),
+        3 => Value::Decimal { unscaled: i128::from(random.between(-500, 500)), scale: 2 },
+        4 => Value::Decimal { unscaled: i128::from(random.between(-3, 3)) << 70, scale: 4 },
+        5 => Value::Float64([-1.5, 0.0, -0.0, f64::NAN, f64::INFINITY, 7.25][random.index(6)]),
+        6 => Value::Boolean(random.chance(0.5)),
+        7 => Value::Int16(random.between(0, 300) as i16),
+        _ => Value::Int32(random.between(0, KEYS) as i32),
+    }
+}
+
+pub fn row(random: &mut SeededRandom, schema: &Schema, serial: i64) -> Vec<Value> {
+    let attributes = schema.attributes.iter().enumerate();
+    attributes
+        .map(|(position, attribute)| {
+            if position == 0 {
+                return Value::Int64(serial);
+            }
+            let value = value(random, AttributeId(position as u16));
+            if attribute.nullable { or_null(random, value) } else { value }
+        })
+        .collect()
+}
+
+fn condition(random: &mut SeededRandom) -> Condition {
+    let attribute = AttributeId(if random.chance(0.4) { 1 } else { random.below(9) as u16 });
+    let comparison = [
+        Comparison::Equal,
+        Comparison::NotEqual,
+        Comparison::Less,
+        Comparison::LessOrEqual,
+        Comparison::Greater,
+        Comparison::GreaterOrEqual,
+    ][random.index(6)];
+    let test = match random.below(10) {
+        0 => Test::IsNull,
+        1 => Test::IsNotNull,
+        2 => {
+            let n = random.below(12);
+            Test::In((0..n).map(|_| if random.chance(0.1) { Value::Null } else { value(random, attribute) }).collect())
+        }
+        3 if attribute == TEXT => Test::StartsWith(["a", "", "日本", "st"][random.index(4)].into()),
+        4 => return Condition { attribute: KEY, test: Test::CompareAttribute(comparison, AttributeId(8)) },
+        5 if random.chance(0.2) => Test::Compare(comparison, Value::Null),
+        _ => Test::Compare(comparison, value(random, attribute)),
+    };
+    Condition { attribute, test }
+}
+
+pub fn predicate(random: &mut SeededRandom) -> Predicate {
+    let conditions: Vec<Condition> = (0..random.below(4)).map(|_| condition(random)).collect();
+    Predicate::new(conditions)
+}
+
+pub fn request(random: &mut SeededRandom, schema: &Schema) -> ReadRequest {
+    let order = random.chance(0.2).then(|| IndexOrder {
+        index: schema.indexes[random.index(schema.indexes.len())].id,
+        descending: random.chance(0.5),
+    });
+    let mut desired: Vec<AttributeId> = (0..schema.attributes.len() as u16).map(AttributeId).collect();
+    if random.chance(0.5) {
+        random.shuffle(&mut desired);
+        desired.truncate(random.index(9) + 1);
+    }
+    ReadRequest { predicate: predicate(random), desired: Arc::from(desired), order }
+}

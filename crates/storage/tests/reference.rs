@@ -1,0 +1,41 @@
+//! Random histories of inserts, updates, deletes, reads, pins, saved cursors, commits, aborts, bulk loads, splits and
+//! maintenance, compared with a reference that knows nothing of segments.
+
+mod history {
+    pub mod driver;
+    pub mod generate;
+    pub mod model;
+}
+
+use history::driver::{Driver, coverage};
+
+fn run(seeds: std::ops::Range<u64>, steps: usize) {
+    let mut counters = Vec::new();
+    for seed in seeds {
+        counters.extend(Driver::new(seed).run(steps));
+    }
+    let coverage = coverage(&counters);
+    println!("{coverage:?}");
+    assert!(coverage.values().all(|count| *count > 0), "some event never happened: {coverage:?}");
+}
+
+/// `ERIS_SEEDS=from..to` runs others.
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("ERIS_SEEDS") else { return 0..300 };
+    let (from, to) = text.split_once("..").expect("from..to");
+    from.parse().unwrap()..to.parse().unwrap()
+}
+
+#[cfg(not(feature = "bug_visibility"))]
+#[test]
+fn stores_agree_with_the_reference() {
+    run(seeds(), 600);
+}
+
+/// The planted bug must be found.
+#[cfg(feature = "bug_visibility")]
+#[test]
+#[should_panic(expected = "seed")]
+fn visibility_off_by_one_is_found() {
+    run(seeds(), 600);
+}
