@@ -1,1 +1,48 @@
-//! (being written)
+//! Living partitions at run time: workers, nodes, messages, dataflows, tasks, transactions.
+//!
+//! - From outside: [`Engine`], [`Transaction`], [`Results`], [`MicroOperator`]; under a seed: [`Simulation`].
+//! - A [`container`](Container) is cut into partitions ([`partition`]) by a versioned table ([`partition_table`]).
+//! - Workers ([`worker`]) poll tasks ([`task`]), process partitions and coordinate their [`node`].
+//! - A [`message`] names a [`dataflow`], whose counter says when it is done.
+//! - [`transactions`] hands out snapshots and timestamps, [`maintenance`] and [`split`] keep partitions in shape.
+
+mod cancel;
+mod container;
+mod counters;
+mod dataflow;
+mod description;
+mod engine;
+mod error;
+mod ids;
+mod lock;
+mod maintenance;
+pub mod message;
+mod node;
+mod operator;
+mod options;
+mod partition;
+mod partition_table;
+mod results;
+mod runtime;
+mod simulator;
+mod split;
+mod task;
+mod timer;
+mod transaction;
+mod transactions;
+mod worker;
+
+pub use cancel::CancelHandle;
+pub use container::{Container, ContainerSpec};
+pub use counters::{EVENTS, Event};
+pub use description::{EngineStatistics, PartitionDescription};
+pub use engine::Engine;
+pub use error::EngineError;
+pub use ids::{DataflowId, OperatorIndex, TableVersion, TaskId};
+pub use operator::{Change, Collect, MicroOperator, OperatorState, Output, RowChange, RowFilter};
+pub use options::EngineOptions;
+pub use partition_table::Partitioning;
+pub use results::Results;
+pub use simulator::{Simulation, SimulationError};
+pub use transaction::{BulkLoad, PinnedScan, Read, Transaction};
+pub use transactions::SnapshotHandle;

@@ -1,0 +1,100 @@
+//! A container at run time: its schema and the versions of its partition table.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+
+use eris_storage::{ContainerId, Schema};
+
+use crate::lock::{read, write};
+use crate::partition_table::{PartitionTable, Partitioning};
+
+/// What [`crate::Engine::create_container`] needs.
+#[derive(Clone, Debug)]
+pub struct ContainerSpec {
+    /// Schema; its container id comes from [`crate::Engine::next_container_id`].
+    pub schema: Arc<Schema>,
+    /// How it is cut.
+    pub partitioning: Partitioning,
+}
+
+/// A table, a global index or a temporary table.
+#[derive(Debug)]
+pub struct Container {
+    id: ContainerId,
+    schema: RwLock<Arc<Schema>>,
+    table: RwLock<Arc<PartitionTable>>,
+    dropped: AtomicBool,
+    /// Spreads inserts of a container without positions over its partitions.
+    next_insert: AtomicUsize,
+}
+
+impl Container {
+    pub(crate) fn new(schema: Arc<Schema>, table: PartitionTable) -> Self {
+        Self {
+            id: schema.container,
+            schema: RwLock::new(schema),
+            table: RwLock::new(Arc::new(table)),
+            dropped: AtomicBool::new(false),
+            next_insert: AtomicUsize::new(0),
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> ContainerId {
+        self.id
+    }
+
+    /// The newest version of its schema.
+    pub fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&read(&self.schema))
+    }
+
+    /// How it is cut.
+    pub fn partitioning(&self) -> Arc<Partitioning> {
+        Arc::clone(&self.table().partitioning)
+    }
+
+    /// Partitions in the newest version.
+    pub fn partition_count(&self) -> usize {
+        self.table().entries().len()
+    }
+
+    /// Rows over all partitions, as of their last visits: committed or not.
+    pub fn rows(&self) -> u64 {
+        self.table().partitions().map(|partition| partition.rows()).sum()
+    }
+
+    /// Bytes over all partitions, as of their last visits.
+    pub fn bytes(&self) -> u64 {
+        self.table().partitions().map(|partition| partition.bytes()).sum()
+    }
+
+    pub(crate) fn set_schema(&self, schema: Arc<Schema>) {
+        *write(&self.schema) = schema;
+    }
+
+    pub(crate) fn table(&self) -> Arc<PartitionTable> {
+        Arc::clone(&read(&self.table))
+    }
+
+    /// Publishes the next version; `next` gets the newest one under the lock.
+    pub(crate) fn publish_table(&self, next: impl FnOnce(&PartitionTable) -> PartitionTable) -> Arc<PartitionTable> {
+        let mut table = write(&self.table);
+        let new = Arc::new(next(&table));
+        assert!(new.version > table.version, "partition-table versions grow");
+        *table = Arc::clone(&new);
+        new
+    }
+
+    pub(crate) fn next_insert(&self) -> usize {
+        self.next_insert.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,110 @@
+//! What the engine counts. Every worker counts in its own cache line, readers sum; counters only grow.
+
+use std::cell::Cell;
+
+use eris_sync::Counter;
+
+/// Something that happens at run time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Event {
+    /// Messages assigned to a partition of the node they were sent from.
+    LocalMessages,
+    /// Messages that went to another node.
+    RemoteMessages,
+    /// Messages to all partitions of a container.
+    Broadcasts,
+    /// Messages passed on by a partition that had split.
+    Forwarded,
+    /// Commands that a task ran in place.
+    InPlace,
+    /// Commands that ran from a message.
+    Commands,
+    /// Quanta that ended with a saved cursor.
+    SavedCursors,
+    /// Commands put aside until their task takes results.
+    Stalls,
+    /// Splits of partitions.
+    Splits,
+    /// Task polls.
+    TaskPolls,
+    /// Tasks that panicked.
+    TaskPanics,
+    /// Times a worker went to sleep.
+    Parks,
+    /// Coordinator passes that moved messages.
+    CoordinatorPasses,
+    /// Times an incoming buffer was full and messages waited with their sender.
+    BufferFull,
+    /// Maintenance calls.
+    MaintenanceCalls,
+}
+
+/// All events, in the order of their counters.
+pub const EVENTS: [Event; 15] = [
+    Event::LocalMessages,
+    Event::RemoteMessages,
+    Event::Broadcasts,
+    Event::Forwarded,
+    Event::InPlace,
+    Event::Commands,
+    Event::SavedCursors,
+    Event::Stalls,
+    Event::Splits,
+    Event::TaskPolls,
+    Event::TaskPanics,
+    Event::Parks,
+    Event::CoordinatorPasses,
+    Event::BufferFull,
+    Event::MaintenanceCalls,
+];
+
+impl Event {
+    /// Name in views and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LocalMessages => "local_messages",
+            Self::RemoteMessages => "remote_messages",
+            Self::Broadcasts => "broadcasts",
+            Self::Forwarded => "forwarded_messages",
+            Self::InPlace => "in_place_executions",
+            Self::Commands => "commands",
+            Self::SavedCursors => "saved_cursors",
+            Self::Stalls => "stalls",
+            Self::Splits => "splits",
+            Self::TaskPolls => "task_polls",
+            Self::TaskPanics => "task_panics",
+            Self::Parks => "parks",
+            Self::CoordinatorPasses => "coordinator_passes",
+            Self::BufferFull => "buffer_full",
+            Self::MaintenanceCalls => "maintenance_calls",
+        }
+    }
+}
+
+thread_local! {
+    /// The counter shard of this thread: its worker's number, 0 for foreign threads.
+    static SHARD: Cell<usize> = const { Cell::new(0) };
+}
+
+pub(crate) fn count_as(worker: usize) {
+    SHARD.set(worker);
+}
+
+pub(crate) struct Counters {
+    counters: [Counter; EVENTS.len()],
+}
+
+impl Counters {
+    pub fn new(workers: usize) -> Self {
+        Self { counters: std::array::from_fn(|_| Counter::new(workers)) }
+    }
+
+    pub fn add(&self, event: Event, amount: u64) {
+        self.counters[event as usize].add(SHARD.get(), amount);
+    }
+
+    pub fn sum(&self, event: Event) -> u64 {
+        self.counters[event as usize].sum()
+    }
+}

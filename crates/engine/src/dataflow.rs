@@ -1,0 +1,282 @@
+//! A dataflow at run time: its operators, its message counter and what it hands to the waiting task.
+//!
+//! **Termination** (equation 3.1 of the sources): `outstanding` counts commands that were sent and not yet finished.
+//! Sends are counted before the message is published, and only decrements may lag, so the counter reaches zero exactly
+//! once, when nothing is left anywhere. Cancelled and failed dataflows drain through the same counter.
+//!
+//! **Back-pressure**: a command asks [`Dataflow::has_room`] before it starts its next batch. Without room it is put
+//! aside in its partition and the partition's id is noted here, under the same lock that the task takes to fetch
+//! results, so that no wake-up is lost.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use eris_platform::{MemoryPool, Reservation};
+use eris_storage::{
+    Batch, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, Schema, SealedSegment, Snapshot,
+};
+
+use crate::cancel::CancelHandle;
+use crate::container::Container;
+use crate::error::EngineError;
+use crate::ids::{DataflowId, OperatorIndex};
+use crate::lock::{Lock, lock};
+use crate::operator::{MicroOperator, RowChange, RowFilter};
+use crate::partition_table::PartitionTable;
+use crate::transactions::{SnapshotHandle, TransactionHold};
+
+/// What an operator does to the rows that its access primitive names.
+pub(crate) enum Work {
+    Read { request: ReadRequest, operator: Arc<dyn MicroOperator> },
+    Insert,
+    Update { request: ReadRequest, change: Arc<dyn RowChange>, moved_rows: OperatorIndex },
+    Delete { request: ReadRequest, filter: Option<Arc<dyn RowFilter>> },
+    Attach,
+    Pin { request: ReadRequest },
+    BuildIndex { definition: IndexDefinition },
+    Alter { schema: Arc<Schema> },
+}
+
+/// A micro-operator bound to its container and to one version of the partition table.
+pub(crate) struct Operator {
+    pub container: Arc<Container>,
+    pub table: Arc<PartitionTable>,
+    pub work: Work,
+    /// The position that the predicate names, when it names one.
+    pub position: Option<Key>,
+}
+
+/// Payload that commands name by index instead of carrying it.
+pub(crate) enum Attachment {
+    Rows(Batch),
+    /// A sealed segment and its rows, in case they have to be divided after a split.
+    Segment {
+        segment: Arc<SealedSegment>,
+        rows: Batch,
+    },
+}
+
+/// One run of micro-operators.
+pub struct Dataflow {
+    pub(crate) id: DataflowId,
+    pub(crate) hold: TransactionHold,
+    pub(crate) snapshot: Arc<SnapshotHandle>,
+    pub(crate) operators: Box<[Operator]>,
+    cancel: CancelHandle,
+    failed: AtomicBool,
+    outstanding: AtomicI64,
+    result_batches_max: usize,
+    attachments: Lock<Vec<Option<Attachment>>>,
+    inner: Lock<Inner>,
+}
+
+struct Inner {
+    results: VecDeque<(Batch, u64)>,
+    reservation: Reservation,
+    pinned: Vec<PinnedPartition>,
+    rows_affected: u64,
+    error: Option<EngineError>,
+    waker: Option<Waker>,
+    stalled: Vec<PartitionId>,
+    finished: bool,
+}
+
+impl Dataflow {
+    pub(crate) fn new(
+        id: DataflowId,
+        hold: TransactionHold,
+        snapshot: Arc<SnapshotHandle>,
+        operators: Vec<Operator>,
+        cancel: CancelHandle,
+        memory: &Arc<MemoryPool>,
+        result_batches_max: usize,
+    ) -> Self {
+        Self {
+            id,
+            hold,
+            snapshot,
+            operators: operators.into_boxed_slice(),
+            cancel,
+            failed: AtomicBool::new(false),
+            outstanding: AtomicI64::new(0),
+            result_batches_max,
+            attachments: Lock::new(Vec::new()),
+            inner: Lock::new(Inner {
+                results: VecDeque::new(),
+                reservation: memory.reserve("query results"),
+                pinned: Vec::new(),
+                rows_affected: 0,
+                error: None,
+                waker: None,
+                stalled: Vec::new(),
+                finished: false,
+            }),
+        }
+    }
+
+    pub(crate) fn operator(&self, index: OperatorIndex) -> &Operator {
+        &self.operators[index.0 as usize]
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot<'_> {
+        self.snapshot.snapshot()
+    }
+
+    /// Counts commands that are about to be published.
+    pub(crate) fn count_sends(&self, commands: usize) {
+        let before = self.outstanding.fetch_add(commands as i64, Ordering::AcqRel);
+        assert!(before >= 0, "a dataflow's message counter never goes negative");
+    }
+
+    /// Counts a finished command. At zero the dataflow is finished and its task woken; returns whether it was the last.
+    pub(crate) fn count_finished(&self) -> bool {
+        let before = self.outstanding.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "a dataflow's message counter never goes negative");
+        if before > 1 {
+            return false;
+        }
+        let waker = {
+            let mut inner = lock(&self.inner);
+            assert!(!inner.finished, "a dataflow's message counter reaches zero exactly once");
+            inner.finished = true;
+            inner.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    pub(crate) fn attach(&self, attachment: Attachment) -> u32 {
+        let mut attachments = lock(&self.attachments);
+        attachments.push(Some(attachment));
+        (attachments.len() - 1) as u32
+    }
+
+    pub(crate) fn take_attachment(&self, index: u32) -> Option<Attachment> {
+        lock(&self.attachments).get_mut(index as usize).and_then(Option::take)
+    }
+
+    pub(crate) fn emit(&self, batch: Batch) -> Result<(), EngineError> {
+        if batch.rows == 0 {
+            return Ok(());
+        }
+        let bytes = batch.bytes() as u64;
+        let waker = {
+            let mut inner = lock(&self.inner);
+            inner.reservation.grow(bytes)?;
+            inner.results.push_back((batch, bytes));
+            inner.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add_rows_affected(&self, rows: u64) {
+        lock(&self.inner).rows_affected += rows;
+    }
+
+    pub(crate) fn add_pinned(&self, pinned: PinnedPartition) {
+        lock(&self.inner).pinned.push(pinned);
+    }
+
+    /// Whether a command may produce another batch; if not, `partition` is noted and told when it may.
+    pub(crate) fn has_room(&self, partition: PartitionId) -> bool {
+        let mut inner = lock(&self.inner);
+        if inner.results.len() < self.result_batches_max || self.is_over() {
+            return true;
+        }
+        if !inner.stalled.contains(&partition) {
+            inner.stalled.push(partition);
+        }
+        false
+    }
+
+    /// Whether a stalled command may go on; asks without leaving a note.
+    pub(crate) fn may_resume(&self) -> bool {
+        lock(&self.inner).results.len() < self.result_batches_max || self.is_over()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Cancelled or failed: its commands are dropped and counted.
+    pub(crate) fn is_over(&self) -> bool {
+        self.failed.load(Ordering::Acquire) || self.is_cancelled()
+    }
+
+    /// Records the first error; the rest of the dataflow drains. The task is woken to let stalled commands go.
+    pub(crate) fn fail(&self, error: EngineError) {
+        let waker = {
+            let mut inner = lock(&self.inner);
+            inner.error.get_or_insert(error);
+            self.failed.store(true, Ordering::Release);
+            inner.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Stops the dataflow without an error: the task lost interest. Returns partitions to visit.
+    pub(crate) fn abandon(&self) -> Vec<PartitionId> {
+        self.failed.store(true, Ordering::Release);
+        let mut inner = lock(&self.inner);
+        let bytes: u64 = inner.results.drain(..).map(|(_, bytes)| bytes).sum();
+        inner.reservation.shrink(bytes);
+        std::mem::take(&mut inner.stalled)
+    }
+
+    /// The next result, or the end. Also returns the partitions that may go on because there is room again.
+    pub(crate) fn poll_result(
+        &self,
+        context: &mut Context<'_>,
+    ) -> (Poll<Result<Option<Batch>, EngineError>>, Vec<PartitionId>) {
+        let mut inner = lock(&self.inner);
+        if self.is_cancelled() {
+            inner.error.get_or_insert(EngineError::Cancelled);
+        }
+        if self.is_over() {
+            let bytes: u64 = inner.results.drain(..).map(|(_, bytes)| bytes).sum();
+            inner.reservation.shrink(bytes);
+            if inner.finished {
+                return (Poll::Ready(inner.error.clone().map_or(Ok(None), Err)), Vec::new());
+            }
+            inner.waker = Some(context.waker().clone());
+            return (Poll::Pending, std::mem::take(&mut inner.stalled));
+        }
+        if let Some((batch, bytes)) = inner.results.pop_front() {
+            inner.reservation.shrink(bytes);
+            let half = self.result_batches_max / 2;
+            let resumed = if inner.results.len() <= half { std::mem::take(&mut inner.stalled) } else { Vec::new() };
+            return (Poll::Ready(Ok(Some(batch))), resumed);
+        }
+        if inner.finished {
+            return (Poll::Ready(Ok(None)), Vec::new());
+        }
+        inner.waker = Some(context.waker().clone());
+        (Poll::Pending, std::mem::take(&mut inner.stalled))
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        lock(&self.inner).finished
+    }
+
+    /// What the dataflow leaves behind once it is finished.
+    pub(crate) fn take_summary(&self) -> Summary {
+        let mut inner = lock(&self.inner);
+        assert!(inner.finished, "a summary is taken of a finished dataflow");
+        Summary { rows_affected: inner.rows_affected, pinned: std::mem::take(&mut inner.pinned) }
+    }
+}
+
+/// What remains of a finished dataflow besides its results.
+pub(crate) struct Summary {
+    pub rows_affected: u64,
+    pub pinned: Vec<PinnedPartition>,
+}

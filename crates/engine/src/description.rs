@@ -1,0 +1,101 @@
+//! What the engine tells about itself: the data behind the introspection views.
+
+use eris_platform::NodeId;
+use eris_storage::{ContainerId, PartitionId, SegmentDescription, StoreCounters, StoreStatistics};
+
+use crate::counters::{EVENTS, Event};
+use crate::engine::Engine;
+
+/// One living partition, as of now if its latch was free.
+#[derive(Clone, Debug)]
+pub struct PartitionDescription {
+    pub id: PartitionId,
+    pub container: ContainerId,
+    pub home: NodeId,
+    pub rows: u64,
+    pub bytes: u64,
+    /// `None` while a worker is at it.
+    pub store: Option<StoreStatistics>,
+    /// Empty while a worker is at it.
+    pub segments: Vec<SegmentDescription>,
+}
+
+/// Sums over the whole engine.
+#[derive(Clone, Debug)]
+pub struct EngineStatistics {
+    /// Every [`Event`] with its count.
+    pub events: Vec<(Event, u64)>,
+    /// What the partitions' stores counted.
+    pub store: StoreCounters,
+    pub snapshots: u64,
+    pub committed: u64,
+    pub aborted: u64,
+    /// Transactions that a lock word may still name.
+    pub known_transactions: u64,
+    /// The oldest snapshot in use: nothing younger is garbage-collected.
+    pub oldest_snapshot: u64,
+    pub memory_used_bytes: u64,
+    pub memory_peak_bytes: u64,
+    pub memory_by_consumer: Vec<(&'static str, u64)>,
+}
+
+impl EngineStatistics {
+    /// The count of one event.
+    pub fn event(&self, event: Event) -> u64 {
+        self.events.iter().find(|(known, _)| *known == event).map_or(0, |(_, count)| *count)
+    }
+}
+
+/// How often a busy partition is tried before its description goes without details.
+const DESCRIBE_TRIES: usize = 1_000;
+
+impl Engine {
+    /// Counters and sums.
+    pub fn statistics(&self) -> EngineStatistics {
+        let runtime = self.runtime();
+        let (snapshots, committed, aborted, known_transactions) = runtime.transactions.statistics();
+        let mut store = StoreCounters::default();
+        for partition in self.partitions() {
+            if let Some(statistics) = &partition.store {
+                store.add(&statistics.counters);
+            }
+        }
+        EngineStatistics {
+            events: EVENTS.iter().map(|event| (*event, runtime.counters.sum(*event))).collect(),
+            store,
+            snapshots,
+            committed,
+            aborted,
+            known_transactions,
+            oldest_snapshot: runtime.transactions.oldest_snapshot().0,
+            memory_used_bytes: runtime.memory.used(),
+            memory_peak_bytes: runtime.memory.peak(),
+            memory_by_consumer: runtime.memory.by_consumer(),
+        }
+    }
+
+    /// All partitions of all containers.
+    pub fn partitions(&self) -> Vec<PartitionDescription> {
+        let mut descriptions = Vec::new();
+        for container in self.runtime().containers() {
+            for partition in container.table().partitions() {
+                let latched = (0..DESCRIBE_TRIES).find_map(|_| {
+                    std::hint::spin_loop();
+                    partition.try_latch()
+                });
+                let (store, segments) = latched
+                    .map_or((None, Vec::new()), |state| (Some(state.store.statistics()), state.store.segments()));
+                descriptions.push(PartitionDescription {
+                    id: partition.id,
+                    container: container.id(),
+                    home: partition.home(),
+                    rows: partition.rows(),
+                    bytes: partition.bytes(),
+                    store,
+                    segments,
+                });
+            }
+        }
+        descriptions
+    }
+}

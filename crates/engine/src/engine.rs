@@ -1,0 +1,272 @@
+//! The engine from outside: start, stop, tasks, containers, transactions.
+
+use std::fmt;
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+use eris_platform::limits;
+use eris_platform::{Env, MemoryPool, Nanos, NodeId, ReactorHandle, ThreadHandle, Topology, WorkerPlan};
+use eris_storage::{ContainerId, IndexDefinition, Schema, Store};
+
+use crate::container::{Container, ContainerSpec};
+use crate::error::EngineError;
+use crate::ids::{TableVersion, TaskId};
+use crate::lock::{Lock, lock};
+use crate::node::Node;
+use crate::options::EngineOptions;
+use crate::partition::{Bounds, LivingPartition};
+use crate::partition_table::{Entry, PartitionTable};
+use crate::runtime::{Runtime, current_node};
+use crate::task::Task;
+use crate::timer::Sleep;
+use crate::transaction::Transaction;
+use crate::worker::Worker;
+
+/// A running engine. Clones share it.
+#[derive(Clone)]
+pub struct Engine {
+    runtime: Arc<Runtime>,
+    threads: Arc<Lock<Vec<Box<dyn ThreadHandle>>>>,
+}
+
+impl Engine {
+    /// Starts the workers as threads.
+    pub fn start(env: Arc<dyn Env>, options: EngineOptions) -> Result<Self, EngineError> {
+        let start_error = |error: &dyn fmt::Display| EngineError::Start(error.to_string());
+        let root = Path::new("/");
+        let topology = Topology::read(root);
+        let limits = limits::cpus(root);
+        let plan = WorkerPlan::new(options.workers, options.nodes, options.pinning, &topology, &limits)
+            .map_err(|error| start_error(&error))?;
+        let (runtime, workers) = assemble(env, options, &plan)?;
+        let mut threads = Vec::new();
+        for (number, worker) in workers.into_iter().enumerate() {
+            let pin = plan.placements()[number].cpu;
+            let handle = runtime
+                .env
+                .spawn(&format!("eris-worker-{number}"), pin, Box::new(move || worker.run()))
+                .map_err(|error| start_error(&error))?;
+            threads.push(handle);
+        }
+        Ok(Self { runtime, threads: Arc::new(Lock::new(threads)) })
+    }
+
+    /// An engine whose workers somebody else steps.
+    pub(crate) fn assemble_stepped(
+        env: Arc<dyn Env>,
+        options: EngineOptions,
+        plan: &WorkerPlan,
+    ) -> Result<(Self, Vec<Worker>), EngineError> {
+        let (runtime, workers) = assemble(env, options, plan)?;
+        Ok((Self { runtime, threads: Arc::default() }, workers))
+    }
+
+    /// Stops the workers and waits for them. Transactions that still run are lost with their tasks.
+    pub fn shutdown(&self) {
+        self.runtime.halt();
+        for thread in lock(&self.threads).drain(..) {
+            // A worker that panicked has said so itself.
+            let _ = thread.join();
+        }
+        // Tasks that nobody will poll again: whoever waits for them is told by their end.
+        for node in &self.runtime.nodes {
+            while node.tasks.pop().is_some() {}
+        }
+    }
+
+    /// Where time, randomness, files and sockets come from.
+    pub fn env(&self) -> &Arc<dyn Env> {
+        &self.runtime.env
+    }
+
+    /// The account of all memory.
+    pub fn memory(&self) -> &Arc<MemoryPool> {
+        &self.runtime.memory
+    }
+
+    /// What it was started with.
+    pub fn options(&self) -> &EngineOptions {
+        &self.runtime.options
+    }
+
+    /// Workers over all nodes.
+    pub fn worker_count(&self) -> usize {
+        self.runtime.options.workers
+    }
+
+    /// Nodes, real or virtual.
+    pub fn node_count(&self) -> usize {
+        self.runtime.nodes.len()
+    }
+
+    /// The reactor of a worker, for sockets that it shall poll.
+    pub fn reactor(&self, worker: usize) -> ReactorHandle {
+        let (node, index) = self.worker_place(worker);
+        self.runtime.node(node).reactors[index].clone()
+    }
+
+    /// The node of a worker, for tasks that belong beside its sockets.
+    pub fn worker_node(&self, worker: usize) -> NodeId {
+        self.worker_place(worker).0
+    }
+
+    fn worker_place(&self, worker: usize) -> (NodeId, usize) {
+        for node in &self.runtime.nodes {
+            if let Some(index) = node.workers.iter().position(|number| *number == worker) {
+                return (node.id, index);
+            }
+        }
+        unreachable!("workers are numbered from 0 to {}", self.worker_count() - 1)
+    }
+
+    /// Runs a task on the current worker's node, or on the nodes in turn.
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> TaskId {
+        let node = current_node().unwrap_or_else(|| self.runtime.next_node());
+        self.spawn_on(node, future)
+    }
+
+    /// Runs a task on a node.
+    pub fn spawn_on(&self, node: NodeId, future: impl Future<Output = ()> + Send + 'static) -> TaskId {
+        let id = self.runtime.next_task_id();
+        Task::start(&self.runtime, id, node, Box::pin(future));
+        id
+    }
+
+    /// Runs a task and waits for its value. For threads that are not workers.
+    pub fn block_on<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        assert!(current_node().is_none(), "a worker that waits for a task would wait for itself");
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.spawn(async move {
+            // The receiver waits below; it is gone only if this thread is.
+            let _ = sender.send(future.await);
+        });
+        receiver.recv().map_err(|_| {
+            if self.runtime.is_halted() {
+                EngineError::ShuttingDown
+            } else {
+                EngineError::OperatorPanicked("the task ended without a result".to_owned())
+            }
+        })
+    }
+
+    /// Resolves at the deadline.
+    pub fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + Send + 'static {
+        let node = current_node().unwrap_or(self.runtime.nodes[0].id);
+        Sleep { runtime: Arc::clone(&self.runtime), node, deadline, registered: false }
+    }
+
+    /// A fresh container id, for its schema.
+    pub fn next_container_id(&self) -> ContainerId {
+        self.runtime.next_container_id()
+    }
+
+    /// Creates an empty container.
+    pub fn create_container(&self, spec: ContainerSpec) -> Result<Arc<Container>, EngineError> {
+        let runtime = &self.runtime;
+        let bounds = spec.partitioning.initial_bounds();
+        let mut entries = Vec::with_capacity(bounds.len());
+        for (index, lower) in bounds.iter().enumerate() {
+            let upper = bounds.get(index + 1).cloned().flatten();
+            let store = Store::new(runtime.store_options(&spec.schema));
+            let id = runtime.next_partition_id();
+            let bounds = Bounds { lower: lower.clone(), upper };
+            let partition =
+                Arc::new(LivingPartition::new(id, spec.schema.container, runtime.next_node(), store, bounds));
+            runtime.add_partition(&partition);
+            entries.push(Entry { lower: lower.clone(), partition });
+        }
+        let table = PartitionTable::new(TableVersion(1), Arc::new(spec.partitioning), entries);
+        let container = Arc::new(Container::new(spec.schema, table));
+        runtime.add_container(Arc::clone(&container));
+        Ok(container)
+    }
+
+    /// Drops a container. Statements that run on it finish on what they pinned.
+    pub fn drop_container(&self, id: ContainerId) -> Result<(), EngineError> {
+        self.runtime.remove_container(id).map(drop)
+    }
+
+    /// A container by id.
+    pub fn container(&self, id: ContainerId) -> Option<Arc<Container>> {
+        self.runtime.container(id).ok()
+    }
+
+    /// Builds an index in every partition, then moves the container to `schema`, which has it. If a partition cannot
+    /// (a key is not unique, memory), the container stays as it was.
+    pub async fn create_index(&self, definition: IndexDefinition, schema: Arc<Schema>) -> Result<(), EngineError> {
+        let container = self.runtime.container(schema.container)?;
+        let before = container.schema();
+        let mut transaction = self.begin();
+        let built = match transaction.build_index(&container, definition).await {
+            Ok(()) => transaction.alter(&container, Arc::clone(&schema)).await,
+            Err(error) => Err(error),
+        };
+        match built {
+            Ok(()) => container.set_schema(schema),
+            Err(error) => {
+                transaction.alter(&container, before).await?;
+                return Err(error);
+            }
+        }
+        transaction.commit().await.map(drop)
+    }
+
+    /// Moves a container to a schema with the same attributes and fewer indexes.
+    pub async fn drop_index(&self, schema: Arc<Schema>) -> Result<(), EngineError> {
+        let container = self.runtime.container(schema.container)?;
+        let mut transaction = self.begin();
+        transaction.alter(&container, Arc::clone(&schema)).await?;
+        container.set_schema(schema);
+        transaction.commit().await.map(drop)
+    }
+
+    /// Begins a transaction and publishes its snapshot.
+    pub fn begin(&self) -> Transaction {
+        Transaction::begin(&self.runtime)
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Engine({} workers, {} nodes)", self.worker_count(), self.node_count())
+    }
+}
+
+fn assemble(
+    env: Arc<dyn Env>,
+    options: EngineOptions,
+    plan: &WorkerPlan,
+) -> Result<(Arc<Runtime>, Vec<Worker>), EngineError> {
+    let memory = MemoryPool::new(options.memory_limit_bytes);
+    let mut reactors = Vec::new();
+    for _ in 0..options.workers {
+        reactors.push(env.reactor().map_err(|error| EngineError::Start(error.to_string()))?);
+    }
+    let nodes = (0..options.nodes)
+        .map(|node| {
+            let id = NodeId(node as u16);
+            let workers: Vec<usize> =
+                (0..options.workers).filter(|worker| plan.placements()[*worker].node == id).collect();
+            let handles = workers.iter().map(|worker| reactors[*worker].handle()).collect();
+            Node::new(id, workers, handles, options.nodes, options.incoming_buffer_bytes)
+        })
+        .collect();
+    let runtime = Arc::new(Runtime::new(env, options, memory, nodes));
+    let mut workers = Vec::new();
+    for (number, reactor) in reactors.into_iter().enumerate() {
+        let node = plan.placements()[number].node;
+        let Some(index) = runtime.node(node).workers.iter().position(|known| *known == number) else {
+            unreachable!("every worker belongs to a node")
+        };
+        workers.push(Worker::new(Arc::clone(&runtime), number, index, node, reactor));
+    }
+    Ok((runtime, workers))
+}

@@ -1,0 +1,64 @@
+//! What can go wrong at run time, and what the caller may do about it.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use eris_platform::MemoryExceeded;
+use eris_storage::{ContainerId, StorageError};
+use thiserror::Error as ThisError;
+
+/// An error of the engine. Cheap to clone: one failure may reach several waiters.
+#[derive(Clone, Debug, ThisError)]
+pub enum EngineError {
+    /// A partition refused the command: a constraint, a conflict, memory.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The statement was cancelled on request.
+    #[error("the statement was cancelled")]
+    Cancelled,
+    /// A consumer asked for more memory than `memory_limit` leaves.
+    #[error(transparent)]
+    Memory(#[from] MemoryExceeded),
+    /// The container was dropped, or never existed.
+    #[error("container {} does not exist", .0.0)]
+    NoSuchContainer(ContainerId),
+    /// The statement was planned for another version of the schema; plan it again.
+    #[error("the schema changed while the statement was running; run it again")]
+    SchemaMoved,
+    /// A micro-operator or a read panicked. The query is lost, nothing else.
+    #[error("an operator panicked: {0}")]
+    OperatorPanicked(String),
+    /// Worker threads, topology or sockets could not be set up.
+    #[error("cannot start: {0}")]
+    Start(String),
+    /// The engine is shutting down and takes no more work.
+    #[error("the engine is shutting down")]
+    ShuttingDown,
+    /// An error of code that the engine runs for others (an expression, a row change).
+    #[error("{0}")]
+    Foreign(Arc<dyn Error + Send + Sync>),
+}
+
+impl EngineError {
+    /// Wraps an error of code above the engine; get it back with [`EngineError::foreign`].
+    pub fn from_foreign(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Foreign(Arc::new(error))
+    }
+
+    /// The wrapped error, if it is one of type `T`.
+    pub fn foreign<T: Error + 'static>(&self) -> Option<&T> {
+        match self {
+            Self::Foreign(error) => error.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the transaction lost against a concurrent one and may succeed when run again.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Storage(error) => error.is_retryable(),
+            Self::SchemaMoved => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What partitions do for themselves between commands: settle decided words, unlink dead versions, seal, thaw, compact,
+//! and split when they have grown.
+
+use std::sync::Arc;
+
+use crate::options::MAINTENANCE_ROWS;
+use crate::partition::Partition;
+use crate::runtime::Runtime;
+use crate::split::{SplitInProgress, SplitNext, continue_split, wants_split};
+
+/// Grants a partition one piece of maintenance.
+pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
+    partition.unmark_maintenance();
+    let Some(mut state) = partition.try_latch() else {
+        runtime.queue_maintenance(partition);
+        return;
+    };
+    let Ok(container) = runtime.container(partition.container) else {
+        // Dropped: its rows go with the last dataflow that still reads them.
+        return;
+    };
+    if state.split.is_some() {
+        let next = continue_split(runtime, &container, partition, &mut state);
+        partition.publish_size(&state);
+        drop(state);
+        // What waited for the switch may go on.
+        runtime.visit(partition);
+        match next {
+            SplitNext::Over | SplitNext::Again => runtime.queue_maintenance(partition),
+            SplitNext::At(time) => runtime.queue_maintenance_at(partition, time),
+        }
+        return;
+    }
+    let horizon = runtime.transactions.horizon();
+    let maintained = state.store.maintain(&horizon, MAINTENANCE_ROWS);
+    for transaction in &maintained.settled {
+        runtime.transactions.settled(*transaction);
+    }
+    partition.publish_size(&state);
+    let split = !container.is_dropped() && wants_split(runtime, &container, partition);
+    if split {
+        state.split = SplitInProgress::request(runtime, &container, partition, &state);
+    }
+    let again = maintained.more || state.split.is_some();
+    let blocked = !again && state.store.wants_maintenance();
+    drop(state);
+    if again {
+        runtime.queue_maintenance(partition);
+    } else if blocked {
+        runtime.block_maintenance(partition);
+    }
+}

@@ -1,0 +1,98 @@
+//! Micro-operators: code that runs inside a partition on the batches an access primitive yields.
+//!
+//! An operator is shared by all partitions and immutable; what it accumulates lives in an [`OperatorState`] that
+//! belongs to one command on one partition, travels with its saved cursor and is finished when the command is. So
+//! operators need no locks: merging what several partitions emit is the task's work.
+
+use eris_storage::{AttributeId, Batch, Gateway};
+
+use crate::dataflow::Dataflow;
+use crate::error::EngineError;
+
+/// Code that runs inside a partition.
+pub trait MicroOperator: Send + Sync + 'static {
+    /// The state of one command on one partition.
+    fn open(&self) -> Box<dyn OperatorState>;
+}
+
+/// What one command accumulates.
+pub trait OperatorState: Send {
+    /// Takes one batch of qualifying rows.
+    fn batch(&mut self, gateway: Gateway, output: &mut Output<'_>) -> Result<(), EngineError>;
+
+    /// The command has seen its last batch.
+    fn finish(&mut self, output: &mut Output<'_>) -> Result<(), EngineError>;
+}
+
+/// Where an operator's results go.
+pub struct Output<'a> {
+    pub(crate) dataflow: &'a Dataflow,
+}
+
+impl Output<'_> {
+    /// Hands a batch to the waiting task. The batch is charged to the query until the task takes it.
+    pub fn emit(&mut self, batch: Batch) -> Result<(), EngineError> {
+        self.dataflow.emit(batch)
+    }
+
+    /// Adds to the number of rows that the statement reports.
+    pub fn rows_affected(&mut self, rows: u64) {
+        self.dataflow.add_rows_affected(rows);
+    }
+
+    /// Whether the statement was cancelled, for operators with long loops.
+    pub fn is_cancelled(&self) -> bool {
+        self.dataflow.is_cancelled()
+    }
+}
+
+/// The identity: passes batches on to the task.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Collect;
+
+struct Collecting;
+
+impl MicroOperator for Collect {
+    fn open(&self) -> Box<dyn OperatorState> {
+        Box::new(Collecting)
+    }
+}
+
+impl OperatorState for Collecting {
+    fn batch(&mut self, gateway: Gateway, output: &mut Output<'_>) -> Result<(), EngineError> {
+        output.emit(gateway.batch)
+    }
+
+    fn finish(&mut self, _output: &mut Output<'_>) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+/// New values for some attributes of some rows.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Rows of the batch that change; `None` changes them all.
+    pub rows: Option<Vec<u32>>,
+    /// The attributes that get new values.
+    pub attributes: Box<[AttributeId]>,
+    /// The values: one column an attribute, one row a changed row.
+    pub values: Batch,
+}
+
+/// Computes what an UPDATE writes.
+pub trait RowChange: Send + Sync + 'static {
+    /// Number of attributes that [`Self::apply`] reads: the length of the request's `desired`.
+    fn inputs(&self) -> usize;
+
+    /// The attributes that may get new values.
+    fn attributes(&self) -> &[AttributeId];
+
+    /// `batch` holds the desired attributes of the request.
+    fn apply(&self, batch: &Batch) -> Result<Change, EngineError>;
+}
+
+/// A residual predicate: what storage could not evaluate itself.
+pub trait RowFilter: Send + Sync + 'static {
+    /// The rows of `batch` that qualify, in order.
+    fn select(&self, batch: &Batch) -> Result<Vec<u32>, EngineError>;
+}

@@ -1,0 +1,74 @@
+//! What an engine is started with. Every limit that shapes scheduling has a name and a reason here.
+
+use std::time::Duration;
+
+use eris_platform::Pinning;
+
+/// Options of [`crate::Engine::start`]; the defaults fit a small machine.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Worker threads in total, over all nodes.
+    pub workers: usize,
+    /// Nodes; more than the machine has become virtual ones.
+    pub nodes: usize,
+    /// Whether workers are pinned to hardware threads.
+    pub pinning: Pinning,
+    /// Bytes that all consumers together may reserve.
+    pub memory_limit_bytes: u64,
+    /// The longest time a command keeps a partition before it saves its cursor.
+    pub quantum: Duration,
+    /// Whether a task may run a command in place on an idle partition of its node.
+    pub in_place: bool,
+    /// Size of each half of a node's incoming buffers.
+    pub incoming_buffer_bytes: usize,
+    /// A worker flushes its local buffer at this size, and at the end of each step.
+    pub worker_buffer_bytes: usize,
+    /// A partition with more rows than this is split.
+    pub split_rows: u64,
+    /// A partition with more bytes than this is split.
+    pub split_bytes: u64,
+    /// A table with more rows than this gets at least two partitions per worker.
+    pub parallel_rows: u64,
+    /// Result batches that wait for their task before the producing commands yield.
+    pub result_batches_max: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            nodes: 1,
+            pinning: Pinning::Auto,
+            memory_limit_bytes: 1 << 30,
+            quantum: Duration::from_micros(200),
+            in_place: true,
+            incoming_buffer_bytes: 1 << 20,
+            worker_buffer_bytes: 16 << 10,
+            split_rows: 4_000_000,
+            split_bytes: 64 << 20,
+            parallel_rows: 65_536,
+            result_batches_max: 64,
+        }
+    }
+}
+
+/// Tasks polled in one step of a worker.
+pub(crate) const STEP_TASKS_MAX: usize = 32;
+/// Partitions visited in one step of a worker.
+pub(crate) const STEP_PARTITIONS_MAX: usize = 8;
+/// Quanta granted to one partition per visit, so that a scan does not starve its neighbours.
+pub(crate) const VISIT_QUANTA_MAX: usize = 4;
+/// Short commands (point reads, inserts) that together count as one quantum at most.
+pub(crate) const VISIT_COMMANDS_MAX: usize = 256;
+/// Every n-th pick inside a partition takes the lowest waiting class: its guaranteed share.
+pub(crate) const LOW_CLASS_SHARE: u32 = 8;
+/// Rows that one maintenance call may touch: about a quantum of work.
+pub(crate) const MAINTENANCE_ROWS: usize = 2_048;
+/// Every n-th busy step runs one maintenance call: adaptation gets at most about 1/16 of a worker.
+pub(crate) const MAINTENANCE_SHARE: u64 = 16;
+/// Busy steps between two looks at the sockets.
+pub(crate) const REACTOR_SHARE: u64 = 8;
+/// Idle steps before a worker parks.
+pub(crate) const SPIN_STEPS: u32 = 64;
+/// Blocked maintenance is tried again after this time, when some transaction ended meanwhile.
+pub(crate) const MAINTENANCE_RETRY: Duration = Duration::from_millis(5);

@@ -1,0 +1,266 @@
+//! A living partition: rows that no thread owns, an inbox, and a latch that lets one worker at a time be them.
+
+mod command;
+mod execute;
+mod forward;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+
+use eris_platform::NodeId;
+use eris_storage::{ContainerId, Key, PartitionId, Store};
+use eris_sync::{Guard, TryLatch};
+
+use crate::ids::TableVersion;
+use crate::lock::{Lock, lock};
+use crate::message::{CLASSES, Message};
+use crate::options::LOW_CLASS_SHARE;
+use crate::split::SplitInProgress;
+
+pub(crate) use command::Command;
+pub(crate) use execute::{Quantum, Ran, contain_panic, run_command, write_registered};
+pub(crate) use forward::is_own_position;
+
+/// What everybody may see of a partition without its latch.
+pub(crate) struct LivingPartition {
+    pub id: PartitionId,
+    pub container: ContainerId,
+    home: AtomicU16,
+    inbox: Lock<VecDeque<Message>>,
+    inbox_length: AtomicUsize,
+    /// In the assignment queue of its node.
+    queued: AtomicBool,
+    /// In the maintenance queue of its node.
+    maintenance_queued: AtomicBool,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    state: TryLatch<PartitionState>,
+}
+
+/// What the worker that holds the latch may change.
+pub(crate) struct PartitionState {
+    pub store: Store,
+    pub bounds: Bounds,
+    /// What this partition gave away, oldest first: older messages are passed on accordingly.
+    pub splits: Vec<SplitRecord>,
+    pub split: Option<SplitInProgress>,
+    ready: [VecDeque<Command>; CLASSES],
+    stalled: Vec<Command>,
+    picks: u32,
+}
+
+/// The positions a partition owns: from `lower` up to, not including, `upper`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bounds {
+    pub lower: Option<Key>,
+    pub upper: Option<Key>,
+}
+
+impl Bounds {
+    /// The middle of the hashes that these bounds leave, if there is one.
+    pub fn middle_of_hashes(&self) -> Option<Key> {
+        let hash = |bound: &Option<Key>| {
+            bound.as_ref().map(|bound| {
+                let mut bytes = [0; 8];
+                bytes.copy_from_slice(bound.as_bytes());
+                u128::from(u64::from_be_bytes(bytes))
+            })
+        };
+        let lower = hash(&self.lower).unwrap_or(0);
+        let upper = hash(&self.upper).unwrap_or(1 << 64);
+        let middle = lower.midpoint(upper);
+        (middle > lower).then(|| Key::from_bytes(&(middle as u64).to_be_bytes()))
+    }
+
+    pub fn contains(&self, position: &Key) -> bool {
+        self.lower.as_ref().is_none_or(|lower| lower <= position)
+            && self.upper.as_ref().is_none_or(|upper| position < upper)
+    }
+}
+
+/// A split that this partition went through.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitRecord {
+    /// The first table version that knows the sibling.
+    pub version: TableVersion,
+    pub sibling: PartitionId,
+    /// What the sibling owned when it came into being.
+    pub bounds: Bounds,
+}
+
+impl LivingPartition {
+    pub fn new(id: PartitionId, container: ContainerId, home: NodeId, store: Store, bounds: Bounds) -> Self {
+        let statistics = store.statistics();
+        Self {
+            id,
+            container,
+            home: AtomicU16::new(home.0),
+            inbox: Lock::default(),
+            inbox_length: AtomicUsize::new(0),
+            queued: AtomicBool::new(false),
+            maintenance_queued: AtomicBool::new(false),
+            rows: AtomicU64::new(statistics.rows_live_estimate),
+            bytes: AtomicU64::new(statistics.bytes),
+            state: TryLatch::new(PartitionState {
+                store,
+                bounds,
+                splits: Vec::new(),
+                split: None,
+                ready: std::array::from_fn(|_| VecDeque::new()),
+                stalled: Vec::new(),
+                picks: 0,
+            }),
+        }
+    }
+
+    pub fn home(&self) -> NodeId {
+        NodeId(self.home.load(Ordering::Acquire))
+    }
+
+    /// Rows as of the last visit.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Bytes as of the last visit.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes the latch if nobody has it.
+    pub fn try_latch(&self) -> Option<Guard<'_, PartitionState>> {
+        self.state.try_lock()
+    }
+
+    /// The latch for a task that runs a command in place: only if nothing waits here and no split is under way.
+    pub fn try_in_place(&self) -> Option<Guard<'_, PartitionState>> {
+        if self.inbox_length.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        let state = self.state.try_lock()?;
+        let idle = self.inbox_length.load(Ordering::Acquire) == 0 && state.is_idle();
+        idle.then_some(state)
+    }
+
+    pub fn push(&self, message: Message) {
+        let mut inbox = lock(&self.inbox);
+        inbox.push_back(message);
+        self.inbox_length.store(inbox.len(), Ordering::Release);
+    }
+
+    pub fn take_inbox(&self) -> VecDeque<Message> {
+        let mut inbox = lock(&self.inbox);
+        self.inbox_length.store(0, Ordering::Release);
+        std::mem::take(&mut *inbox)
+    }
+
+    pub fn inbox_is_empty(&self) -> bool {
+        self.inbox_length.load(Ordering::Acquire) == 0
+    }
+
+    /// True for the caller that has to put it into the assignment queue.
+    pub fn mark_queued(&self) -> bool {
+        !self.queued.swap(true, Ordering::AcqRel)
+    }
+
+    pub fn unmark_queued(&self) {
+        self.queued.store(false, Ordering::Release);
+    }
+
+    pub fn mark_maintenance(&self) -> bool {
+        !self.maintenance_queued.swap(true, Ordering::AcqRel)
+    }
+
+    pub fn unmark_maintenance(&self) {
+        self.maintenance_queued.store(false, Ordering::Release);
+    }
+
+    /// Publishes sizes for the partition table's eyes; the caller holds the latch.
+    pub fn publish_size(&self, state: &PartitionState) {
+        let statistics = state.store.statistics();
+        self.rows.store(statistics.rows_live_estimate, Ordering::Relaxed);
+        self.bytes.store(statistics.bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for LivingPartition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "LivingPartition({}, node {})", self.id.0, self.home().0)
+    }
+}
+
+impl PartitionState {
+    /// Nothing that a command in place could overtake or disturb. Commands with a saved cursor do not count: they run
+    /// under their own snapshots.
+    fn is_idle(&self) -> bool {
+        !self.is_draining()
+            && self.ready.iter().flatten().all(Command::has_started)
+            && self.stalled.iter().all(Command::has_started)
+    }
+
+    /// Whether commands without a cursor wait for a split.
+    pub fn is_draining(&self) -> bool {
+        self.split.as_ref().is_some_and(SplitInProgress::is_draining)
+    }
+
+    pub fn add(&mut self, command: Command) {
+        self.ready[command.class() as usize].push_back(command);
+    }
+
+    /// The next command: the most urgent class, but every [`LOW_CLASS_SHARE`]-th time the least urgent one.
+    pub fn next_command(&mut self) -> Option<Command> {
+        self.picks = self.picks.wrapping_add(1);
+        let waiting = |class: &usize| !self.ready[*class].is_empty();
+        let class = if self.picks.is_multiple_of(LOW_CLASS_SHARE) {
+            (0..CLASSES).rev().find(waiting)
+        } else {
+            (0..CLASSES).find(waiting)
+        }?;
+        self.ready[class].pop_front()
+    }
+
+    pub fn stall(&mut self, command: Command) {
+        self.stalled.push(command);
+    }
+
+    /// Moves stalled commands back whose dataflow has room again.
+    pub fn resume_stalled(&mut self) {
+        let mut index = 0;
+        while index < self.stalled.len() {
+            if self.stalled[index].dataflow.may_resume() {
+                let command = self.stalled.swap_remove(index);
+                self.add(command);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    pub fn has_ready(&self) -> bool {
+        self.ready.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Whether a command holds a cursor into the rows, so that they must keep their addresses.
+    pub fn has_saved_cursors(&self) -> bool {
+        self.ready.iter().flatten().any(Command::has_started) || self.stalled.iter().any(Command::has_started)
+    }
+
+    /// The next command that already holds a cursor: what may run while a split waits for the cursors to go.
+    pub fn next_started(&mut self) -> Option<Command> {
+        for queue in &mut self.ready {
+            if let Some(index) = queue.iter().position(Command::has_started) {
+                return queue.remove(index);
+            }
+        }
+        None
+    }
+
+    pub fn has_started_ready(&self) -> bool {
+        self.ready.iter().flatten().any(Command::has_started)
+    }
+}
+
+/// Shared by everything that names partitions.
+pub(crate) type Partition = Arc<LivingPartition>;

@@ -1,0 +1,59 @@
+//! A command inside its partition: the message, its dataflow and how far it got.
+
+use std::sync::Arc;
+
+use eris_storage::{AttachCursor, Batch, IndexBuildCursor, ReadCursor, SealedSegment};
+
+use crate::dataflow::Dataflow;
+use crate::message::{Class, Message};
+use crate::operator::OperatorState;
+
+/// A message that reached its partition.
+pub(crate) struct Command {
+    pub message: Message,
+    pub dataflow: Arc<Dataflow>,
+    pub progress: Progress,
+}
+
+/// What a command saves between two quanta.
+pub(crate) enum Progress {
+    Fresh,
+    Reading {
+        cursor: ReadCursor,
+        state: Box<dyn OperatorState>,
+    },
+    Changing {
+        cursor: ReadCursor,
+    },
+    /// Attachments still to do are in `pending`, last first.
+    Inserting {
+        pending: Vec<u32>,
+        rows: Batch,
+        done: usize,
+    },
+    Attaching {
+        pending: Vec<u32>,
+        segment: Arc<SealedSegment>,
+        cursor: AttachCursor,
+    },
+    BuildingIndex {
+        cursor: IndexBuildCursor,
+    },
+    /// Waits for saved cursors: their micro-QEPs name the indexes of the old schema.
+    Altering,
+}
+
+impl Command {
+    pub fn new(message: Message, dataflow: Arc<Dataflow>) -> Self {
+        Self { message, dataflow, progress: Progress::Fresh }
+    }
+
+    pub fn class(&self) -> Class {
+        self.message.header.primitive.class()
+    }
+
+    /// Whether it is between two quanta: it holds a cursor, or a part of its rows is written.
+    pub fn has_started(&self) -> bool {
+        !matches!(self.progress, Progress::Fresh | Progress::Altering)
+    }
+}

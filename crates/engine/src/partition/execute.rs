@@ -1,0 +1,535 @@
+//! Running one command on a latched partition for at most a quantum.
+//!
+//! A read that panics fails its query; a panic while rows are being changed stops the process, because nobody could
+//! say what state they are in (the log is what recovers them).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use eris_platform::{Env, Nanos};
+use eris_storage::{
+    AttachCursor, Batch, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, RowAddress, SealedSegment,
+    StorageError,
+};
+
+use super::command::{Command, Progress};
+use super::forward::{forward_inserts, forward_position, forward_to_all, is_own_position, is_stale};
+use super::{LivingPartition, PartitionState};
+use crate::counters::Event;
+use crate::dataflow::{Attachment, Dataflow, Work};
+use crate::error::EngineError;
+use crate::ids::OperatorIndex;
+use crate::message::{Header, Message, Primitive};
+use crate::operator::{Collect, MicroOperator, Output, RowChange, RowFilter};
+use crate::runtime::Runtime;
+
+/// Rows that one insert step writes before it looks at the clock.
+const INSERT_STEP_ROWS: usize = 512;
+/// Rows of a sealed segment that one step of a bulk load indexes.
+const ATTACH_STEP_ROWS: usize = 4_096;
+/// Rows that one step of an index build reads.
+const INDEX_STEP_ROWS: usize = 4_096;
+
+/// How long a command may keep the partition.
+pub(crate) struct Quantum<'a> {
+    env: &'a dyn Env,
+    deadline: Nanos,
+}
+
+impl<'a> Quantum<'a> {
+    pub fn start(runtime: &'a Runtime) -> Self {
+        let env = &*runtime.env;
+        Self { env, deadline: env.now() + runtime.options.quantum }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.env.now() >= self.deadline
+    }
+}
+
+/// What became of a command.
+pub(crate) enum Ran {
+    Finished,
+    /// The quantum is over; the cursor is saved in the command.
+    Unfinished(Command),
+    /// The task has not taken enough results; it says when to go on.
+    Stalled(Command),
+}
+
+/// Everything a command needs of its surroundings.
+struct Place<'a> {
+    runtime: &'a Runtime,
+    partition: &'a LivingPartition,
+    state: &'a mut PartitionState,
+    dataflow: Arc<Dataflow>,
+    header: Header,
+}
+
+enum Step {
+    Done,
+    Again(Progress),
+    NoRoom(Progress),
+}
+
+/// Runs a command until it is done, out of time or out of room.
+pub(crate) fn run_command(
+    runtime: &Runtime,
+    partition: &LivingPartition,
+    state: &mut PartitionState,
+    command: Command,
+    quantum: &Quantum<'_>,
+) -> Ran {
+    let Command { message, dataflow, progress } = command;
+    let mut place = Place { runtime, partition, state, dataflow: Arc::clone(&dataflow), header: message.header };
+    let step = if dataflow.is_over() {
+        place.drop_progress(progress);
+        Ok(Step::Done)
+    } else {
+        place.run(&message, progress, quantum)
+    };
+    match step {
+        Ok(Step::Again(progress)) => {
+            runtime.counters.add(Event::SavedCursors, 1);
+            Ran::Unfinished(Command { message, dataflow, progress })
+        }
+        Ok(Step::NoRoom(progress)) => {
+            runtime.counters.add(Event::Stalls, 1);
+            Ran::Stalled(Command { message, dataflow, progress })
+        }
+        Ok(Step::Done) => {
+            runtime.finish_command(&dataflow);
+            Ran::Finished
+        }
+        Err(error) => {
+            dataflow.fail(error);
+            runtime.finish_command(&dataflow);
+            Ran::Finished
+        }
+    }
+}
+
+impl Place<'_> {
+    fn run(&mut self, message: &Message, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        match progress {
+            Progress::Fresh => self.start(message, quantum),
+            Progress::Reading { .. } => self.read(progress, quantum),
+            Progress::Changing { .. } => self.change(progress, quantum),
+            Progress::Inserting { .. } => self.insert(progress, quantum),
+            Progress::Attaching { .. } => self.attach(progress, quantum),
+            Progress::BuildingIndex { .. } => self.build_index(progress, quantum),
+            Progress::Altering => self.alter(),
+        }
+    }
+
+    fn start(&mut self, message: &Message, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        if message.header.primitive == Primitive::Lookup {
+            let position = message.commands().next().map(Key::from_bytes);
+            let position = position.unwrap_or_else(|| unreachable!("a lookup carries its position"));
+            if forward_position(self.runtime, self.state, message, &position, &self.dataflow) {
+                return Ok(Step::Done);
+            }
+        }
+        if matches!(
+            message.header.primitive,
+            Primitive::UnorderedScan
+                | Primitive::OrderedScan
+                | Primitive::Pin
+                | Primitive::BuildIndex
+                | Primitive::Alter
+        ) && is_stale(self.state, message.header.table_version)
+        {
+            forward_to_all(self.runtime, self.state, message, &self.dataflow);
+        }
+        #[cfg(feature = "bug_counter_early")]
+        if message.header.primitive == Primitive::UnorderedScan && message.header.forwarded {
+            // Planted: reports a forwarded scan as finished before it has run.
+            self.dataflow.count_sends(1);
+            self.dataflow.count_finished();
+            return Ok(Step::Done);
+        }
+        let dataflow = Arc::clone(&self.dataflow);
+        match &dataflow.operator(self.header.operator).work {
+            Work::Read { request, operator } => {
+                let cursor = self.state.store.open_cursor(request)?;
+                self.read(Progress::Reading { cursor, state: operator.open() }, quantum)
+            }
+            Work::Pin { request } => {
+                let pinned = self.state.store.pin(&dataflow.snapshot());
+                dataflow.add_pinned(pinned);
+                let cursor = self.state.store.open_cursor_unsealed(request)?;
+                self.read(Progress::Reading { cursor, state: Collect.open() }, quantum)
+            }
+            Work::Update { request, .. } | Work::Delete { request, .. } => {
+                let cursor = self.state.store.open_cursor(request)?;
+                self.change(Progress::Changing { cursor }, quantum)
+            }
+            Work::Insert => {
+                let pending = attachments(message);
+                self.insert(Progress::Inserting { pending, rows: Batch::empty(&[]), done: 0 }, quantum)
+            }
+            Work::Attach => self.next_attach(attachments(message), quantum),
+            Work::BuildIndex { .. } => {
+                if self.state.split.is_some() {
+                    // The rows would be indexed in one of the two stores only.
+                    return Ok(Step::Again(Progress::Fresh));
+                }
+                self.build_index(Progress::BuildingIndex { cursor: IndexBuildCursor::default() }, quantum)
+            }
+            Work::Alter { .. } => self.alter(),
+        }
+    }
+
+    fn read(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        let Progress::Reading { mut cursor, mut state } = progress else { unreachable!("a read reads") };
+        let dataflow = Arc::clone(&self.dataflow);
+        let snapshot = dataflow.snapshot();
+        let result = contain_panic(|| {
+            loop {
+                if dataflow.is_over() {
+                    return Ok(ReadStep::Done);
+                }
+                if !dataflow.has_room(self.partition.id) {
+                    return Ok(ReadStep::NoRoom);
+                }
+                let mut output = Output { dataflow: &dataflow };
+                match self.state.store.next_batch(&snapshot, &mut cursor)? {
+                    Some(gateway) if gateway.batch.rows == 0 => {}
+                    Some(gateway) => state.batch(gateway, &mut output)?,
+                    None => {
+                        state.finish(&mut output)?;
+                        return Ok(ReadStep::Done);
+                    }
+                }
+                if quantum.is_over() {
+                    return Ok(ReadStep::Again);
+                }
+            }
+        });
+        match result {
+            Ok(ReadStep::Again) => Ok(Step::Again(Progress::Reading { cursor, state })),
+            Ok(ReadStep::NoRoom) => Ok(Step::NoRoom(Progress::Reading { cursor, state })),
+            Ok(ReadStep::Done) => {
+                self.state.store.close_cursor(cursor);
+                Ok(Step::Done)
+            }
+            Err(error) => {
+                self.state.store.close_cursor(cursor);
+                Err(error)
+            }
+        }
+    }
+
+    fn change(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        let Progress::Changing { mut cursor } = progress else { unreachable!("a change changes") };
+        let dataflow = Arc::clone(&self.dataflow);
+        let snapshot = dataflow.snapshot();
+        let result = loop {
+            if dataflow.is_over() {
+                break Ok(None);
+            }
+            let gateway = match self.state.store.next_batch(&snapshot, &mut cursor) {
+                Ok(Some(gateway)) => gateway,
+                Ok(None) => break Ok(None),
+                Err(error) => break Err(error.into()),
+            };
+            let changed = match &dataflow.operator(self.header.operator).work {
+                Work::Update { request, change, moved_rows } => {
+                    self.update_rows(request, &**change, *moved_rows, &gateway.batch, &gateway.addresses)
+                }
+                Work::Delete { filter, .. } => self.delete_rows(filter.as_deref(), &gateway.batch, &gateway.addresses),
+                _ => unreachable!("only updates and deletes change rows under a cursor"),
+            };
+            match changed {
+                Ok(rows) => dataflow.add_rows_affected(rows),
+                Err(error) => break Err(error),
+            }
+            if quantum.is_over() {
+                break Ok(Some(()));
+            }
+        };
+        match result {
+            Ok(Some(())) => Ok(Step::Again(Progress::Changing { cursor })),
+            Ok(None) => {
+                self.state.store.close_cursor(cursor);
+                Ok(Step::Done)
+            }
+            Err(error) => {
+                self.state.store.close_cursor(cursor);
+                Err(error)
+            }
+        }
+    }
+
+    fn delete_rows(
+        &mut self,
+        filter: Option<&dyn RowFilter>,
+        batch: &Batch,
+        addresses: &[RowAddress],
+    ) -> Result<u64, EngineError> {
+        let chosen: Vec<RowAddress> = match filter {
+            None => addresses.to_vec(),
+            Some(filter) => {
+                contain_panic(|| filter.select(batch))?.iter().map(|row| addresses[*row as usize]).collect()
+            }
+        };
+        if chosen.is_empty() {
+            return Ok(0);
+        }
+        let snapshot = Arc::clone(&self.dataflow);
+        self.write(|state| state.store.delete(&snapshot.snapshot(), &chosen).map(drop))?;
+        Ok(chosen.len() as u64)
+    }
+
+    /// Writes new versions. Rows whose new position lies elsewhere are deleted here and sent there.
+    fn update_rows(
+        &mut self,
+        request: &ReadRequest,
+        change: &dyn RowChange,
+        moved_rows: OperatorIndex,
+        batch: &Batch,
+        addresses: &[RowAddress],
+    ) -> Result<u64, EngineError> {
+        // A request that may move rows is extended by all attributes behind those that the change asked for.
+        let schema = Arc::clone(self.state.store.schema());
+        let attribute_count = schema.attributes.len();
+        let moving = request.desired.len() >= attribute_count + change.inputs();
+        let inputs = change.inputs();
+        let seen = Batch { columns: batch.columns[..inputs].into(), rows: batch.rows };
+        let new = contain_panic(|| change.apply(&seen))?;
+        let chosen: Vec<u32> = new.rows.unwrap_or_else(|| (0..batch.rows as u32).collect());
+        assert_eq!(chosen.len(), new.values.rows, "a change has one row of values a changed row");
+        if chosen.is_empty() {
+            return Ok(0);
+        }
+        let addresses: Vec<RowAddress> = chosen.iter().map(|row| addresses[*row as usize]).collect();
+        let dataflow = Arc::clone(&self.dataflow);
+        let mut staying: Vec<u32> = Vec::new();
+        let mut leaving: Vec<u32> = Vec::new();
+        let mut full_rows = Batch::empty(&[]);
+        if moving {
+            let mut columns: Vec<_> = batch.columns[inputs..].iter().map(|column| column.take(&chosen)).collect();
+            for (attribute, column) in new.attributes.iter().zip(&new.values.columns) {
+                columns[attribute.0 as usize] = column.clone();
+            }
+            full_rows = Batch { columns: columns.into(), rows: chosen.len() };
+            let partitioning = &dataflow.operator(self.header.operator).table.partitioning;
+            for row in 0..chosen.len() {
+                let position = partitioning.position_of_row(&full_rows, row);
+                let list = if is_own_position(self.state, &position) { &mut staying } else { &mut leaving };
+                list.push(row as u32);
+            }
+        } else {
+            staying.extend(0..chosen.len() as u32);
+        }
+        if leaving.is_empty() {
+            let values = &new.values;
+            self.write(|state| {
+                state.store.update(&dataflow.snapshot(), &addresses, &new.attributes, values).map(drop)
+            })?;
+            return Ok(chosen.len() as u64);
+        }
+        let pick = |rows: &[u32]| rows.iter().map(|row| addresses[*row as usize]).collect::<Vec<_>>();
+        let values = new.values.take(&staying);
+        self.write(|state| {
+            state.store.delete(&dataflow.snapshot(), &pick(&leaving))?;
+            if !staying.is_empty() {
+                state.store.update(&dataflow.snapshot(), &pick(&staying), &new.attributes, &values)?;
+            }
+            Ok(())
+        })?;
+        let operator = dataflow.operator(moved_rows);
+        for row in leaving {
+            let position = operator.table.partitioning.position_of_row(&full_rows, row as usize);
+            let attachment = dataflow.attach(Attachment::Rows(full_rows.take(&[row])));
+            let target = operator.table.find(&position);
+            let header = Header {
+                primitive: Primitive::Insert,
+                operator: moved_rows,
+                target: Some(target.id),
+                table_version: operator.table.version,
+                forwarded: false,
+                ..self.header
+            };
+            dataflow.count_sends(1);
+            self.runtime.send(&Message::new(header, &[&attachment.to_le_bytes()]));
+        }
+        Ok(chosen.len() as u64)
+    }
+
+    fn insert(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        let Progress::Inserting { mut pending, mut rows, mut done } = progress else {
+            unreachable!("an insert inserts")
+        };
+        let dataflow = Arc::clone(&self.dataflow);
+        loop {
+            if done == rows.rows {
+                let Some(index) = pending.pop() else { return Ok(Step::Done) };
+                let Some(Attachment::Rows(attached)) = dataflow.take_attachment(index) else {
+                    unreachable!("an insert names rows that nobody took before")
+                };
+                rows = forward_inserts(
+                    self.runtime,
+                    self.partition,
+                    self.state,
+                    &self.header,
+                    attached,
+                    &dataflow,
+                    |rows| Ok(Attachment::Rows(rows)),
+                )?;
+                done = 0;
+                continue;
+            }
+            let step = INSERT_STEP_ROWS.min(rows.rows - done);
+            let part = if step == rows.rows { rows.clone() } else { rows.slice(done, step) };
+            self.write(|state| state.store.insert(&dataflow.snapshot(), &part).map(drop))?;
+            done += step;
+            if quantum.is_over() && (done < rows.rows || !pending.is_empty()) {
+                return Ok(Step::Again(Progress::Inserting { pending, rows, done }));
+            }
+        }
+    }
+
+    fn next_attach(&mut self, mut pending: Vec<u32>, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        let Some(index) = pending.pop() else { return Ok(Step::Done) };
+        let Some(Attachment::Segment { segment, rows }) = self.dataflow.take_attachment(index) else {
+            unreachable!("a bulk load names segments that nobody took before")
+        };
+        let dataflow = Arc::clone(&self.dataflow);
+        let schema = Arc::clone(self.state.store.schema());
+        let memory = Arc::clone(&self.runtime.memory);
+        let build = |rows: &Batch| SealedSegment::build(&schema, rows, &memory);
+        let before = rows.rows;
+        let own = forward_inserts(self.runtime, self.partition, self.state, &self.header, rows, &dataflow, |rows| {
+            Ok(Attachment::Segment { segment: build(&rows)?, rows })
+        })?;
+        if own.rows == 0 {
+            return self.next_attach(pending, quantum);
+        }
+        let segment = if own.rows == before { segment } else { build(&own)? };
+        let cursor = AttachCursor::default();
+        self.attach(Progress::Attaching { pending, segment, cursor }, quantum)
+    }
+
+    fn attach(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        let Progress::Attaching { pending, segment, mut cursor } = progress else { unreachable!("a load attaches") };
+        let dataflow = Arc::clone(&self.dataflow);
+        loop {
+            let attached =
+                self.write(|state| state.store.attach(&dataflow.snapshot(), &segment, &mut cursor, ATTACH_STEP_ROWS))?;
+            if let StorageProgress::Done(_) = attached {
+                return self.next_attach(pending, quantum);
+            }
+            if quantum.is_over() {
+                return Ok(Step::Again(Progress::Attaching { pending, segment, cursor }));
+            }
+        }
+    }
+
+    fn build_index(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        let Progress::BuildingIndex { mut cursor } = progress else { unreachable!("an index build builds") };
+        let dataflow = Arc::clone(&self.dataflow);
+        let Work::BuildIndex { definition } = &dataflow.operator(self.header.operator).work else {
+            unreachable!("only index builds build indexes")
+        };
+        loop {
+            let snapshot = dataflow.snapshot();
+            match self.state.store.create_index_step(&snapshot, definition, &mut cursor, INDEX_STEP_ROWS)? {
+                StorageProgress::Done(()) => return Ok(Step::Done),
+                StorageProgress::More if quantum.is_over() => {
+                    return Ok(Step::Again(Progress::BuildingIndex { cursor }));
+                }
+                StorageProgress::More => {}
+            }
+        }
+    }
+
+    fn alter(&mut self) -> Result<Step, EngineError> {
+        let dataflow = Arc::clone(&self.dataflow);
+        let Work::Alter { schema } = &dataflow.operator(self.header.operator).work else {
+            unreachable!("only alterations alter")
+        };
+        if self.state.has_saved_cursors() || self.state.split.is_some() {
+            return Ok(Step::Again(Progress::Altering));
+        }
+        self.state.store.set_schema(Arc::clone(schema))?;
+        Ok(Step::Done)
+    }
+
+    /// Changes rows and registers the transaction with this partition's first word of it, also when the change failed
+    /// half-way: the words it left behind name the transaction.
+    fn write<T>(
+        &mut self,
+        change: impl FnOnce(&mut PartitionState) -> Result<T, StorageError>,
+    ) -> Result<T, EngineError> {
+        write_registered(self.runtime, self.partition, self.state, self.dataflow.hold.object(), change)
+    }
+
+    fn drop_progress(&mut self, progress: Progress) {
+        match progress {
+            Progress::Reading { cursor, .. } | Progress::Changing { cursor } => self.state.store.close_cursor(cursor),
+            // An aborted load is taken back by maintenance, an unfinished index by the alteration that follows.
+            Progress::Fresh
+            | Progress::Inserting { .. }
+            | Progress::Attaching { .. }
+            | Progress::BuildingIndex { .. }
+            | Progress::Altering => {}
+        }
+    }
+}
+
+enum ReadStep {
+    Done,
+    Again,
+    NoRoom,
+}
+
+/// See [`Place::write`]; also for commands that a task runs in place.
+pub(crate) fn write_registered<T>(
+    runtime: &Runtime,
+    partition: &LivingPartition,
+    state: &mut PartitionState,
+    object: &Arc<crate::transactions::TransactionObject>,
+    change: impl FnOnce(&mut PartitionState) -> Result<T, StorageError>,
+) -> Result<T, EngineError> {
+    let known = state.store.has_pending(object.id);
+    let result = stop_on_panic(|| change(state));
+    if !known && state.store.has_pending(object.id) {
+        runtime.transactions.touch(object, partition.id);
+    }
+    result.map_err(EngineError::from)
+}
+
+fn attachments(message: &Message) -> Vec<u32> {
+    let mut pending: Vec<u32> = message
+        .commands()
+        .map(|command| {
+            let bytes: [u8; 4] =
+                command.try_into().unwrap_or_else(|_| unreachable!("such a command is an attachment index"));
+            u32::from_le_bytes(bytes)
+        })
+        .collect();
+    pending.reverse();
+    pending
+}
+
+/// Runs code that only reads: a panic becomes an error of the query.
+pub(crate) fn contain_panic<T>(read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(EngineError::OperatorPanicked(panic_text(&*panic))))
+}
+
+/// Runs code that changes rows: a panic stops the process.
+fn stop_on_panic<T>(change: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(change)).unwrap_or_else(|panic| {
+        eprintln!("eris: panic while a partition was being changed ({}); stopping", panic_text(&*panic));
+        std::process::abort()
+    })
+}
+
+/// The message of a panic.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}

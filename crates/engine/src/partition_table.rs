@@ -1,0 +1,346 @@
+//! Which partition holds which rows: an immutable table per version.
+//!
+//! A row has a *position*, a byte string: its encoded key under range partitioning, the big-endian hash of that key
+//! under hash partitioning. Each entry owns the positions from its lower bound up to the next entry's, so one binary
+//! search serves both methods and a split is one more bound in either. Tables without a key are partitioned by size:
+//! their entries have no bounds, rows go to the partition that takes inserts, and reads visit all.
+//!
+//! ```text
+//!  version 7:   [-inf ........ "f") [ "f" ............ "q") [ "q" ........ +inf)
+//!                 LP 12               LP 31                   LP 15
+//! ```
+//!
+//! A dataflow pins one version. What splits later passes commands on (see [`crate::split`]).
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use eris_platform::DeterministicState;
+use eris_storage::{AttributeId, Batch, Comparison, Key, Predicate, Schema, Test, Value, key_of_row, key_of_values};
+
+use crate::ids::TableVersion;
+use crate::partition::LivingPartition;
+
+/// How a container is cut.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Partitioning {
+    /// By ranges of these attributes; starts with one partition.
+    Range(Box<[AttributeId]>),
+    /// By ranges of the hash of these attributes; starts with `partitions`.
+    Hash {
+        /// The attributes that are hashed.
+        attributes: Box<[AttributeId]>,
+        /// Partitions to start with.
+        partitions: usize,
+    },
+    /// By size alone: for containers without a key.
+    Size {
+        /// Partitions to start with.
+        partitions: usize,
+    },
+}
+
+impl Partitioning {
+    /// The attributes that decide a row's position; none when partitioned by size.
+    pub fn attributes(&self) -> &[AttributeId] {
+        match self {
+            Self::Range(attributes) | Self::Hash { attributes, .. } => attributes,
+            Self::Size { .. } => &[],
+        }
+    }
+
+    /// Partitions to start with.
+    pub fn initial_partitions(&self) -> usize {
+        match self {
+            Self::Range(_) => 1,
+            Self::Hash { partitions, .. } | Self::Size { partitions } => (*partitions).max(1),
+        }
+    }
+
+    /// Whether rows have positions, that is: whether a key names one partition.
+    pub fn has_positions(&self) -> bool {
+        !matches!(self, Self::Size { .. })
+    }
+
+    /// Position of a row whose columns are in schema order.
+    pub fn position_of_row(&self, rows: &Batch, row: usize) -> Key {
+        let columns: Vec<usize> = self.attributes().iter().map(|attribute| attribute.0 as usize).collect();
+        self.position_of_key(key_of_row(rows, row, &columns))
+    }
+
+    /// Position of a row of a batch that holds the partitioning attributes only, in their order.
+    pub(crate) fn position_of_key_row(&self, keys: &Batch, row: usize) -> Key {
+        let columns: Vec<usize> = (0..self.attributes().len()).collect();
+        self.position_of_key(key_of_row(keys, row, &columns))
+    }
+
+    fn position_of_key(&self, key: Key) -> Key {
+        match self {
+            Self::Range(_) => key,
+            Self::Hash { .. } => hash_position(key.as_bytes()),
+            Self::Size { .. } => unreachable!("rows of a container partitioned by size have no position"),
+        }
+    }
+
+    /// Lower bounds of the partitions a container starts with.
+    pub(crate) fn initial_bounds(&self) -> Vec<Option<Key>> {
+        let partitions = self.initial_partitions();
+        match self {
+            Self::Range(_) => vec![None],
+            Self::Size { .. } => vec![None; partitions],
+            Self::Hash { .. } => (0..partitions)
+                .map(|index| {
+                    let bound = ((index as u128) << 64) / partitions as u128;
+                    (index > 0).then(|| Key::from_bytes(&(bound as u64).to_be_bytes()))
+                })
+                .collect(),
+        }
+    }
+
+    /// The position that a predicate pins down by equalities on all partitioning attributes.
+    pub(crate) fn position_of_predicate(&self, schema: &Schema, predicate: &Predicate) -> Option<Key> {
+        if !self.has_positions() || predicate.conditions.is_empty() {
+            return None;
+        }
+        let mut values: Vec<(&Value, _)> = Vec::with_capacity(self.attributes().len());
+        for attribute in self.attributes() {
+            let value = predicate.conditions.iter().find_map(|condition| match &condition.test {
+                Test::Compare(Comparison::Equal, value) if condition.attribute == *attribute => Some(value),
+                _ => None,
+            })?;
+            values.push((value, schema.attributes[attribute.index()].data_type));
+        }
+        Some(self.position_of_key(key_of_values(&values)))
+    }
+
+    /// The range of positions `[low, high]` that a predicate leaves, as prefixes of keys; only for ranges.
+    fn range_of_predicate(&self, schema: &Schema, predicate: &Predicate) -> (Option<Key>, Option<Key>) {
+        let Self::Range(attributes) = self else { return (None, None) };
+        let mut low: Option<Key> = None;
+        let mut high: Option<Key> = None;
+        for condition in predicate.conditions.iter().filter(|condition| condition.attribute == attributes[0]) {
+            let Test::Compare(comparison, value) = &condition.test else { continue };
+            let key = key_of_values(&[(value, schema.attributes[attributes[0].index()].data_type)]);
+            let (is_low, is_high) = match comparison {
+                Comparison::Equal => (true, true),
+                Comparison::Greater | Comparison::GreaterOrEqual => (true, false),
+                Comparison::Less | Comparison::LessOrEqual => (false, true),
+                Comparison::NotEqual => (false, false),
+            };
+            if is_low && low.as_ref().is_none_or(|current| *current < key) {
+                low = Some(key.clone());
+            }
+            if is_high && high.as_ref().is_none_or(|current| *current > key) {
+                high = Some(key);
+            }
+        }
+        (low, high)
+    }
+}
+
+fn hash_position(key: &[u8]) -> Key {
+    let mut hasher = DeterministicState::default().build_hasher();
+    hasher.write(key);
+    // The multiply-xor at the end spreads short keys over the whole range, which the bounds divide evenly.
+    let mixed = (hasher.finish() ^ (hasher.finish() >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    Key::from_bytes(&(mixed ^ (mixed >> 29)).to_be_bytes())
+}
+
+/// One partition and where its positions begin.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub lower: Option<Key>,
+    pub partition: Arc<LivingPartition>,
+}
+
+/// One version of a container's partition table.
+#[derive(Debug)]
+pub(crate) struct PartitionTable {
+    pub version: TableVersion,
+    pub partitioning: Arc<Partitioning>,
+    entries: Vec<Entry>,
+}
+
+impl PartitionTable {
+    pub fn new(version: TableVersion, partitioning: Arc<Partitioning>, entries: Vec<Entry>) -> Self {
+        assert!(!entries.is_empty(), "a partition table covers its domain, so it has an entry");
+        if partitioning.has_positions() {
+            assert!(entries[0].lower.is_none(), "the first partition starts below every position");
+            assert!(
+                entries.windows(2).all(|pair| pair[0].lower < pair[1].lower),
+                "partition bounds are disjoint and in order"
+            );
+        }
+        Self { version, partitioning, entries }
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub fn partitions(&self) -> impl Iterator<Item = &Arc<LivingPartition>> {
+        self.entries.iter().map(|entry| &entry.partition)
+    }
+
+    /// The partition that owns a position.
+    pub fn find(&self, position: &Key) -> &Arc<LivingPartition> {
+        &self.entries[self.index_of(position)].partition
+    }
+
+    fn index_of(&self, position: &Key) -> usize {
+        let after = self.entries.partition_point(|entry| entry.lower.as_ref().is_none_or(|lower| lower <= position));
+        assert!(after > 0, "the first partition has no lower bound, so every position is covered");
+        after - 1
+    }
+
+    /// Partitions that may hold rows qualifying under the predicate; `None` means all of them.
+    pub fn prune(&self, schema: &Schema, predicate: &Predicate) -> Option<&[Entry]> {
+        if let Some(position) = self.partitioning.position_of_predicate(schema, predicate) {
+            let index = self.index_of(&position);
+            return Some(&self.entries[index..=index]);
+        }
+        let (low, high) = self.partitioning.range_of_predicate(schema, predicate);
+        if low.is_none() && high.is_none() {
+            return None;
+        }
+        let first = low.map_or(0, |low| self.index_of(&low));
+        // `high` is a prefix of the keys that still qualify, so entries that begin with it count as well.
+        let last = high.map_or(self.entries.len(), |high| {
+            self.entries.partition_point(|entry| {
+                entry.lower.as_ref().is_none_or(|lower| *lower <= high || lower.as_bytes().starts_with(high.as_bytes()))
+            })
+        });
+        Some(&self.entries[first.min(last)..last])
+    }
+
+    /// The next version: `source` keeps what lies below `at`, `target` takes the rest up to the next bound.
+    pub fn with_split(&self, source: &Arc<LivingPartition>, at: Option<Key>, target: Arc<LivingPartition>) -> Self {
+        let index = self
+            .entries
+            .iter()
+            .position(|entry| Arc::ptr_eq(&entry.partition, source))
+            .unwrap_or_else(|| unreachable!("only a partition of the current version splits"));
+        let mut entries = self.entries.clone();
+        entries.insert(index + 1, Entry { lower: at, partition: target });
+        Self::new(TableVersion(self.version.0 + 1), Arc::clone(&self.partitioning), entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eris_platform::{MemoryPool, NodeId, SeededRandom};
+    use eris_storage::{
+        Attribute, Condition, ContainerId, DataType, Layout, PartitionId, SchemaVersion, Store, StoreOptions,
+    };
+
+    use super::*;
+    use crate::partition::Bounds;
+
+    fn schema() -> Schema {
+        let attribute = |name: &str| Attribute { name: name.into(), data_type: DataType::Int64, nullable: false };
+        Schema {
+            container: ContainerId(1),
+            version: SchemaVersion(1),
+            attributes: Box::new([attribute("a"), attribute("b")]),
+            indexes: Box::new([]),
+            layout: Layout::Default,
+            segment_rows: 16,
+        }
+    }
+
+    fn partition(id: u64) -> Arc<LivingPartition> {
+        let store = Store::new(StoreOptions::new(Arc::new(schema()), MemoryPool::new(1 << 20)));
+        Arc::new(LivingPartition::new(PartitionId(id), ContainerId(1), NodeId(0), store, Bounds::default()))
+    }
+
+    fn key(value: i64) -> Key {
+        key_of_values(&[(&Value::Int64(value), DataType::Int64)])
+    }
+
+    fn condition(comparison: Comparison, value: i64) -> Condition {
+        Condition { attribute: AttributeId(0), test: Test::Compare(comparison, Value::Int64(value)) }
+    }
+
+    /// A table over 0..100 cut at random places, with the cuts.
+    fn random_table(random: &mut SeededRandom) -> (PartitionTable, Vec<i64>) {
+        let partitioning = Arc::new(Partitioning::Range(Box::new([AttributeId(0)])));
+        let mut cuts: Vec<i64> = Vec::new();
+        let first = Entry { lower: None, partition: partition(0) };
+        let mut table = PartitionTable::new(TableVersion(1), partitioning, vec![first]);
+        for id in 1..=random.below(8) {
+            let cut = random.below(100) as i64;
+            if cuts.contains(&cut) {
+                continue;
+            }
+            let source = Arc::clone(table.find(&key(cut)));
+            table = table.with_split(&source, Some(key(cut)), partition(id));
+            cuts.push(cut);
+            cuts.sort_unstable();
+        }
+        (table, cuts)
+    }
+
+    #[test]
+    fn every_position_has_one_owner_and_splits_keep_the_order() {
+        let mut random = SeededRandom::new(3);
+        for _ in 0..200 {
+            let (table, cuts) = random_table(&mut random);
+            for value in -5..105 {
+                let owner = cuts.iter().filter(|cut| **cut <= value).count();
+                assert!(Arc::ptr_eq(table.find(&key(value)), &table.entries()[owner].partition));
+            }
+        }
+    }
+
+    #[test]
+    fn pruning_keeps_every_partition_that_may_have_a_qualifying_row() {
+        let mut random = SeededRandom::new(5);
+        let comparisons = [
+            Comparison::Equal,
+            Comparison::NotEqual,
+            Comparison::Less,
+            Comparison::LessOrEqual,
+            Comparison::Greater,
+            Comparison::GreaterOrEqual,
+        ];
+        let mut pruned_somewhere = false;
+        for _ in 0..500 {
+            let (table, _) = random_table(&mut random);
+            let chosen: Vec<(Comparison, i64)> =
+                (0..=random.below(2)).map(|_| (comparisons[random.index(6)], random.below(100) as i64)).collect();
+            let conditions = chosen.iter().map(|(comparison, value)| condition(*comparison, *value)).collect();
+            let left = table.prune(&schema(), &Predicate { conditions });
+            let holds = |value: i64| {
+                chosen.iter().all(|(comparison, bound)| match comparison {
+                    Comparison::Equal => value == *bound,
+                    Comparison::NotEqual => value != *bound,
+                    Comparison::Less => value < *bound,
+                    Comparison::LessOrEqual => value <= *bound,
+                    Comparison::Greater => value > *bound,
+                    Comparison::GreaterOrEqual => value >= *bound,
+                })
+            };
+            let Some(left) = left else { continue };
+            pruned_somewhere |= left.len() < table.entries().len();
+            for value in (-5..105).filter(|value| holds(*value)) {
+                let owner = table.find(&key(value));
+                assert!(left.iter().any(|entry| Arc::ptr_eq(&entry.partition, owner)), "{value} is lost: {chosen:?}");
+            }
+        }
+        assert!(pruned_somewhere);
+    }
+
+    #[test]
+    fn hash_bounds_divide_keys_about_evenly() {
+        let partitioning = Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions: 7 };
+        let bounds = partitioning.initial_bounds();
+        assert_eq!(bounds.len(), 7);
+        let mut counts = [0_usize; 7];
+        for value in 0..70_000 {
+            let position = partitioning.position_of_key(key(value));
+            let owner = bounds.partition_point(|bound| bound.as_ref().is_none_or(|bound| *bound <= position)) - 1;
+            counts[owner] += 1;
+        }
+        assert!(counts.iter().all(|count| (9_000..11_000).contains(count)), "{counts:?}");
+    }
+}

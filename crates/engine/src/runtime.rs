@@ -1,0 +1,368 @@
+//! What all workers share: nodes, registries, and the few verbs that move things between them.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock, Weak};
+use std::task::{Wake, Waker};
+
+use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId};
+use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
+
+use crate::container::Container;
+use crate::counters::{Counters, Event};
+use crate::dataflow::Dataflow;
+use crate::error::EngineError;
+use crate::ids::{DataflowId, TaskId};
+use crate::lock::{Lock, lock, read, write};
+use crate::message::Message;
+use crate::node::Node;
+use crate::options::{EngineOptions, MAINTENANCE_RETRY};
+use crate::partition::{LivingPartition, Partition};
+use crate::transactions::TransactionManager;
+
+/// Shards of the dataflow registry.
+const DATAFLOW_SHARDS: usize = 16;
+
+pub(crate) struct Runtime {
+    pub env: Arc<dyn Env>,
+    pub options: EngineOptions,
+    pub memory: Arc<MemoryPool>,
+    pub transactions: Arc<TransactionManager>,
+    pub nodes: Box<[Node]>,
+    pub counters: Counters,
+    containers: RwLock<std::collections::BTreeMap<ContainerId, Arc<Container>>>,
+    /// By id. Weak: partition tables own the partitions, and running dataflows own their tables.
+    partitions: RwLock<Vec<Weak<LivingPartition>>>,
+    dataflows: [Lock<DeterministicMap<u64, Arc<Dataflow>>>; DATAFLOW_SHARDS],
+    next_container: AtomicU32,
+    next_dataflow: AtomicU64,
+    next_task: AtomicU64,
+    next_node: AtomicU64,
+    halt: AtomicBool,
+    /// Partitions whose maintenance waits for transactions to end.
+    blocked: Lock<Vec<Partition>>,
+    blocked_count: AtomicU64,
+    retry_scheduled: AtomicBool,
+}
+
+thread_local! {
+    /// The buffer of the worker that runs on this thread right now, and its node.
+    static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
+}
+
+/// A worker's local message buffer.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    pub node: NodeId,
+    pub bytes: Vec<u8>,
+    /// Pieces of work that this worker is about to do itself, so that nobody is woken for them.
+    pub keep: u32,
+}
+
+impl Outbox {
+    pub fn new(node: NodeId) -> Self {
+        Self { node, bytes: Vec::new(), keep: 0 }
+    }
+}
+
+/// How much of what becomes ready from here on the current worker does itself.
+pub(crate) fn keep_work(pieces: u32) {
+    OUTBOX.with(|slot| {
+        if let Some(outbox) = slot.borrow_mut().as_mut() {
+            outbox.keep = pieces;
+        }
+    });
+}
+
+fn keeps_work(node: NodeId) -> bool {
+    OUTBOX.with(|slot| match slot.borrow_mut().as_mut() {
+        Some(outbox) if outbox.node == node && outbox.keep > 0 => {
+            outbox.keep -= 1;
+            true
+        }
+        _ => false,
+    })
+}
+
+/// Makes `outbox` the current thread's; returns the one before.
+pub(crate) fn swap_outbox(outbox: Option<Outbox>) -> Option<Outbox> {
+    OUTBOX.with(|slot| slot.replace(outbox))
+}
+
+/// The node of the worker that runs on this thread, if one does.
+pub(crate) fn current_node() -> Option<NodeId> {
+    OUTBOX.with(|slot| slot.borrow().as_ref().map(|outbox| outbox.node))
+}
+
+impl Runtime {
+    pub fn new(env: Arc<dyn Env>, options: EngineOptions, memory: Arc<MemoryPool>, nodes: Vec<Node>) -> Self {
+        Self {
+            env,
+            counters: Counters::new(options.workers),
+            options,
+            memory,
+            transactions: Arc::new(TransactionManager::new()),
+            nodes: nodes.into_boxed_slice(),
+            containers: RwLock::default(),
+            partitions: RwLock::default(),
+            dataflows: std::array::from_fn(|_| Lock::default()),
+            next_container: AtomicU32::new(1),
+            next_dataflow: AtomicU64::new(1),
+            next_task: AtomicU64::new(1),
+            next_node: AtomicU64::new(0),
+            halt: AtomicBool::new(false),
+            blocked: Lock::default(),
+            blocked_count: AtomicU64::new(0),
+            retry_scheduled: AtomicBool::new(false),
+        }
+    }
+
+    pub fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node.0 as usize]
+    }
+
+    /// What a new store of a container is made of.
+    pub fn store_options(&self, schema: &Arc<Schema>) -> StoreOptions {
+        StoreOptions::new(Arc::clone(schema), Arc::clone(&self.memory))
+    }
+
+    pub fn next_container_id(&self) -> ContainerId {
+        ContainerId(self.next_container.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub fn next_dataflow_id(&self) -> DataflowId {
+        DataflowId(self.next_dataflow.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub fn next_task_id(&self) -> TaskId {
+        TaskId(self.next_task.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Nodes in turn, for new tasks and partitions.
+    pub fn next_node(&self) -> NodeId {
+        self.nodes[self.next_node.fetch_add(1, Ordering::Relaxed) as usize % self.nodes.len()].id
+    }
+
+    pub fn halt(&self) {
+        self.halt.store(true, Ordering::Release);
+        for node in &self.nodes {
+            for reactor in &node.reactors {
+                reactor.unpark();
+            }
+        }
+    }
+
+    pub fn is_halted(&self) -> bool {
+        self.halt.load(Ordering::Acquire)
+    }
+
+    // ---- registries
+
+    pub fn container(&self, id: ContainerId) -> Result<Arc<Container>, EngineError> {
+        read(&self.containers).get(&id).cloned().ok_or(EngineError::NoSuchContainer(id))
+    }
+
+    pub fn containers(&self) -> Vec<Arc<Container>> {
+        read(&self.containers).values().cloned().collect()
+    }
+
+    pub fn add_container(&self, container: Arc<Container>) {
+        let before = write(&self.containers).insert(container.id(), container);
+        assert!(before.is_none(), "container ids are given once");
+    }
+
+    pub fn remove_container(&self, id: ContainerId) -> Result<Arc<Container>, EngineError> {
+        let container = write(&self.containers).remove(&id).ok_or(EngineError::NoSuchContainer(id))?;
+        container.mark_dropped();
+        Ok(container)
+    }
+
+    /// Reserves an id; [`Self::add_partition`] fills it.
+    pub fn next_partition_id(&self) -> PartitionId {
+        let mut partitions = write(&self.partitions);
+        partitions.push(Weak::new());
+        PartitionId(partitions.len() as u64 - 1)
+    }
+
+    pub fn add_partition(&self, partition: &Partition) {
+        let mut partitions = write(&self.partitions);
+        let slot = &mut partitions[partition.id.0 as usize];
+        assert!(slot.strong_count() == 0, "partition ids are given once");
+        *slot = Arc::downgrade(partition);
+    }
+
+    /// A partition that a message names. Dataflows keep their partitions alive, so it exists.
+    pub fn partition(&self, id: PartitionId) -> Partition {
+        self.find_partition(id).unwrap_or_else(|| unreachable!("a message names a partition that exists"))
+    }
+
+    pub fn find_partition(&self, id: PartitionId) -> Option<Partition> {
+        read(&self.partitions).get(id.0 as usize)?.upgrade()
+    }
+
+    pub fn add_dataflow(&self, dataflow: Arc<Dataflow>) {
+        lock(self.dataflow_shard(dataflow.id)).insert(dataflow.id.0, dataflow);
+    }
+
+    pub fn dataflow(&self, id: DataflowId) -> Arc<Dataflow> {
+        let dataflow = lock(self.dataflow_shard(id)).get(&id.0).cloned();
+        dataflow.unwrap_or_else(|| unreachable!("{id} has messages under way, so it is registered"))
+    }
+
+    /// Counts a finished command and forgets the dataflow with its last one.
+    pub fn finish_command(&self, dataflow: &Dataflow) {
+        if dataflow.count_finished() {
+            lock(self.dataflow_shard(dataflow.id)).remove(&dataflow.id.0);
+        }
+    }
+
+    fn dataflow_shard(&self, id: DataflowId) -> &Lock<DeterministicMap<u64, Arc<Dataflow>>> {
+        &self.dataflows[id.0 as usize % DATAFLOW_SHARDS]
+    }
+
+    // ---- verbs
+
+    /// Puts a message into the worker's buffer; it leaves at the end of the step, or when the buffer is full.
+    pub fn send(&self, message: &Message) {
+        let sent = OUTBOX.with(|slot| {
+            let mut slot = slot.borrow_mut();
+            let Some(outbox) = slot.as_mut() else { return false };
+            message.encode(&mut outbox.bytes);
+            if outbox.bytes.len() >= self.options.worker_buffer_bytes {
+                self.flush(outbox);
+            }
+            true
+        });
+        assert!(sent, "only tasks and micro-operators send, and they run on workers");
+    }
+
+    /// Moves a worker's messages to its node's incoming buffer, as many as fit; the rest waits with the sender.
+    pub fn flush(&self, outbox: &mut Outbox) -> bool {
+        if outbox.bytes.is_empty() {
+            return false;
+        }
+        let taken = self.node(outbox.node).flush_local(&outbox.bytes);
+        outbox.bytes.drain(..taken);
+        if !outbox.bytes.is_empty() {
+            self.counters.add(Event::BufferFull, 1);
+        }
+        taken > 0
+    }
+
+    pub fn assign(&self, message: Message) {
+        let Some(target) = message.header.target else { unreachable!("only addressed messages are assigned") };
+        let partition = self.partition(target);
+        self.assign_to(&partition, message);
+    }
+
+    pub fn assign_to(&self, partition: &Partition, message: Message) {
+        partition.push(message);
+        self.visit(partition);
+    }
+
+    /// Has a worker look at the partition.
+    pub fn visit(&self, partition: &Partition) {
+        if partition.mark_queued() {
+            let node = self.node(partition.home());
+            node.assignments.push(Arc::clone(partition));
+            self.wake_node(node.id);
+        }
+    }
+
+    /// Has workers look at partitions whose commands may go on.
+    pub fn visit_all(&self, partitions: &[PartitionId]) {
+        for id in partitions {
+            if let Some(partition) = self.find_partition(*id) {
+                self.visit(&partition);
+            }
+        }
+    }
+
+    /// Wakes one sleeping worker of the node, unless the current one is about to do the work itself.
+    pub fn wake_node(&self, node: NodeId) {
+        if keeps_work(node) {
+            return;
+        }
+        let node = self.node(node);
+        if let Some(index) = node.sleepers.claim_one() {
+            node.reactors[index].unpark();
+        }
+    }
+
+    pub fn queue_maintenance(&self, partition: &Partition) {
+        if partition.mark_maintenance() {
+            let node = self.node(partition.home());
+            node.maintenance.push(Arc::clone(partition));
+            self.wake_node(node.id);
+        }
+    }
+
+    /// Queues maintenance at a later time.
+    pub fn queue_maintenance_at(self: &Arc<Self>, partition: &Partition, time: Nanos) {
+        let later = LaterMaintenance { runtime: Arc::downgrade(self), partition: Arc::downgrade(partition) };
+        let node = self.node(partition.home());
+        node.timers.add(time, Waker::from(Arc::new(later)));
+        self.wake_node(node.id);
+    }
+
+    /// Parks maintenance that can do nothing before some transaction ends.
+    pub fn block_maintenance(&self, partition: &Partition) {
+        let mut blocked = lock(&self.blocked);
+        if !blocked.iter().any(|known| known.id == partition.id) {
+            blocked.push(Arc::clone(partition));
+        }
+        self.blocked_count.store(blocked.len() as u64, Ordering::Release);
+    }
+
+    /// A transaction ended: after a short while, so that many ends cost one look, blocked maintenance goes on.
+    pub fn retry_blocked_maintenance(self: &Arc<Self>) {
+        if self.blocked_count.load(Ordering::Acquire) == 0 || self.retry_scheduled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let deadline = self.env.now() + MAINTENANCE_RETRY;
+        self.nodes[0].timers.add(deadline, Waker::from(Arc::new(RetryMaintenance { runtime: Arc::downgrade(self) })));
+        self.wake_node(self.nodes[0].id);
+    }
+
+    fn unblock_maintenance(&self) {
+        self.retry_scheduled.store(false, Ordering::Release);
+        let blocked = {
+            let mut blocked = lock(&self.blocked);
+            self.blocked_count.store(0, Ordering::Release);
+            std::mem::take(&mut *blocked)
+        };
+        for partition in &blocked {
+            self.queue_maintenance(partition);
+        }
+    }
+
+    /// When the node's next timer is due.
+    pub fn next_deadline(&self, node: NodeId) -> Option<Nanos> {
+        self.node(node).timers.next()
+    }
+}
+
+struct LaterMaintenance {
+    runtime: Weak<Runtime>,
+    partition: Weak<LivingPartition>,
+}
+
+impl Wake for LaterMaintenance {
+    fn wake(self: Arc<Self>) {
+        if let (Some(runtime), Some(partition)) = (self.runtime.upgrade(), self.partition.upgrade()) {
+            runtime.queue_maintenance(&partition);
+        }
+    }
+}
+
+struct RetryMaintenance {
+    runtime: Weak<Runtime>,
+}
+
+impl Wake for RetryMaintenance {
+    fn wake(self: Arc<Self>) {
+        if let Some(runtime) = self.runtime.upgrade() {
+            runtime.unblock_maintenance();
+        }
+    }
+}

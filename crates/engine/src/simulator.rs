@@ -1,0 +1,136 @@
+//! The engine on one thread: a seed decides which worker steps next, and the clock moves when nobody has work.
+//!
+//! Two runs with one seed do the same things in the same order, so a seed that fails is a test.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eris_platform::{SeededRandom, SimulatedEnv, WorkerPlan};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::lock::{Lock, lock};
+use crate::options::EngineOptions;
+use crate::worker::Worker;
+
+/// Steps without a result after which a run counts as stuck.
+const STEPS_MAX: u64 = 20_000_000;
+/// What one step costs on the virtual clock at most, so that quanta end at different places.
+const STEP_NANOS_MAX: u64 = 50_000;
+
+/// A simulated engine.
+pub struct Simulation {
+    engine: Engine,
+    env: SimulatedEnv,
+    workers: Vec<Worker>,
+    random: SeededRandom,
+    steps: u64,
+}
+
+/// A run that cannot end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// No worker has work, no timer runs, and the task waits.
+    #[error("seed {seed}: nobody has work after {steps} steps, and the task is not done")]
+    Deadlock { seed: u64, steps: u64 },
+    /// The limit of steps is reached.
+    #[error("seed {seed}: the task is not done after {steps} steps")]
+    TooLong { seed: u64, steps: u64 },
+    /// The task panicked or was dropped.
+    #[error("seed {seed}: the task ended without a result")]
+    Lost { seed: u64 },
+}
+
+impl Simulation {
+    /// An engine of `options.workers` workers on `options.nodes` nodes.
+    pub fn new(seed: u64, options: EngineOptions) -> Result<Self, EngineError> {
+        let env = SimulatedEnv::new(seed);
+        let plan = WorkerPlan::unpinned(options.workers, options.nodes)
+            .map_err(|error| EngineError::Start(error.to_string()))?;
+        let (engine, workers) = Engine::assemble_stepped(Arc::new(env.clone()), options, &plan)?;
+        Ok(Self { engine, env, workers, random: SeededRandom::new(seed ^ 0x5EED), steps: 0 })
+    }
+
+    /// The engine; its tasks run only while the simulation does.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The machine it runs on.
+    pub fn env(&self) -> &SimulatedEnv {
+        &self.env
+    }
+
+    /// Steps taken so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Runs until the future is done.
+    pub fn block_on<T: Send + 'static>(
+        &mut self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, SimulationError> {
+        let slot = Arc::new(Lock::new(None));
+        let result = Arc::clone(&slot);
+        let alive = Arc::new(());
+        let running = Arc::clone(&alive);
+        self.engine.spawn(async move {
+            let value = future.await;
+            *lock(&result) = Some(value);
+            drop(running);
+        });
+        self.run_until(|| lock(&slot).is_some() || Arc::strong_count(&alive) == 1)?;
+        let value = lock(&slot).take();
+        value.ok_or(SimulationError::Lost { seed: self.env.seed() })
+    }
+
+    /// Runs until `done` holds.
+    pub fn run_until(&mut self, mut done: impl FnMut() -> bool) -> Result<(), SimulationError> {
+        let limit = self.steps + STEPS_MAX;
+        while !done() {
+            if self.steps >= limit {
+                return Err(SimulationError::TooLong { seed: self.env.seed(), steps: self.steps });
+            }
+            if !self.step() && !done() && !self.advance_to_next_timer() {
+                return Err(SimulationError::Deadlock { seed: self.env.seed(), steps: self.steps });
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs until nobody has work: settles, garbage-collects, splits.
+    pub fn run_until_idle(&mut self) -> Result<(), SimulationError> {
+        let limit = self.steps + STEPS_MAX;
+        while self.step() || self.advance_to_next_timer() {
+            if self.steps >= limit {
+                return Err(SimulationError::TooLong { seed: self.env.seed(), steps: self.steps });
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of some worker that has work; false if none has.
+    fn step(&mut self) -> bool {
+        self.env.advance(Duration::from_nanos(self.random.below(STEP_NANOS_MAX)));
+        let first = self.random.index(self.workers.len());
+        for offset in 0..self.workers.len() {
+            let worker = (first + offset) % self.workers.len();
+            self.steps += 1;
+            if self.workers[worker].step() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn advance_to_next_timer(&mut self) -> bool {
+        let runtime = self.engine.runtime();
+        let next = runtime.nodes.iter().filter_map(|node| runtime.next_deadline(node.id)).min();
+        if let Some(deadline) = next {
+            self.env.advance_to(deadline);
+        }
+        next.is_some()
+    }
+}

@@ -1,0 +1,110 @@
+//! Tasks: the sequential part of a query, an `async` block that workers of its node poll.
+//!
+//! ```text
+//!             wake                 poll starts            Pending
+//!   Idle ------------> Queued ------------------> Running ---------> Idle
+//!                        ^                           | wake
+//!                        +---- Pending --- Notified <+          Ready: Done
+//! ```
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+use eris_platform::NodeId;
+
+use crate::counters::Event;
+use crate::ids::TaskId;
+use crate::lock::{Lock, lock};
+use crate::runtime::Runtime;
+
+const IDLE: u8 = 0;
+const QUEUED: u8 = 1;
+const RUNNING: u8 = 2;
+const NOTIFIED: u8 = 3;
+const DONE: u8 = 4;
+
+type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+pub(crate) struct Task {
+    #[expect(dead_code, reason = "names the task in a debugger")]
+    id: TaskId,
+    node: NodeId,
+    state: AtomicU8,
+    future: Lock<Option<BoxedFuture>>,
+    runtime: Weak<Runtime>,
+}
+
+impl Task {
+    /// Creates the task and queues it on its node.
+    pub fn start(runtime: &Arc<Runtime>, id: TaskId, node: NodeId, future: BoxedFuture) {
+        let task = Arc::new(Self {
+            id,
+            node,
+            state: AtomicU8::new(QUEUED),
+            future: Lock::new(Some(future)),
+            runtime: Arc::downgrade(runtime),
+        });
+        runtime.node(node).push_task(task);
+        runtime.wake_node(node);
+    }
+
+    /// Polls the task once. A panic ends the task only: whoever waits for its result sees it dropped.
+    pub fn poll(self: &Arc<Self>, runtime: &Runtime) {
+        let before = self.state.swap(RUNNING, Ordering::AcqRel);
+        assert!(before == QUEUED, "a task is queued once and polled by one worker at a time");
+        runtime.counters.add(Event::TaskPolls, 1);
+        let waker = Waker::from(Arc::clone(self));
+        let mut slot = lock(&self.future);
+        let Some(future) = slot.as_mut() else { unreachable!("a queued task is not done") };
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
+        match polled {
+            Ok(Poll::Pending) => {}
+            Ok(Poll::Ready(())) | Err(_) => {
+                if polled.is_err() {
+                    runtime.counters.add(Event::TaskPanics, 1);
+                }
+                self.state.store(DONE, Ordering::Release);
+                let future = slot.take();
+                drop(slot);
+                drop(future);
+                return;
+            }
+        }
+        drop(slot);
+        if self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // Woken while it ran.
+            self.state.store(QUEUED, Ordering::Release);
+            runtime.node(self.node).push_task(Arc::clone(self));
+        }
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            let next = match state {
+                IDLE => QUEUED,
+                RUNNING => NOTIFIED,
+                _ => return,
+            };
+            if self.state.compare_exchange(state, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                if next == QUEUED
+                    && let Some(runtime) = self.runtime.upgrade()
+                {
+                    runtime.node(self.node).push_task(Arc::clone(self));
+                    runtime.wake_node(self.node);
+                }
+                return;
+            }
+        }
+    }
+}

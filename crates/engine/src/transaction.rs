@@ -1,0 +1,445 @@
+//! The task API: what a task does to data, as a transaction.
+//!
+//! Every access is a dataflow of one or two micro-operators. A command that one idle partition of this node can answer
+//! runs in place instead, without a message (see [`in_place`]).
+
+mod bulk;
+mod in_place;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use eris_storage::{
+    AttributeId, Batch, ContainerId, IndexDefinition, Key, PinnedSegment, ReadRequest, Schema, StatementNumber,
+    Timestamp, TransactionId,
+};
+
+use crate::cancel::CancelHandle;
+use crate::container::Container;
+use crate::dataflow::{Attachment, Dataflow, Operator, Work};
+use crate::error::EngineError;
+use crate::ids::OperatorIndex;
+use crate::message::{Header, Message, Primitive};
+use crate::operator::{Collect, MicroOperator, RowChange, RowFilter};
+use crate::partition::Partition;
+use crate::partition_table::PartitionTable;
+use crate::results::Results;
+use crate::runtime::{Runtime, current_node};
+use crate::transactions::{SnapshotHandle, TransactionHold};
+
+pub use bulk::BulkLoad;
+
+/// A read of one container.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// The container.
+    pub container: ContainerId,
+    /// Which rows, which attributes, in which order.
+    pub request: ReadRequest,
+}
+
+/// Sealed segments and copies of open rows: a consistent view of a container that needs no latch.
+pub struct PinnedScan {
+    /// Sealed segments with their delete maps; scan them under the transaction's [`SnapshotHandle`].
+    pub segments: Vec<Arc<PinnedSegment>>,
+    /// The qualifying rows of open segments, desired attributes only.
+    pub open: Vec<Batch>,
+}
+
+/// A running transaction. Dropping it rolls it back.
+pub struct Transaction {
+    runtime: Arc<Runtime>,
+    hold: TransactionHold,
+    visible: Timestamp,
+    statement: StatementNumber,
+    snapshot: Arc<SnapshotHandle>,
+    cancel: CancelHandle,
+    /// Streams that the task has open: while there are any, nothing runs in place.
+    streams: Arc<AtomicUsize>,
+    ended: bool,
+}
+
+impl Transaction {
+    pub(crate) fn begin(runtime: &Arc<Runtime>) -> Self {
+        let (object, visible) = runtime.transactions.begin();
+        let hold = TransactionHold::new(&runtime.transactions, &object);
+        let statement = StatementNumber(1);
+        let snapshot_hold = TransactionHold::new(&runtime.transactions, &object);
+        let snapshot = Arc::new(SnapshotHandle::share(&runtime.transactions, snapshot_hold, visible, statement));
+        Self {
+            runtime: Arc::clone(runtime),
+            hold,
+            visible,
+            statement,
+            snapshot,
+            cancel: CancelHandle::default(),
+            streams: Arc::new(AtomicUsize::new(0)),
+            ended: false,
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> TransactionId {
+        self.hold.object().id
+    }
+
+    /// Commits up to this timestamp are visible to it.
+    pub fn snapshot_timestamp(&self) -> Timestamp {
+        self.visible
+    }
+
+    /// Starts the next statement: own earlier writes become visible, those of this statement do not.
+    pub fn next_statement(&mut self) {
+        assert!(
+            self.statement.0 < StatementNumber::MAX,
+            "a transaction has at most {} statements",
+            StatementNumber::MAX
+        );
+        self.statement = StatementNumber(self.statement.0 + 1);
+        let hold = TransactionHold::new(&self.runtime.transactions, self.hold.object());
+        let manager = &self.runtime.transactions;
+        self.snapshot = Arc::new(SnapshotHandle::share(manager, hold, self.visible, self.statement));
+    }
+
+    /// The snapshot of the current statement, for readers on other threads.
+    pub fn snapshot_handle(&self) -> Arc<SnapshotHandle> {
+        Arc::clone(&self.snapshot)
+    }
+
+    /// Cancels the running statement from outside.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.cancel.clone()
+    }
+
+    /// Uses this handle from now on.
+    pub fn set_cancel(&mut self, cancel: CancelHandle) {
+        self.cancel = cancel;
+    }
+
+    /// Inserts rows, columns in schema order; returns their number.
+    pub async fn insert(&mut self, container: ContainerId, rows: Batch) -> Result<u64, EngineError> {
+        let container = self.runtime.container(container)?;
+        let count = rows.rows as u64;
+        let Some(rows) = self.insert_in_place(&container, rows)? else { return Ok(count) };
+        let table = container.table();
+        let operator = Self::operator(&container, &table, Work::Insert, None);
+        let dataflow = self.dataflow(vec![operator]);
+        let mut messages = Vec::new();
+        for (partition, rows) in group_by_partition(&container, &table, rows) {
+            let attachment = dataflow.attach(Attachment::Rows(rows));
+            let header = self.header(&dataflow, Primitive::Insert, Some(&partition));
+            messages.push(Message::new(header, &[&attachment.to_le_bytes()]));
+        }
+        self.start(dataflow, messages).finish().await?;
+        Ok(count)
+    }
+
+    /// Reads a small result: point and range accesses.
+    pub async fn read(&mut self, read: &Read) -> Result<Vec<Batch>, EngineError> {
+        let container = self.runtime.container(read.container)?;
+        if let Some(batches) = self.read_in_place(&container, &read.request)? {
+            return Ok(batches);
+        }
+        self.scan(read.clone(), None)?.collect().await
+    }
+
+    /// Streams the qualifying rows of all partitions, or what `operator` makes of them inside each partition.
+    pub fn scan(&mut self, read: Read, operator: Option<Arc<dyn MicroOperator>>) -> Result<Results, EngineError> {
+        let container = self.runtime.container(read.container)?;
+        let table = container.table();
+        let operator = operator.unwrap_or_else(|| Arc::new(Collect));
+        let request = read.request;
+        let primitive = if request.order.is_some() { Primitive::OrderedScan } else { Primitive::UnorderedScan };
+        let work = Work::Read { request: request.clone(), operator };
+        let operator = Self::operator(&container, &table, work, Some(&request));
+        let dataflow = self.dataflow(vec![operator]);
+        let messages = self.messages(&container, &table, &dataflow, &request, primitive);
+        Ok(self.start(dataflow, messages))
+    }
+
+    /// Writes new values into qualifying rows; returns their number.
+    pub async fn update(&mut self, read: &Read, change: Arc<dyn RowChange>) -> Result<u64, EngineError> {
+        let container = self.runtime.container(read.container)?;
+        let table = container.table();
+        let schema = container.schema();
+        assert_eq!(change.inputs(), read.request.desired.len(), "a change reads the desired attributes");
+        let mut request = read.request.clone();
+        let moves = table.partitioning.attributes().iter().any(|key| change.attributes().contains(key));
+        if moves {
+            // A new position may lie elsewhere, so the whole row has to travel.
+            let all = (0..schema.attributes.len()).map(|attribute| AttributeId(attribute as u16));
+            request.desired = request.desired.iter().copied().chain(all).collect();
+        } else if let Some(rows) = self.update_in_place(&container, &request, &*change)? {
+            return Ok(rows);
+        }
+        let work = Work::Update { request: request.clone(), change, moved_rows: OperatorIndex(1) };
+        let update = Self::operator(&container, &table, work, Some(&request));
+        let insert = Self::operator(&container, &table, Work::Insert, None);
+        let dataflow = self.dataflow(vec![update, insert]);
+        let messages = self.messages(&container, &table, &dataflow, &request, Primitive::UnorderedScan);
+        Ok(self.start(dataflow, messages).finish().await?.rows_affected)
+    }
+
+    /// Deletes qualifying rows, those that `filter` selects of them; returns their number.
+    pub async fn delete(&mut self, read: &Read, filter: Option<Arc<dyn RowFilter>>) -> Result<u64, EngineError> {
+        let container = self.runtime.container(read.container)?;
+        if let Some(rows) = self.delete_in_place(&container, &read.request, filter.as_deref())? {
+            return Ok(rows);
+        }
+        let table = container.table();
+        let work = Work::Delete { request: read.request.clone(), filter };
+        let operator = Self::operator(&container, &table, work, Some(&read.request));
+        let dataflow = self.dataflow(vec![operator]);
+        let messages = self.messages(&container, &table, &dataflow, &read.request, Primitive::UnorderedScan);
+        Ok(self.start(dataflow, messages).finish().await?.rows_affected)
+    }
+
+    /// Pins the sealed segments of a container and copies the qualifying rows of its open ones.
+    pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
+        let container = self.runtime.container(container)?;
+        let table = container.table();
+        let work = Work::Pin { request: request.clone() };
+        let operator = Self::operator(&container, &table, work, Some(request));
+        let dataflow = self.dataflow(vec![operator]);
+        let messages = self.messages(&container, &table, &dataflow, request, Primitive::Pin);
+        let (open, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+        let segments = summary.pinned.into_iter().flat_map(|pinned| pinned.segments).collect();
+        Ok(PinnedScan { segments, open })
+    }
+
+    /// Has every partition build an index that its schema does not have yet.
+    pub(crate) async fn build_index(
+        &mut self,
+        container: &Arc<Container>,
+        definition: IndexDefinition,
+    ) -> Result<(), EngineError> {
+        self.control(container, Primitive::BuildIndex, Work::BuildIndex { definition }).await
+    }
+
+    /// Moves every partition to another version of the schema.
+    pub(crate) async fn alter(&mut self, container: &Arc<Container>, schema: Arc<Schema>) -> Result<(), EngineError> {
+        self.control(container, Primitive::Alter, Work::Alter { schema }).await
+    }
+
+    async fn control(
+        &mut self,
+        container: &Arc<Container>,
+        primitive: Primitive,
+        work: Work,
+    ) -> Result<(), EngineError> {
+        let table = container.table();
+        let operator = Self::operator(container, &table, work, None);
+        let dataflow = self.dataflow(vec![operator]);
+        let header = self.header(&dataflow, primitive, None);
+        self.start(dataflow, vec![Message::new(header, &[])]).finish().await.map(drop)
+    }
+
+    /// A bulk load into a container: sealed segments, built outside of the partitions.
+    pub fn bulk(&mut self, container: ContainerId) -> Result<BulkLoad<'_>, EngineError> {
+        BulkLoad::new(self, container)
+    }
+
+    /// Commits: one atomic write. Returns when the commit is visible to new snapshots.
+    pub async fn commit(mut self) -> Result<Timestamp, EngineError> {
+        let manager = Arc::clone(&self.runtime.transactions);
+        let timestamp = manager.commit(self.hold.object());
+        poll_fn(|context| {
+            // Predecessors are between two instructions of other workers.
+            if manager.visible() >= timestamp {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        self.end();
+        Ok(timestamp)
+    }
+
+    /// Takes everything back. Its words are void from this moment on.
+    pub fn rollback(mut self) {
+        self.roll_back();
+    }
+
+    fn roll_back(&mut self) {
+        self.runtime.transactions.abort(self.hold.object());
+        self.end();
+    }
+
+    /// Withdraws the snapshot and hands the written partitions to maintenance.
+    fn end(&mut self) {
+        self.ended = true;
+        self.runtime.transactions.withdraw(self.visible);
+        for id in self.hold.object().touched() {
+            if let Some(partition) = self.runtime.find_partition(id) {
+                self.runtime.queue_maintenance(&partition);
+            }
+        }
+        self.runtime.retry_blocked_maintenance();
+    }
+
+    // ---- building dataflows
+
+    fn operator(
+        container: &Arc<Container>,
+        table: &Arc<PartitionTable>,
+        work: Work,
+        request: Option<&ReadRequest>,
+    ) -> Operator {
+        let position = request
+            .and_then(|request| table.partitioning.position_of_predicate(&container.schema(), &request.predicate));
+        Operator { container: Arc::clone(container), table: Arc::clone(table), work, position }
+    }
+
+    fn dataflow(&self, operators: Vec<Operator>) -> Arc<Dataflow> {
+        Arc::new(Dataflow::new(
+            self.runtime.next_dataflow_id(),
+            TransactionHold::new(&self.runtime.transactions, self.hold.object()),
+            Arc::clone(&self.snapshot),
+            operators,
+            self.cancel.clone(),
+            &self.runtime.memory,
+            self.runtime.options.result_batches_max,
+        ))
+    }
+
+    /// The first messages of a dataflow whose root operator reads `request`: to the one partition that the predicate
+    /// names, to those it leaves, or to all.
+    fn messages(
+        &self,
+        container: &Container,
+        table: &PartitionTable,
+        dataflow: &Dataflow,
+        request: &ReadRequest,
+        primitive: Primitive,
+    ) -> Vec<Message> {
+        if let Some(position) = &dataflow.operator(OperatorIndex(0)).position {
+            // Control messages and ordered scans keep their primitive; their partition forwards them to all siblings.
+            let (primitive, payload): (_, &[&[u8]]) = match primitive {
+                Primitive::UnorderedScan => (Primitive::Lookup, &[position.as_bytes()]),
+                other => (other, &[]),
+            };
+            let header = self.header(dataflow, primitive, Some(table.find(position)));
+            return vec![Message::new(header, payload)];
+        }
+        match table.prune(&container.schema(), &request.predicate) {
+            None => vec![Message::new(self.header(dataflow, primitive, None), &[])],
+            Some(entries) => entries
+                .iter()
+                .map(|entry| Message::new(self.header(dataflow, primitive, Some(&entry.partition)), &[]))
+                .collect(),
+        }
+    }
+
+    fn header(&self, dataflow: &Dataflow, primitive: Primitive, target: Option<&Partition>) -> Header {
+        let operator = dataflow.operator(OperatorIndex(0));
+        Header {
+            primitive,
+            operator: OperatorIndex(0),
+            target: target.map(|partition| partition.id),
+            container: operator.container.id(),
+            schema_version: operator.container.schema().version,
+            table_version: operator.table.version,
+            dataflow: dataflow.id,
+            transaction: self.id(),
+            statement: self.statement,
+            source: current_node().unwrap_or(self.runtime.nodes[0].id),
+            forwarded: false,
+        }
+    }
+
+    /// Counts the messages, then publishes them. The extra count keeps the dataflow alive until all are sent.
+    fn start(&self, dataflow: Arc<Dataflow>, messages: Vec<Message>) -> Results {
+        dataflow.count_sends(1);
+        self.runtime.add_dataflow(Arc::clone(&dataflow));
+        for message in messages {
+            let receivers = match message.header.target {
+                Some(_) => 1,
+                None => dataflow.operator(message.header.operator).table.entries().len(),
+            };
+            dataflow.count_sends(receivers);
+            self.runtime.send(&message);
+        }
+        self.runtime.finish_command(&dataflow);
+        Results::new(&self.runtime, dataflow, self.cancel.clone(), StreamGuard::new(&self.streams))
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.hold.object().is_decided() {
+            self.roll_back();
+        } else if !self.ended {
+            // The task was dropped while its commit became visible.
+            self.end();
+        }
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Transaction({}, snapshot {})", self.id().0, self.visible.0)
+    }
+}
+
+/// Counts an open stream of a transaction.
+#[derive(Debug)]
+pub(crate) struct StreamGuard(Arc<AtomicUsize>);
+
+impl StreamGuard {
+    fn new(streams: &Arc<AtomicUsize>) -> Self {
+        streams.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(streams))
+    }
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Divides rows among the partitions that own them; rows without positions go to the smallest one.
+pub(crate) fn group_by_partition(
+    container: &Container,
+    table: &PartitionTable,
+    rows: Batch,
+) -> Vec<(Partition, Batch)> {
+    if !table.partitioning.has_positions() {
+        // The smallest one, in turn among equals, so that a fresh table fills evenly.
+        let entries = table.entries();
+        let first = container.next_insert();
+        let chosen = (0..entries.len())
+            .map(|offset| &entries[(first + offset) % entries.len()].partition)
+            .min_by_key(|partition| partition.rows())
+            .unwrap_or_else(|| unreachable!("a partition table has an entry"));
+        return vec![(Arc::clone(chosen), rows)];
+    }
+    if table.entries().len() == 1 {
+        return vec![(Arc::clone(&table.entries()[0].partition), rows)];
+    }
+    let mut groups: Vec<(&Partition, Vec<u32>)> = Vec::new();
+    let mut last: Option<(usize, Key)> = None;
+    for row in 0..rows.rows {
+        let position = table.partitioning.position_of_row(&rows, row);
+        let group = match &last {
+            Some((group, known)) if *known == position => *group,
+            _ => {
+                let partition = table.find(&position);
+                groups.iter().position(|(known, _)| known.id == partition.id).unwrap_or_else(|| {
+                    groups.push((partition, Vec::new()));
+                    groups.len() - 1
+                })
+            }
+        };
+        groups[group].1.push(row as u32);
+        last = Some((group, position));
+    }
+    if groups.len() == 1 {
+        return vec![(Arc::clone(groups[0].0), rows)];
+    }
+    groups.into_iter().map(|(partition, list)| (Arc::clone(partition), rows.take(&list))).collect()
+}

@@ -1,0 +1,13 @@
+//! Transactions below SQL: time stamps, snapshots, outcomes.
+//!
+//! A commit is one atomic write: the commit timestamp goes into the [`object`] of the transaction, and every lock word
+//! that names the transaction resolves to it from then on. Stamping the words is left to the partitions
+//! (`maintenance`), which give up their hold on the object once none of its words is left there.
+
+mod manager;
+mod object;
+mod snapshots;
+
+pub(crate) use manager::TransactionManager;
+pub(crate) use object::{TransactionHold, TransactionObject};
+pub use snapshots::SnapshotHandle;

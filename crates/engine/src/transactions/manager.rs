@@ -1,0 +1,174 @@
+//! Hands out snapshots and commit timestamps and knows every transaction that a lock word may name.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use eris_platform::DeterministicMap;
+use eris_storage::{Horizon, Outcome, Outcomes, PartitionId, Timestamp, TransactionId};
+use eris_sync::WatermarkRing;
+
+use super::object::{FIRST_TIMESTAMP, TransactionObject};
+use super::snapshots::PublishedSnapshots;
+use crate::lock::{Lock, lock};
+
+/// Shards of the table of known transactions.
+const SHARDS: usize = 16;
+/// Commits that may stand between taking and finishing their timestamp: more than there can be workers.
+const COMMITS_IN_FLIGHT_MAX: usize = 2_048;
+
+pub(crate) struct TransactionManager {
+    known: [Lock<DeterministicMap<u64, Arc<TransactionObject>>>; SHARDS],
+    next_transaction: AtomicU64,
+    finished: WatermarkRing,
+    pub(super) snapshots: PublishedSnapshots,
+    /// Settled transactions, with the timestamp that the oldest snapshot must pass before they are forgotten: a pinned
+    /// delete map may still name them.
+    retired: Lock<VecDeque<(u64, TransactionId)>>,
+    committed: AtomicU64,
+    aborted: AtomicU64,
+}
+
+impl fmt::Debug for TransactionManager {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "TransactionManager(visible {})", self.visible().0)
+    }
+}
+
+impl TransactionManager {
+    pub fn new() -> Self {
+        Self {
+            known: std::array::from_fn(|_| Lock::default()),
+            next_transaction: AtomicU64::new(1),
+            finished: WatermarkRing::new(COMMITS_IN_FLIGHT_MAX, FIRST_TIMESTAMP - 1),
+            snapshots: PublishedSnapshots::new(),
+            retired: Lock::default(),
+            committed: AtomicU64::new(0),
+            aborted: AtomicU64::new(0),
+        }
+    }
+
+    /// The last timestamp with no undecided predecessor.
+    pub fn visible(&self) -> Timestamp {
+        Timestamp(self.finished.visible())
+    }
+
+    /// Starts a transaction: its object and its published snapshot.
+    pub fn begin(&self) -> (Arc<TransactionObject>, Timestamp) {
+        let id = TransactionId(self.next_transaction.fetch_add(1, Ordering::Relaxed));
+        let visible = self.snapshots.publish(|| self.finished.visible());
+        (Arc::new(TransactionObject::new(id)), visible)
+    }
+
+    /// A partition got its first word of the transaction: the object is known from now on. Called while the partition
+    /// is still latched, so nobody has seen the word yet.
+    pub fn touch(&self, object: &Arc<TransactionObject>, partition: PartitionId) {
+        object.hold();
+        let mut known = lock(self.shard(object.id));
+        known.entry(object.id.0).or_insert_with(|| Arc::clone(object));
+        object.add_touched(partition);
+    }
+
+    /// The words of the transaction moved along with their rows.
+    pub fn touch_by_id(&self, transaction: TransactionId, partition: PartitionId) {
+        let object = lock(self.shard(transaction)).get(&transaction.0).cloned();
+        let Some(object) = object else { unreachable!("a lock word belongs to a known transaction") };
+        self.touch(&object, partition);
+    }
+
+    /// A partition has settled all words of the transaction.
+    pub fn settled(&self, transaction: TransactionId) {
+        let object = lock(self.shard(transaction)).get(&transaction.0).cloned();
+        let Some(object) = object else { unreachable!("a settled transaction was known until now") };
+        if object.release() {
+            self.retire(&object);
+        }
+    }
+
+    /// Decides for commit. The timestamp is visible to others once [`Self::visible`] has reached it.
+    pub fn commit(&self, object: &TransactionObject) -> Timestamp {
+        if !object.has_touched() {
+            object.commit(Timestamp(FIRST_TIMESTAMP));
+            return self.visible();
+        }
+        let timestamp = loop {
+            // Full only while that many threads stand between these lines.
+            match self.finished.take() {
+                Some(timestamp) => break Timestamp(timestamp),
+                None => std::hint::spin_loop(),
+            }
+        };
+        object.commit(timestamp);
+        self.finished.finish(timestamp.0);
+        self.committed.fetch_add(1, Ordering::Relaxed);
+        timestamp
+    }
+
+    pub fn abort(&self, object: &TransactionObject) {
+        object.abort();
+        if object.has_touched() {
+            self.aborted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn withdraw(&self, visible: Timestamp) {
+        self.snapshots.withdraw(visible);
+    }
+
+    /// What garbage collection may rely on.
+    pub fn horizon(&self) -> Horizon<'_> {
+        Horizon { oldest: self.oldest_snapshot(), outcomes: self }
+    }
+
+    /// The oldest published snapshot.
+    pub fn oldest_snapshot(&self) -> Timestamp {
+        self.snapshots.oldest(|| self.finished.visible())
+    }
+
+    /// Published snapshots, committed and aborted writing transactions, known transactions.
+    pub fn statistics(&self) -> (u64, u64, u64, u64) {
+        let known = self.known.iter().map(|shard| lock(shard).len() as u64).sum();
+        (self.snapshots.count(), self.committed.load(Ordering::Relaxed), self.aborted.load(Ordering::Relaxed), known)
+    }
+
+    /// The last holder let go. Forgets transactions that no pin can name any more.
+    pub(super) fn retire(&self, object: &TransactionObject) {
+        assert!(object.is_decided(), "a transaction is decided before everybody lets go of it");
+        if object.has_touched() {
+            // Every snapshot taken from now on is younger than this, and every older one may still pin a word.
+            let now = self.finished.taken();
+            lock(&self.retired).push_back((now, object.id));
+        } else {
+            lock(self.shard(object.id)).remove(&object.id.0);
+        }
+        self.forget_retired();
+    }
+
+    fn forget_retired(&self) {
+        // Strictly older: a snapshot of the same timestamp may have been taken before the words were settled.
+        let oldest = self.oldest_snapshot().0;
+        let idle = self.snapshots.count() == 0;
+        let mut retired = lock(&self.retired);
+        while let Some((settled_at, transaction)) = retired.front().copied() {
+            if settled_at >= oldest && !idle {
+                break;
+            }
+            retired.pop_front();
+            lock(self.shard(transaction)).remove(&transaction.0);
+        }
+    }
+
+    fn shard(&self, transaction: TransactionId) -> &Lock<DeterministicMap<u64, Arc<TransactionObject>>> {
+        &self.known[transaction.0 as usize % SHARDS]
+    }
+}
+
+impl Outcomes for TransactionManager {
+    fn outcome(&self, transaction: TransactionId) -> Outcome {
+        match lock(self.shard(transaction)).get(&transaction.0) {
+            Some(object) => object.outcome(),
+            None => unreachable!("a lock word belongs to a known transaction, {transaction:?} is not"),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A worker: a value with [`Worker::step`], so that a thread may loop over it and the simulator may call all of them in
+//! any order.
+//!
+//! A step plays the three roles of Algorithm 1 of the sources within budgets: some tasks, some partitions, one pass as
+//! the node's coordinator. It also looks at its sockets, fires timers and grants maintenance its share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use eris_platform::{NodeId, Reactor};
+
+use crate::counters::{Event, count_as};
+use crate::maintenance::maintain;
+use crate::options::{
+    MAINTENANCE_SHARE, REACTOR_SHARE, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX, VISIT_COMMANDS_MAX,
+    VISIT_QUANTA_MAX,
+};
+use crate::partition::{Command, Partition, PartitionState, Quantum, Ran, run_command};
+use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
+
+/// One worker (LPV).
+pub(crate) struct Worker {
+    runtime: Arc<Runtime>,
+    number: usize,
+    /// Its place among the workers of its node.
+    index: usize,
+    node: NodeId,
+    reactor: Box<dyn Reactor>,
+    outbox: Outbox,
+    steps: u64,
+    idle_steps: u32,
+}
+
+impl Worker {
+    pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
+        Self { runtime, number, index, node, reactor, outbox: Outbox::new(node), steps: 0, idle_steps: 0 }
+    }
+
+    /// Loops until the engine halts; sleeps when there is nothing to do.
+    pub fn run(mut self) {
+        while !self.runtime.is_halted() {
+            if self.step() {
+                self.idle_steps = 0;
+                continue;
+            }
+            self.idle_steps += 1;
+            if self.idle_steps >= SPIN_STEPS {
+                self.park();
+                self.idle_steps = 0;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Does a bounded amount of work; returns whether there was any.
+    pub fn step(&mut self) -> bool {
+        count_as(self.number);
+        let own = std::mem::replace(&mut self.outbox, Outbox::new(self.node));
+        let before = swap_outbox(Some(own));
+        let worked = self.play_roles();
+        let Some(outbox) = swap_outbox(before) else { unreachable!("a step leaves its outbox in place") };
+        self.outbox = outbox;
+        let flushed = self.runtime.flush(&mut self.outbox);
+        let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
+        worked || flushed || coordinated || !self.outbox.bytes.is_empty()
+    }
+
+    fn play_roles(&mut self) -> bool {
+        let runtime = Arc::clone(&self.runtime);
+        let node = runtime.node(self.node);
+        self.steps += 1;
+        let mut worked = false;
+        // The first task that a timer or a socket makes ready is polled right below, so nobody is woken for it.
+        keep_work(1);
+        if node.timers.next().is_some() {
+            worked |= node.timers.fire(runtime.env.now());
+        }
+        if self.steps.is_multiple_of(REACTOR_SHARE) || self.idle_steps > 0 {
+            worked |= self.poll_sockets(Some(Duration::ZERO));
+        }
+        keep_work(0);
+        for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
+            let Some(task) = node.tasks.pop() else { break };
+            task.poll(&runtime);
+            worked = true;
+        }
+        for _ in 0..STEP_PARTITIONS_MAX.min(node.assignments.len()) {
+            let Some(partition) = node.assignments.pop() else { break };
+            worked |= visit(&runtime, &partition);
+        }
+        if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
+            && let Some(partition) = node.maintenance.pop()
+        {
+            runtime.counters.add(Event::MaintenanceCalls, 1);
+            maintain(&runtime, &partition);
+            worked = true;
+        }
+        worked
+    }
+
+    fn poll_sockets(&mut self, timeout: Option<Duration>) -> bool {
+        // An interrupted or failed poll is an empty one; the next step polls again.
+        self.reactor.poll(timeout).is_ok_and(|events| events > 0)
+    }
+
+    /// Sleeps until someone claims this worker, a socket is ready or a timer is due.
+    fn park(&mut self) {
+        let runtime = Arc::clone(&self.runtime);
+        let node = runtime.node(self.node);
+        node.sleepers.announce(self.index);
+        // Announced first, then looked: whoever publishes work after this look sees the announcement.
+        if node.has_work() || runtime.is_halted() {
+            node.sleepers.retract(self.index);
+            return;
+        }
+        runtime.counters.add(Event::Parks, 1);
+        let timeout = node.timers.next().map(|deadline| {
+            let now = runtime.env.now();
+            Duration::from_nanos(deadline.0.saturating_sub(now.0))
+        });
+        if timeout != Some(Duration::ZERO) {
+            // What wakes this worker is its own to do: nobody else is woken for it.
+            let mut own = Outbox::new(self.node);
+            own.keep = 1;
+            let before = swap_outbox(Some(own));
+            self.poll_sockets(timeout);
+            swap_outbox(before);
+        }
+        node.sleepers.retract(self.index);
+    }
+}
+
+/// Processes a partition for a few quanta; returns whether it got its latch.
+fn visit(runtime: &Runtime, partition: &Partition) -> bool {
+    let Some(mut state) = partition.try_latch() else {
+        // Somebody is at it right now; its place in the queue is kept.
+        runtime.node(partition.home()).assignments.push(Arc::clone(partition));
+        return false;
+    };
+    partition.unmark_queued();
+    process(runtime, partition, &mut state);
+    partition.publish_size(&state);
+    let wants_maintenance = state.store.wants_maintenance() || state.is_draining();
+    let more = if state.is_draining() { state.has_started_ready() } else { state.has_ready() };
+    drop(state);
+    if more || !partition.inbox_is_empty() {
+        runtime.visit(partition);
+    }
+    if wants_maintenance {
+        runtime.queue_maintenance(partition);
+    }
+    true
+}
+
+fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState) {
+    let mut quantum = Quantum::start(runtime);
+    let mut quanta = 0;
+    let mut commands = 0;
+    state.resume_stalled();
+    while quanta < VISIT_QUANTA_MAX && commands < VISIT_COMMANDS_MAX {
+        if !partition.inbox_is_empty() {
+            for message in partition.take_inbox() {
+                let dataflow = runtime.dataflow(message.header.dataflow);
+                state.add(Command::new(message, dataflow));
+            }
+        }
+        let next = if state.is_draining() { state.next_started() } else { state.next_command() };
+        let Some(command) = next else { break };
+        runtime.counters.add(Event::Commands, 1);
+        commands += 1;
+        match run_command(runtime, partition, state, command, &quantum) {
+            Ran::Finished => {}
+            Ran::Unfinished(command) => state.add(command),
+            Ran::Stalled(command) => state.stall(command),
+        }
+        if quantum.is_over() {
+            quanta += 1;
+            quantum = Quantum::start(runtime);
+        }
+    }
+}

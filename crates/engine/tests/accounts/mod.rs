@@ -1,0 +1,109 @@
+//! The table that the tests use: accounts with a key, an amount and a note, and the accesses to them.
+
+use std::sync::Arc;
+
+use eris_engine::{Change, EngineError, Read, RowChange};
+use eris_storage::{
+    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, Layout,
+    Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
+};
+
+pub const KEY: AttributeId = AttributeId(0);
+pub const AMOUNT: AttributeId = AttributeId(1);
+
+pub fn schema(container: ContainerId, layout: Layout, segment_rows: u32) -> Schema {
+    let attribute = |name: &str, data_type, nullable| Attribute { name: name.into(), data_type, nullable };
+    Schema {
+        container,
+        version: SchemaVersion(1),
+        attributes: Box::new([
+            attribute("key", DataType::Int64, false),
+            attribute("amount", DataType::Int64, false),
+            attribute("note", DataType::Text, true),
+        ]),
+        indexes: Box::new([IndexDefinition {
+            id: IndexId(1),
+            name: "accounts_pkey".into(),
+            attributes: Box::new([KEY]),
+            unique: true,
+            primary: true,
+        }]),
+        layout,
+        segment_rows,
+    }
+}
+
+pub fn row(key: i64, amount: i64, note: Option<&str>) -> Batch {
+    let note = note.map_or(Value::Null, |note| Value::Text(note.into()));
+    Batch::from_rows(
+        &[DataType::Int64, DataType::Int64, DataType::Text],
+        &[vec![Value::Int64(key), Value::Int64(amount), note]],
+    )
+}
+
+pub fn by_key(container: ContainerId, key: i64) -> Read {
+    let condition = Condition { attribute: KEY, test: Test::Compare(Comparison::Equal, Value::Int64(key)) };
+    let request = ReadRequest {
+        predicate: Predicate { conditions: Arc::new([condition]) },
+        desired: Arc::new([KEY, AMOUNT]),
+        order: None,
+    };
+    Read { container, request }
+}
+
+pub fn everything(container: ContainerId) -> Read {
+    let request = ReadRequest {
+        predicate: Predicate { conditions: Arc::new([]) },
+        desired: Arc::new([KEY, AMOUNT]),
+        order: None,
+    };
+    Read { container, request }
+}
+
+pub struct SetAmount(pub i64);
+
+impl RowChange for SetAmount {
+    fn inputs(&self) -> usize {
+        2
+    }
+
+    fn attributes(&self) -> &[AttributeId] {
+        &[AMOUNT]
+    }
+
+    fn apply(&self, batch: &Batch) -> Result<Change, EngineError> {
+        let rows: Vec<Vec<Value>> = (0..batch.rows).map(|_| vec![Value::Int64(self.0)]).collect();
+        Ok(Change { rows: None, attributes: Box::new([AMOUNT]), values: Batch::from_rows(&[DataType::Int64], &rows) })
+    }
+}
+
+/// Gives a row another key, so that it may move to another partition.
+pub struct SetKey(pub i64);
+
+impl RowChange for SetKey {
+    fn inputs(&self) -> usize {
+        2
+    }
+
+    fn attributes(&self) -> &[AttributeId] {
+        &[KEY]
+    }
+
+    fn apply(&self, batch: &Batch) -> Result<Change, EngineError> {
+        let rows: Vec<Vec<Value>> = (0..batch.rows).map(|_| vec![Value::Int64(self.0)]).collect();
+        Ok(Change { rows: None, attributes: Box::new([KEY]), values: Batch::from_rows(&[DataType::Int64], &rows) })
+    }
+}
+
+pub fn pairs(batches: &[Batch]) -> Vec<(i64, i64)> {
+    let mut pairs = Vec::new();
+    for batch in batches {
+        for row in 0..batch.rows {
+            match (batch.value(row, 0), batch.value(row, 1)) {
+                (Value::Int64(key), Value::Int64(amount)) => pairs.push((key, amount)),
+                other => panic!("both attributes are integers that are not null: {other:?}"),
+            }
+        }
+    }
+    pairs
+}

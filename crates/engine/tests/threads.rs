@@ -1,0 +1,189 @@
+//! The engine on real threads: what the simulator cannot show.
+//!
+//! Clients move money between accounts at full speed while others sum everything up; the sum never changes. Afterwards
+//! the engine must fall asleep and give its memory back.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod accounts;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
+use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Event, Partitioning};
+use eris_platform::{RealEnv, SeededRandom};
+use eris_storage::{ContainerId, Layout};
+
+const ACCOUNTS: i64 = 400;
+const AMOUNT_EACH: i64 = 1_000;
+
+fn start(options: EngineOptions) -> Engine {
+    Engine::start(Arc::new(RealEnv::new()), options).expect("the engine starts")
+}
+
+fn create(engine: &Engine, partitioning: Partitioning) -> ContainerId {
+    let container = engine.next_container_id();
+    let schema = Arc::new(schema(container, Layout::Default, 64));
+    engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+    let loader = engine.clone();
+    engine
+        .block_on(async move {
+            let mut transaction = loader.begin();
+            for key in 0..ACCOUNTS {
+                transaction.insert(container, row(key, AMOUNT_EACH, Some("conto"))).await.expect("keys are distinct");
+            }
+            transaction.commit().await.expect("nothing conflicts");
+        })
+        .expect("the task ends");
+    container
+}
+
+async fn transfer(engine: &Engine, container: ContainerId, random: &mut SeededRandom) -> Result<(), EngineError> {
+    let mut transaction = engine.begin();
+    let from = random.below(ACCOUNTS as u64) as i64;
+    let to = (from + 1 + random.below(ACCOUNTS as u64 - 1) as i64) % ACCOUNTS;
+    let amount = random.below(10) as i64;
+    for (key, change) in [(from, -amount), (to, amount)] {
+        transaction.next_statement();
+        let found = pairs(&transaction.read(&by_key(container, key)).await?);
+        assert_eq!(found.len(), 1, "account {key} exists once");
+        transaction.next_statement();
+        let rows = transaction.update(&by_key(container, key), Arc::new(SetAmount(found[0].1 + change))).await?;
+        assert_eq!(rows, 1);
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+async fn sum(engine: &Engine, container: ContainerId) -> (usize, i64) {
+    let mut transaction = engine.begin();
+    let results = transaction.scan(everything(container), None).expect("the container exists");
+    let found = pairs(&results.collect().await.expect("a read succeeds"));
+    (found.len(), found.iter().map(|(_, amount)| amount).sum())
+}
+
+fn money_is_conserved(options: EngineOptions, partitioning: Partitioning, transfers: u64) -> Engine {
+    let engine = start(options);
+    let container = create(&engine, partitioning);
+    let committed = Arc::new(AtomicU64::new(0));
+    let running = Arc::new(AtomicU64::new(0));
+    for number in 0..4 {
+        let (task, committed, running) = (engine.clone(), Arc::clone(&committed), Arc::clone(&running));
+        running.fetch_add(1, Ordering::SeqCst);
+        engine.spawn(async move {
+            let mut random = SeededRandom::new(number);
+            for _ in 0..transfers {
+                match transfer(&task, container, &mut random).await {
+                    Ok(()) => {
+                        committed.fetch_add(1, Ordering::SeqCst);
+                    }
+                    Err(error) => assert!(error.is_retryable(), "{error}"),
+                }
+            }
+            running.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+    let checker = engine.clone();
+    let mut sums = 0;
+    loop {
+        let busy = running.load(Ordering::SeqCst) > 0;
+        let engine = checker.clone();
+        let seen = checker.block_on(async move { sum(&engine, container).await }).expect("the task ends");
+        assert_eq!(seen, (ACCOUNTS as usize, ACCOUNTS * AMOUNT_EACH), "after {sums} sums");
+        sums += 1;
+        if !busy {
+            break;
+        }
+    }
+    assert!(committed.load(Ordering::SeqCst) > 0, "some transfers commit");
+    engine
+}
+
+#[test]
+fn transfers_beside_sums_on_one_node() {
+    let options = EngineOptions { workers: 2, split_rows: 60, ..EngineOptions::default() };
+    let engine = money_is_conserved(options, Partitioning::Range(Box::new([KEY])), 1_000);
+    let statistics = engine.statistics();
+    assert!(statistics.event(Event::Splits) > 0, "the table splits");
+    assert!(statistics.event(Event::InPlace) > 0, "points run in place");
+    engine.shutdown();
+}
+
+#[test]
+fn transfers_beside_sums_on_two_nodes_by_messages() {
+    let options = EngineOptions {
+        workers: 2,
+        nodes: 2,
+        in_place: false,
+        incoming_buffer_bytes: 4_096,
+        quantum: Duration::from_micros(1),
+        result_batches_max: 2,
+        ..EngineOptions::default()
+    };
+    let partitioning = Partitioning::Hash { attributes: Box::new([KEY]), partitions: 7 };
+    let engine = money_is_conserved(options, partitioning, 300);
+    let statistics = engine.statistics();
+    assert_eq!(statistics.event(Event::InPlace), 0);
+    assert!(statistics.event(Event::RemoteMessages) > 0, "nodes talk");
+    engine.shutdown();
+}
+
+#[test]
+fn rows_that_change_their_key_move_to_the_partition_that_owns_it() {
+    let options = EngineOptions { workers: 2, nodes: 2, ..EngineOptions::default() };
+    let engine = start(options);
+    let container = create(&engine, Partitioning::Hash { attributes: Box::new([KEY]), partitions: 5 });
+    let task = engine.clone();
+    engine
+        .block_on(async move {
+            for key in 0..50 {
+                let mut transaction = task.begin();
+                let change = Arc::new(SetKey(key + 10_000));
+                let rows = transaction.update(&by_key(container, key), change).await.expect("nothing conflicts");
+                assert_eq!(rows, 1);
+                transaction.commit().await.expect("nothing conflicts");
+                let mut reader = task.begin();
+                let gone = reader.read(&by_key(container, key)).await.expect("a read succeeds");
+                assert!(pairs(&gone).is_empty());
+                let there = reader.read(&by_key(container, key + 10_000)).await.expect("a read succeeds");
+                assert_eq!(pairs(&there), [(key + 10_000, AMOUNT_EACH)]);
+            }
+            assert_eq!(sum(&task, container).await, (ACCOUNTS as usize, ACCOUNTS * AMOUNT_EACH));
+        })
+        .expect("the task ends");
+    engine.shutdown();
+}
+
+#[test]
+fn an_idle_engine_sleeps_and_returns_its_memory() {
+    let options = EngineOptions { workers: 2, split_rows: 60, ..EngineOptions::default() };
+    let engine = money_is_conserved(options, Partitioning::Range(Box::new([KEY])), 100);
+    // Maintenance may have a few things left to do; it must come to an end.
+    let quiet = (0..200).any(|_| {
+        let before = engine.statistics();
+        std::thread::sleep(Duration::from_millis(50));
+        let after = engine.statistics();
+        [Event::TaskPolls, Event::Commands, Event::MaintenanceCalls, Event::Parks]
+            .iter()
+            .all(|event| before.event(*event) == after.event(*event))
+    });
+    assert!(quiet, "the workers never come to rest: {:?}", engine.statistics());
+    let statistics = engine.statistics();
+    assert_eq!(statistics.snapshots, 0);
+    assert_eq!(statistics.known_transactions, 0, "all transactions are settled and forgotten");
+    let memory = Arc::clone(engine.memory());
+    engine.shutdown();
+    drop(engine);
+    assert_eq!(memory.used(), 0, "{:?}", memory.by_consumer());
+}
+
+#[test]
+fn a_task_that_panics_is_reported_and_nothing_else_suffers() {
+    let engine = start(EngineOptions { workers: 1, ..EngineOptions::default() });
+    let lost = engine.block_on(async { panic!("on purpose") });
+    assert!(matches!(lost, Err(EngineError::OperatorPanicked(_))), "{lost:?}");
+    assert_eq!(engine.block_on(async { 7 }).expect("the engine lives"), 7);
+    engine.shutdown();
+}
