@@ -1,0 +1,112 @@
+//! The closed loop over the task API: one task per client, on the engine's own workers and by the engine's own clock.
+
+use super::population::Population;
+use super::sql_driver::{Phase, PhaseHook, measured_latency};
+use super::statistics::{ATTEMPTS_MAX, RunOptions, RunResult, Statistics};
+use super::task::{Containers, TaskClient};
+use super::transactions::Inputs;
+use eris_engine::{Engine, EngineError};
+use eris_platform::Nanos;
+use std::future::poll_fn;
+use std::sync::{Arc, mpsc};
+use std::task::Poll;
+use std::time::Duration;
+
+/// When a client stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// The time of the run options is over.
+    TimeIsOver,
+    /// So many transactions are done, all of them measured: for runs that have to repeat exactly.
+    Transactions(u64),
+}
+
+/// Drives the mix until the time is over; the first error of a client is the run's.
+pub fn run(
+    engine: &Engine,
+    containers: Containers,
+    population: &Arc<Population>,
+    options: &RunOptions,
+    on_phase: PhaseHook<'_>,
+) -> Result<RunResult, EngineError> {
+    let (sender, receiver) = mpsc::channel();
+    for client in 0..options.clients {
+        let inputs = Inputs::new(Arc::clone(population), options.keys, options.seed.wrapping_add(u64::from(client)));
+        let (client, options, sender) = (TaskClient::new(engine, containers), *options, sender.clone());
+        engine.spawn(async move {
+            // The receiver waits below; it is gone only if the run is.
+            let _ = sender.send(drive(client, inputs, options, Until::TimeIsOver).await);
+        });
+    }
+    drop(sender);
+    std::thread::sleep(options.warm_up);
+    on_phase(Phase::MeasuringBegins);
+    std::thread::sleep(options.measured);
+    on_phase(Phase::MeasuringEnds);
+    let mut statistics = Statistics::default();
+    for _ in 0..options.clients {
+        let lost = || EngineError::OperatorPanicked("a client ended without a result".to_owned());
+        statistics.merge(receiver.recv().map_err(|_| lost())??);
+    }
+    Ok(RunResult { statistics, measured: options.measured })
+}
+
+/// One client's loop.
+pub async fn drive(
+    client: TaskClient,
+    mut inputs: Inputs,
+    options: RunOptions,
+    until: Until,
+) -> Result<Statistics, EngineError> {
+    let env = Arc::clone(client.engine().env());
+    let begin = env.now();
+    let elapsed = |now: Nanos| Duration::from_nanos(now.as_nanos() - begin.as_nanos());
+    let end_at = options.warm_up + options.measured;
+    let mut statistics = Statistics::default();
+    let mut transactions = 0;
+    loop {
+        let start = elapsed(env.now());
+        let done = match until {
+            Until::TimeIsOver => start >= end_at,
+            Until::Transactions(count) => transactions == count,
+        };
+        if done {
+            return Ok(statistics);
+        }
+        let transaction = inputs.draw();
+        let mut attempts = 1;
+        let completed = loop {
+            match client.run(&transaction).await {
+                Err(error) if error.is_retryable() && attempts < ATTEMPTS_MAX => {
+                    attempts += 1;
+                    // The other transaction may need this worker to end.
+                    yield_now().await;
+                }
+                other => break other?,
+            }
+        };
+        let end = elapsed(env.now());
+        let latency = match until {
+            Until::TimeIsOver => measured_latency(start, end, &options),
+            Until::Transactions(_) => Some(end.saturating_sub(start)),
+        };
+        statistics.record(transaction.kind(), completed, attempts - 1, latency);
+        transactions += 1;
+        // In-place transactions never wait; this lets the worker get to its other duties.
+        yield_now().await;
+    }
+}
+
+/// Lets the worker do something else before it polls this task again.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
