@@ -138,14 +138,14 @@ impl Condition {
     }
 }
 
-/// The order in which rows are to leave (access primitive OrderedScan).
+/// The order in which rows are to leave (access primitive `OrderedScan`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexOrder {
     pub index: IndexId,
     pub descending: bool,
 }
 
-/// A Lookup, UnorderedScan or OrderedScan.
+/// A `Lookup`, `UnorderedScan` or `OrderedScan`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadRequest {
     pub predicate: Predicate,

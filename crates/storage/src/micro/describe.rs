@@ -55,7 +55,7 @@ pub(crate) fn describe(
             used.extend([found.lower, found.upper, found.prefix].into_iter().flatten());
             used.dedup();
             if !used.is_empty() {
-                step += &format!(" where {}", conditions(&used));
+                step = format!("{step} where {}", conditions(&used));
             }
             steps.push(step);
             steps.push("versions visible to the snapshot".to_owned());

@@ -111,7 +111,7 @@ pub(super) fn test_native<T: Native>(
             let list = list.iter().filter(|value| !value.is_null());
             let mut list: Vec<T> = list.map(T::of).collect::<Option<_>>().ok_or_else(|| mismatch(test))?;
             if list.len() <= IN_LIST_LINEAR_MAX {
-                apply(mask, values, |left| list.iter().fold(false, |found, right| found | (left == *right)));
+                apply(mask, values, |left| is_any(left, &list));
             } else {
                 list.sort_unstable();
                 apply(mask, values, |left| list.binary_search(&left).is_ok());
@@ -122,6 +122,13 @@ pub(super) fn test_native<T: Native>(
         }
     }
     Ok(())
+}
+
+/// Whether a value is in a short list, without branches.
+#[inline]
+#[expect(clippy::needless_bitwise_bool, reason = "a lazy operator is a branch per element")]
+fn is_any<T: Copy + PartialEq>(value: T, list: &[T]) -> bool {
+    list.iter().fold(false, |found, other| found | (value == *other))
 }
 
 fn bytes_of(value: &Value) -> Option<&[u8]> {
@@ -168,7 +175,7 @@ fn short_views(test: &Test) -> Option<Vec<u128>> {
 /// Tests views: equality with short constants compares 16-byte words, all else looks at the bytes.
 fn test_views(mask: &mut [u8], view: &BytesView<'_>, rows: &RowsOf<'_>, test: &Test) -> Result<(), StorageError> {
     if let Some(wanted) = short_views(test) {
-        let accepts = |view: u128| wanted.iter().fold(false, |found, wanted| found | (view == *wanted));
+        let accepts = |view: u128| is_any(view, &wanted);
         match (rows, wanted.as_slice()) {
             (RowsOf::Run(run), [one]) => apply(mask, view.views[run.clone()].iter(), |view| view == one),
             (RowsOf::Run(run), _) => apply(mask, view.views[run.clone()].iter().copied(), accepts),

@@ -48,6 +48,7 @@ pub enum Count {
 
 /// What a module can do (Table 5.3 of 004).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "Table 5.3 asks independent questions")]
 pub struct Properties {
     pub addressing: AddressingMode,
     pub attributes: Count,

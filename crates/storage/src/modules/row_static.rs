@@ -219,7 +219,7 @@ impl RowPath {
         &self,
         mask: &mut [u8],
         filter: PathFilter<'_>,
-        rows: impl Iterator<Item = usize> + Clone,
+        rows: &(impl Iterator<Item = usize> + Clone),
     ) -> Result<(), StorageError> {
         for condition in filter.iter() {
             let left = position(&self.positions, condition.attribute);
@@ -341,7 +341,7 @@ impl AccessPath for RowPath {
         }
         state.mask.clear();
         state.mask.resize(window.len(), 1);
-        self.test(&mut state.mask, filter, window.start as usize..window.end as usize)?;
+        self.test(&mut state.mask, filter, &(window.start as usize..window.end as usize))?;
         mask_to_offsets(&state.mask, window.start, found);
         Ok(())
     }
@@ -357,7 +357,7 @@ impl AccessPath for RowPath {
         }
         state.mask.clear();
         state.mask.resize(offsets.len(), 1);
-        self.test(&mut state.mask, filter, offsets.iter().map(|row| *row as usize))?;
+        self.test(&mut state.mask, filter, &offsets.iter().map(|row| *row as usize))?;
         mask_retain(&state.mask, offsets);
         Ok(())
     }

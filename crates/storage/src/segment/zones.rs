@@ -61,10 +61,9 @@ impl Zone {
             };
         }
         let validity = column.validity;
-        let both = |ends: Option<(Value, Value)>| ends;
         let ends = match (&column.values, column.data_type) {
             (ValuesView::Boolean(values), _) => {
-                both(ends(values, validity, rows, |v| v).map(|(l, h)| (Value::Boolean(l != 0), Value::Boolean(h != 0))))
+                ends(values, validity, rows, |v| v).map(|(l, h)| (Value::Boolean(l != 0), Value::Boolean(h != 0)))
             }
             (ValuesView::Int16(values), _) => {
                 ends(values, validity, rows, |v| v).map(|(l, h)| (Value::Int16(l), Value::Int16(h)))

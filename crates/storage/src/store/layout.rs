@@ -48,22 +48,21 @@ impl Store {
 
     /// The segment that takes the next row; it has room for at least one.
     pub(super) fn tail(&mut self) -> &mut Segment {
-        let number = match self.tail {
-            Some(tail) => tail,
-            None => {
-                let number = self.next_number();
-                let rows_max = self.schema.segment_rows.max(1);
-                let path = self.new_path(open_module(self.schema.layout, number), rows_max);
-                let state = State::Open { rows: OpenRows::Own(path), words: OpenWords::new(&self.memory) };
-                self.add_segment(Segment::new(number, state, rows_max));
-                self.tail = Some(number);
-                number
-            }
-        };
+        let number = self.tail.unwrap_or_else(|| self.open_tail());
         match self.segment_mut(number) {
             Some(segment) => segment,
             None => unreachable!("the tail {number} exists"),
         }
+    }
+
+    fn open_tail(&mut self) -> SegmentNumber {
+        let number = self.next_number();
+        let rows_max = self.schema.segment_rows.max(1);
+        let path = self.new_path(open_module(self.schema.layout, number), rows_max);
+        let state = State::Open { rows: OpenRows::Own(path), words: OpenWords::new(&self.memory) };
+        self.add_segment(Segment::new(number, state, rows_max));
+        self.tail = Some(number);
+        number
     }
 
     /// After rows were appended: a full tail is no tail any more.

@@ -108,11 +108,10 @@ fn deletes_of(segment: &Segment, memory: &Arc<eris_platform::memory::MemoryPool>
         }
         let (begin, end) = (segment.begin(offset), segment.end(offset));
         assert!(!begin.is_lock(), "row {}:{offset} is undecided and cannot be sealed", segment.number);
+        let never_was = begin == Word::NEVER;
+        assert!(!never_was || end == Word::ALWAYS, "row {}:{offset} never was and must have ended", segment.number);
         if end != Word::NEVER {
-            assert!(begin != Word::NEVER || end == Word::ALWAYS, "a row that never was has ended for everyone");
             deletes.set_end(offset, end)?;
-        } else {
-            assert!(begin != Word::NEVER, "row {}:{offset} never was and must have ended", segment.number);
         }
     }
     Ok(deletes)

@@ -11,6 +11,9 @@ enum Version {
     Free,
     Live,
     Undecided(crate::mvcc::TransactionId),
+    /// The snapshot still sees it, though its deletion is committed: with the new row the snapshot would see the key
+    /// twice.
+    SeenByTheSnapshot,
 }
 
 fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> Version {
@@ -26,11 +29,13 @@ fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> Version {
     }
     match end.kind() {
         WordKind::Timestamp(_) if end == Word::NEVER => Version::Live,
+        WordKind::Timestamp(_) if snapshot.is_visible(begin, end) => Version::SeenByTheSnapshot,
         WordKind::Timestamp(_) => Version::Free,
         WordKind::Lock { transaction, .. } if transaction == snapshot.transaction => Version::Free,
         WordKind::Lock { transaction, .. } => match snapshot.outcomes.outcome(transaction) {
             Outcome::Active => Version::Undecided(transaction),
             Outcome::Aborted => Version::Live,
+            Outcome::Committed(_) if snapshot.is_visible(begin, end) => Version::SeenByTheSnapshot,
             Outcome::Committed(_) => Version::Free,
         },
     }
@@ -63,6 +68,7 @@ impl Store {
                 Version::Undecided(transaction) => {
                     return Err(StorageError::Conflict { with: Some(transaction) });
                 }
+                Version::SeenByTheSnapshot => return Err(StorageError::Conflict { with: None }),
                 Version::Live => {
                     let name = |id: &crate::ids::AttributeId| self.schema.attributes[id.index()].name.to_string();
                     let names: Vec<String> = index.definition.attributes.iter().map(name).collect();

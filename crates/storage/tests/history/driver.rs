@@ -154,13 +154,13 @@ impl Driver {
     }
 
     /// A random open transaction, at its next statement.
-    fn pick(&mut self) -> Option<(usize, View)> {
+    fn pick(&mut self) -> (usize, View) {
         if self.open.is_empty() {
             self.begin();
         }
         let position = self.random.index(self.open.len());
         self.open[position].view.statement += 1;
-        Some((position, self.open[position].view))
+        (position, self.open[position].view)
     }
 
     fn unique_keys(&self) -> Vec<Vec<AttributeId>> {
@@ -205,7 +205,7 @@ impl Driver {
     }
 
     fn insert(&mut self) {
-        let Some((position, view)) = self.pick() else { return };
+        let (position, view) = self.pick();
         let rows: Vec<Vec<Value>> = (0..=self.random.below(6)).map(|_| self.fresh_row()).collect();
         let part = self.part_of(&key_of(&rows[0][KEY.index()]));
         let rows: Vec<Vec<Value>> =
@@ -222,7 +222,7 @@ impl Driver {
     }
 
     fn attach(&mut self) {
-        let Some((position, view)) = self.pick() else { return };
+        let (position, view) = self.pick();
         if self.parts.len() > 1 {
             return;
         }
@@ -276,7 +276,7 @@ impl Driver {
     }
 
     fn read(&mut self) {
-        let Some((_, view)) = self.pick() else { return };
+        let (_, view) = self.pick();
         let request = generate::request(&mut self.random, &self.schema);
         let mut found: Vec<Vec<Value>> = Vec::new();
         for part in 0..self.parts.len() {
@@ -331,7 +331,7 @@ impl Driver {
 
     /// A delete or update of some rows of one part.
     fn change(&mut self) {
-        let Some((position, view)) = self.pick() else { return };
+        let (position, view) = self.pick();
         let desired: Arc<[AttributeId]> = (0..self.schema.attributes.len() as u16).map(AttributeId).collect();
         let request = ReadRequest { predicate: generate::predicate(&mut self.random), desired, order: None };
         let part = self.random.index(self.parts.len());
@@ -472,7 +472,7 @@ impl Driver {
     }
 
     fn pin(&mut self) {
-        let Some((_, view)) = self.pick() else { return };
+        let (_, view) = self.pick();
         let mut request = generate::request(&mut self.random, &self.schema);
         request.order = None;
         for part in 0..self.parts.len() {
@@ -534,7 +534,7 @@ impl Driver {
         if self.saved.len() > 2 {
             return;
         }
-        let Some((_, view)) = self.pick() else { return };
+        let (_, view) = self.pick();
         let request = generate::request(&mut self.random, &self.schema);
         let part = self.random.index(self.parts.len());
         let (lower, upper) = self.range_of(part);
@@ -573,7 +573,7 @@ impl Driver {
         if self.schema.index(definition.id).is_some() || self.splitting.is_some() || self.parts.len() > 1 {
             return;
         }
-        let Some((_, view)) = self.pick() else { return };
+        let (_, view) = self.pick();
         let mut cursor = IndexBuildCursor::default();
         loop {
             let budget = self.random.index(30) + 1;

@@ -69,7 +69,6 @@ const TEXTS: [&str; 8] =
 pub fn value(random: &mut SeededRandom, attribute: AttributeId) -> Value {
     match attribute.0 {
         0 => Value::Int64(random.between(0, 200)),
-        1 => Value::Int32(random.between(0, KEYS) as i32),
         2 => Value::Text(TEXTS[random.index(TEXTS.len())].into()),
         3 => Value::Decimal { unscaled: i128::from(random.between(-500, 500)), scale: 2 },
         4 => Value::Decimal { unscaled: i128::from(random.between(-3, 3)) << 70, scale: 4 },
