@@ -196,11 +196,6 @@ impl Dataflow {
         false
     }
 
-    /// Whether a stalled command may go on; asks without leaving a note.
-    pub(crate) fn may_resume(&self) -> bool {
-        lock(&self.inner).results.len() < self.result_batches_max || self.is_over()
-    }
-
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
@@ -261,6 +256,20 @@ impl Dataflow {
         }
         inner.waker = Some(context.waker().clone());
         (Poll::Pending, std::mem::take(&mut inner.stalled))
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let outstanding = self.outstanding.load(Ordering::Acquire);
+        let inner = lock(&self.inner);
+        format!(
+            "{}: {outstanding} commands outstanding, {} results, stalled in {:?}, over: {}, error: {:?}, awaited: {}",
+            self.id,
+            inner.results.len(),
+            inner.stalled,
+            self.is_over(),
+            inner.error,
+            inner.waker.is_some(),
+        )
     }
 
     pub(crate) fn is_finished(&self) -> bool {

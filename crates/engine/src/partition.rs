@@ -177,6 +177,21 @@ impl LivingPartition {
         self.maintenance_queued.store(false, Ordering::Release);
     }
 
+    pub fn describe(&self) -> String {
+        let inbox = self.inbox_length.load(Ordering::Acquire);
+        let queued = self.queued.load(Ordering::Acquire);
+        match self.try_latch() {
+            None => format!("latched, {inbox} messages in the inbox, queued: {queued}"),
+            Some(state) => format!(
+                "{inbox} messages in the inbox, queued: {queued}, {} ready, {} stalled, splitting: {}, draining: {}",
+                state.ready.iter().map(VecDeque::len).sum::<usize>(),
+                state.stalled.len(),
+                state.split.is_some(),
+                state.is_draining(),
+            ),
+        }
+    }
+
     /// Publishes sizes for the partition table's eyes; the caller holds the latch.
     pub fn publish_size(&self, state: &PartitionState) {
         let statistics = state.store.statistics();
@@ -225,11 +240,12 @@ impl PartitionState {
         self.stalled.push(command);
     }
 
-    /// Moves stalled commands back whose dataflow has room again.
-    pub fn resume_stalled(&mut self) {
+    /// Moves stalled commands back whose dataflow has room again; the others are noted there once more, because what
+    /// brought the worker here may have been taken by another partition.
+    pub fn resume_stalled(&mut self, own: PartitionId) {
         let mut index = 0;
         while index < self.stalled.len() {
-            if self.stalled[index].dataflow.may_resume() {
+            if self.stalled[index].dataflow.has_room(own) {
                 let command = self.stalled.swap_remove(index);
                 self.add(command);
             } else {

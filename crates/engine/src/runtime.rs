@@ -1,6 +1,7 @@
 //! What all workers share: nodes, registries, and the few verbs that move things between them.
 
 use std::cell::RefCell;
+use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::task::{Wake, Waker};
@@ -334,6 +335,29 @@ impl Runtime {
         for partition in &blocked {
             self.queue_maintenance(partition);
         }
+    }
+
+    /// Who waits for what: for the report of a run that is stuck.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for node in &self.nodes {
+            let (tasks, assignments) = (node.tasks.len(), node.assignments.len());
+            let (maintenance, work) = (node.maintenance.len(), node.has_work());
+            let _ = writeln!(
+                text,
+                "node {}: {tasks} tasks, {assignments} partitions, {maintenance} for maintenance, has work: {work}",
+                node.id.0
+            );
+        }
+        for partition in read(&self.partitions).iter().filter_map(Weak::upgrade) {
+            let _ = writeln!(text, "{partition:?}: {}", partition.describe());
+        }
+        for shard in &self.dataflows {
+            for dataflow in lock(shard).values() {
+                let _ = writeln!(text, "{}", dataflow.describe());
+            }
+        }
+        text
     }
 
     /// When the node's next timer is due.

@@ -29,11 +29,11 @@ pub struct Simulation {
 }
 
 /// A run that cannot end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SimulationError {
     /// No worker has work, no timer runs, and the task waits.
-    #[error("seed {seed}: nobody has work after {steps} steps, and the task is not done")]
-    Deadlock { seed: u64, steps: u64 },
+    #[error("seed {seed}: nobody has work after {steps} steps, and the task is not done\n{state}")]
+    Deadlock { seed: u64, steps: u64, state: String },
     /// The limit of steps is reached.
     #[error("seed {seed}: the task is not done after {steps} steps")]
     TooLong { seed: u64, steps: u64 },
@@ -94,7 +94,8 @@ impl Simulation {
                 return Err(SimulationError::TooLong { seed: self.env.seed(), steps: self.steps });
             }
             if !self.step() && !done() && !self.advance_to_next_timer() {
-                return Err(SimulationError::Deadlock { seed: self.env.seed(), steps: self.steps });
+                let state = self.engine.runtime().describe();
+                return Err(SimulationError::Deadlock { seed: self.env.seed(), steps: self.steps, state });
             }
         }
         Ok(())

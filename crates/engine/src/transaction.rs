@@ -32,6 +32,10 @@ use crate::transactions::{SnapshotHandle, TransactionHold};
 
 pub use bulk::BulkLoad;
 
+/// Longer positions are not sent along: their reads go to all partitions that may have the key, so that every message
+/// fits into a buffer.
+const POSITION_BYTES_MAX: usize = 4_096;
+
 /// A read of one container.
 #[derive(Clone, Debug)]
 pub struct Read {
@@ -316,7 +320,9 @@ impl Transaction {
         request: &ReadRequest,
         primitive: Primitive,
     ) -> Vec<Message> {
-        if let Some(position) = &dataflow.operator(OperatorIndex(0)).position {
+        if let Some(position) = &dataflow.operator(OperatorIndex(0)).position
+            && position.as_bytes().len() <= POSITION_BYTES_MAX
+        {
             // Control messages and ordered scans keep their primitive; their partition forwards them to all siblings.
             let (primitive, payload): (_, &[&[u8]]) = match primitive {
                 Primitive::UnorderedScan => (Primitive::Lookup, &[position.as_bytes()]),

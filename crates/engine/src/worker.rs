@@ -157,7 +157,7 @@ fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState)
     let mut quantum = Quantum::start(runtime);
     let mut quanta = 0;
     let mut commands = 0;
-    state.resume_stalled();
+    state.resume_stalled(partition.id);
     while quanta < VISIT_QUANTA_MAX && commands < VISIT_COMMANDS_MAX {
         if !partition.inbox_is_empty() {
             for message in partition.take_inbox() {
