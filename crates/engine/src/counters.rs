@@ -83,12 +83,12 @@ impl Event {
 }
 
 thread_local! {
-    /// The counter shard of this thread: its worker's number, 0 for foreign threads.
-    static SHARD: Cell<usize> = const { Cell::new(0) };
+    /// The counter shard of this thread: its worker's number, none for foreign threads.
+    static SHARD: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 pub(crate) fn count_as(worker: usize) {
-    SHARD.set(worker);
+    SHARD.set(Some(worker));
 }
 
 pub(crate) struct Counters {
@@ -101,7 +101,11 @@ impl Counters {
     }
 
     pub fn add(&self, event: Event, amount: u64) {
-        self.counters[event as usize].add(SHARD.get(), amount);
+        let counter = &self.counters[event as usize];
+        match SHARD.get() {
+            Some(worker) => counter.add(worker, amount),
+            None => counter.add_shared(amount),
+        }
     }
 
     pub fn sum(&self, event: Event) -> u64 {

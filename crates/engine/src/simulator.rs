@@ -116,7 +116,8 @@ impl Simulation {
     fn step(&mut self) -> bool {
         self.env.advance(Duration::from_nanos(self.random.below(STEP_NANOS_MAX)));
         let first = self.random.index(self.workers.len());
-        for offset in 0..self.workers.len() {
+        // Twice: a worker polls its sockets in the step after one without work.
+        for offset in 0..2 * self.workers.len() {
             let worker = (first + offset) % self.workers.len();
             self.steps += 1;
             if self.workers[worker].step() {

@@ -40,10 +40,8 @@ impl Worker {
     pub fn run(mut self) {
         while !self.runtime.is_halted() {
             if self.step() {
-                self.idle_steps = 0;
                 continue;
             }
-            self.idle_steps += 1;
             if self.idle_steps >= SPIN_STEPS {
                 self.park();
                 self.idle_steps = 0;
@@ -63,7 +61,9 @@ impl Worker {
         self.outbox = outbox;
         let flushed = self.runtime.flush(&mut self.outbox);
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
-        worked || flushed || coordinated || !self.outbox.bytes.is_empty()
+        let worked = worked || flushed || coordinated || !self.outbox.bytes.is_empty();
+        self.idle_steps = if worked { 0 } else { self.idle_steps.saturating_add(1) };
+        worked
     }
 
     fn play_roles(&mut self) -> bool {
