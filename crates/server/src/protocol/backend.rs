@@ -47,9 +47,11 @@ pub trait Backend: Send {
     type Statement: Clone + Send + Sync;
     /// The value of a parameter.
     type Value: Send + Sync;
+    /// The description of a result; a clone is cheap.
+    type Columns: Clone + Send + Sync;
     /// A piece of a result.
     type Page: Page;
-    type Rows<'s>: RowStream<Page = Self::Page> + 's
+    type Rows<'s>: RowStream<Page = Self::Page, Columns = Self::Columns> + 's
     where
         Self: 's;
     type CopyIn<'s>: CopySink + 's
@@ -64,11 +66,13 @@ pub trait Backend: Send {
 
     fn parameter_count(statement: &Self::Statement) -> usize;
 
-    /// The number of result columns, if the statement returns rows.
-    fn column_count(statement: &Self::Statement) -> Option<usize>;
+    /// The result columns, if the statement returns rows.
+    fn columns(statement: &Self::Statement) -> Option<Self::Columns>;
 
-    /// Result column `index`, below [`Backend::column_count`].
-    fn column(statement: &Self::Statement, index: usize) -> ColumnInfo<'_>;
+    fn column_count(columns: &Self::Columns) -> usize;
+
+    /// Column `index`, below [`Backend::column_count`].
+    fn column(columns: &Self::Columns, index: usize) -> ColumnInfo<'_>;
 
     /// Reads the value of parameter `index`, below the number of parameters; `None` is NULL.
     fn value(
@@ -87,7 +91,7 @@ pub trait Backend: Send {
 
     /// Appends one value of a page; `false` is NULL, and appends nothing.
     fn encode(
-        statement: &Self::Statement,
+        columns: &Self::Columns,
         page: &Self::Page,
         row: usize,
         column: usize,
@@ -121,6 +125,10 @@ pub trait Page: Send + Sync {
 /// A result that is being computed. Dropped, it is cancelled.
 pub trait RowStream: Send {
     type Page: Page;
+    type Columns;
+
+    /// What the rows are made of: for a statement that was planned late, more than the statement knew.
+    fn columns(&self) -> Self::Columns;
 
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Page>, Report>> + Send;
 

@@ -140,7 +140,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 "bind message has {formats} parameter formats but {given} parameters"
             )));
         }
-        let columns = statement.as_ref().and_then(B::column_count).unwrap_or(0);
+        let columns = statement.as_ref().and_then(B::columns).map_or(0, |columns| B::column_count(&columns));
         // Formats for a statement without rows are a habit of some drivers.
         if columns > 0 && !bind.result_formats.fits(columns) {
             let formats = bind.result_formats.len();
@@ -178,11 +178,10 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 (&portal.statement, &portal.formats)
             }
         };
-        match statement.as_ref().and_then(|statement| Some((statement, B::column_count(statement)?))) {
-            Some((statement, columns)) => self
-                .wire
-                .reply
-                .row_description((0..columns).map(|index| (B::column(statement, index), formats.of(index)))),
+        match statement.as_ref().and_then(B::columns) {
+            Some(columns) => self.wire.reply.row_description(
+                (0..B::column_count(&columns)).map(|index| (B::column(&columns, index), formats.of(index))),
+            ),
             None => self.wire.reply.no_data(),
         }
         Ok(())
@@ -248,7 +247,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         match std::mem::replace(&mut portal.state, State::Done) {
             State::Bound => (),
             State::Held(mut held) => {
-                return Ok(match held.send(wire, statement, &portal.formats, limit).await? {
+                return Ok(match held.send(wire, &portal.formats, limit).await? {
                     Progress::Finished => Executed::Complete(select_tag(held.sender.sent)),
                     Progress::Limit => {
                         wire.reply.portal_suspended();
@@ -257,7 +256,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 });
             }
             State::Lost(report) => return Err(report.into()),
-            State::Done if B::column_count(statement).is_some() => return Ok(Executed::Complete(select_tag(0))),
+            State::Done if B::columns(statement).is_some() => return Ok(Executed::Complete(select_tag(0))),
             State::Done => {
                 return Err(Report::error(
                     SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -272,9 +271,9 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             Outcome::CopyIn(sink) => return copy_in(wire, sink).await.map(Executed::Complete),
             Outcome::Rows(rows) => rows,
         };
-        let mut sender = Sender::<B>::default();
+        let mut sender = Sender::<B>::new(rows.columns());
         let mut limit = limit;
-        while sender.send(wire, &mut rows, statement, &portal.formats, limit).await? == Progress::Limit {
+        while sender.send(wire, &mut rows, &portal.formats, limit).await? == Progress::Limit {
             wire.reply.portal_suspended();
             // Between two executions no statement runs that a request could cancel.
             wire.signal.statement_ends();

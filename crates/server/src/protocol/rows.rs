@@ -20,29 +20,27 @@ pub enum Progress {
 
 /// Where a result is: the page that is being sent and the rows sent.
 pub struct Sender<B: Backend> {
+    columns: B::Columns,
     page: Option<B::Page>,
     next_row: usize,
     pub(crate) sent: u64,
 }
 
-impl<B: Backend> Default for Sender<B> {
-    fn default() -> Self {
-        Sender { page: None, next_row: 0, sent: 0 }
-    }
-}
-
 impl<B: Backend> Sender<B> {
+    pub fn new(columns: B::Columns) -> Self {
+        Sender { columns, page: None, next_row: 0, sent: 0 }
+    }
+
     /// Sends at most `limit` rows.
     pub async fn send<T: Transport, S: RowStream<Page = B::Page>>(
         &mut self,
         wire: &mut Wire<T>,
         source: &mut S,
-        statement: &B::Statement,
         formats: &Formats,
         limit: Option<u32>,
     ) -> Result<Progress, Failure> {
         let mut left = limit.map_or(u64::MAX, u64::from);
-        let columns = B::column_count(statement).unwrap_or(0);
+        let columns = B::column_count(&self.columns);
         loop {
             if let Some(page) = &self.page {
                 while self.next_row < page.rows() {
@@ -51,7 +49,9 @@ impl<B: Backend> Sender<B> {
                     }
                     let mut row = wire.reply.row(columns);
                     for column in 0..columns {
-                        row.value(|out| B::encode(statement, page, self.next_row, column, formats.of(column), out))?;
+                        row.value(|out| {
+                            B::encode(&self.columns, page, self.next_row, column, formats.of(column), out)
+                        })?;
                     }
                     row.finish()?;
                     self.next_row += 1;
@@ -103,12 +103,11 @@ impl<B: Backend> Held<B> {
     pub async fn send<T: Transport>(
         &mut self,
         wire: &mut Wire<T>,
-        statement: &B::Statement,
         formats: &Formats,
         limit: Option<u32>,
     ) -> Result<Progress, Failure> {
         let Held { pages, sender, .. } = self;
-        sender.send(wire, &mut Pages(pages), statement, formats, limit).await
+        sender.send(wire, &mut Pages(pages), formats, limit).await
     }
 }
 
@@ -116,6 +115,9 @@ struct Pages<'a, P>(&'a mut VecDeque<P>);
 
 impl<P: Page> RowStream for Pages<'_, P> {
     type Page = P;
+    type Columns = ();
+
+    fn columns(&self) {}
 
     async fn next(&mut self) -> Result<Option<P>, Report> {
         Ok(self.0.pop_front())

@@ -3,6 +3,7 @@
 //! ```text
 //!   rows N            N rows (number, text or NULL), in pages of three
 //!   heavy N           the same, in pages that claim to hold 32 MB
+//!   late N            the same, with columns that are known only when it runs
 //!   echo N            one row with the statement's N parameters
 //!   copy              COPY FROM STDIN; a line "bad" is an error
 //!   wait              runs until it is cancelled
@@ -129,6 +130,11 @@ pub struct ScriptedRows<'s> {
 
 impl RowStream for ScriptedRows<'_> {
     type Page = ScriptedPage;
+    type Columns = usize;
+
+    fn columns(&self) -> usize {
+        self.echo.as_ref().map_or(2, Vec::len)
+    }
 
     async fn next(&mut self) -> Result<Option<ScriptedPage>, Report> {
         if let Some(row) = self.echo.take() {
@@ -196,6 +202,7 @@ impl Scripted {
 impl Backend for Scripted {
     type Statement = ScriptedStatement;
     type Value = Option<String>;
+    type Columns = usize;
     type Page = ScriptedPage;
     type Rows<'s> = ScriptedRows<'s>;
     type CopyIn<'s> = ScriptedCopy<'s>;
@@ -206,8 +213,8 @@ impl Backend for Scripted {
         for command in sql.split(';').map(str::trim).filter(|command| !command.is_empty()) {
             let mut statement = ScriptedStatement { command: command.into(), parameters: 0 };
             match statement.words().0 {
-                "rows" | "heavy" | "copy" | "wait" | "fail" | "notice" | "set" | "SET" | "begin" | "commit"
-                | "rollback" => (),
+                "rows" | "heavy" | "late" | "copy" | "wait" | "fail" | "notice" | "set" | "SET" | "begin"
+                | "commit" | "rollback" => (),
                 "echo" => statement.parameters = statement.number().min(100) as usize,
                 other => {
                     let mut report = Report::error(SqlState::SYNTAX_ERROR, format!("syntax error at \"{other}\""));
@@ -228,7 +235,7 @@ impl Backend for Scripted {
         statement.parameters
     }
 
-    fn column_count(statement: &ScriptedStatement) -> Option<usize> {
+    fn columns(statement: &ScriptedStatement) -> Option<usize> {
         match statement.words().0 {
             "rows" | "heavy" => Some(2),
             "echo" => Some(statement.parameters),
@@ -236,7 +243,11 @@ impl Backend for Scripted {
         }
     }
 
-    fn column(_: &ScriptedStatement, index: usize) -> ColumnInfo<'_> {
+    fn column_count(columns: &usize) -> usize {
+        *columns
+    }
+
+    fn column(_: &usize, index: usize) -> ColumnInfo<'_> {
         const NAMES: [&str; 2] = ["number", "text"];
         ColumnInfo { name: NAMES[index % 2], type_oid: 25, type_bytes: -1, type_modifier: -1 }
     }
@@ -257,7 +268,7 @@ impl Backend for Scripted {
             return Err(Report::error(SqlState::IN_FAILED_TRANSACTION, "current transaction is aborted"));
         }
         match verb {
-            "rows" | "heavy" => {
+            "rows" | "heavy" | "late" => {
                 let end = statement.number().min(ROWS_MAX);
                 let page_bytes = if verb == "heavy" { 32 << 20 } else { 64 };
                 Ok(Outcome::Rows(ScriptedRows { session: self, next: 0, end, page_bytes, echo: None }))
@@ -298,7 +309,7 @@ impl Backend for Scripted {
     }
 
     fn encode(
-        _: &ScriptedStatement,
+        _: &usize,
         page: &ScriptedPage,
         row: usize,
         column: usize,

@@ -40,10 +40,11 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             Outcome::Empty => Ok(None),
             Outcome::Complete(tag) => Ok(Some(tag)),
             Outcome::Rows(mut rows) => {
-                let columns = B::column_count(statement).unwrap_or(0);
-                wire.reply.row_description((0..columns).map(|index| (B::column(statement, index), Format::Text)));
-                let mut sender = Sender::<B>::default();
-                sender.send(wire, &mut rows, statement, &Formats::default(), None).await?;
+                let columns = rows.columns();
+                let described = (0..B::column_count(&columns)).map(|index| (B::column(&columns, index), Format::Text));
+                wire.reply.row_description(described);
+                let mut sender = Sender::<B>::new(columns);
+                sender.send(wire, &mut rows, &Formats::default(), None).await?;
                 Ok(Some(wire.watch(rows.finish(sender.sent)).await?))
             }
             Outcome::CopyIn(sink) => copy_in(wire, sink).await.map(Some),

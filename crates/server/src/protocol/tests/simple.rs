@@ -34,6 +34,13 @@ fn several_statements_answer_in_order() {
 }
 
 #[test]
+fn columns_may_be_known_only_when_a_statement_runs() {
+    let answers = client().query("begin; late 1");
+    let expected = ["complete BEGIN", "columns number:25 text:25", "row 0|row 0", "complete SELECT 1", "ready block"];
+    assert_eq!(answers, expected);
+}
+
+#[test]
 fn a_text_without_statements_is_answered() {
     assert_eq!(client().query(" ; "), ["empty", "ready idle"]);
 }
