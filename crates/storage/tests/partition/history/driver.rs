@@ -197,7 +197,7 @@ impl Driver {
         let unique = self.unique_keys();
         let mut refusals = Vec::new();
         for row in rows {
-            refusals.extend(self.reference.refusals(row, view.transaction, &unique));
+            refusals.extend(self.reference.refusals(row, view, &unique));
             let begin = (view.transaction, view.statement);
             self.reference.versions.push(Version { row: row.clone(), begin, end: None });
         }

@@ -1,15 +1,7 @@
 //! Random histories of inserts, updates, deletes, reads, pins, saved cursors, commits, aborts, bulk loads, splits and
 //! maintenance, compared with a reference that knows nothing of segments.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
-mod history {
-    pub mod driver;
-    pub mod generate;
-    pub mod model;
-}
-
-use history::driver::{Driver, coverage};
+use crate::history::driver::{Driver, coverage};
 
 fn run(seeds: std::ops::Range<u64>, steps: usize) {
     let mut counters = Vec::new();

@@ -119,7 +119,7 @@ impl Reference {
     }
 
     /// Everything that speaks against inserting a row.
-    pub fn refusals(&self, row: &[Value], transaction: u64, unique: &[Vec<AttributeId>]) -> Vec<Refusal> {
+    pub fn refusals(&self, row: &[Value], view: View, unique: &[Vec<AttributeId>]) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         for key in unique {
             let of = |row: &[Value]| -> Vec<Value> { key.iter().map(|id| row[id.index()].clone()).collect() };
@@ -128,7 +128,7 @@ impl Reference {
                 continue;
             }
             for version in self.versions.iter().filter(|version| of(&version.row) == wanted) {
-                let own = version.begin.0 == transaction;
+                let own = version.begin.0 == view.transaction;
                 match self.outcome(version.begin.0) {
                     Outcome::Aborted => continue,
                     Outcome::Active if !own => {
@@ -139,10 +139,14 @@ impl Reference {
                 }
                 match version.end {
                     None => refusals.push(Refusal::Duplicate),
-                    Some((other, _)) if other == transaction => {}
-                    Some((other, _)) => match self.outcome(other) {
+                    Some((other, _)) if other == view.transaction => {}
+                    Some(end) => match self.outcome(end.0) {
                         Outcome::Active => refusals.push(Refusal::Conflict),
                         Outcome::Aborted => refusals.push(Refusal::Duplicate),
+                        // The snapshot still has the key: with the new row it would have it twice.
+                        Outcome::Committed(_) if self.sees(view, version.begin) && !self.sees(view, end) => {
+                            refusals.push(Refusal::Conflict);
+                        }
                         Outcome::Committed(_) => {}
                     },
                 }

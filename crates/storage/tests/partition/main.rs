@@ -1,0 +1,9 @@
+//! Partitions from the outside: random histories against a slow reference, the conformance suite of the storage
+//! modules, and single rules.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod conformance;
+mod histories;
+mod history;
+mod store;

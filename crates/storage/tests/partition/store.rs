@@ -1,0 +1,196 @@
+//! What the random histories do not show: plans in words, memory limits, single rules.
+
+use crate::history::generate;
+use crate::history::model::{Table, View};
+use eris_platform::SeededRandom;
+use eris_platform::memory::MemoryPool;
+use eris_storage::{
+    AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexOrder, Layout, Outcome, Predicate, ReadRequest,
+    Registry, Schema, StorageError, Store, StoreOptions, Test, Timestamp, Value,
+};
+use std::sync::Arc;
+
+fn schema(layout: Layout) -> Schema {
+    let mut schema = generate::schema(&mut SeededRandom::new(5), true);
+    schema.layout = layout;
+    schema.segment_rows = 16;
+    schema
+}
+
+fn store(schema: &Schema, memory: &Arc<MemoryPool>) -> Store {
+    let schema = Arc::new(schema.clone());
+    Store::new(StoreOptions { schema, memory: Arc::clone(memory), arena: None, modules: Registry::standard() })
+}
+
+fn view(transaction: u64) -> View {
+    View { visible: 100, transaction, statement: 1 }
+}
+
+fn rows(schema: &Schema, keys: std::ops::Range<i32>) -> Batch {
+    let mut random = SeededRandom::new(keys.start as u64);
+    let rows: Vec<Vec<Value>> = keys
+        .map(|key| {
+            let mut row = generate::row(&mut random, schema, i64::from(key));
+            (row[1], row[7]) = (Value::Int32(key), Value::Null);
+            row
+        })
+        .collect();
+    Batch::from_rows(&schema.data_types(), &rows)
+}
+
+fn request(conditions: Vec<Condition>, order: Option<IndexOrder>) -> ReadRequest {
+    ReadRequest { predicate: Predicate::new(conditions), desired: [AttributeId(1), AttributeId(2)].into(), order }
+}
+
+fn compare(attribute: u16, comparison: Comparison, value: Value) -> Condition {
+    Condition { attribute: AttributeId(attribute), test: Test::Compare(comparison, value) }
+}
+
+#[test]
+fn explains_plans_in_words() {
+    let schema = schema(Layout::Default);
+    let memory = MemoryPool::unlimited();
+    let mut store = store(&schema, &memory);
+    let table = Table::default();
+    table.set(1, Outcome::Committed(Timestamp(5)));
+    store.insert(&view(1).snapshot(&table), &rows(&schema, 0..1_000)).unwrap();
+    while store.maintain(&Horizon { oldest: Timestamp(100), outcomes: &table }, 100).more {}
+    let explain = |request: &ReadRequest| store.explain(request).unwrap().to_string();
+    let key = |value| compare(1, Comparison::Equal, Value::Int32(value));
+    let flag = compare(6, Comparison::Equal, Value::Boolean(true));
+    assert_eq!(
+        explain(&request(vec![flag.clone(), key(7)], None)),
+        "1. ordered index lookup pk(key) where key = 7\n\
+         2. versions visible to the snapshot\n\
+         3. filter column, row static where flag = true\n\
+         4. link column, row static [key, text]"
+    );
+    assert_eq!(
+        explain(&request(vec![compare(1, Comparison::Greater, Value::Int32(10))], None)),
+        "1. scan column, row static where key > 10\n\
+         2. versions visible to the snapshot\n\
+         3. link column, row static [key, text]",
+        "a wide range is scanned"
+    );
+    assert_eq!(
+        explain(&request(vec![compare(1, Comparison::Greater, Value::Int32(990))], None)),
+        "1. ordered index scan pk(key) where key > 990\n\
+         2. versions visible to the snapshot\n\
+         3. link column, row static [key, text]",
+        "a narrow one is looked up"
+    );
+    let order = Some(IndexOrder { index: IndexId(2), descending: true });
+    assert_eq!(
+        explain(&request(vec![flag], order)),
+        "1. ordered index scan descending by_text(text, key)\n\
+         2. versions visible to the snapshot\n\
+         3. filter column, row static where flag = true\n\
+         4. link column, row static [key, text]"
+    );
+}
+
+#[test]
+fn plans_are_cached_by_shape() {
+    let schema = schema(Layout::Column);
+    let memory = MemoryPool::unlimited();
+    let mut store = store(&schema, &memory);
+    for key in 0..50 {
+        store.open_cursor(&request(vec![compare(1, Comparison::Equal, Value::Int32(key))], None)).unwrap();
+        store.open_cursor(&request(vec![compare(1, Comparison::Less, Value::Int32(key))], None)).unwrap();
+    }
+    let counters = store.statistics().counters;
+    assert_eq!((counters.micro_qep_misses, counters.micro_qep_hits), (2, 98));
+}
+
+#[test]
+fn wrong_requests_are_errors() {
+    let schema = schema(Layout::Column);
+    let memory = MemoryPool::unlimited();
+    let mut store = store(&schema, &memory);
+    let table = Table::default();
+    table.set(1, Outcome::Active);
+    let wrong = [
+        compare(1, Comparison::Equal, Value::Int64(1)),
+        compare(3, Comparison::Less, Value::Decimal { unscaled: 1, scale: 3 }),
+        compare(99, Comparison::Less, Value::Int32(1)),
+        Condition { attribute: AttributeId(1), test: Test::StartsWith("a".into()) },
+        Condition { attribute: AttributeId(1), test: Test::CompareAttribute(Comparison::Less, AttributeId(2)) },
+    ];
+    for condition in wrong {
+        let result = store.open_cursor(&request(vec![condition], None));
+        assert!(matches!(result, Err(StorageError::InvalidRequest { .. })), "{result:?}");
+    }
+    let few = Batch::from_rows(&schema.data_types()[..3], &[]);
+    let result = store.insert(&view(1).snapshot(&table), &few);
+    assert!(matches!(result, Err(StorageError::InvalidRequest { .. })), "{result:?}");
+    let mut row = rows(&schema, 0..1).row(0);
+    row[1] = Value::Null;
+    let result = store.insert(&view(1).snapshot(&table), &Batch::from_rows(&schema.data_types(), &[row]));
+    assert!(
+        matches!(&result, Err(StorageError::NotNull { attribute: AttributeId(1), name }) if &**name == "key"),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn duplicate_keys_name_index_and_key() {
+    let schema = schema(Layout::Row);
+    let memory = MemoryPool::unlimited();
+    let mut store = store(&schema, &memory);
+    let table = Table::default();
+    table.set(1, Outcome::Active);
+    store.insert(&view(1).snapshot(&table), &rows(&schema, 0..10)).unwrap();
+    let error = store.insert(&view(1).snapshot(&table), &rows(&schema, 4..5)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "duplicate key value violates unique constraint \"pk\": key ((key)=(4)) already exists"
+    );
+    assert!(!error.is_retryable() && StorageError::Conflict { with: None }.is_retryable());
+}
+
+/// Whatever the limit, a refused statement whose transaction aborts leaves nothing behind, and other rows stay.
+#[test]
+fn survives_running_out_of_memory() {
+    for layout in [Layout::Row, Layout::Column, Layout::Default, Layout::Mixed] {
+        let mut refused = 0;
+        for limit in (20_000..160_000).step_by(4_999) {
+            let schema = schema(layout);
+            let memory = MemoryPool::new(limit);
+            let mut store = store(&schema, &memory);
+            let table = Table::default();
+            let mut kept = 0;
+            for transaction in 1..60 {
+                table.set(transaction, Outcome::Active);
+                let keys = transaction as i32 * 10..transaction as i32 * 10 + 10;
+                let result = store.insert(&view(transaction).snapshot(&table), &rows(&schema, keys));
+                match result {
+                    Ok(_) => {
+                        kept += 10;
+                        table.set(transaction, Outcome::Committed(Timestamp(transaction)));
+                    }
+                    Err(StorageError::Memory(_)) => {
+                        refused += 1;
+                        table.set(transaction, Outcome::Aborted);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+                assert!(memory.used() <= limit, "{} of {limit}", memory.used());
+                store.maintain(&Horizon { oldest: Timestamp(100), outcomes: &table }, 7);
+            }
+            for _ in 0..200 {
+                store.maintain(&Horizon { oldest: Timestamp(100), outcomes: &table }, 100);
+            }
+            for index in [None, Some(IndexOrder { index: IndexId(1), descending: false })] {
+                let mut cursor = store.open_cursor(&request(vec![], index)).unwrap();
+                let mut found = 0;
+                while let Some(gateway) = store.next_batch(&view(1_000).snapshot(&table), &mut cursor).unwrap() {
+                    found += gateway.batch.rows;
+                }
+                assert_eq!(found, kept, "{layout:?} {limit}");
+            }
+            drop(store);
+            assert_eq!(memory.used(), 0);
+        }
+        assert!(refused > 0, "no statement of {layout:?} met the limit");
+    }
+}
