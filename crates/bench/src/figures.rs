@@ -1,0 +1,41 @@
+//! The few summaries that reports need.
+
+/// The middle of the values, or the mean of the two in the middle. Zero when there are none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        odd if odd % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+/// The geometric mean of positive values. Zero when there are none.
+pub fn geometric_mean(values: &[f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let logarithms: f64 = values.iter().map(|value| value.max(f64::MIN_POSITIVE).ln()).sum();
+    (logarithms / values.len() as f64).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12);
+        assert!((median(&[4.0, 1.0]) - 2.5).abs() < 1e-12);
+        assert!(median(&[]).abs() < 1e-12);
+    }
+
+    #[test]
+    fn geometric_means() {
+        assert!((geometric_mean(&[1.0, 100.0]) - 10.0).abs() < 1e-9);
+        assert!((geometric_mean(&[7.0]) - 7.0).abs() < 1e-9);
+        assert!(geometric_mean(&[]).abs() < 1e-12);
+    }
+}

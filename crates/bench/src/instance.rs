@@ -1,0 +1,182 @@
+//! ERIS inside this process: an engine, and a database with blocking sessions on top of it.
+
+mod connection;
+
+pub use connection::EmbeddedConnection;
+
+use crate::error::BenchError;
+use eris::{Database, Options};
+use eris_engine::{Engine, EngineOptions, Event};
+use eris_platform::{Nanos, RealEnv};
+use eris_sql::{Outcome, Session, SessionOptions, SqlError, SqlType};
+use eris_storage::{Batch, ContainerId};
+use eris_workloads::connection::{Rows, SqlConnection, SqlFailure};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InstanceOptions {
+    pub workers: usize,
+    pub nodes: usize,
+    pub memory_limit_bytes: u64,
+    pub in_place: bool,
+}
+
+/// Starts an engine alone.
+pub fn start_engine(options: &InstanceOptions) -> Result<Engine, BenchError> {
+    let engine_options = EngineOptions {
+        workers: options.workers,
+        nodes: options.nodes,
+        memory_limit_bytes: options.memory_limit_bytes,
+        in_place: options.in_place,
+        ..EngineOptions::default()
+    };
+    Ok(Engine::start(Arc::new(RealEnv::new()), engine_options)?)
+}
+
+/// The engine's counters under the names of the reports.
+pub fn counters(engine: &Engine) -> BTreeMap<String, u64> {
+    let statistics = engine.statistics();
+    let mut counters: BTreeMap<String, u64> = BTreeMap::new();
+    for (event, count) in &statistics.events {
+        counters.insert(event_name(*event).to_owned(), *count);
+    }
+    for (name, count) in [
+        ("segments_sealed", statistics.store.sealed),
+        ("segments_thawed", statistics.store.thawed),
+        ("segments_compacted", statistics.store.compacted),
+        ("transactions_committed", statistics.committed),
+        ("transactions_aborted", statistics.aborted),
+        ("memory_peak_bytes", statistics.memory_peak_bytes),
+    ] {
+        counters.insert(name.to_owned(), count);
+    }
+    counters
+}
+
+/// Reports name what was done, in one scheme; the engine names what happened.
+fn event_name(event: Event) -> &'static str {
+    match event {
+        Event::LocalMessages => "messages_local",
+        Event::RemoteMessages => "messages_remote",
+        Event::Forwarded => "messages_forwarded",
+        Event::SavedCursors => "cursors_saved",
+        Event::InPlace => "executed_in_place",
+        other => other.name(),
+    }
+}
+
+/// A database in this process, filled and measured by a benchmark.
+pub struct Instance {
+    database: Database,
+}
+
+/// A query's complete result and where its time went.
+#[derive(Debug)]
+pub struct TimedAnswer {
+    pub rows: Rows,
+    /// Until the plan was ready.
+    pub plan: Duration,
+    /// From the text to the last row.
+    pub total: Duration,
+    /// Whether the plan that ran had native operators only.
+    pub native: bool,
+}
+
+impl Instance {
+    pub fn start(options: &InstanceOptions) -> Result<Self, BenchError> {
+        let options = Options {
+            workers: options.workers,
+            nodes: options.nodes,
+            memory_limit_bytes: options.memory_limit_bytes,
+            in_place: options.in_place,
+            ..Options::default()
+        };
+        Ok(Self { database: Database::open(options)? })
+    }
+
+    /// Measures a database that is open already, and that stays open.
+    pub fn of(database: &Database) -> Self {
+        Self { database: database.clone() }
+    }
+
+    pub fn engine(&self) -> &Engine {
+        self.database.engine()
+    }
+
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        counters(self.engine())
+    }
+
+    pub fn shutdown(self) {
+        self.database.close();
+    }
+
+    /// A session of its own.
+    pub fn connect(&self) -> EmbeddedConnection {
+        EmbeddedConnection::new(self.database.connect())
+    }
+
+    /// Runs one statement for its effect.
+    pub fn execute(&self, sql: &str) -> Result<(), BenchError> {
+        self.connect().execute(sql, &[])?;
+        Ok(())
+    }
+
+    /// The container behind a table, for loads that bypass SQL.
+    pub fn container(&self, table: &str) -> Result<ContainerId, BenchError> {
+        let missing = || BenchError::Options(format!("there is no table {table}"));
+        self.database.sql().catalog().current().find(table).map(|table| table.container()).ok_or_else(missing)
+    }
+
+    /// Runs one query in a session of its own, timed inside the engine from the text to the last batch.
+    pub fn query(&self, sql: &str) -> Result<TimedAnswer, SqlFailure> {
+        let (session, sql, env) =
+            (self.database.sql().session(SessionOptions::default()), sql.to_owned(), Arc::clone(self.engine().env()));
+        let timed = self.engine().block_on(async move { timed_query(session, &sql, || env.now()).await });
+        let timed = timed.map_err(|error| SqlFailure::new("XX000", error.to_string()))?.map_err(failure)?;
+        let rows = timed.batches.iter().flat_map(|batch| connection::rows_of(batch, &timed.types)).collect();
+        Ok(TimedAnswer { rows, plan: timed.plan, total: timed.total, native: timed.native })
+    }
+}
+
+struct TimedBatches {
+    batches: Vec<Batch>,
+    types: Vec<SqlType>,
+    plan: Duration,
+    total: Duration,
+    native: bool,
+}
+
+async fn timed_query(mut session: Session, sql: &str, now: impl Fn() -> Nanos) -> Result<TimedBatches, SqlError> {
+    let begin = now();
+    let statements = session.parse(sql, &[])?;
+    let planned = now();
+    let since = |moment: Nanos| Duration::from_nanos(moment.as_nanos() - begin.as_nanos());
+    let mut answer = TimedBatches {
+        batches: Vec::new(),
+        types: Vec::new(),
+        plan: since(planned),
+        total: Duration::ZERO,
+        native: true,
+    };
+    for statement in &statements {
+        answer.native &= statement.is_native();
+        if let Outcome::Rows(mut rows) = session.execute(statement, &[]).await? {
+            answer.types = rows.columns().iter().map(|column| column.sql_type).collect();
+            while let Some(batch) = rows.next().await? {
+                answer.batches.push(batch);
+            }
+            rows.finish().await?;
+        }
+    }
+    answer.total = since(now());
+    session.close().await;
+    Ok(answer)
+}
+
+/// The failure that drivers know.
+fn failure(error: SqlError) -> SqlFailure {
+    SqlFailure::new(error.sqlstate.as_str(), error.to_string())
+}

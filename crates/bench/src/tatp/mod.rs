@@ -1,0 +1,194 @@
+//! `eris bench tatp`: load, drive, check, report.
+
+mod over_sql;
+mod over_tasks;
+mod report;
+
+pub use report::{KindResult, Latency, TatpReport};
+
+use crate::error::BenchError;
+use crate::process::ProcessId;
+use eris_workloads::tatp::{
+    Consistency, FOREIGN_KEYS, KeyDistribution, Phase, Population, PopulationOptions, RunOptions, RunResult,
+    SUCCESS_RULE, THROUGHPUT_RULE, TransactionKind,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Through which interface the transactions go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Via {
+    /// The task API of an engine in this process.
+    Task,
+    /// SQL: sessions in this process, or a server if there is a URL.
+    Sql { url: Option<String> },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TatpOptions {
+    pub subscribers: u32,
+    pub seconds: f64,
+    pub warm_up_seconds: f64,
+    pub clients: u32,
+    pub workers: usize,
+    pub nodes: usize,
+    pub partitions: Option<usize>,
+    pub memory_limit_bytes: u64,
+    pub via: Via,
+    /// The server whose CPU time is counted, when there is a URL.
+    pub server: Option<ProcessId>,
+    pub in_place: bool,
+    pub keys: KeyDistribution,
+    pub permuted_numbers: bool,
+    pub seed: u64,
+}
+
+impl Default for TatpOptions {
+    fn default() -> Self {
+        Self {
+            subscribers: 100_000,
+            seconds: 10.0,
+            warm_up_seconds: 1.0,
+            clients: 4,
+            workers: 2,
+            nodes: 1,
+            partitions: None,
+            memory_limit_bytes: 8 << 30,
+            via: Via::Task,
+            server: None,
+            in_place: true,
+            keys: KeyDistribution::NonUniform,
+            permuted_numbers: false,
+            seed: 1,
+        }
+    }
+}
+
+impl TatpOptions {
+    fn validate(&self) -> Result<(), BenchError> {
+        let refuse = |message: &str| Err(BenchError::Options(message.to_owned()));
+        if self.subscribers == 0 || self.clients == 0 {
+            return refuse("--subscribers and --clients are at least 1");
+        }
+        if !(self.seconds > 0.0 && self.seconds < 1e6 && (0.0..1e6).contains(&self.warm_up_seconds)) {
+            return refuse("--seconds is a positive number");
+        }
+        Ok(())
+    }
+
+    fn population(&self) -> Arc<Population> {
+        Arc::new(Population::new(PopulationOptions {
+            seed: self.seed,
+            permuted_numbers: self.permuted_numbers,
+            ..PopulationOptions::new(self.subscribers)
+        }))
+    }
+
+    fn run_options(&self) -> RunOptions {
+        RunOptions {
+            clients: self.clients,
+            warm_up: Duration::from_secs_f64(self.warm_up_seconds),
+            measured: Duration::from_secs_f64(self.seconds),
+            keys: self.keys,
+            // Inputs are no function of the data's seed.
+            seed: self.seed.wrapping_add(0x7a79),
+        }
+    }
+}
+
+/// What a binding hands back for the report.
+struct Measured {
+    run: RunResult,
+    server_cpu: Option<Duration>,
+    load: Duration,
+    consistency: Consistency,
+    counters: BTreeMap<String, u64>,
+    new_destination: &'static str,
+}
+
+/// Runs the benchmark; `progress` gets a line per phase.
+pub fn tatp(options: &TatpOptions, progress: &mut dyn FnMut(&str)) -> Result<TatpReport, BenchError> {
+    options.validate()?;
+    let measured = match &options.via {
+        Via::Task => over_tasks::run(options, progress)?,
+        Via::Sql { url } => over_sql::run(options, url.as_deref(), progress)?,
+    };
+    Ok(report(options, measured))
+}
+
+fn report(options: &TatpOptions, measured: Measured) -> TatpReport {
+    let statistics = &measured.run.statistics;
+    let seconds = measured.run.measured.as_secs_f64();
+    let completed = statistics.completed();
+    let kinds = TransactionKind::ALL.map(|kind| {
+        let counts = statistics.of(kind);
+        KindResult {
+            name: kind.name(),
+            completed: counts.completed(),
+            success: counts.success,
+            empty: counts.empty,
+            rejected: counts.rejected,
+            retries: counts.retries,
+            latency_us: Latency::of(&counts.latency),
+        }
+    });
+    let in_process = !matches!(options.via, Via::Sql { url: Some(_) });
+    TatpReport {
+        benchmark: "tatp",
+        throughput_per_s: measured.run.throughput_per_s(),
+        qualified_per_s: statistics.qualified() as f64 / seconds,
+        server_cpu_us_per_tx: measured.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / completed.max(1) as f64),
+        success_ratio: TransactionKind::ALL.map(|kind| (kind.name(), statistics.of(kind).success_ratio())).into(),
+        latency_us: Latency::of(&statistics.latency()),
+        results: kinds.into(),
+        retries: statistics.retries(),
+        subscribers: options.subscribers,
+        measured_s: seconds,
+        clients: options.clients,
+        via: match &options.via {
+            Via::Task => "task",
+            Via::Sql { .. } => "sql",
+        },
+        workers: in_process.then_some(options.workers),
+        nodes: in_process.then_some(options.nodes),
+        partitions: options.partitions,
+        in_place: in_process.then_some(options.in_place),
+        keys: options.keys.name(),
+        permuted_numbers: options.permuted_numbers,
+        foreign_keys: FOREIGN_KEYS,
+        throughput_rule: THROUGHPUT_RULE,
+        success_rule: SUCCESS_RULE,
+        new_destination: measured.new_destination,
+        load_ms: measured.load.as_secs_f64() * 1_000.0,
+        consistent: measured.consistency.is_consistent(),
+        rows_checked: measured.consistency.rows,
+        violations: measured.consistency.violations,
+        violation_examples: measured.consistency.examples,
+        counters: measured.counters,
+    }
+}
+
+/// Reads a process's CPU time when measuring begins and ends.
+struct CpuMeter {
+    read: Box<dyn Fn() -> Option<Duration>>,
+    begin: Option<Duration>,
+    end: Option<Duration>,
+}
+
+impl CpuMeter {
+    fn new(read: impl Fn() -> Option<Duration> + 'static) -> Self {
+        Self { read: Box::new(read), begin: None, end: None }
+    }
+
+    fn on_phase(&mut self, phase: Phase) {
+        match phase {
+            Phase::MeasuringBegins => self.begin = (self.read)(),
+            Phase::MeasuringEnds => self.end = (self.read)(),
+        }
+    }
+
+    fn spent(&self) -> Option<Duration> {
+        Some(self.end?.saturating_sub(self.begin?))
+    }
+}

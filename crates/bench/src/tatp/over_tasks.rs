@@ -1,0 +1,42 @@
+//! TATP over the task API of an engine that this process starts.
+
+use super::{CpuMeter, Measured, TatpOptions};
+use crate::error::BenchError;
+use crate::instance;
+use crate::process::ProcessId;
+use eris_workloads::tatp::task::{Containers, StorageOptions};
+use eris_workloads::tatp::{check, run_over_tasks};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(super) fn run(options: &TatpOptions, progress: &mut dyn FnMut(&str)) -> Result<Measured, BenchError> {
+    let engine = instance::start_engine(&instance::InstanceOptions {
+        workers: options.workers,
+        nodes: options.nodes,
+        memory_limit_bytes: options.memory_limit_bytes,
+        in_place: options.in_place,
+    })?;
+    let population = options.population();
+    progress(&format!("loading {} subscribers", options.subscribers));
+    let start = Instant::now();
+    let storage = StorageOptions { partitions: options.partitions, ..StorageOptions::default() };
+    let containers = Containers::create(&engine, storage)?;
+    let (loading, loaded) = (engine.clone(), Arc::clone(&population));
+    engine.block_on(async move { containers.load(&loading, &loaded).await })??;
+    let load = start.elapsed();
+
+    progress(&format!("driving {} clients for {} s", options.clients, options.seconds));
+    let mut meter = CpuMeter::new(|| ProcessId::own().cpu_time());
+    let run = run_over_tasks(&engine, containers, &population, &options.run_options(), &mut |phase| {
+        meter.on_phase(phase);
+    })?;
+
+    progress("checking consistency");
+    let consistency = check(&population, &run.statistics.forwarding_changes, |table, subscribers| {
+        let reading = engine.clone();
+        engine.block_on(async move { containers.rows(&reading, table, subscribers).await })?
+    })?;
+    let counters = instance::counters(&engine);
+    engine.shutdown();
+    Ok(Measured { run, server_cpu: meter.spent(), load, consistency, counters, new_destination: "two reads by key" })
+}

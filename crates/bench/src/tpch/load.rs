@@ -1,0 +1,105 @@
+//! The eight tables, filled in parallel: generated rows straight into the containers, or `.tbl` files.
+//!
+//! Every part is a task of the engine with a bulk load and a transaction of its own. Generating and parsing happen in
+//! the tasks too, so as many parts as workers keep all of them busy.
+
+use super::TpchOptions;
+use crate::error::BenchError;
+use crate::instance::Instance;
+use eris_engine::{Engine, EngineError};
+use eris_storage::{Batch, ContainerId};
+use eris_workloads::tpch::tbl::{TblError, TblReader, table_files};
+use eris_workloads::tpch::{Table, TablePart, generate};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// One source of rows.
+enum Source {
+    Generated { scale_factor: f64, part: TablePart },
+    File(PathBuf),
+}
+
+type Rows = Box<dyn Iterator<Item = Result<Batch, TblError>> + Send>;
+
+impl Source {
+    fn open(self, table: Table) -> Result<Rows, TblError> {
+        match self {
+            Self::Generated { scale_factor, part } => {
+                Ok(Box::new(generate(table, scale_factor, part).map(|chunk| Ok(chunk.into_batch()))))
+            }
+            Self::File(path) => {
+                let mut reader = TblReader::open(&path, table)?;
+                Ok(Box::new(std::iter::from_fn(move || {
+                    reader.next_chunk().map(|chunk| chunk.map(|chunk| chunk.into_batch())).transpose()
+                })))
+            }
+        }
+    }
+}
+
+/// Creates and fills all tables; returns the time it took.
+pub fn load(instance: &Instance, options: &TpchOptions) -> Result<Duration, BenchError> {
+    let start = Instant::now();
+    let storage_options = options.storage_options();
+    for table in Table::ALL {
+        instance.execute(&table.create_statement(&storage_options))?;
+    }
+    let mut loads: Vec<(Table, Source)> = Vec::new();
+    for table in Table::ALL {
+        match &options.data {
+            Some(directory) => {
+                loads.extend(table_files(directory, table)?.into_iter().map(|path| (table, Source::File(path))));
+            }
+            None => {
+                let count = options.workers.max(1) as u32;
+                let parts = (0..count).map(|index| TablePart { index, count });
+                let scale_factor = options.scale_factor;
+                loads.extend(parts.map(|part| (table, Source::Generated { scale_factor, part })));
+            }
+        }
+    }
+    let (sender, receiver) = mpsc::channel();
+    for (table, source) in loads {
+        let container = instance.container(table.name())?;
+        let (engine, sender) = (instance.engine().clone(), sender.clone());
+        instance.engine().spawn(async move {
+            let loaded = load_part(&engine, container, table, source).await;
+            // The receiver waits below for all parts, unless one has failed already.
+            let _ = sender.send(loaded);
+        });
+    }
+    drop(sender);
+    for loaded in receiver {
+        loaded?;
+    }
+    Ok(start.elapsed())
+}
+
+async fn load_part(engine: &Engine, container: ContainerId, table: Table, source: Source) -> Result<u64, BenchError> {
+    let mut transaction = engine.begin();
+    let mut bulk = transaction.bulk(container)?;
+    for batch in source.open(table)? {
+        bulk.append(batch?).await?;
+    }
+    let rows = bulk.finish().await?;
+    transaction.commit().await.map_err(EngineError::from)?;
+    Ok(rows)
+}
+
+/// Links the data files of a directory into another one.
+pub(super) fn link_files(from: &Path, to: &Path) -> Result<(), BenchError> {
+    for table in Table::ALL {
+        let files = table_files(from, table)?;
+        let [file] = files.as_slice() else {
+            let message = format!("peers read one file per table; {} has {}", table.name(), files.len());
+            return Err(BenchError::Options(message));
+        };
+        let link = to.join(format!("{}.tbl", table.name()));
+        if link.symlink_metadata().is_ok() {
+            std::fs::remove_file(&link)?;
+        }
+        std::os::unix::fs::symlink(file.canonicalize()?, link)?;
+    }
+    Ok(())
+}

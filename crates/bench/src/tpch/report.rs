@@ -1,0 +1,66 @@
+//! The JSON that `eris bench tpch` writes; its fields stay, so that figures can be compared over time.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct TpchReport {
+    pub benchmark: &'static str,
+    pub scale_factor: f64,
+    pub workers: usize,
+    pub nodes: usize,
+    pub partitions: Option<usize>,
+    pub layout: Option<String>,
+    pub segment_rows: Option<u32>,
+    pub repeat: usize,
+    /// Sum and geometric mean of the queries' medians.
+    pub total_ms: f64,
+    pub geomean_ms: f64,
+    pub load_ms: f64,
+    /// The largest resident set of this process, peers not included.
+    pub rss_bytes: u64,
+    pub foreign_keys: &'static str,
+    pub results: Vec<QueryResult>,
+    pub peers: BTreeMap<&'static str, PeerResult>,
+    /// The engine's counters at the end.
+    pub counters: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct QueryResult {
+    pub name: String,
+    /// From the SQL text to the last row; the median of the repetitions.
+    pub median_ms: f64,
+    /// The part of it until the plan was ready.
+    pub plan_ms: f64,
+    /// Whether the executed plan had native operators only.
+    pub native: bool,
+    pub rows: usize,
+    /// `ok`, `unchecked`, or what is wrong.
+    pub answer: String,
+}
+
+impl QueryResult {
+    /// Neither wrong nor failed.
+    pub fn is_right(&self) -> bool {
+        matches!(self.answer.as_str(), "ok" | "unchecked")
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct PeerResult {
+    pub version: String,
+    pub total_ms: f64,
+    pub geomean_ms: f64,
+    pub load_ms: f64,
+    /// Queries whose answers equal the stored ones, as far as the peer prints digits.
+    pub answers_right: usize,
+    /// Medians in milliseconds, `null` for a query that the peer could not run.
+    pub results: BTreeMap<String, Option<f64>>,
+}
+
+impl TpchReport {
+    pub fn is_right(&self) -> bool {
+        self.results.iter().all(QueryResult::is_right)
+    }
+}
