@@ -61,6 +61,12 @@ impl Key {
     }
 }
 
+impl Default for Key {
+    fn default() -> Self {
+        Self::lowest()
+    }
+}
+
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {

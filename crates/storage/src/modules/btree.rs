@@ -5,7 +5,8 @@
 //!        c0 c1 c2 c3
 //! leaf:   keys k k k | handles h h h     prev <-> next
 //! ```
-//! * Keys and handles of a leaf are separate arrays: a search touches keys only.
+//! * Keys and handles of a leaf are separate arrays: a search touches keys only. A leaf is one piece of memory whose keys
+//!   are fetched together, so that the steps of the search do not wait for memory one after the other.
 //! * A full leaf that gets its new pair at the very end is not halved: the pair opens a new leaf, so ascending runs (bulk
 //!   loads, rising keys) fill leaves completely.
 //! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
@@ -18,16 +19,69 @@
 
 use eris_platform::memory::{MemoryExceeded, Reservation};
 
-/// Pairs of a leaf, and children of an inner node, at most. 128 eight-byte keys are 16 cache lines, of which a binary
-/// search touches four or five.
-const NODE_MAX: usize = 128;
+/// Pairs of a leaf, and children of an inner node, at most. 64 eight-byte keys are eight cache lines: few enough to be
+/// fetched at once, many enough that the inner levels stay in the cache.
+const NODE_MAX: usize = 64;
 const NONE: u32 = u32::MAX;
 
+/// Pairs, of which the first `len` places are in use; the keys behind are default.
 struct Leaf<K> {
-    keys: Vec<K>,
-    handles: Vec<u64>,
+    len: usize,
     next: u32,
     previous: u32,
+    keys: [K; NODE_MAX],
+    handles: [u64; NODE_MAX],
+}
+
+impl<K: Default> Leaf<K> {
+    fn new(next: u32, previous: u32) -> Box<Self> {
+        let keys = std::array::from_fn(|_| K::default());
+        Box::new(Self { len: 0, next, previous, keys, handles: [0; NODE_MAX] })
+    }
+
+    fn keys(&self) -> &[K] {
+        &self.keys[..self.len]
+    }
+
+    fn handles(&self) -> &[u64] {
+        &self.handles[..self.len]
+    }
+
+    fn insert(&mut self, at: usize, key: K, handle: u64) {
+        self.keys[at..=self.len].rotate_right(1);
+        self.keys[at] = key;
+        self.handles.copy_within(at..self.len, at + 1);
+        self.handles[at] = handle;
+        self.len += 1;
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.keys[at..self.len].rotate_left(1);
+        self.handles.copy_within(at + 1..self.len, at);
+        self.len -= 1;
+        self.keys[self.len] = K::default();
+    }
+
+    /// Moves the pairs from `at` on to the empty leaf `right`.
+    fn split_into(&mut self, at: usize, right: &mut Self) {
+        for (from, to) in (at..self.len).zip(&mut right.keys) {
+            *to = std::mem::take(&mut self.keys[from]);
+        }
+        right.len = self.len - at;
+        right.handles[..right.len].copy_from_slice(&self.handles[at..self.len]);
+        self.len = at;
+    }
+
+    /// Asks for all keys at once: a search that finds out line by line which one it needs would wait for each.
+    #[inline]
+    fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        for line in (0..size_of_val(&self.keys)).step_by(64) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: prefetching is no access; the address lies within the keys.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.keys.as_ptr().cast::<i8>().add(line)) };
+        }
+    }
 }
 
 struct Inner<K> {
@@ -37,7 +91,7 @@ struct Inner<K> {
 }
 
 enum Node<K> {
-    Leaf(Leaf<K>),
+    Leaf(Box<Leaf<K>>),
     Inner(Inner<K>),
     Free,
 }
@@ -99,7 +153,7 @@ fn child_of<K: Ord>(inner: &Inner<K>, key: &K, handle: u64) -> usize {
     at + usize::from(equal)
 }
 
-impl<K: Ord + Clone> Tree<K> {
+impl<K: Ord + Clone + Default> Tree<K> {
     pub(super) fn new(memory: Reservation) -> Self {
         Self { nodes: Vec::new(), free: Vec::new(), root: NONE, height: 0, len: 0, hint: None, memory, spare: 0 }
     }
@@ -113,7 +167,7 @@ impl<K: Ord + Clone> Tree<K> {
     }
 
     fn node_bytes() -> u64 {
-        (NODE_MAX * (size_of::<K>() + 8) + size_of::<Node<K>>()) as u64
+        (size_of::<Leaf<K>>().max(NODE_MAX * (size_of::<K>() + 12)) + size_of::<Node<K>>()) as u64
     }
 
     fn reserve_spare(&mut self, nodes: usize) -> Result<(), MemoryExceeded> {
@@ -203,7 +257,7 @@ impl<K: Ord + Clone> Tree<K> {
         let hint = self.hint.as_ref()?;
         let above = hint.lower.as_ref().is_none_or(|(k, h)| (k, *h) <= (key, handle));
         let below = hint.upper.as_ref().is_none_or(|(k, h)| (key, handle) < (k, *h));
-        (above && below && self.leaf(hint.leaf).keys.len() < NODE_MAX).then_some(hint.leaf)
+        (above && below && self.leaf(hint.leaf).len < NODE_MAX).then_some(hint.leaf)
     }
 
     /// Adds a pair.
@@ -213,27 +267,23 @@ impl<K: Ord + Clone> Tree<K> {
         }
         if self.root == NONE {
             self.reserve_spare(1)?;
-            self.root = self.make(Node::Leaf(Leaf {
-                keys: Vec::with_capacity(NODE_MAX),
-                handles: Vec::with_capacity(NODE_MAX),
-                next: NONE,
-                previous: NONE,
-            }));
+            self.root = self.make(Node::Leaf(Leaf::new(NONE, NONE)));
         }
         let (path, hint) = self.descend(key, handle);
         let leaf = hint.leaf;
-        if self.leaf(leaf).keys.len() < NODE_MAX {
+        self.leaf(leaf).prefetch();
+        if self.leaf(leaf).len < NODE_MAX {
             self.hint = Some(hint);
             return Ok(self.insert_in_leaf(leaf, key, handle));
         }
-        let at = lower_bound(&self.leaf(leaf).keys, &self.leaf(leaf).handles, key, handle);
+        let at = lower_bound(self.leaf(leaf).keys(), self.leaf(leaf).handles(), key, handle);
         if at < NODE_MAX && self.leaf(leaf).keys[at] == *key && self.leaf(leaf).handles[at] == handle {
             return Ok(Placed { new: false, key_shared: true });
         }
         self.reserve_spare(self.height + 2)?;
         self.hint = None;
         let right = self.split_leaf(leaf, at);
-        let (right_key, right_handle) = match self.leaf(right).keys.first() {
+        let (right_key, right_handle) = match self.leaf(right).keys().first() {
             Some(first) => (first.clone(), self.leaf(right).handles[0]),
             None => (key.clone(), handle),
         };
@@ -244,23 +294,22 @@ impl<K: Ord + Clone> Tree<K> {
 
     fn insert_in_leaf(&mut self, node: u32, key: &K, handle: u64) -> Placed {
         let leaf = self.leaf_mut(node);
-        let at = lower_bound(&leaf.keys, &leaf.handles, key, handle);
-        if leaf.keys.get(at).is_some_and(|other| other == key) && leaf.handles[at] == handle {
+        let at = lower_bound(leaf.keys(), leaf.handles(), key, handle);
+        if leaf.keys().get(at).is_some_and(|other| other == key) && leaf.handles[at] == handle {
             return Placed { new: false, key_shared: true };
         }
-        leaf.keys.insert(at, key.clone());
-        leaf.handles.insert(at, handle);
+        leaf.insert(at, key.clone(), handle);
         self.len += 1;
         let leaf = self.leaf(node);
         let before = if at > 0 {
             leaf.keys[at - 1] == *key
         } else {
-            leaf.previous != NONE && self.leaf(leaf.previous).keys.last() == Some(key)
+            leaf.previous != NONE && self.leaf(leaf.previous).keys().last() == Some(key)
         };
-        let after = if at + 1 < leaf.keys.len() {
+        let after = if at + 1 < leaf.len {
             leaf.keys[at + 1] == *key
         } else {
-            leaf.next != NONE && self.leaf(leaf.next).keys.first() == Some(key)
+            leaf.next != NONE && self.leaf(leaf.next).keys().first() == Some(key)
         };
         Placed { new: true, key_shared: before || after }
     }
@@ -268,13 +317,10 @@ impl<K: Ord + Clone> Tree<K> {
     /// Makes room in a full leaf for a pair at position `at`; gives the new right sibling.
     fn split_leaf(&mut self, node: u32, at: usize) -> u32 {
         let leaf = self.leaf_mut(node);
-        let split = if at == NODE_MAX { NODE_MAX } else { NODE_MAX / 2 };
-        let mut keys = Vec::with_capacity(NODE_MAX);
-        let mut handles = Vec::with_capacity(NODE_MAX);
-        keys.extend(leaf.keys.drain(split..));
-        handles.extend(leaf.handles.drain(split..));
         let next = leaf.next;
-        let right = self.make(Node::Leaf(Leaf { keys, handles, next, previous: node }));
+        let mut right = Leaf::new(next, node);
+        leaf.split_into(if at == NODE_MAX { NODE_MAX } else { NODE_MAX / 2 }, &mut right);
+        let right = self.make(Node::Leaf(right));
         self.leaf_mut(node).next = right;
         if next != NONE {
             self.leaf_mut(next).previous = right;
@@ -314,13 +360,13 @@ impl<K: Ord + Clone> Tree<K> {
         }
         let node = self.find_leaf(key, handle);
         let leaf = self.leaf_mut(node);
-        let at = lower_bound(&leaf.keys, &leaf.handles, key, handle);
-        if leaf.keys.get(at) != Some(key) || leaf.handles[at] != handle {
+        leaf.prefetch();
+        let at = lower_bound(leaf.keys(), leaf.handles(), key, handle);
+        if leaf.keys().get(at) != Some(key) || leaf.handles[at] != handle {
             return false;
         }
-        leaf.keys.remove(at);
-        leaf.handles.remove(at);
-        let empty = leaf.keys.is_empty();
+        leaf.remove(at);
+        let empty = leaf.len == 0;
         self.len -= 1;
         if empty {
             let (path, _) = self.descend(key, handle);
@@ -372,7 +418,8 @@ impl<K: Ord + Clone> Tree<K> {
         }
         let leaf = self.find_leaf(key, handle);
         let node = self.leaf(leaf);
-        Some(Position { leaf, at: lower_bound(&node.keys, &node.handles, key, handle) })
+        node.prefetch();
+        Some(Position { leaf, at: lower_bound(node.keys(), node.handles(), key, handle) })
     }
 
     /// Where one past the last pair is.
@@ -387,7 +434,7 @@ impl<K: Ord + Clone> Tree<K> {
                 None => unreachable!("an inner node has children"),
             };
         }
-        Some(Position { leaf: node, at: self.leaf(node).keys.len() })
+        Some(Position { leaf: node, at: self.leaf(node).len })
     }
 
     /// The pair at a position or the first after it; moves the position behind it.
@@ -395,7 +442,7 @@ impl<K: Ord + Clone> Tree<K> {
     pub(super) fn next(&self, position: &mut Position) -> Option<(&K, u64)> {
         loop {
             let leaf = self.leaf(position.leaf);
-            if position.at < leaf.keys.len() {
+            if position.at < leaf.len {
                 position.at += 1;
                 return Some((&leaf.keys[position.at - 1], leaf.handles[position.at - 1]));
             }
@@ -417,7 +464,7 @@ impl<K: Ord + Clone> Tree<K> {
             if leaf.previous == NONE {
                 return None;
             }
-            *position = Position { leaf: leaf.previous, at: self.leaf(leaf.previous).keys.len() };
+            *position = Position { leaf: leaf.previous, at: self.leaf(leaf.previous).len };
         }
     }
 
@@ -436,7 +483,7 @@ impl<K: Ord + Clone> Tree<K> {
             node = inner.children[child];
         }
         let leaf = self.leaf(node);
-        rank + share * leaf.keys.partition_point(|other| other < key) as f64 / leaf.keys.len().max(1) as f64
+        rank + share * leaf.keys().partition_point(|other| other < key) as f64 / leaf.len.max(1) as f64
     }
 
     /// First keys of up to `count` leaves at about equal distances.
@@ -444,9 +491,9 @@ impl<K: Ord + Clone> Tree<K> {
         let leaves: Vec<&Leaf<K>> = self.leaves().collect();
         if leaves.len() >= count {
             let step = leaves.len().div_ceil(count.max(1));
-            return leaves.iter().step_by(step).filter_map(|leaf| leaf.keys.first().cloned()).collect();
+            return leaves.iter().step_by(step).filter_map(|leaf| leaf.keys().first().cloned()).collect();
         }
-        let keys: Vec<&K> = leaves.iter().flat_map(|leaf| &leaf.keys).collect();
+        let keys: Vec<&K> = leaves.iter().flat_map(|leaf| leaf.keys()).collect();
         let step = keys.len().div_ceil(count.max(1)).max(1);
         keys.into_iter().step_by(step).cloned().collect()
     }

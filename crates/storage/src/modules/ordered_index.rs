@@ -77,7 +77,7 @@ impl IndexScanState {
 }
 
 /// A key as the tree stores it.
-trait TreeKey: Ord + Clone + Send + Sync + 'static {
+trait TreeKey: Ord + Clone + Default + Send + Sync + 'static {
     fn of_row(parts: &[KeyPart], columns: &[Column], row: usize) -> Self;
     /// The smallest stored key at or above these bytes.
     fn of_bytes(bytes: &[u8]) -> Self;
