@@ -1,1 +1,23 @@
-//! (being written)
+//! Relational micro-operators on batches: what runs inside a partition between the data gateway and the task, and the
+//! merging that the task does with what partitions emit.
+//!
+//! - [`Expression`]: columns, constants, parameters, checked arithmetic, comparisons, three-valued logic; everything
+//!   else is a [`ForeignExpr`], the hole that the SQL layer fills.
+//! - [`FilterProject`]: filter, projection and limit of one partition's batches.
+//! - [`Aggregate`]: grouped and ungrouped aggregates of one partition; [`AggregateMerge`] joins them in the task.
+//! - [`SortKeys`]: the order of rows, for the sort at the end of a task.
+
+mod aggregate;
+mod arithmetic;
+mod error;
+mod expression;
+mod filter_project;
+mod logic;
+mod sort;
+
+pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge};
+pub use arithmetic::ArithmeticOperator;
+pub use error::OperatorError;
+pub use expression::{Datum, Expression, ForeignExpr};
+pub use filter_project::{FilterProject, select};
+pub use sort::{SortKey, SortKeys};

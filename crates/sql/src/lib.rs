@@ -1,1 +1,33 @@
-//! (being written)
+//! SQL over living partitions: text to commands, commands to plans, plans to tasks of the engine.
+//!
+//! - From outside: [`Database`], [`Session`], [`Prepared`], [`Outcome`], [`SqlError`], [`SqlType`], [`pg_format`].
+//! - [`front`]: text to commands, and refusal of what is not planned.
+//! - [`catalog`], [`settings`], [`views`]: names, knobs, introspection.
+//! - [`plan`]: commands to plans; DataFusion binds and optimises, we lower to access primitives.
+//! - [`native`]: plans on the engine. [`fallback`]: plans on DataFusion's operators over pinned segments.
+//! - [`session`]: statements, transactions, COPY. [`errors`]: every SQLSTATE there is.
+
+pub mod arrow_view;
+pub mod ast;
+pub mod catalog;
+pub mod database;
+pub mod errors;
+pub mod fallback;
+pub mod front;
+pub mod native;
+pub mod pg_format;
+pub mod plan;
+pub mod session;
+pub mod settings;
+pub mod sqlstate;
+pub mod types;
+pub mod views;
+
+pub use database::{Database, DatabaseOptions};
+pub use errors::SqlError;
+pub use session::{
+    ColumnDescription, CommandTag, CopyIn, Outcome, Prepared, Rows, Session, SessionCancel, SessionOptions,
+    TransactionStatus,
+};
+pub use sqlstate::SqlState;
+pub use types::SqlType;

@@ -1,0 +1,163 @@
+//! Which group a row belongs to.
+//!
+//! Every group column gives one 128-bit word per row: the value's bits, a short text's view, or the number of a long
+//! text. Words are compared in an open-addressing table; a group's values are kept once, in column builders.
+
+use eris_platform::DeterministicMap;
+use eris_storage::{Column, ColumnBuilder, DataType, VIEW_INLINE_MAX, Values};
+
+/// Texts longer than a view holds are numbered; no inline view has this length.
+const NUMBERED: u128 = 0xFFFF_FFFF;
+
+#[derive(Debug)]
+pub(super) struct Groups {
+    types: Vec<DataType>,
+    builders: Vec<ColumnBuilder>,
+    /// Group number plus one; 0 is free. The length is a power of two.
+    table: Vec<u32>,
+    /// The words of all groups, `width` each.
+    words: Vec<u128>,
+    len: usize,
+    long_texts: DeterministicMap<Box<[u8]>, u32>,
+}
+
+impl Groups {
+    pub fn new(types: Vec<DataType>) -> Self {
+        let builders = types.iter().map(|data_type| ColumnBuilder::with_capacity(*data_type, 16)).collect();
+        Self { types, builders, table: vec![0; 64], words: Vec::new(), len: 0, long_texts: DeterministicMap::default() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The group columns, one row a group; the groups start anew.
+    pub fn take_columns(&mut self) -> Vec<Column> {
+        let fresh = Self::new(self.types.clone());
+        std::mem::replace(self, fresh).builders.into_iter().map(ColumnBuilder::finish).collect()
+    }
+
+    /// The words of a row: null bits first, then one word per column.
+    fn width(&self) -> usize {
+        self.types.len() + 1
+    }
+
+    /// The group of each row; new groups are added in the order in which they are met.
+    pub fn assign(&mut self, keys: &[Column], rows: usize) -> Vec<u32> {
+        if keys.is_empty() {
+            self.len = self.len.max(usize::from(rows > 0));
+            return vec![0; rows];
+        }
+        let width = self.width();
+        let mut words = vec![0_u128; rows * width];
+        for (at, key) in keys.iter().enumerate() {
+            self.fill(key, at, width, &mut words);
+        }
+        let mut groups = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let own = &words[row * width..(row + 1) * width];
+            groups.push(self.find_or_add(own, keys, row));
+        }
+        groups
+    }
+
+    fn fill(&mut self, key: &Column, at: usize, width: usize, words: &mut [u128]) {
+        let mut put = |row: usize, word: u128| words[row * width + at + 1] = word;
+        match &key.values {
+            Values::Boolean(values) => values.iter().enumerate().for_each(|(row, v)| put(row, u128::from(*v))),
+            Values::Int16(values) => values.iter().enumerate().for_each(|(row, v)| put(row, *v as u16 as u128)),
+            Values::Int32(values) => values.iter().enumerate().for_each(|(row, v)| put(row, *v as u32 as u128)),
+            Values::Int64(values) => values.iter().enumerate().for_each(|(row, v)| put(row, *v as u64 as u128)),
+            Values::Int128(values) => values.iter().enumerate().for_each(|(row, v)| put(row, *v as u128)),
+            // -0 is 0, and all NaNs are one value.
+            Values::Float32(values) => values.iter().enumerate().for_each(|(row, v)| {
+                let v = if v.is_nan() { f32::NAN } else { *v + 0.0 };
+                put(row, u128::from(v.to_bits()));
+            }),
+            Values::Float64(values) => values.iter().enumerate().for_each(|(row, v)| {
+                let v = if v.is_nan() { f64::NAN } else { *v + 0.0 };
+                put(row, u128::from(v.to_bits()));
+            }),
+            Values::Bytes(views) => {
+                for (row, view) in views.views.iter().enumerate() {
+                    if (*view as u32) as usize <= VIEW_INLINE_MAX {
+                        put(row, *view);
+                    } else if !key.is_null(row) {
+                        let next = self.long_texts.len() as u32;
+                        let bytes = views.get(row);
+                        let number = match self.long_texts.get(bytes) {
+                            Some(number) => *number,
+                            None => {
+                                self.long_texts.insert(bytes.into(), next);
+                                next
+                            }
+                        };
+                        put(row, NUMBERED | (u128::from(number) << 32));
+                    }
+                }
+            }
+        }
+        if let Some(validity) = &key.validity {
+            for row in 0..validity.len() {
+                if !validity.get(row) {
+                    words[row * width] |= 1 << at;
+                    words[row * width + at + 1] = 0;
+                }
+            }
+        }
+    }
+
+    fn find_or_add(&mut self, own: &[u128], keys: &[Column], row: usize) -> u32 {
+        let width = own.len();
+        let mask = self.table.len() - 1;
+        let mut slot = hash(own) as usize & mask;
+        loop {
+            match self.table[slot] {
+                0 => break,
+                taken => {
+                    let group = taken as usize - 1;
+                    if self.words[group * width..(group + 1) * width] == *own {
+                        return group as u32;
+                    }
+                    slot = (slot + 1) & mask;
+                }
+            }
+        }
+        let group = self.len;
+        self.len += 1;
+        self.words.extend_from_slice(own);
+        self.table[slot] = self.len as u32;
+        for (builder, key) in self.builders.iter_mut().zip(keys) {
+            builder.extend(key, row..row + 1);
+        }
+        if self.len * 2 > self.table.len() {
+            self.rebuild(width);
+        }
+        group as u32
+    }
+
+    fn rebuild(&mut self, width: usize) {
+        let size = self.table.len() * 4;
+        self.table.clear();
+        self.table.resize(size, 0);
+        for group in 0..self.len {
+            let mut slot = hash(&self.words[group * width..(group + 1) * width]) as usize & (size - 1);
+            while self.table[slot] != 0 {
+                slot = (slot + 1) & (size - 1);
+            }
+            self.table[slot] = group as u32 + 1;
+        }
+    }
+}
+
+/// Folded multiplication over the words.
+fn hash(words: &[u128]) -> u64 {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    for word in words {
+        for half in [*word as u64, (*word >> 64) as u64] {
+            let product = u128::from(state ^ half).wrapping_mul(0xA076_1D64_78BD_642F_E703_7ED1_A0B4_28DB);
+            state = (product as u64) ^ ((product >> 64) as u64);
+        }
+    }
+    state ^ (state >> 32)
+}

@@ -1,0 +1,33 @@
+//! What can go wrong while rows are computed.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use eris_engine::EngineError;
+use thiserror::Error as ThisError;
+
+/// An error of an expression or an aggregate.
+#[derive(Clone, Debug, ThisError)]
+pub enum OperatorError {
+    /// A divisor was zero.
+    #[error("division by zero")]
+    DivisionByZero,
+    /// A result does not fit its type.
+    #[error("{type_name} out of range")]
+    Overflow {
+        /// The type, as SQL names it.
+        type_name: &'static str,
+    },
+    /// An expression of the layer above failed.
+    #[error("{0}")]
+    Foreign(Arc<dyn Error + Send + Sync>),
+    /// The plan does not fit the data: a mistake of the planner.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl From<OperatorError> for EngineError {
+    fn from(error: OperatorError) -> Self {
+        Self::Foreign(Arc::new(error))
+    }
+}

@@ -1,0 +1,138 @@
+//! DDL inside a transaction: changes are kept with the session and published when it commits.
+//!
+//! The session plans against an [`Overlay`]: the published version with its own changes applied. At commit the changes
+//! are applied to what is published by then; a name that was taken meanwhile fails the commit. Containers of created
+//! tables exist from the start, because rows may be inserted; they are dropped if the transaction rolls back. Containers
+//! of dropped tables are dropped after the commit.
+
+use std::sync::Arc;
+
+use super::table::Table;
+use super::version::{Catalog, CatalogVersion};
+use crate::errors::{SqlError, SqlState};
+
+/// One change of names.
+#[derive(Clone, Debug)]
+pub enum CatalogChange {
+    /// A new table.
+    Create(Arc<Table>),
+    /// A table goes.
+    Drop(Arc<Table>),
+    /// A table has a new version (an index more or less).
+    Replace {
+        /// Before.
+        old: Arc<Table>,
+        /// After.
+        new: Arc<Table>,
+    },
+}
+
+impl CatalogChange {
+    fn apply(&self, version: &mut CatalogVersion) -> Result<(), SqlError> {
+        match self {
+            Self::Create(table) => add(version, table),
+            Self::Drop(table) => remove(version, table),
+            Self::Replace { old, new } => {
+                remove(version, old)?;
+                add(version, new)
+            }
+        }
+    }
+}
+
+fn add(version: &mut CatalogVersion, table: &Arc<Table>) -> Result<(), SqlError> {
+    if version.is_taken(&table.name) {
+        return Err(already_exists(&table.name));
+    }
+    for index in &table.schema.indexes {
+        if version.is_taken(&index.name) {
+            return Err(already_exists(&index.name));
+        }
+        version.indexes.insert(index.name.to_string(), table.name.clone());
+    }
+    version.tables.insert(table.name.clone(), Arc::clone(table));
+    Ok(())
+}
+
+fn remove(version: &mut CatalogVersion, table: &Arc<Table>) -> Result<(), SqlError> {
+    match version.tables.get(&table.name) {
+        Some(found) if Arc::ptr_eq(found, table) => {}
+        _ => return Err(SqlError::serialization().detail(format!("Table \"{}\" was changed meanwhile.", table.name))),
+    }
+    version.tables.remove(&table.name);
+    version.indexes.retain(|_, owner| *owner != table.name);
+    Ok(())
+}
+
+/// 42P07.
+pub(super) fn already_exists(name: &str) -> SqlError {
+    SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+}
+
+/// The changes of an open transaction, and the version they give.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay {
+    changes: Vec<CatalogChange>,
+    base: u64,
+    version: Option<Arc<CatalogVersion>>,
+}
+
+impl Overlay {
+    /// Whether there are no changes.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// What the session sees: the published version with its own changes.
+    pub fn version(&mut self, catalog: &Catalog) -> Result<Arc<CatalogVersion>, SqlError> {
+        let current = catalog.current();
+        if self.changes.is_empty() {
+            return Ok(current);
+        }
+        match &self.version {
+            Some(version) if self.base == current.number => Ok(Arc::clone(version)),
+            _ => {
+                let mut version = CatalogVersion::clone(&current);
+                for change in &self.changes {
+                    change.apply(&mut version)?;
+                }
+                // Plans made against an overlay must not be found by others: its number is its own.
+                version.number = u64::MAX;
+                let version = Arc::new(version);
+                self.base = current.number;
+                self.version = Some(Arc::clone(&version));
+                Ok(version)
+            }
+        }
+    }
+
+    /// Adds a change, if it applies.
+    pub fn add(&mut self, catalog: &Catalog, change: CatalogChange) -> Result<(), SqlError> {
+        self.changes.push(change);
+        self.version = None;
+        match self.version(catalog) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.changes.pop();
+                self.version = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// Publishes all changes in one step.
+    pub fn publish(&mut self, catalog: &Catalog) -> Result<Vec<CatalogChange>, SqlError> {
+        if self.changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        catalog.publish(|version| self.changes.iter().try_for_each(|change| change.apply(version)))?;
+        self.version = None;
+        Ok(std::mem::take(&mut self.changes))
+    }
+
+    /// Takes all changes back.
+    pub fn abandon(&mut self) -> Vec<CatalogChange> {
+        self.version = None;
+        std::mem::take(&mut self.changes)
+    }
+}

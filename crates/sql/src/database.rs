@@ -1,0 +1,147 @@
+//! A database: an engine with names, plans and sessions on top.
+
+use std::fmt;
+use std::sync::Arc;
+
+use eris_engine::Engine;
+use eris_platform::settings::SettingValues;
+use eris_storage::Layout;
+
+use crate::catalog::Catalog;
+use crate::errors::{SqlError, SqlState};
+use crate::fallback::Lane;
+use crate::plan::Planner;
+use crate::session::{PlanCache, Session, SessionOptions};
+use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, layout_name};
+
+/// How a database is set up.
+#[derive(Clone, Debug)]
+pub struct DatabaseOptions {
+    /// Whether plans that are not native may run on DataFusion's operators.
+    pub fallback: bool,
+    /// Threads of the fallback lane; `None`: as many as the engine has workers.
+    pub fallback_threads: Option<usize>,
+    /// Layout of new tables, unless a session or table says otherwise.
+    pub layout: Layout,
+    /// Partitions of new tables; 0: by size.
+    pub partitions: usize,
+    /// Rows of a segment of new tables.
+    pub segment_rows: u32,
+}
+
+impl Default for DatabaseOptions {
+    fn default() -> Self {
+        Self {
+            fallback: true,
+            fallback_threads: None,
+            layout: Layout::Default,
+            partitions: 0,
+            segment_rows: eris_storage::SEGMENT_ROWS_DEFAULT,
+        }
+    }
+}
+
+/// A database. Clones share it.
+#[derive(Clone)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Engine,
+    options: DatabaseOptions,
+    catalog: Catalog,
+    planner: Planner,
+    lane: Lane,
+    cache: PlanCache,
+    defaults: SettingValues,
+    version: String,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("options", &self.inner.options).finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// A database without tables on a running engine.
+    pub fn new(engine: Engine, options: DatabaseOptions) -> Result<Self, SqlError> {
+        let threads = options.fallback_threads.unwrap_or_else(|| engine.worker_count());
+        let lane = Lane::new(threads);
+        let environment = Lane::environment(engine.memory())?;
+        let planner = Planner::new(engine.clone(), lane.threads(), environment);
+        let mut defaults = SettingValues::default();
+        let mut set = |declaration, text: String| {
+            defaults
+                .set_text(declaration, &text)
+                .map_err(|error| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()))
+        };
+        set(LAYOUT.declaration(), layout_name(options.layout).to_string())?;
+        set(PARTITIONS.declaration(), options.partitions.to_string())?;
+        set(SEGMENT_ROWS.declaration(), options.segment_rows.to_string())?;
+        // Clients parse this: name, dot-separated number, anything.
+        let version = format!(
+            "PostgreSQL {SERVER_VERSION} (ERIS {}) on {}-{}",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::ARCH,
+            std::env::consts::OS
+        );
+        let inner = Inner {
+            engine,
+            options,
+            catalog: Catalog::default(),
+            planner,
+            lane,
+            cache: PlanCache::default(),
+            defaults,
+            version,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// A new session.
+    pub fn session(&self, options: SessionOptions) -> Session {
+        Session::new(self.clone(), options)
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    /// How it was set up.
+    pub fn options(&self) -> &DatabaseOptions {
+        &self.inner.options
+    }
+
+    /// The names there are now.
+    pub fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
+    /// What `version()` answers.
+    pub fn version(&self) -> &str {
+        &self.inner.version
+    }
+
+    pub(crate) fn planner(&self) -> &Planner {
+        &self.inner.planner
+    }
+
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.inner.lane
+    }
+
+    pub(crate) fn plan_cache(&self) -> &PlanCache {
+        &self.inner.cache
+    }
+
+    pub(crate) fn defaults(&self) -> &SettingValues {
+        &self.inner.defaults
+    }
+
+    pub(crate) fn allows_fallback(&self) -> bool {
+        self.inner.options.fallback
+    }
+}

@@ -1,0 +1,70 @@
+//! The thread pool of the lane. It starts with the first plan that needs it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use eris_platform::MemoryPool as ErisPool;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use super::memory::AccountedMemory;
+use crate::errors::SqlError;
+
+/// The lane of one database.
+pub struct Lane {
+    threads: usize,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lane({} threads)", self.threads)
+    }
+}
+
+impl Lane {
+    /// A lane with this many threads.
+    pub fn new(threads: usize) -> Self {
+        Self { threads: threads.max(1), runtime: Mutex::new(None) }
+    }
+
+    /// What DataFusion's operators are given: our memory, no disk.
+    pub fn environment(memory: &Arc<ErisPool>) -> Result<Arc<RuntimeEnv>, SqlError> {
+        let no_disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
+        let environment = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(AccountedMemory::new(memory)))
+            .with_disk_manager_builder(no_disk)
+            .build()
+            .map_err(|error| crate::plan::datafusion_error(&error))?;
+        Ok(Arc::new(environment))
+    }
+
+    /// Threads, and partitions of a plan.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The pool, started if need be.
+    pub fn handle(&self) -> Result<Handle, SqlError> {
+        let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = runtime.as_ref() {
+            return Ok(runtime.handle().clone());
+        }
+        let started = Builder::new_multi_thread()
+            .worker_threads(self.threads)
+            .thread_name("eris-fallback")
+            .build()
+            .map_err(|error| SqlError::internal(format!("the fallback lane cannot start: {error}")))?;
+        Ok(runtime.insert(started).handle().clone())
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Expressions: a list of what may pass. Everything not on it is refused by name.
+
+use super::type_names::sql_type_of;
+use super::{Lowered, query, refuse_if};
+use crate::ast::{
+    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Interval, TypedString, UnaryOperator, Value, WindowFrameBound, WindowSpec,
+    WindowType,
+};
+use crate::errors::SqlError;
+
+/// Checks an expression and everything below it.
+pub(super) fn check(expr: &Expr) -> Lowered<()> {
+    let mut expr = expr;
+    // Chains of operators lean to the left and may be thousands long: walk that side without recursion.
+    loop {
+        match expr {
+            Expr::BinaryOp { left, op, right } => {
+                check_operator(op)?;
+                check(right)?;
+                expr = left;
+            }
+            other => return check_one(other),
+        }
+    }
+}
+
+fn check_all<'a>(list: impl IntoIterator<Item = &'a Expr>) -> Lowered<()> {
+    list.into_iter().try_for_each(check)
+}
+
+fn check_one(expr: &Expr) -> Lowered<()> {
+    match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => Ok(()),
+        Expr::Value(value) => check_value(&value.value),
+        Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax }) => {
+            refuse_if(*uses_odbc_syntax, "ODBC escapes", "Write the literal in SQL.")?;
+            check_type(data_type)?;
+            check_value(&value.value)
+        }
+        Expr::Nested(inner)
+        | Expr::IsFalse(inner)
+        | Expr::IsNotFalse(inner)
+        | Expr::IsTrue(inner)
+        | Expr::IsNotTrue(inner)
+        | Expr::IsNull(inner)
+        | Expr::IsNotNull(inner)
+        | Expr::IsUnknown(inner)
+        | Expr::IsNotUnknown(inner) => check(inner),
+        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => check_all([&**left, &**right]),
+        Expr::InList { expr, list, negated: _ } => {
+            check(expr)?;
+            check_all(list)
+        }
+        Expr::InSubquery { expr, subquery, negated: _ } => {
+            check(expr)?;
+            query::check(subquery)
+        }
+        Expr::Between { expr, negated: _, low, high } => check_all([&**expr, &**low, &**high]),
+        Expr::Like { negated: _, any, expr, pattern, escape_char: _ }
+        | Expr::ILike { negated: _, any, expr, pattern, escape_char: _ } => {
+            refuse_if(*any, "LIKE ANY", "Join the patterns with OR.")?;
+            check_all([&**expr, &**pattern])
+        }
+        Expr::UnaryOp { op, expr } => {
+            match op {
+                UnaryOperator::Plus | UnaryOperator::Minus | UnaryOperator::Not => {}
+                other => {
+                    return Err(SqlError::unsupported(format!("the operator {other}"), "Use the function instead."));
+                }
+            }
+            check(expr)
+        }
+        Expr::Cast { kind, expr, data_type, array, format } => {
+            match kind {
+                CastKind::Cast | CastKind::DoubleColon => {}
+                CastKind::TryCast | CastKind::SafeCast => {
+                    return Err(SqlError::unsupported("TRY_CAST", "Write CAST and filter bad values before."));
+                }
+            }
+            refuse_if(*array || format.is_some(), "CAST with FORMAT or ARRAY", "Write CAST(value AS type).")?;
+            check_type(data_type)?;
+            check(expr)
+        }
+        Expr::Extract { field: _, syntax: _, expr } => check(expr),
+        Expr::Ceil { expr, field } | Expr::Floor { expr, field } => {
+            let plain = matches!(field, CeilFloorKind::DateTimeField(crate::ast::DateTimeField::NoDateTime));
+            refuse_if(!plain, "CEIL or FLOOR with a unit", "Use date_trunc or round.")?;
+            check(expr)
+        }
+        Expr::Position { expr, r#in } => check_all([&**expr, &**r#in]),
+        Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
+            check(expr)?;
+            check_all(substring_from.iter().chain(substring_for).map(AsRef::as_ref))
+        }
+        Expr::Trim { trim_where: _, trim_what, expr, trim_characters } => {
+            check(expr)?;
+            check_all(trim_what.iter().map(AsRef::as_ref))?;
+            check_all(trim_characters.iter().flatten())
+        }
+        Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+            check_all([&**expr, &**overlay_what, &**overlay_from])?;
+            check_all(overlay_for.iter().map(AsRef::as_ref))
+        }
+        Expr::Case { case_token: _, end_token: _, operand, conditions, else_result } => {
+            check_all(operand.iter().map(AsRef::as_ref))?;
+            for CaseWhen { condition, result } in conditions {
+                check_all([condition, result])?;
+            }
+            check_all(else_result.iter().map(AsRef::as_ref))
+        }
+        Expr::Exists { subquery, negated: _ } | Expr::Subquery(subquery) => query::check(subquery),
+        Expr::GroupingSets(sets) | Expr::Cube(sets) | Expr::Rollup(sets) => check_all(sets.iter().flatten()),
+        Expr::Tuple(list) => check_all(list),
+        Expr::Interval(Interval { value, leading_field: _, leading_precision, last_field, fractional_seconds_precision }) => {
+            refuse_if(
+                leading_precision.is_some() || last_field.is_some() || fractional_seconds_precision.is_some(),
+                "a precision or range in INTERVAL",
+                "Write interval '1 day' or interval '1' day.",
+            )?;
+            check(value)
+        }
+        Expr::Function(function) => check_function(function),
+        Expr::BinaryOp { .. } => check(expr),
+        Expr::AnyOp { .. } | Expr::AllOp { .. } => {
+            Err(SqlError::unsupported("ANY and ALL", "Write IN, EXISTS or compare with min() or max()."))
+        }
+        Expr::Collate { .. } => {
+            Err(SqlError::unsupported("COLLATE", "Text is ordered by its bytes (UTF-8, as collation \"C\")."))
+        }
+        Expr::SimilarTo { .. } => Err(SqlError::unsupported("SIMILAR TO", "Use LIKE or the operator ~.")),
+        Expr::AtTimeZone { .. } => {
+            Err(SqlError::unsupported("AT TIME ZONE", "Timestamps have no time zone: add an interval."))
+        }
+        other => Err(SqlError::unsupported(format!("the expression {}", shortened(other)), "Rewrite it.")),
+    }
+}
+
+fn shortened(expr: &Expr) -> String {
+    let text = expr.to_string();
+    match text.char_indices().nth(60) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text,
+    }
+}
+
+fn check_type(data_type: &crate::ast::DataType) -> Lowered<()> {
+    if matches!(data_type, crate::ast::DataType::Interval { .. }) {
+        return Ok(());
+    }
+    sql_type_of(data_type).map(|_| ())
+}
+
+fn check_value(value: &Value) -> Lowered<()> {
+    match value {
+        Value::Number(..)
+        | Value::SingleQuotedString(_)
+        | Value::DollarQuotedString(_)
+        | Value::EscapedStringLiteral(_)
+        | Value::UnicodeStringLiteral(_)
+        | Value::Boolean(_)
+        | Value::Null => Ok(()),
+        Value::Placeholder(name) => {
+            let number = name.strip_prefix('$').and_then(|digits| digits.parse::<u32>().ok());
+            match number {
+                Some(1..=65_535) => Ok(()),
+                _ => Err(SqlError::new(
+                    crate::errors::SqlState::NO_SUCH_PARAMETER,
+                    format!("there is no parameter {name}"),
+                )
+                .hint("Parameters are $1, $2, ...")),
+            }
+        }
+        other => Err(SqlError::unsupported(format!("the literal {other}"), "Write '...' and cast it.")),
+    }
+}
+
+fn check_operator(op: &BinaryOperator) -> Lowered<()> {
+    match op {
+        BinaryOperator::Plus
+        | BinaryOperator::Minus
+        | BinaryOperator::Multiply
+        | BinaryOperator::Divide
+        | BinaryOperator::Modulo
+        | BinaryOperator::StringConcat
+        | BinaryOperator::Gt
+        | BinaryOperator::Lt
+        | BinaryOperator::GtEq
+        | BinaryOperator::LtEq
+        | BinaryOperator::Eq
+        | BinaryOperator::NotEq
+        | BinaryOperator::And
+        | BinaryOperator::Or
+        | BinaryOperator::BitwiseOr
+        | BinaryOperator::BitwiseAnd
+        | BinaryOperator::PGBitwiseXor
+        | BinaryOperator::PGBitwiseShiftLeft
+        | BinaryOperator::PGBitwiseShiftRight
+        | BinaryOperator::PGRegexMatch
+        | BinaryOperator::PGRegexIMatch
+        | BinaryOperator::PGRegexNotMatch
+        | BinaryOperator::PGRegexNotIMatch
+        | BinaryOperator::PGLikeMatch
+        | BinaryOperator::PGILikeMatch
+        | BinaryOperator::PGNotLikeMatch
+        | BinaryOperator::PGNotILikeMatch => Ok(()),
+        BinaryOperator::PGCustomBinaryOperator(_) => {
+            Err(SqlError::unsupported("OPERATOR(...)", "Write the operator itself."))
+        }
+        other => Err(SqlError::unsupported(format!("the operator {other}"), "Use a function instead.")),
+    }
+}
+
+fn check_function(function: &Function) -> Lowered<()> {
+    let Function { name, uses_odbc_syntax, parameters, args, filter, null_treatment: _, over, within_group } = function;
+    refuse_if(*uses_odbc_syntax, "ODBC escapes", "Call the function in SQL.")?;
+    refuse_if(!matches!(parameters, FunctionArguments::None), "parameters before arguments", "Write f(arguments).")?;
+    match args {
+        FunctionArguments::None => {}
+        FunctionArguments::Subquery(subquery) => query::check(subquery)?,
+        FunctionArguments::List(FunctionArgumentList { duplicate_treatment: _, args, clauses }) => {
+            for argument in args {
+                let (FunctionArg::Unnamed(argument)
+                | FunctionArg::Named { arg: argument, .. }
+                | FunctionArg::ExprNamed { arg: argument, .. }) = argument;
+                match argument {
+                    FunctionArgExpr::Expr(expr) => check(expr)?,
+                    FunctionArgExpr::Wildcard => {}
+                    FunctionArgExpr::QualifiedWildcard(_) | FunctionArgExpr::WildcardWithOptions(_) => {
+                        return Err(SqlError::unsupported(format!("{name}(table.*)"), "Write * or a column."));
+                    }
+                }
+            }
+            for clause in clauses {
+                match clause {
+                    crate::ast::FunctionArgumentClause::OrderBy(keys) => query::check_sort(keys)?,
+                    other => {
+                        return Err(SqlError::unsupported(format!("{other} inside {name}(...)"), "Leave it out."));
+                    }
+                }
+            }
+        }
+    }
+    if let Some(filter) = filter {
+        check(filter)?;
+    }
+    match over {
+        None | Some(WindowType::NamedWindow(_)) => {}
+        Some(WindowType::WindowSpec(spec)) => check_window(spec)?,
+    }
+    query::check_sort(within_group)
+}
+
+/// Checks OVER (...).
+pub(super) fn check_window(spec: &WindowSpec) -> Lowered<()> {
+    let WindowSpec { window_name: _, partition_by, order_by, window_frame } = spec;
+    check_all(partition_by)?;
+    query::check_sort(order_by)?;
+    if let Some(frame) = window_frame {
+        for bound in std::iter::once(&frame.start_bound).chain(&frame.end_bound) {
+            match bound {
+                WindowFrameBound::CurrentRow
+                | WindowFrameBound::Preceding(None)
+                | WindowFrameBound::Following(None) => {}
+                WindowFrameBound::Preceding(Some(expr)) | WindowFrameBound::Following(Some(expr)) => check(expr)?,
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! From text to commands: splitting, parsing, and the pass that refuses what is not planned.
+//!
+//! ```text
+//!   text --tokens--> statements --sqlparser--> AST --lower--> Command | 0A000 and what to do
+//! ```
+//! The pass takes the parser's structures apart *without* `..`, field by field: a clause that no [`Command`] carries is
+//! refused, and a new field in the parser's next version does not compile until someone has decided about it. So
+//! nothing is dropped silently. This module needs the parser and [`crate::errors`], nothing else.
+
+mod copy;
+mod create;
+mod dml;
+mod expressions;
+mod lower;
+mod names;
+mod parse;
+mod query;
+mod type_names;
+mod utility;
+
+mod command;
+
+pub use command::{
+    Assignment, Command, CopyCommand, CopyFormat, CopySource, CreateIndexCommand, CreateTableCommand, DeleteCommand,
+    ExplainCommand, InsertCommand, InsertSource, Isolation, NewColumn, NewConstraint, SetValue, TableName,
+    UpdateCommand,
+};
+pub use lower::lower;
+pub use parse::{ParsedStatement, parse};
+pub use type_names::sql_type_of;
+
+/// What every step of the pass gives.
+pub(crate) type Lowered<T> = Result<T, crate::errors::SqlError>;
+
+/// Refuses a clause if it is there.
+fn refuse_if(present: bool, what: &str, hint: &str) -> Lowered<()> {
+    if present { Err(crate::errors::SqlError::unsupported(what, hint)) } else { Ok(()) }
+}

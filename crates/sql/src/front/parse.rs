@@ -1,0 +1,222 @@
+//! Splitting a text into statements and parsing each.
+//!
+//! The text is cut at the token level, so that a semicolon inside a string is no end, each statement keeps its own text
+//! (the key of the plan cache), and an error's position is counted from the start of the whole text.
+//!
+//! Hostile input: the parser limits its own recursion; operator chains (`1+1+1+...`, `UNION` after `UNION`) make trees
+//! as deep as they are long without recursion, so chains are limited here, before anything walks the tree.
+
+use crate::ast::{Location, Parser, ParserError, PostgreSqlDialect, Statement, Token, TokenWithSpan, Tokenizer};
+use crate::errors::{SqlError, SqlState};
+
+/// Nesting the parser follows before it gives up. PostgreSQL's default stack holds a few thousand levels; nobody writes
+/// a hundred by hand.
+const NESTING_MAX: usize = 100;
+/// Tokens between two commas of one bracket level. A chain this long is at most this deep a tree, which every pass
+/// over it can walk on a worker's stack.
+const CHAIN_MAX: usize = 6_000;
+/// The longest statement, in bytes.
+pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
+
+/// One statement of a text.
+#[derive(Clone, Debug)]
+pub struct ParsedStatement {
+    /// Its own text, without the semicolon.
+    pub text: String,
+    /// Its tree.
+    pub ast: Statement,
+}
+
+/// All statements of a text; empty ones are left out.
+pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
+    if sql.len() > STATEMENT_BYTES_MAX {
+        return Err(SqlError::new(
+            SqlState::LIMIT_EXCEEDED,
+            format!("statement of {} bytes exceeds the maximum of {STATEMENT_BYTES_MAX}", sql.len()),
+        ));
+    }
+    if sql.contains('\0') {
+        return Err(SqlError::new(SqlState::INVALID_ENCODING, "invalid byte sequence for encoding \"UTF8\": 0x00"));
+    }
+    let dialect = PostgreSqlDialect {};
+    let tokens = Tokenizer::new(&dialect, sql)
+        .tokenize_with_location()
+        .map_err(|error| tokenizer_error(sql, &error.message, error.location))?;
+    let lines = line_starts(sql);
+    let mut statements = Vec::new();
+    let mut rest = tokens.as_slice();
+    while !rest.is_empty() {
+        let end = rest.iter().position(|token| token.token == Token::SemiColon).unwrap_or(rest.len());
+        let own = &rest[..end];
+        rest = &rest[(end + 1).min(rest.len())..];
+        let Some(first) = own.iter().position(|token| !is_space(token)) else { continue };
+        let last = own.iter().rposition(|token| !is_space(token)).unwrap_or(first);
+        let own = &own[first..=last];
+        check_chains(own)?;
+        let start = byte_offset(sql, &lines, own[0].span.start);
+        let stop = byte_offset(sql, &lines, own[own.len() - 1].span.end);
+        let text = sql.get(start..stop.max(start)).unwrap_or(sql).to_string();
+        let ast = parse_one(&dialect, own).map_err(|error| parser_error(sql, &lines, own, &error))?;
+        statements.push(ParsedStatement { text, ast });
+    }
+    Ok(statements)
+}
+
+fn is_space(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_) | Token::EOF)
+}
+
+fn parse_one(dialect: &PostgreSqlDialect, tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
+    let mut tokens = tokens.to_vec();
+    // The parser wants a semicolon after COPY ... FROM STDIN and reads data behind it; there is none, and no data.
+    let copy = matches!(&tokens[0].token, Token::Word(word) if word.value.eq_ignore_ascii_case("copy"));
+    if copy {
+        tokens.push(TokenWithSpan::wrap(Token::SemiColon));
+    }
+    let mut parser = Parser::new(dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens);
+    let statement = parser.parse_statement()?;
+    while parser.consume_token(&Token::SemiColon) {}
+    let next = parser.peek_token();
+    if next.token == Token::EOF {
+        return Ok(statement);
+    }
+    let at = next.span.start;
+    Err(ParserError::ParserError(format!(
+        "Expected: end of statement, found: {} at Line: {}, Column: {}",
+        next.token, at.line, at.column
+    )))
+}
+
+fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+    let mut lengths = vec![0_usize];
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => lengths.push(0),
+            Token::RParen | Token::RBracket | Token::RBrace if lengths.len() > 1 => {
+                lengths.pop();
+            }
+            Token::Comma => {
+                if let Some(length) = lengths.last_mut() {
+                    *length = 0;
+                }
+            }
+            Token::Whitespace(_) => {}
+            _ => {
+                if let Some(length) = lengths.last_mut() {
+                    *length += 1;
+                    if *length > CHAIN_MAX {
+                        return Err(too_complex());
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn too_complex() -> SqlError {
+    SqlError::new(SqlState::TOO_COMPLEX, "statement is too complex: nesting or a chain of operators is too deep")
+        .hint("Use IN lists, temporary steps or COPY instead of very long expressions.")
+}
+
+/// Byte offsets at which lines begin.
+fn line_starts(sql: &str) -> Vec<usize> {
+    std::iter::once(0).chain(sql.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at + 1)).collect()
+}
+
+fn byte_offset(sql: &str, lines: &[usize], location: Location) -> usize {
+    let Some(start) = (location.line as usize).checked_sub(1).and_then(|line| lines.get(line)) else { return sql.len() };
+    let column = (location.column as usize).saturating_sub(1);
+    sql[*start..].char_indices().nth(column).map_or(sql.len(), |(at, _)| start + at)
+}
+
+fn position_of(sql: &str, lines: &[usize], location: Location) -> Option<usize> {
+    (location.line > 0).then(|| sql[..byte_offset(sql, lines, location)].chars().count() + 1)
+}
+
+fn tokenizer_error(sql: &str, message: &str, location: Location) -> SqlError {
+    let lines = line_starts(sql);
+    let position = position_of(sql, &lines, location);
+    let text = if message.starts_with("Unterminated") {
+        let mut text = message.to_string();
+        text.replace_range(..1, "u");
+        text
+    } else {
+        format!("syntax error: {message}")
+    };
+    SqlError::new(SqlState::SYNTAX, text).at(position)
+}
+
+fn parser_error(sql: &str, lines: &[usize], tokens: &[TokenWithSpan], error: &ParserError) -> SqlError {
+    let message = match error {
+        ParserError::RecursionLimitExceeded => return too_complex(),
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
+    };
+    let (head, place) = match message.rfind(" at Line: ") {
+        Some(at) => (&message[..at], parse_place(&message[at..])),
+        None => (message.as_str(), None),
+    };
+    let found = head.rfind("found: ").map(|at| head[at + 7..].trim());
+    let position = place.and_then(|place| position_of(sql, lines, place)).or_else(|| {
+        let last = tokens.last()?;
+        position_of(sql, lines, last.span.end)
+    });
+    match found {
+        Some("EOF" | "" | ";") => SqlError::syntax("", position),
+        Some(near) => SqlError::syntax(near, position).detail(head[..head.rfind(", found").unwrap_or(0)].to_string()),
+        None => SqlError::new(SqlState::SYNTAX, format!("syntax error: {head}")).at(position),
+    }
+}
+
+/// Reads ` at Line: 1, Column: 8`.
+fn parse_place(text: &str) -> Option<Location> {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+    let line = numbers.next()?.parse().ok()?;
+    let column = numbers.next()?.parse().ok()?;
+    Some(Location { line, column })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(sql: &str) -> Vec<String> {
+        parse(sql).unwrap().into_iter().map(|statement| statement.text).collect()
+    }
+
+    #[test]
+    fn splits_at_tokens_not_at_characters() {
+        assert_eq!(texts("select ';' ; -- a;b\n\n select 2;;"), ["select ';'", "select 2"]);
+        assert_eq!(texts(" \n;; ; "), Vec::<String>::new());
+        assert_eq!(texts("select 'äö' -- ü\n;select $1"), ["select 'äö'", "select $1"]);
+        assert_eq!(texts("copy t from stdin with (format csv)"), ["copy t from stdin with (format csv)"]);
+    }
+
+    #[test]
+    fn syntax_errors_are_postgres_like() {
+        let error = parse("select 1;\nselec 2").unwrap_err();
+        assert_eq!((error.sqlstate.as_str(), error.position), ("42601", Some(11)), "{error}");
+        assert_eq!(error.message, "syntax error at or near \"selec\"");
+        let error = parse("select * from").unwrap_err();
+        assert_eq!(error.message, "syntax error at end of input");
+        let error = parse("select 1 from t group where").unwrap_err();
+        assert_eq!(error.sqlstate.as_str(), "42601", "{error}");
+        assert_eq!(parse("select 'abc").unwrap_err().sqlstate.as_str(), "42601");
+        assert_eq!(parse("select 1 2 3").unwrap_err().position, Some(12));
+    }
+
+    #[test]
+    fn hostile_nesting_is_refused() {
+        for (open, close) in [("(", ")"), ("not ", ""), ("- ", ""), ("case when ", " then 1 end"), ("(select ", ")")] {
+            let sql = format!("select {}1{}", open.repeat(30_000), close.repeat(30_000));
+            let error = parse(&sql).unwrap_err();
+            assert!(["54001", "42601"].contains(&error.sqlstate.as_str()), "{open}: {error}");
+        }
+        for link in ["1+", "1 union select ", "true or ", "true and ", "'a'||"] {
+            let error = parse(&format!("select {}1", link.repeat(20_000))).unwrap_err();
+            assert_eq!(error.sqlstate.as_str(), "54001", "{link}");
+        }
+        // A long list is no nesting.
+        assert_eq!(parse(&format!("select 1 in ({}1)", "1,".repeat(20_000))).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,68 @@
+//! DataFusion's expressions on our batches.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::physical_expr::PhysicalExpr;
+use eris_operators::{ForeignExpr, OperatorError};
+use eris_storage::{Batch, Column, DataType, Value};
+
+use crate::arrow_view::{column_from_arrow, column_to_arrow};
+use crate::errors::SqlError;
+use crate::plan::datafusion_error;
+use crate::types::SqlType;
+
+/// A physical expression over some columns of a batch, followed by some parameters.
+#[derive(Debug)]
+pub struct PhysicalForeign {
+    /// The expression; its columns are numbered as `columns`, then `parameters`.
+    pub expression: Arc<dyn PhysicalExpr>,
+    /// Which columns of the batch it reads.
+    pub columns: Box<[usize]>,
+    /// Which parameters it reads, with their types.
+    pub parameters: Box<[(usize, DataType)]>,
+    /// The schema it was made for.
+    pub schema: SchemaRef,
+    /// The type of its result.
+    pub result: SqlType,
+    /// How it is shown.
+    pub text: String,
+}
+
+impl fmt::Display for PhysicalForeign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn foreign(error: SqlError) -> OperatorError {
+    OperatorError::Foreign(Arc::new(error))
+}
+
+impl ForeignExpr for PhysicalForeign {
+    fn evaluate(&self, input: &Batch, parameters: &[Value]) -> Result<Column, OperatorError> {
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len() + self.parameters.len());
+        arrays.extend(self.columns.iter().map(|column| column_to_arrow(&input.columns[*column])));
+        for (index, data_type) in &self.parameters {
+            let value = parameters
+                .get(*index)
+                .ok_or_else(|| OperatorError::Internal(format!("parameter {} is not bound", index + 1)))?;
+            arrays.push(column_to_arrow(&Column::constant(*data_type, value, input.rows)));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(input.rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)
+            .map_err(|error| OperatorError::Internal(error.to_string()))?;
+        let array = self
+            .expression
+            .evaluate(&batch)
+            .and_then(|value| value.into_array(input.rows))
+            .map_err(|error| foreign(datafusion_error(&error)))?;
+        column_from_arrow(&array, self.result).map_err(foreign)
+    }
+
+    fn data_type(&self) -> DataType {
+        self.result.data_type()
+    }
+}

@@ -1,0 +1,285 @@
+//! Running a native plan in the task.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use eris_engine::{Results, Transaction};
+use eris_operators::{Aggregate, AggregateMerge, Expression, FilterProject, select};
+use eris_storage::{Batch, Column, ColumnBuilder, Value};
+
+use super::access::{Access, Bound, Expected};
+use super::conditions::{OuterRow, Slot};
+use super::node::Node;
+use super::rows::NativeRows;
+use crate::errors::{SqlError, SqlState};
+use crate::plan::{engine_error, operator_error};
+
+/// What one execution needs.
+pub struct RunContext<'t> {
+    /// The transaction, at the statement's number.
+    pub transaction: &'t mut Transaction,
+    /// The statement's parameters.
+    pub parameters: Arc<[Value]>,
+}
+
+type Running<'r, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'r>>;
+
+impl RunContext<'_> {
+    fn filter_project(
+        &self,
+        filter: Option<&Arc<Expression>>,
+        projection: Option<&Arc<[Expression]>>,
+        limit: Option<u64>,
+    ) -> FilterProject {
+        FilterProject {
+            filter: filter.cloned(),
+            projection: projection.cloned(),
+            limit,
+            parameters: Arc::clone(&self.parameters),
+        }
+    }
+
+    fn check_cancelled(&self) -> Result<(), SqlError> {
+        if self.transaction.cancel_handle().is_cancelled() { Err(SqlError::cancelled()) } else { Ok(()) }
+    }
+}
+
+/// Starts a plan: scans of whole tables stream, everything else is small and computed at once.
+pub async fn start(node: &Node, context: &mut RunContext<'_>) -> Result<NativeRows, SqlError> {
+    match node {
+        Node::Scan { access, filter, projection } if access.expected() == Expected::Many => {
+            stream(access, filter.as_ref(), projection.as_ref(), None, context)
+        }
+        Node::Limit { input, skip, fetch } => {
+            let (skip, fetch) = limits(skip.as_ref(), fetch.as_ref(), &context.parameters)?;
+            if fetch == Some(0) {
+                return Ok(NativeRows::ready(Vec::new()));
+            }
+            if let Node::Scan { access, filter, projection } = input.as_ref()
+                && access.expected() == Expected::Many
+            {
+                let needed = fetch.map(|fetch| fetch.saturating_add(skip));
+                let rows = stream(access, filter.as_ref(), projection.as_ref(), needed, context)?;
+                return Ok(rows.limited(skip, fetch));
+            }
+            let batches = run(input, context).await?;
+            Ok(NativeRows::ready(batches).limited(skip, fetch))
+        }
+        other => Ok(NativeRows::ready(run(other, context).await?)),
+    }
+}
+
+fn stream(
+    access: &Access,
+    filter: Option<&Arc<Expression>>,
+    projection: Option<&Arc<[Expression]>>,
+    limit: Option<u64>,
+    context: &mut RunContext<'_>,
+) -> Result<NativeRows, SqlError> {
+    let Bound::Read(read) = access.bind(&context.parameters)? else { return Ok(NativeRows::ready(Vec::new())) };
+    let operator = context.filter_project(filter, projection, limit);
+    let results = context
+        .transaction
+        .scan(read, Some(Arc::new(operator)))
+        .map_err(|error| engine_error(&error, Some(&access.table)))?;
+    Ok(NativeRows::streaming(results, Arc::clone(&access.table)))
+}
+
+/// Runs a plan to its end and gives all batches.
+pub fn run<'r>(node: &'r Node, context: &'r mut RunContext<'_>) -> Running<'r, Vec<Batch>> {
+    Box::pin(async move {
+        match node {
+            Node::Values { rows, types } => values(rows, types, &context.parameters),
+            Node::Scan { access, filter, projection } => {
+                scan(access, filter.as_ref(), projection.as_ref(), context).await
+            }
+            Node::KeyJoin { outer, inner, filter, left } => {
+                let outer = run(outer, context).await?;
+                key_join(&outer, inner, filter.as_ref(), *left, context).await
+            }
+            Node::Aggregate { access, filter, projection, groups, calls } => {
+                let aggregate = Aggregate {
+                    filter: filter.clone(),
+                    projection: projection.clone(),
+                    groups: Arc::clone(groups),
+                    calls: Arc::clone(calls),
+                    parameters: Arc::clone(&context.parameters),
+                };
+                aggregated(access, aggregate, context).await
+            }
+            Node::Project { input, expressions } => {
+                let batches = run(input, context).await?;
+                apply(&context.filter_project(None, Some(expressions), None), batches)
+            }
+            Node::Filter { input, condition } => {
+                let batches = run(input, context).await?;
+                apply(&context.filter_project(Some(condition), None, None), batches)
+            }
+            Node::Sort { input, spec } => {
+                let batches = run(input, context).await?;
+                if batches.is_empty() {
+                    return Ok(batches);
+                }
+                context.check_cancelled()?;
+                Ok(vec![spec.keys.sort(&Batch::concat(&batches), spec.fetch)])
+            }
+            Node::Limit { input, skip, fetch } => {
+                let (skip, fetch) = limits(skip.as_ref(), fetch.as_ref(), &context.parameters)?;
+                let mut rows = NativeRows::ready(run(input, context).await?).limited(skip, fetch);
+                let mut batches = Vec::new();
+                while let Some(batch) = rows.next().await? {
+                    batches.push(batch);
+                }
+                Ok(batches)
+            }
+        }
+    })
+}
+
+fn values(
+    rows: &[Arc<[Expression]>],
+    types: &[eris_storage::DataType],
+    parameters: &[Value],
+) -> Result<Vec<Batch>, SqlError> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut builders: Vec<ColumnBuilder> =
+        types.iter().map(|data_type| ColumnBuilder::with_capacity(*data_type, rows.len())).collect();
+    for row in rows {
+        for (expression, builder) in row.iter().zip(&mut builders) {
+            builder.push(&expression.constant(parameters).map_err(|error| operator_error(&error))?);
+        }
+    }
+    let columns: Vec<Column> = builders.into_iter().map(ColumnBuilder::finish).collect();
+    Ok(vec![Batch::new(columns, rows.len())])
+}
+
+fn apply(operator: &FilterProject, batches: Vec<Batch>) -> Result<Vec<Batch>, SqlError> {
+    batches
+        .into_iter()
+        .map(|batch| operator.apply(batch).map_err(|error| operator_error(&error)))
+        .filter(|batch| batch.as_ref().map_or(true, |batch| batch.rows > 0))
+        .collect()
+}
+
+async fn scan(
+    access: &Access,
+    filter: Option<&Arc<Expression>>,
+    projection: Option<&Arc<[Expression]>>,
+    context: &mut RunContext<'_>,
+) -> Result<Vec<Batch>, SqlError> {
+    if access.expected() == Expected::Many {
+        let mut rows = stream(access, filter, projection, None, context)?;
+        let mut batches = Vec::new();
+        while let Some(batch) = rows.next().await? {
+            batches.push(batch);
+        }
+        return Ok(batches);
+    }
+    let batches = read(access, None, context).await?;
+    if filter.is_none() && projection.is_none() {
+        return Ok(batches);
+    }
+    apply(&context.filter_project(filter, projection, None), batches)
+}
+
+async fn read(
+    access: &Access,
+    outer: Option<OuterRow<'_>>,
+    context: &mut RunContext<'_>,
+) -> Result<Vec<Batch>, SqlError> {
+    let Bound::Read(read) = access.bind_with(&context.parameters, outer)? else { return Ok(Vec::new()) };
+    context.transaction.read(&read).await.map_err(|error| engine_error(&error, Some(&access.table)))
+}
+
+async fn key_join(
+    outer: &[Batch],
+    inner: &Access,
+    filter: Option<&Arc<Expression>>,
+    left: bool,
+    context: &mut RunContext<'_>,
+) -> Result<Vec<Batch>, SqlError> {
+    let mut joined = Vec::new();
+    for batch in outer {
+        for row in 0..batch.rows {
+            context.check_cancelled()?;
+            let found = read(inner, Some(OuterRow { batch, row }), context).await?;
+            let mut matched = false;
+            for partner in found {
+                let repeated = batch.take(&vec![row as u32; partner.rows]);
+                let columns: Vec<Column> =
+                    repeated.columns.iter().chain(partner.columns.iter()).cloned().collect();
+                let mut both = Batch::new(columns, partner.rows);
+                if let Some(filter) = filter {
+                    let rows =
+                        select(filter, &both, &context.parameters).map_err(|error| operator_error(&error))?;
+                    if rows.len() < both.rows {
+                        both = both.take(&rows);
+                    }
+                }
+                if both.rows > 0 {
+                    matched = true;
+                    joined.push(both);
+                }
+            }
+            if left && !matched {
+                let nulls = inner.types().into_iter().map(|data_type| Column::constant(data_type, &Value::Null, 1));
+                let columns: Vec<Column> = batch.slice(row, 1).columns.iter().cloned().chain(nulls).collect();
+                joined.push(Batch::new(columns, 1));
+            }
+        }
+    }
+    Ok(joined)
+}
+
+async fn aggregated(
+    access: &Access,
+    aggregate: Aggregate,
+    context: &mut RunContext<'_>,
+) -> Result<Vec<Batch>, SqlError> {
+    let mut merge = AggregateMerge::new(&aggregate);
+    if let Bound::Read(read) = access.bind(&context.parameters)? {
+        let failed = |error| engine_error(&error, Some(&access.table));
+        let mut results: Results = context.transaction.scan(read, Some(Arc::new(aggregate))).map_err(failed)?;
+        while let Some(partial) = results.next().await.map_err(failed)? {
+            merge.merge(&partial).map_err(|error| operator_error(&error))?;
+        }
+    }
+    let batch = merge.finish().map_err(|error| operator_error(&error))?;
+    Ok(if batch.rows == 0 { Vec::new() } else { vec![batch] })
+}
+
+fn limits(
+    skip: Option<&Slot>,
+    fetch: Option<&Slot>,
+    parameters: &[Value],
+) -> Result<(u64, Option<u64>), SqlError> {
+    let count = |slot: Option<&Slot>, what: &str| -> Result<Option<u64>, SqlError> {
+        let value = match slot {
+            None => return Ok(None),
+            Some(Slot::Constant(value)) => value.clone(),
+            Some(Slot::Expression(expression)) => {
+                expression.constant(parameters).map_err(|error| operator_error(&error))?
+            }
+            Some(Slot::Outer(_)) => return Err(SqlError::internal("a limit by an outer row")),
+        };
+        match value {
+            Value::Null => Ok(None),
+            Value::Int64(rows) => match u64::try_from(rows) {
+                Ok(rows) => Ok(Some(rows)),
+                Err(_) => {
+                    let code = if what == "LIMIT" { "2201W" } else { "2201X" };
+                    Err(SqlError::new(
+                        SqlState::from_text(code).unwrap_or(SqlState::INVALID_PARAMETER_VALUE),
+                        format!("{what} must not be negative"),
+                    ))
+                }
+            },
+            other => Err(SqlError::internal(format!("{what} {other}"))),
+        }
+    };
+    Ok((count(skip, "OFFSET")?.unwrap_or(0), count(fetch, "LIMIT")?))
+}
+

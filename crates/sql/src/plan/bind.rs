@@ -1,0 +1,92 @@
+//! Queries bound and optimised by DataFusion.
+
+use std::sync::atomic::Ordering;
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+
+use super::context::Context;
+use super::errors::datafusion_error;
+use super::parameters::{ParameterTypes, suggest_from_query};
+use super::planner::Planner;
+use super::result_names;
+use crate::arrow_view::field_sql_type;
+use crate::ast::{Query, Statement};
+use crate::catalog::CatalogVersion;
+use crate::errors::SqlError;
+use crate::session::ColumnDescription;
+use crate::types::SqlType;
+
+/// What functions about the session answer.
+#[derive(Clone, Debug, Default)]
+pub struct SessionValues {
+    /// `version()`
+    pub version: String,
+    /// `current_user`
+    pub user: String,
+    /// `current_database()`
+    pub database: String,
+    /// Names, values and descriptions of all settings.
+    pub settings: Vec<[String; 3]>,
+}
+
+/// A bound and optimised query.
+#[derive(Clone, Debug)]
+pub struct BoundQuery {
+    /// The optimised plan; parameters are placeholders.
+    pub plan: LogicalPlan,
+    /// Its result.
+    pub columns: Vec<ColumnDescription>,
+    /// The types of its parameters.
+    pub parameters: Vec<SqlType>,
+    /// The plan holds only for this session and moment.
+    pub momentary: bool,
+}
+
+/// How SQL text is read: numbers with a point are numerics, as in PostgreSQL.
+fn options() -> ParserOptions {
+    ParserOptions::new().with_parse_float_as_decimal(true).with_map_string_types_to_utf8view(true)
+}
+
+impl Planner {
+    /// Binds and optimises a query.
+    pub fn bind_query(
+        &self,
+        query: &Query,
+        catalog: &CatalogVersion,
+        values: &SessionValues,
+        mut types: ParameterTypes,
+    ) -> Result<BoundQuery, SqlError> {
+        let mut query = query.clone();
+        types.cover(&query);
+        suggest_from_query(&query, &mut types);
+        let shown = result_names::prepare(&mut query);
+        let context = Context::new(self, catalog, values);
+        let statement = Statement::Query(Box::new(query));
+        let mut plan = bind(&context, &statement, &types)?;
+        let before = types.clone();
+        types.infer(&plan)?;
+        if !types.is_complete() || types != before {
+            // A parameter may stand in two places, one of which says its type: bind again with everything known.
+            types = ParameterTypes(types.finish().into_iter().map(Some).collect());
+            plan = bind(&context, &statement, &types)?;
+        }
+        let momentary = context.momentary.load(Ordering::Relaxed);
+        let plan = self.optimize(&plan, momentary)?;
+        let planned = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let names = result_names::apply(shown, planned);
+        let columns = names
+            .into_iter()
+            .zip(plan.schema().fields())
+            .map(|(name, field)| Ok(ColumnDescription { name, sql_type: field_sql_type(field)? }))
+            .collect::<Result<Vec<_>, SqlError>>()?;
+        Ok(BoundQuery { plan, columns, parameters: types.finish(), momentary })
+    }
+}
+
+fn bind(context: &Context<'_>, statement: &Statement, types: &ParameterTypes) -> Result<LogicalPlan, SqlError> {
+    let mut planning = PlannerContext::new().with_prepare_param_data_types(types.fields());
+    SqlToRel::new_with_options(context, options())
+        .sql_statement_to_plan_with_context(statement.clone(), &mut planning)
+        .map_err(|error| datafusion_error(&error))
+}

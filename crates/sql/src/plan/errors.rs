@@ -1,0 +1,278 @@
+//! Errors of the layers below, as SQL errors.
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{DataFusionError, SchemaError};
+use eris_engine::EngineError;
+use eris_operators::OperatorError;
+use eris_storage::StorageError;
+
+use crate::catalog::{Table, suggestions};
+use crate::errors::{SqlError, SqlState};
+
+/// An error of the engine; `table` is the one that was written or read, for names in messages.
+pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
+    match error {
+        EngineError::Storage(error) => storage_error(error, table),
+        EngineError::Cancelled => SqlError::cancelled(),
+        EngineError::Memory(error) => SqlError::out_of_memory(error),
+        EngineError::NoSuchContainer(_) | EngineError::SchemaMoved => SqlError::new(
+            SqlState::SERIALIZATION_FAILURE,
+            "the table was changed or dropped while the statement was running",
+        ),
+        EngineError::OperatorPanicked(what) => SqlError::internal(what),
+        EngineError::Start(what) => SqlError::internal(what),
+        EngineError::ShuttingDown => {
+            SqlError::new(SqlState::SHUTDOWN, "terminating connection due to administrator command")
+        }
+        EngineError::Foreign(source) => {
+            if let Some(error) = source.downcast_ref::<OperatorError>() {
+                operator_error(error)
+            } else if let Some(error) = source.downcast_ref::<SqlError>() {
+                error.clone()
+            } else {
+                SqlError::internal(source)
+            }
+        }
+    }
+}
+
+/// An error of a partition.
+pub fn storage_error(error: &StorageError, table: Option<&Table>) -> SqlError {
+    match error {
+        StorageError::DuplicateKey { index, index_name, key_text } => {
+            let columns = table.and_then(|table| {
+                let definition = table.schema.index(*index)?;
+                let names: Vec<&str> = definition
+                    .attributes
+                    .iter()
+                    .map(|attribute| table.columns[attribute.index()].name.as_str())
+                    .collect();
+                Some(names.join(", "))
+            });
+            let error = SqlError::new(
+                SqlState::UNIQUE,
+                format!("duplicate key value violates unique constraint \"{index_name}\""),
+            );
+            match columns {
+                Some(columns) => error.detail(format!("Key ({columns})=({key_text}) already exists.")),
+                None => error.detail(format!("Key ({key_text}) already exists.")),
+            }
+        }
+        StorageError::NotNull { name, .. } => SqlError::not_null(name, table.map_or("?", |table| &table.name)),
+        StorageError::Conflict { .. } => SqlError::serialization(),
+        StorageError::Memory(error) => SqlError::out_of_memory(error),
+        StorageError::RowTooLarge { .. } => SqlError::new(SqlState::LIMIT_EXCEEDED, error.to_string()),
+        StorageError::SchemaMoved | StorageError::Busy { .. } => {
+            SqlError::new(SqlState::SERIALIZATION_FAILURE, error.to_string())
+        }
+        StorageError::InvalidRequest { .. } | StorageError::Corrupted { .. } | StorageError::Foreign { .. } => {
+            SqlError::internal(error)
+        }
+    }
+}
+
+/// An error of a micro-operator.
+pub fn operator_error(error: &OperatorError) -> SqlError {
+    match error {
+        OperatorError::DivisionByZero => SqlError::division_by_zero(),
+        OperatorError::Overflow { type_name } => SqlError::out_of_range(type_name),
+        OperatorError::Foreign(source) => {
+            source.downcast_ref::<SqlError>().cloned().unwrap_or_else(|| SqlError::internal(source))
+        }
+        OperatorError::Internal(what) => SqlError::internal(what),
+    }
+}
+
+/// An error of an Arrow kernel.
+pub fn arrow_error(error: &ArrowError) -> SqlError {
+    match error {
+        ArrowError::DivideByZero => SqlError::division_by_zero(),
+        ArrowError::ArithmeticOverflow(_) => overflow(&error.to_string()),
+        ArrowError::ExternalError(source) => match source.downcast_ref::<DataFusionError>() {
+            Some(error) => datafusion_error(error),
+            None => source.downcast_ref::<SqlError>().cloned().unwrap_or_else(|| SqlError::internal(source)),
+        },
+        ArrowError::MemoryError(what) => SqlError::out_of_memory(what),
+        ArrowError::CastError(text) | ArrowError::ParseError(text) => cast_error(text),
+        ArrowError::InvalidArgumentError(text) if text.contains("too large to store in a Decimal") => overflow(text),
+        ArrowError::InvalidArgumentError(text) | ArrowError::ComputeError(text) => {
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, text.clone())
+        }
+        ArrowError::NotYetImplemented(what) => SqlError::unsupported(what, "Rewrite the expression."),
+        other => SqlError::internal(other),
+    }
+}
+
+fn overflow(text: &str) -> SqlError {
+    let type_name = match text {
+        text if text.contains("Decimal") => "numeric",
+        text if text.contains("Int16") => "smallint",
+        text if text.contains("Int32") => "integer",
+        text if text.contains("Date") => "date",
+        text if text.contains("imestamp") => "timestamp",
+        _ => "bigint",
+    };
+    SqlError::out_of_range(type_name).detail(text.to_string())
+}
+
+/// Arrow's `Cannot cast string 'x' to value of Int32 type` and its relatives, in PostgreSQL's words.
+fn cast_error(text: &str) -> SqlError {
+    let quoted = text.split('\'').nth(1);
+    let type_name = [
+        ("Int16", "smallint"),
+        ("Int32", "integer"),
+        ("Int64", "bigint"),
+        ("Float32", "real"),
+        ("Float64", "double precision"),
+        ("Decimal", "numeric"),
+        ("decimal", "numeric"),
+        ("Boolean", "boolean"),
+        ("Date32", "date"),
+        ("Timestamp", "timestamp"),
+        ("timestamp", "timestamp"),
+        ("nterval", "interval"),
+    ]
+    .into_iter()
+    .find(|(arrow, _)| text.contains(arrow))
+    .map_or("value", |(_, sql)| sql);
+    match quoted {
+        Some(value) if text.contains("string") || text.contains("parsing") || text.contains("Parser") => {
+            if matches!(type_name, "date" | "timestamp" | "interval") {
+                SqlError::new(
+                    SqlState::INVALID_DATETIME,
+                    format!("invalid input syntax for type {type_name}: \"{value}\""),
+                )
+            } else {
+                SqlError::invalid_text(type_name, value)
+            }
+        }
+        _ if text.contains("an't cast value") || text.contains("overflow") || text.contains("out of range") => {
+            SqlError::out_of_range(type_name).detail(text.to_string())
+        }
+        _ => SqlError::new(SqlState::INVALID_TEXT, text.to_string()),
+    }
+}
+
+/// An error of DataFusion.
+pub fn datafusion_error(error: &DataFusionError) -> SqlError {
+    match error {
+        DataFusionError::ArrowError(error, _) => arrow_error(error),
+        DataFusionError::SchemaError(error, _) => schema_error(error),
+        DataFusionError::External(source) => {
+            if let Some(error) = source.downcast_ref::<SqlError>() {
+                error.clone()
+            } else if let Some(error) = source.downcast_ref::<DataFusionError>() {
+                datafusion_error(error)
+            } else if let Some(error) = source.downcast_ref::<ArrowError>() {
+                arrow_error(error)
+            } else {
+                SqlError::internal(source)
+            }
+        }
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => datafusion_error(inner),
+        DataFusionError::Shared(inner) => datafusion_error(inner),
+        DataFusionError::Collection(list) => {
+            list.first().map_or_else(|| SqlError::internal("an empty list of errors"), datafusion_error)
+        }
+        DataFusionError::NotImplemented(text) => SqlError::unsupported(text, "Rewrite the statement."),
+        DataFusionError::ResourcesExhausted(text) => SqlError::out_of_memory(text),
+        DataFusionError::Plan(text) => plan_error(text),
+        DataFusionError::SQL(error, _) => SqlError::new(SqlState::SYNTAX, error.to_string()),
+        DataFusionError::Execution(text) => execution_error(text),
+        DataFusionError::ExecutionJoin(error) if error.is_cancelled() => SqlError::cancelled(),
+        other => SqlError::internal(other),
+    }
+}
+
+fn schema_error(error: &SchemaError) -> SqlError {
+    match error {
+        SchemaError::AmbiguousReference { field } => SqlError::new(
+            SqlState::AMBIGUOUS_COLUMN,
+            format!("column reference \"{}\" is ambiguous", field.name),
+        ),
+        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
+            SqlError::new(SqlState::DUPLICATE_ALIAS, format!("name \"{name}\" specified more than once"))
+        }
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let known: Vec<&str> = valid_fields.iter().map(|field| field.name.as_str()).collect();
+            let close = suggestions(&field.name, known);
+            if let Some(relation) = &field.relation {
+                let relations: Vec<String> =
+                    valid_fields.iter().filter_map(|field| Some(field.relation.as_ref()?.to_string())).collect();
+                if !relations.contains(&relation.to_string()) {
+                    let error = SqlError::new(
+                        SqlState::NO_SUCH_TABLE,
+                        format!("missing FROM-clause entry for table \"{relation}\""),
+                    );
+                    let close = suggestions(relation.table(), relations.iter().map(String::as_str));
+                    return match close.first() {
+                        Some(close) => error.hint(format!("Perhaps you meant the table \"{close}\".")),
+                        None => error,
+                    };
+                }
+                let mut error = SqlError::no_such_column(&field.name, None, &close);
+                error.message = format!("column {relation}.{} does not exist", field.name);
+                return error;
+            }
+            SqlError::no_such_column(&field.name, None, &close)
+        }
+    }
+}
+
+/// Planning errors come as sentences; the ones people meet are recognised by them.
+fn plan_error(text: &str) -> SqlError {
+    let text = text.trim();
+    let lower = text.to_lowercase();
+    let state = if lower.contains("invalid function") || lower.contains("function not found") {
+        let name = text.split('\'').nth(1).unwrap_or("?");
+        let close = text.split("Did you mean '").nth(1).and_then(|rest| rest.split('\'').next());
+        let error = SqlError::new(SqlState::NO_SUCH_FUNCTION, format!("function {name} does not exist"));
+        return match close {
+            Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
+            None => error,
+        };
+    } else if lower.contains("no function matches")
+        || lower.contains("failed to coerce arguments")
+        || lower.contains("error during planning: ")
+            && lower.contains("signature")
+        || lower.contains("candidate functions")
+    {
+        SqlState::NO_SUCH_FUNCTION
+    } else if lower.contains("cannot coerce") || lower.contains("cannot infer common") || lower.contains("type mismatch")
+        || lower.contains("not supported for type")
+        || lower.contains("incompatible")
+        || lower.contains("invalid comparison operation")
+        || lower.contains("cannot get result type")
+    {
+        SqlState::TYPE_MISMATCH
+    } else if lower.contains("group by") || lower.contains("aggregate") {
+        SqlState::GROUPING
+    } else if lower.contains("unique expression names") || lower.contains("ambiguous") {
+        SqlState::AMBIGUOUS_COLUMN
+    } else {
+        SqlState::SYNTAX
+    };
+    SqlError::new(state, first_sentence(text))
+}
+
+fn first_sentence(text: &str) -> String {
+    text.lines().next().unwrap_or(text).to_string()
+}
+
+fn execution_error(text: &str) -> SqlError {
+    let lower = text.to_lowercase();
+    if lower.contains("more than one row") {
+        SqlError::new(
+            SqlState::CARDINALITY_VIOLATION,
+            "more than one row returned by a subquery used as an expression",
+        )
+    } else if lower.contains("divide by zero") || lower.contains("division by zero") {
+        SqlError::division_by_zero()
+    } else if lower.contains("overflow") || lower.contains("out of range") {
+        overflow(text)
+    } else if lower.contains("error parsing") || lower.contains("cannot cast string") {
+        cast_error(text)
+    } else {
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, first_sentence(text))
+    }
+}

@@ -1,0 +1,66 @@
+//! Aggregates over one table.
+
+use datafusion::logical_expr::expr::{AggregateFunction as AggregateExpr, AggregateFunctionParams};
+use datafusion::logical_expr::{Aggregate, Expr};
+use eris_operators::{AggregateCall, AggregateFunction};
+
+use super::expressions::{Columns, lower, lower_all};
+use super::query::lower_query;
+use super::{Lowering, NotNative};
+use crate::arrow_view::sql_type_of_arrow;
+use crate::native::Node;
+
+/// Aggregates run in the partitions if their input is a scan with filter and projection.
+pub(super) fn lower_aggregate(aggregate: &Aggregate) -> Lowering<Node> {
+    let columns = Columns::of(aggregate.input.schema());
+    let Node::Scan { access, filter, projection } = lower_query(&aggregate.input)? else {
+        return Err(NotNative::because("Aggregate over more than one table"));
+    };
+    if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        return Err(NotNative::because("GROUPING SETS"));
+    }
+    let groups = lower_all(&aggregate.group_expr, columns)?;
+    let calls = aggregate
+        .aggr_expr
+        .iter()
+        .enumerate()
+        .map(|(at, expr)| {
+            let field = aggregate.schema.field(aggregate.group_expr.len() + at);
+            lower_call(expr, columns, sql_type_of_arrow(field.data_type())?.data_type())
+        })
+        .collect::<Lowering<Vec<AggregateCall>>>()?;
+    Ok(Node::Aggregate { access, filter, projection, groups, calls: calls.into() })
+}
+
+fn lower_call(expr: &Expr, columns: Columns<'_>, result: eris_storage::DataType) -> Lowering<AggregateCall> {
+    let Expr::AggregateFunction(AggregateExpr { func, params }) = unaliased(expr) else {
+        return Err(NotNative::because(format!("aggregate {expr}")));
+    };
+    let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = params;
+    if *distinct || filter.is_some() || !order_by.is_empty() || null_treatment.is_some() {
+        return Err(NotNative::because(format!("aggregate {expr}")));
+    }
+    let function = match func.name() {
+        "count" => AggregateFunction::Count,
+        "sum" => AggregateFunction::Sum,
+        "min" => AggregateFunction::Min,
+        "max" => AggregateFunction::Max,
+        "avg" => AggregateFunction::Average,
+        other => return Err(NotNative::because(format!("aggregate {other}"))),
+    };
+    match args.as_slice() {
+        [Expr::Literal(value, _)] if function == AggregateFunction::Count && !value.is_null() => {
+            Ok(AggregateCall { function: AggregateFunction::CountAll, input: None, result })
+        }
+        [argument] => Ok(AggregateCall { function, input: Some(lower(argument, columns)?), result }),
+        _ => Err(NotNative::because(format!("aggregate {expr}"))),
+    }
+}
+
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
+

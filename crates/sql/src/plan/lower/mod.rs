@@ -1,0 +1,42 @@
+//! From an optimised logical plan to a native plan, or the reason why there is none.
+//!
+//! Native are: one table with filter, projection, aggregates and limit; a chain of joins whose inner tables are reached
+//! by a key from the outer rows; sorts of what is small after that. Everything else runs in the fallback lane.
+
+mod aggregate;
+mod conditions;
+mod expressions;
+mod join;
+mod query;
+
+use std::fmt;
+
+use crate::errors::SqlError;
+
+pub use conditions::condition_of;
+pub use query::lower_query;
+
+/// Why a plan is not native.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotNative(pub String);
+
+impl NotNative {
+    fn because(reason: impl fmt::Display) -> Self {
+        Self(reason.to_string())
+    }
+}
+
+impl fmt::Display for NotNative {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<SqlError> for NotNative {
+    fn from(error: SqlError) -> Self {
+        Self(error.message)
+    }
+}
+
+/// What lowering gives.
+pub type Lowering<T> = Result<T, NotNative>;

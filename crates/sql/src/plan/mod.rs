@@ -1,0 +1,32 @@
+//! From commands to plans.
+//!
+//! ```text
+//!   Command --bind--> DataFusion's logical plan --its optimiser--> logical plan
+//!       --lower--> native plan of access primitives and micro-operators | reason why not --> fallback plan
+//! ```
+//! DataFusion parses expressions, resolves names and types and optimises; DML, DDL, accesses and everything that runs
+//! natively is planned here.
+
+mod aggregates;
+mod arithmetic;
+mod bind;
+mod checked;
+mod context;
+mod dml;
+mod errors;
+mod functions;
+mod lower;
+mod parameters;
+mod planner;
+mod result_names;
+mod source;
+mod types;
+
+pub use bind::{BoundQuery, SessionValues};
+pub use dml::{PlannedWrite, Scope, plan_delete, plan_insert, plan_update};
+pub use errors::{arrow_error, datafusion_error, engine_error, operator_error, storage_error};
+pub use lower::{Lowering, NotNative, condition_of, lower_query};
+pub use parameters::ParameterTypes;
+pub(crate) use parameters::wrong_count;
+pub use planner::Planner;
+pub use source::{ScanTarget, TableSourceProvider};

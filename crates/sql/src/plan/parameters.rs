@@ -1,0 +1,143 @@
+//! The types of a statement's parameters: declared by the client, inferred from where they stand, or text.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType as ArrowType, Field, FieldRef};
+use datafusion::logical_expr::LogicalPlan;
+
+use super::errors::datafusion_error;
+use crate::arrow_view::{arrow_type, sql_type_of_arrow};
+use crate::ast::{self, Expr, Value, Visit};
+use crate::errors::{SqlError, SqlState};
+use crate::types::SqlType;
+
+/// Types by position; `None` is not known yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ParameterTypes(pub Vec<Option<SqlType>>);
+
+impl ParameterTypes {
+    /// What the client declared; "unknown" is nothing.
+    pub fn declared(types: &[Option<SqlType>]) -> Self {
+        Self(types.iter().map(|known| known.filter(|known| *known != SqlType::Unknown)).collect())
+    }
+
+    /// The type of parameter `index`.
+    pub fn get(&self, index: usize) -> Option<SqlType> {
+        self.0.get(index).copied().flatten()
+    }
+
+    /// Notes a type unless one is known.
+    pub fn suggest(&mut self, index: usize, sql_type: SqlType) {
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        self.0[index].get_or_insert(sql_type);
+    }
+
+    /// Makes room for every parameter that the statement names.
+    pub fn cover(&mut self, tree: &impl Visit) {
+        let count = parameters_of(tree);
+        if self.0.len() < count {
+            self.0.resize(count, None);
+        }
+    }
+
+    /// As DataFusion's binder wants them.
+    pub fn fields(&self) -> Vec<Option<FieldRef>> {
+        self.0
+            .iter()
+            .map(|known| {
+                let known = (*known)?;
+                Some(Arc::new(Field::new("", arrow_type(known.data_type()), true)))
+            })
+            .collect()
+    }
+
+    /// Takes over what the binder inferred. Integer types come from literals as 64 bits; that is kept.
+    pub fn infer(&mut self, plan: &LogicalPlan) -> Result<(), SqlError> {
+        let inferred = plan.get_parameter_types().map_err(|error| datafusion_error(&error))?;
+        for (name, data_type) in inferred {
+            let Some(index) = index_of(&name) else { continue };
+            if self.0.len() <= index {
+                self.0.resize(index + 1, None);
+            }
+            if let Some(data_type) = data_type.filter(|data_type| *data_type != ArrowType::Null) {
+                self.0[index].get_or_insert(sql_type_of_arrow(&data_type)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a type is still open.
+    pub fn is_complete(&self) -> bool {
+        self.0.iter().all(Option::is_some)
+    }
+
+    /// Everything still open is text, as in PostgreSQL.
+    pub fn finish(&self) -> Vec<SqlType> {
+        self.0.iter().map(|known| known.unwrap_or(SqlType::Text)).collect()
+    }
+}
+
+/// `$3` is parameter 2.
+pub(super) fn index_of(name: &str) -> Option<usize> {
+    name.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+/// The index of an expression that is nothing but a parameter.
+pub(super) fn bare_parameter(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Placeholder(name) => index_of(name),
+            _ => None,
+        },
+        Expr::Nested(inner) => bare_parameter(inner),
+        _ => None,
+    }
+}
+
+/// One more than the highest parameter anywhere in a tree.
+fn parameters_of(tree: &impl Visit) -> usize {
+    let mut count = 0;
+    let _: ControlFlow<()> = ast::visit_expressions(tree, |expr| {
+        if let Some(index) = bare_parameter(expr) {
+            count = count.max(index + 1);
+        }
+        ControlFlow::Continue(())
+    });
+    count
+}
+
+/// LIMIT and OFFSET take bigint; casts say their type themselves.
+pub(super) fn suggest_from_query(query: &ast::Query, types: &mut ParameterTypes) {
+    if let Some(ast::LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
+        for expr in limit.iter().chain(offset.as_ref().map(|offset| &offset.value)) {
+            if let Some(index) = bare_parameter(expr) {
+                types.suggest(index, SqlType::BigInt);
+            }
+        }
+    }
+    suggest_from_casts(query, types);
+}
+
+/// `$1::date` is a date.
+pub(super) fn suggest_from_casts(tree: &impl Visit, types: &mut ParameterTypes) {
+    let _: ControlFlow<()> = ast::visit_expressions(tree, |expr| {
+        if let Expr::Cast { expr, data_type, .. } = expr
+            && let Some(index) = bare_parameter(expr)
+            && let Ok(sql_type) = crate::front::sql_type_of(data_type)
+        {
+            types.suggest(index, sql_type);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+/// The error for a wrong number of values.
+pub(crate) fn wrong_count(expected: usize, given: usize) -> SqlError {
+    SqlError::new(
+        SqlState::PROTOCOL,
+        format!("bind message supplies {given} parameters, but the statement requires {expected}"),
+    )
+}

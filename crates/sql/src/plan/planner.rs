@@ -1,0 +1,105 @@
+//! The planner: DataFusion's rules and functions, set up once for a database.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
+use datafusion::catalog::TableProvider;
+use datafusion::execution::config::SessionConfig;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::SessionStateDefaults;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::planner::ExprPlanner;
+use eris_engine::Engine;
+use eris_storage::BATCH_ROWS;
+
+use super::aggregates::exact_aggregates;
+use super::arithmetic::Arithmetic;
+use super::errors::datafusion_error;
+use crate::catalog::Table;
+use crate::errors::SqlError;
+use crate::front::TableName;
+use crate::views::system_view;
+
+/// Rows of a batch in the fallback lane: what DataFusion's operators are tuned for, a multiple of ours.
+pub const FALLBACK_BATCH_ROWS: usize = 4 * BATCH_ROWS;
+
+/// Plans statements of one database. Clones share everything.
+#[derive(Clone)]
+pub struct Planner {
+    engine: Engine,
+    state: Arc<SessionState>,
+    expr_planners: Arc<[Arc<dyn ExprPlanner>]>,
+}
+
+impl fmt::Debug for Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Planner")
+    }
+}
+
+impl Planner {
+    /// A planner whose fallback plans run with this many partitions and account memory with this environment.
+    pub fn new(engine: Engine, partitions: usize, runtime: Arc<RuntimeEnv>) -> Self {
+        let mut expr_planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Arithmetic::new())];
+        expr_planners.extend(SessionStateDefaults::default_expr_planners());
+        let mut config = SessionConfig::new()
+            .with_target_partitions(partitions.max(1))
+            .with_batch_size(FALLBACK_BATCH_ROWS)
+            .with_information_schema(false)
+            .with_create_default_catalog_and_schema(false)
+            .with_collect_statistics(true)
+            // Scans hand out their morsels to whoever asks; cutting them again costs a copy.
+            .with_round_robin_repartition(false);
+        config.options_mut().execution.time_zone = None;
+        let aggregates = SessionStateDefaults::default_aggregate_functions().into_iter().chain(exact_aggregates());
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .with_expr_planners(expr_planners.clone())
+            .with_scalar_functions(SessionStateDefaults::default_scalar_functions())
+            .with_aggregate_functions(aggregates.collect())
+            .with_window_functions(SessionStateDefaults::default_window_functions())
+            .build();
+        Self { engine, state: Arc::new(state), expr_planners: expr_planners.into() }
+    }
+
+    /// DataFusion's state: functions, rules, configuration.
+    pub fn state(&self) -> &Arc<SessionState> {
+        &self.state
+    }
+
+    /// The engine plans run on.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(super) fn expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.expr_planners
+    }
+
+    pub(super) fn rows_of(&self, table: &Table) -> u64 {
+        self.engine.container(table.container()).map_or(0, |container| container.rows())
+    }
+
+    pub(super) fn system_view(&self, name: &TableName) -> Option<Arc<dyn TableProvider>> {
+        system_view(name, &self.engine)
+    }
+
+    /// Analyses and optimises a plan. A momentary one gets the time of now; others must not depend on it.
+    pub fn optimize(&self, plan: &LogicalPlan, momentary: bool) -> Result<LogicalPlan, SqlError> {
+        if !momentary {
+            return self.state.optimize(plan).map_err(|error| datafusion_error(&error));
+        }
+        let mut state = SessionState::clone(&self.state);
+        self.set_time(&mut state);
+        state.optimize(plan).map_err(|error| datafusion_error(&error))
+    }
+
+    /// Fixes the time that `now()` answers.
+    pub fn set_time(&self, state: &mut SessionState) {
+        let micros = self.engine.env().unix_micros();
+        state.execution_props_mut().query_execution_start_time = timestamp_us_to_datetime(micros).map(|time| time.and_utc());
+    }
+}

@@ -1,0 +1,159 @@
+//! The names of a result's columns, as PostgreSQL gives them.
+//!
+//! A column keeps its name, a function gives its own, a cast that of what it casts; everything else is `?column?`.
+//! DataFusion names columns by their expression and refuses two of the same name, so items that would clash get an
+//! alias here, and the names shown are computed from the text.
+
+use crate::ast::{Expr, Ident, Query, SelectItem, SetExpr};
+
+/// The shown name of one select item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ShownName {
+    /// This.
+    Name(String),
+    /// `*`: as many columns as it stands for, by their own names.
+    Wildcard,
+}
+
+/// Gives clashing items aliases; returns the shown names, if the query has a select list of its own.
+pub(super) fn prepare(query: &mut Query) -> Option<Vec<ShownName>> {
+    names_of(&mut query.body)
+}
+
+fn names_of(body: &mut SetExpr) -> Option<Vec<ShownName>> {
+    match body {
+        SetExpr::Select(select) => {
+            let shown = select.projection.iter().map(shown_name).collect();
+            separate(&mut select.projection);
+            Some(shown)
+        }
+        SetExpr::Query(query) => names_of(&mut query.body),
+        SetExpr::SetOperation { left, right, .. } => {
+            names_of(right);
+            names_of(left)
+        }
+        _ => None,
+    }
+}
+
+fn separate(items: &mut [SelectItem]) {
+    let wildcard = items.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+    let mut seen: Vec<String> = Vec::new();
+    for (at, item) in items.iter_mut().enumerate() {
+        let (key, is_alias) = match item {
+            SelectItem::UnnamedExpr(expr) => (expr.to_string(), false),
+            SelectItem::ExprWithAlias { alias, .. } => (alias.value.clone(), true),
+            _ => continue,
+        };
+        let clash = seen.contains(&key) || (wildcard && !is_alias);
+        if clash {
+            let expr = match item {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
+                _ => continue,
+            };
+            *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', format!("__column_{at}")) };
+        } else {
+            seen.push(key);
+        }
+    }
+}
+
+fn shown_name(item: &SelectItem) -> ShownName {
+    match item {
+        SelectItem::UnnamedExpr(expr) => ShownName::Name(name_of(expr).unwrap_or_else(|| "?column?".to_string())),
+        SelectItem::ExprWithAlias { alias, .. } => ShownName::Name(folded(alias)),
+        SelectItem::ExprWithAliases { .. } | SelectItem::QualifiedWildcard(..) | SelectItem::Wildcard(_) => {
+            ShownName::Wildcard
+        }
+    }
+}
+
+fn folded(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+fn name_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(ident) => Some(folded(ident)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(folded),
+        Expr::Nested(inner) => name_of(inner),
+        Expr::Function(function) => function.name.0.last().and_then(|part| part.as_ident()).map(folded),
+        Expr::Cast { expr, data_type, .. } => {
+            name_of(expr).or_else(|| crate::front::sql_type_of(data_type).ok().map(cast_name))
+        }
+        Expr::TypedString(typed) => crate::front::sql_type_of(&typed.data_type).ok().map(cast_name),
+        Expr::Case { .. } => Some("case".to_string()),
+        Expr::Extract { .. } => Some("extract".to_string()),
+        Expr::Substring { .. } => Some("substring".to_string()),
+        Expr::Trim { .. } => Some("btrim".to_string()),
+        Expr::Position { .. } => Some("position".to_string()),
+        Expr::Ceil { .. } => Some("ceil".to_string()),
+        Expr::Floor { .. } => Some("floor".to_string()),
+        Expr::Overlay { .. } => Some("overlay".to_string()),
+        Expr::Interval(_) => Some("interval".to_string()),
+        Expr::Exists { .. } => Some("exists".to_string()),
+        Expr::Value(value) if matches!(value.value, crate::ast::Value::Boolean(_)) => Some("bool".to_string()),
+        Expr::Subquery(query) => match query.body.as_ref() {
+            SetExpr::Select(select) => match select.projection.as_slice() {
+                [item] => match shown_name(item) {
+                    ShownName::Name(name) => Some(name),
+                    ShownName::Wildcard => None,
+                },
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The internal name of a type, which a cast without a better name shows.
+fn cast_name(sql_type: crate::types::SqlType) -> String {
+    use crate::types::SqlType;
+    match sql_type {
+        SqlType::Boolean => "bool",
+        SqlType::SmallInt => "int2",
+        SqlType::Integer => "int4",
+        SqlType::BigInt => "int8",
+        SqlType::Real => "float4",
+        SqlType::Double => "float8",
+        SqlType::Char(_) => "bpchar",
+        SqlType::Varchar(_) => "varchar",
+        other => other.base_name(),
+    }
+    .to_string()
+}
+
+/// Puts shown names over the names of a plan's columns.
+pub(super) fn apply(shown: Option<Vec<ShownName>>, planned: Vec<String>) -> Vec<String> {
+    let Some(shown) = shown else { return planned };
+    let wildcards = shown.iter().filter(|name| **name == ShownName::Wildcard).count();
+    let fixed = shown.len() - wildcards;
+    if wildcards == 0 && fixed == planned.len() {
+        return shown
+            .into_iter()
+            .zip(planned)
+            .map(|(shown, planned)| match shown {
+                ShownName::Name(name) => name,
+                ShownName::Wildcard => planned,
+            })
+            .collect();
+    }
+    if wildcards != 1 || planned.len() < fixed {
+        // Several wildcards: which columns belong to which is known to the plan only.
+        return planned;
+    }
+    let width = planned.len() - fixed;
+    let mut planned = planned.into_iter();
+    let mut names = Vec::new();
+    for name in shown {
+        match name {
+            ShownName::Name(name) => {
+                planned.next();
+                names.push(name);
+            }
+            ShownName::Wildcard => names.extend(planned.by_ref().take(width)),
+        }
+    }
+    names
+}

@@ -1,0 +1,222 @@
+//! BEGIN and its relatives, settings, and prepared statements by name.
+
+use std::sync::Arc;
+
+use eris_storage::{Batch, DataType, Value};
+
+use super::execute::Attempt;
+use super::outcome::CommandTag;
+use super::prepared::Prepared;
+use super::session::Session;
+use super::states::{Block, Place, Step};
+use super::statement::{Body, Planned};
+use crate::ast::Expr;
+use crate::errors::{SqlError, SqlState};
+use crate::front::{Command, Isolation, SetValue};
+use crate::native::{Node, assign};
+use crate::plan::{ParameterTypes, lower_query, operator_error};
+
+impl Session {
+    /// A statement that begins or ends a transaction.
+    pub(super) async fn control(&mut self, command: &Command, step: Step) -> Result<CommandTag, SqlError> {
+        let tag = match (step, command) {
+            (Step::Begin | Step::Adopt, Command::Begin(isolation)) => {
+                self.set_isolation(*isolation);
+                // The snapshot is taken by the first statement that needs one.
+                CommandTag::Done("BEGIN")
+            }
+            (Step::Commit, _) => match self.commit().await {
+                Ok(()) => CommandTag::Done("COMMIT"),
+                Err(error) => {
+                    self.roll_back();
+                    self.block = Block::Idle;
+                    return Err(error);
+                }
+            },
+            (Step::Nothing, Command::Commit) => CommandTag::Done("COMMIT"),
+            _ => {
+                self.roll_back();
+                CommandTag::Done("ROLLBACK")
+            }
+        };
+        self.block = self.block.after(step);
+        Ok(tag)
+    }
+
+    fn set_isolation(&mut self, isolation: Isolation) {
+        self.read_only = isolation.read_only;
+    }
+
+    /// Statements that define names, settings or prepared statements.
+    pub(super) async fn define(
+        &mut self,
+        command: &Command,
+        planned: &Planned,
+        step: Step,
+    ) -> Result<Attempt, SqlError> {
+        let done = |word| Ok(Attempt::Tag(CommandTag::Done(word)));
+        match command {
+            Command::SetTransaction(isolation) => {
+                self.set_isolation(*isolation);
+                done("SET")
+            }
+            Command::Set { name, value, local } => {
+                self.set(name, value, *local, step)?;
+                done("SET")
+            }
+            Command::Reset(name) => {
+                self.keep_settings(step);
+                self.settings.reset(name.as_deref())?;
+                if let Some((_, committed)) = &mut self.saved_settings {
+                    committed.reset(name.as_deref())?;
+                }
+                done("RESET")
+            }
+            Command::Show(name) => self.show(name.as_deref(), planned),
+            Command::Prepare { name, parameter_types, statement } => {
+                self.prepare(name, parameter_types, statement, planned)?;
+                done("PREPARE")
+            }
+            Command::Deallocate(name) => {
+                match name {
+                    None => self.named.clear(),
+                    Some(name) => {
+                        self.named.remove(name).ok_or_else(|| no_such_statement(name))?;
+                    }
+                }
+                done("DEALLOCATE")
+            }
+            Command::Discard { all } => {
+                if *all {
+                    self.block.refuse_inside("DISCARD ALL")?;
+                    self.named.clear();
+                    self.settings.reset(None)?;
+                    return done("DISCARD ALL");
+                }
+                done("DISCARD")
+            }
+            other => self.define_table(other).await.map(Attempt::Tag),
+        }
+    }
+
+    /// Remembers the settings at the start of a transaction, for its end.
+    fn keep_settings(&mut self, step: Step) {
+        if step != Step::Alone && self.saved_settings.is_none() {
+            self.saved_settings = Some((self.settings.clone(), self.settings.clone()));
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &SetValue, local: bool, step: Step) -> Result<(), SqlError> {
+        if local && step == Step::Alone {
+            // PostgreSQL warns that this has no effect; the value is checked all the same.
+            let mut trial = self.settings.clone();
+            return change(&mut trial, name, value);
+        }
+        self.keep_settings(step);
+        change(&mut self.settings, name, value)?;
+        if let (false, Some((_, committed))) = (local, &mut self.saved_settings) {
+            change(committed, name, value)?;
+        }
+        Ok(())
+    }
+
+    fn show(&self, name: Option<&str>, planned: &Planned) -> Result<Attempt, SqlError> {
+        let text = |text: String| Value::Text(text.into());
+        let rows: Vec<Vec<Value>> = match name {
+            Some(name) => vec![vec![text(self.settings.show_or_refuse(name)?)]],
+            None => self.settings.all().into_iter().map(|row| row.into_iter().map(text).collect()).collect(),
+        };
+        let types = vec![DataType::Text; rows.first().map_or(1, Vec::len)];
+        Ok(Attempt::ready(vec![Batch::from_rows(&types, &rows)], planned.columns.clone(), "SHOW"))
+    }
+
+    fn prepare(
+        &mut self,
+        name: &str,
+        parameter_types: &[crate::types::SqlType],
+        statement: &Command,
+        planned: &Planned,
+    ) -> Result<(), SqlError> {
+        if self.named.contains_key(name) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        }
+        let declared: Vec<_> = parameter_types.iter().map(|sql_type| Some(*sql_type)).collect();
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let planned = self.plan_in(planned.text.clone(), statement.clone(), &declared, &catalog)?;
+        self.named.insert(name.to_string(), Arc::new(Prepared { planned, place: Place::ALONE }));
+        Ok(())
+    }
+
+    /// EXECUTE name (values).
+    pub(super) async fn execute_named(&mut self, name: &str, arguments: &[Expr]) -> Result<Attempt, SqlError> {
+        let prepared = Arc::clone(self.named.get(name).ok_or_else(|| no_such_statement(name))?);
+        let types = prepared.parameters().to_vec();
+        if types.len() != arguments.len() {
+            return Err(SqlError::new(
+                SqlState::SYNTAX,
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .detail(format!("Expected {} parameters but got {}.", types.len(), arguments.len())));
+        }
+        let mut values = Vec::with_capacity(arguments.len());
+        for (argument, sql_type) in arguments.iter().zip(types) {
+            values.push(assign(self.constant(argument)?, sql_type)?);
+        }
+        let values: Arc<[Value]> = values.into();
+        // The plan may have to be made again: its text is that of PREPARE, so it does not go through the cache.
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let mut planned = Arc::clone(&prepared.planned);
+        if !planned.holds(catalog.number, self.settings.fallback()) || catalog.number == u64::MAX {
+            planned = self.plan_in(planned.text.clone(), planned.command.clone(), &planned.declared, &catalog)?;
+        }
+        if self.read_only && planned.writes() {
+            return Err(SqlError::new(
+                SqlState::READ_ONLY_TRANSACTION,
+                "cannot change data in a read-only transaction",
+            ));
+        }
+        match &planned.body {
+            Body::Query(plan) => {
+                let source = self.query(plan, &values).await?;
+                Ok(Attempt::Rows { source, columns: Arc::clone(&plan.columns), word: "SELECT" })
+            }
+            Body::Insert(plan) => Ok(Attempt::Tag(CommandTag::Insert(self.insert(plan, &values).await?))),
+            Body::Update(plan) => Ok(Attempt::Tag(CommandTag::Update(plan.run(self.transaction(), &values).await?))),
+            Body::Delete(plan) => Ok(Attempt::Tag(CommandTag::Delete(plan.run(self.transaction(), &values).await?))),
+            Body::Sleep(_) | Body::Utility => {
+                Err(SqlError::unsupported("EXECUTE of this statement", "Run it directly."))
+            }
+        }
+    }
+
+    /// The value of a constant expression.
+    pub(super) fn constant(&mut self, expr: &Expr) -> Result<Value, SqlError> {
+        let statement = crate::front::parse(&format!("SELECT {expr}"))?;
+        let Some(crate::ast::Statement::Query(query)) = statement.into_iter().next().map(|parsed| parsed.ast) else {
+            return Err(SqlError::internal("a constant that is no expression"));
+        };
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let values = crate::plan::SessionValues::default();
+        let bound = self.database.planner().bind_query(&query, &catalog, &values, ParameterTypes::default())?;
+        match lower_query(&bound.plan) {
+            Ok(Node::Values { rows, .. }) if rows.len() == 1 && rows[0].len() == 1 => {
+                rows[0][0].constant(&[]).map_err(|error| operator_error(&error))
+            }
+            _ => Err(SqlError::unsupported(format!("the expression {expr} here"), "Only constants are allowed.")),
+        }
+    }
+}
+
+fn change(settings: &mut crate::settings::SessionSettings, name: &str, value: &SetValue) -> Result<(), SqlError> {
+    match value {
+        SetValue::Default => settings.reset(Some(name)),
+        SetValue::Text(text) => settings.set(name, text),
+    }
+}
+
+fn no_such_statement(name: &str) -> SqlError {
+    SqlError::new(SqlState::NO_SUCH_STATEMENT, format!("prepared statement \"{name}\" does not exist"))
+}

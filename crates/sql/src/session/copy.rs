@@ -1,0 +1,262 @@
+//! COPY ... FROM: data is read here and loaded by a task of its own, which holds the transaction meanwhile.
+//!
+//! ```text
+//!   session task: bytes -> CopyReader -> batches --bounded channel--> load task: BulkLoad -> sealed segments
+//! ```
+//! The load task gives the transaction back with its result. A bad row fails the statement; nothing of it stays.
+
+use std::future::poll_fn;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::Poll;
+
+use eris_engine::{EngineError, Transaction};
+use eris_storage::Batch;
+use tokio::sync::{mpsc, oneshot};
+
+use super::copy_rows::CopyReader;
+use super::outcome::CommandTag;
+use super::session::Session;
+use super::states::Step;
+use crate::catalog::Table;
+use crate::errors::{SqlError, SqlState};
+use crate::front::{CopyCommand, CopySource};
+use crate::plan::engine_error;
+
+/// Batches that wait for the load task at most.
+const WAITING_BATCHES_MAX: usize = 2;
+/// Bytes read from a file at once.
+const FILE_BYTES: usize = 256 << 10;
+
+enum Message {
+    Rows(Batch),
+    Finish,
+}
+
+type Loaded = (Transaction, Result<u64, EngineError>);
+
+/// A load under way.
+struct Load {
+    table: Arc<Table>,
+    reader: CopyReader,
+    sender: Option<mpsc::Sender<Message>>,
+    result: oneshot::Receiver<Loaded>,
+}
+
+async fn load(
+    mut transaction: Transaction,
+    table: Arc<Table>,
+    mut receiver: mpsc::Receiver<Message>,
+    done: oneshot::Sender<Loaded>,
+) {
+    let result = async {
+        let mut bulk = transaction.bulk(table.container())?;
+        loop {
+            match receiver.recv().await {
+                Some(Message::Rows(batch)) => bulk.append(batch).await?,
+                Some(Message::Finish) => return bulk.finish().await,
+                // The session gave up.
+                None => return Err(EngineError::Cancelled),
+            }
+        }
+    }
+    .await;
+    // If the session is gone, dropping the transaction rolls it back.
+    let _ = done.send((transaction, result));
+}
+
+impl Load {
+    async fn feed(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
+        self.reader.feed(bytes)?;
+        self.send_ready().await
+    }
+
+    async fn send_ready(&mut self) -> Result<(), SqlError> {
+        for batch in self.reader.take_batches() {
+            if !self.send(Message::Rows(batch)).await {
+                return Err(SqlError::internal("the load ended early"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, message: Message) -> bool {
+        match &self.sender {
+            Some(sender) => sender.send(message).await.is_ok(),
+            None => false,
+        }
+    }
+
+    /// Ends the load; gives the transaction back.
+    async fn finish(mut self, outcome: Result<(), SqlError>) -> (Option<Transaction>, Result<u64, SqlError>) {
+        let outcome = match outcome {
+            Ok(()) => match self.reader.finish() {
+                Ok(()) => self.send_ready().await,
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        if outcome.is_ok() {
+            // If the task has ended already, its result says why.
+            self.send(Message::Finish).await;
+        }
+        self.sender = None;
+        let (transaction, loaded) = match (&mut self.result).await {
+            Ok((transaction, loaded)) => (Some(transaction), loaded),
+            Err(_) => (None, Err(EngineError::OperatorPanicked("the load task".to_string()))),
+        };
+        let rows = match (outcome, loaded) {
+            // What was wrong with the data comes first, unless the load failed before it was found.
+            (Err(error), Ok(_) | Err(EngineError::Cancelled)) if error.sqlstate != SqlState::INTERNAL => Err(error),
+            (_, Err(error)) => Err(engine_error(&error, Some(&self.table))),
+            (Err(error), Ok(_)) => Err(error),
+            (Ok(()), Ok(rows)) => Ok(rows),
+        };
+        (transaction, rows)
+    }
+}
+
+impl Session {
+    /// Starts a load; the session's transaction goes with it.
+    fn start_load(&mut self, command: &CopyCommand) -> Result<Load, SqlError> {
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let table = Arc::clone(catalog.table(&command.table)?);
+        let reader = CopyReader::new(&table, &command.columns, command.format.clone())?;
+        self.transaction();
+        let Some(transaction) = self.transaction.take() else {
+            return Err(SqlError::internal("a load without a transaction"));
+        };
+        let (sender, receiver) = mpsc::channel(WAITING_BATCHES_MAX);
+        let (done, result) = oneshot::channel();
+        self.database.engine().spawn(load(transaction, Arc::clone(&table), receiver, done));
+        Ok(Load { table, reader, sender: Some(sender), result })
+    }
+
+    /// COPY FROM STDIN.
+    pub(super) fn copy_in(&mut self, command: &CopyCommand, step: Step) -> Result<CopyIn<'_>, SqlError> {
+        match self.start_load(command) {
+            Ok(load) => Ok(CopyIn { session: self, load: Some(load), step }),
+            Err(error) => {
+                self.failed();
+                Err(error)
+            }
+        }
+    }
+
+    /// COPY FROM 'file'.
+    pub(super) async fn copy_file(&mut self, command: &CopyCommand) -> Result<u64, SqlError> {
+        let CopySource::File(path) = &command.source else {
+            return Err(SqlError::internal("COPY without a file"));
+        };
+        let env = Arc::clone(self.database.engine().env());
+        let mut file = env.files().open(Path::new(path)).map_err(|error| {
+            let state = match error.kind() {
+                std::io::ErrorKind::NotFound => SqlState::NO_SUCH_FILE,
+                std::io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
+                _ => SqlState::IO,
+            };
+            SqlError::new(state, format!("could not open file \"{path}\" for reading: {error}"))
+        })?;
+        let mut load = self.start_load(command)?;
+        let mut buffer = vec![0; FILE_BYTES];
+        let outcome = loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break Ok(()),
+                Ok(read) => {
+                    if let Err(error) = load.feed(&buffer[..read]).await {
+                        break Err(error);
+                    }
+                    yield_once().await;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    break Err(SqlError::new(SqlState::IO, format!("could not read file \"{path}\": {error}")));
+                }
+            }
+        };
+        let (transaction, rows) = load.finish(outcome).await;
+        self.transaction = transaction;
+        rows
+    }
+}
+
+/// Lets other tasks of the worker run.
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// COPY FROM STDIN, waiting for data. Dropping it fails the statement.
+pub struct CopyIn<'s> {
+    session: &'s mut Session,
+    load: Option<Load>,
+    step: Step,
+}
+
+impl CopyIn<'_> {
+    /// Fields of a record.
+    pub fn columns(&self) -> usize {
+        self.load.as_ref().map_or(0, |load| load.reader.fields())
+    }
+
+    /// Takes a piece of data. After an error the statement is over.
+    pub async fn data(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
+        let Some(load) = &mut self.load else { return Ok(()) };
+        let fed = load.feed(bytes).await;
+        match fed {
+            Ok(()) => Ok(()),
+            Err(error) => match self.end(Err(error)).await {
+                Err(error) => Err(error),
+                Ok(_) => Err(SqlError::internal("a load that failed succeeded")),
+            },
+        }
+    }
+
+    /// The data is complete.
+    pub async fn finish(mut self) -> Result<CommandTag, SqlError> {
+        self.end(Ok(())).await.map(CommandTag::Copy)
+    }
+
+    /// The client gave up.
+    pub async fn fail(mut self, reason: &str) -> SqlError {
+        let error = SqlError::new(SqlState::CANCELED, format!("COPY from stdin failed: {reason}"));
+        match self.end(Err(error.clone())).await {
+            Err(error) => error,
+            Ok(_) => error,
+        }
+    }
+
+    async fn end(&mut self, outcome: Result<(), SqlError>) -> Result<u64, SqlError> {
+        let Some(load) = self.load.take() else { return Err(SqlError::cancelled()) };
+        let (transaction, rows) = load.finish(outcome).await;
+        self.session.transaction = transaction;
+        match rows {
+            Ok(rows) => match self.session.succeeded(self.step).await {
+                Ok(()) => Ok(rows),
+                Err(error) => {
+                    self.session.failed();
+                    Err(error)
+                }
+            },
+            Err(error) => {
+                self.session.failed();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for CopyIn<'_> {
+    fn drop(&mut self) {
+        if self.load.take().is_some() {
+            self.session.failed();
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! DDL: names change with the transaction, containers are made and dropped beside it.
+
+use std::sync::Arc;
+
+use eris_engine::{ContainerSpec, EngineError};
+use eris_storage::{Schema, SchemaVersion, Value};
+
+use super::outcome::CommandTag;
+use super::session::Session;
+use super::states::Block;
+use crate::catalog::{CatalogChange, NewTable, Table, index_definition, new_table, suggestions};
+use crate::errors::{SqlError, SqlState};
+use crate::front::{Command, CreateIndexCommand, CreateTableCommand, TableName};
+use crate::native::assign;
+use crate::plan::engine_error;
+use crate::settings::{SessionSettings, layout_of};
+
+impl Session {
+    pub(super) async fn define_table(&mut self, command: &Command) -> Result<CommandTag, SqlError> {
+        match command {
+            Command::CreateTable(create) => self.create_table(create),
+            Command::DropTable { names, if_exists } => self.drop_tables(names, *if_exists),
+            Command::CreateIndex(create) => self.create_index(create).await,
+            Command::DropIndex { names, if_exists } => self.drop_index(names, *if_exists),
+            Command::Truncate { names, if_exists } => self.truncate(names, *if_exists),
+            _ => Err(SqlError::internal("a statement without a plan")),
+        }
+    }
+
+    fn create_table(&mut self, create: &CreateTableCommand) -> Result<CommandTag, SqlError> {
+        if create.table.schema.as_deref() == Some("eris") {
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for schema eris")
+                .hint("Create the table in schema public."));
+        }
+        let catalog = self.overlay.version(self.database.catalog())?;
+        if create.if_not_exists && catalog.find(&create.table.name).is_some() {
+            return Ok(CommandTag::Done("CREATE TABLE"));
+        }
+        let stored = stored_as(&create.options, &self.settings)?;
+        let mut defaults = Vec::with_capacity(create.columns.len());
+        for column in &create.columns {
+            defaults.push(match &column.default {
+                None => Value::Null,
+                Some(expr) => assign(self.constant(expr)?, column.sql_type)?,
+            });
+        }
+        let engine = self.database.engine().clone();
+        let table = Arc::new(new_table(create, engine.next_container_id(), stored, defaults)?);
+        self.overlay.add(self.database.catalog(), CatalogChange::Create(Arc::clone(&table)))?;
+        create_container(&engine, &table)?;
+        Ok(CommandTag::Done("CREATE TABLE"))
+    }
+
+    fn table_named(&mut self, name: &TableName, if_exists: bool) -> Result<Option<Arc<Table>>, SqlError> {
+        let catalog = self.overlay.version(self.database.catalog())?;
+        match catalog.table(name) {
+            Ok(table) => Ok(Some(Arc::clone(table))),
+            Err(error) if if_exists && error.sqlstate == SqlState::NO_SUCH_TABLE => Ok(None),
+            Err(mut error) => {
+                error.message = format!("table \"{}\" does not exist", name.name);
+                Err(error)
+            }
+        }
+    }
+
+    fn drop_tables(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
+        for name in names {
+            if let Some(table) = self.table_named(name, if_exists)? {
+                self.overlay.add(self.database.catalog(), CatalogChange::Drop(table))?;
+            }
+        }
+        Ok(CommandTag::Done("DROP TABLE"))
+    }
+
+    /// Whether the open transaction itself made the table, so that nobody else can use it.
+    fn is_own(&self, table: &Table) -> bool {
+        self.database.catalog().current().find(&table.name).is_none_or(|known| known.container() != table.container())
+    }
+
+    async fn create_index(&mut self, create: &CreateIndexCommand) -> Result<CommandTag, SqlError> {
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let old = Arc::clone(catalog.table(&create.table)?);
+        let (definition, new) = index_definition(create, &old)?;
+        if catalog.is_taken(&definition.name) {
+            if create.if_not_exists && catalog.table_of_index(&definition.name).is_some() {
+                return Ok(CommandTag::Done("CREATE INDEX"));
+            }
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_TABLE,
+                format!("relation \"{}\" already exists", definition.name),
+            ));
+        }
+        if !self.is_own(&old) && self.block == Block::Open {
+            self.block.refuse_inside("CREATE INDEX on a table of others")?;
+        }
+        let new = Arc::new(new);
+        let engine = self.database.engine().clone();
+        engine
+            .create_index(definition, Arc::clone(&new.schema))
+            .await
+            .map_err(|error| engine_error(&error, Some(&new)))?;
+        self.overlay.add(self.database.catalog(), CatalogChange::Replace { old, new })?;
+        Ok(CommandTag::Done("CREATE INDEX"))
+    }
+
+    fn drop_index(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
+        let catalog = self.overlay.version(self.database.catalog())?;
+        for name in names {
+            match catalog.table_of_index(&name.name) {
+                Some(table) => {
+                    return Err(SqlError::unsupported(
+                        "DROP INDEX",
+                        format!("Create table \"{}\" again without it.", table.name),
+                    ));
+                }
+                None if if_exists => {}
+                None => {
+                    let close = suggestions(&name.name, catalog.index_names());
+                    let error =
+                        SqlError::new(SqlState::NO_SUCH_OBJECT, format!("index \"{}\" does not exist", name.name));
+                    return Err(match close.first() {
+                        Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
+                        None => error,
+                    });
+                }
+            }
+        }
+        Ok(CommandTag::Done("DROP INDEX"))
+    }
+
+    /// A truncated table is a new, empty container under the old name.
+    fn truncate(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
+        for name in names {
+            let Some(old) = self.table_named(name, if_exists)? else { continue };
+            let engine = self.database.engine().clone();
+            let schema = Schema {
+                container: engine.next_container_id(),
+                version: SchemaVersion(1),
+                ..Schema::clone(&old.schema)
+            };
+            let new = Arc::new(Table {
+                name: old.name.clone(),
+                columns: old.columns.clone(),
+                schema: Arc::new(schema),
+                partitioning: old.partitioning.clone(),
+                arrow: Arc::clone(&old.arrow),
+            });
+            let change = CatalogChange::Replace { old, new: Arc::clone(&new) };
+            self.overlay.add(self.database.catalog(), change)?;
+            create_container(&engine, &new)?;
+        }
+        Ok(CommandTag::Done("TRUNCATE TABLE"))
+    }
+}
+
+fn create_container(engine: &eris_engine::Engine, table: &Table) -> Result<(), SqlError> {
+    let spec = ContainerSpec { schema: Arc::clone(&table.schema), partitioning: table.partitioning.clone() };
+    engine.create_container(spec).map(drop).map_err(|error: EngineError| engine_error(&error, Some(table)))
+}
+
+/// How a new table is stored: WITH (...) over the session's settings.
+fn stored_as(options: &[(String, String)], settings: &SessionSettings) -> Result<NewTable, SqlError> {
+    let mut own = settings.clone();
+    for (name, value) in options {
+        if !["layout", "partitions", "segment_rows"].contains(&name.as_str()) {
+            let close = suggestions(name, ["layout", "partitions", "segment_rows"]);
+            let error = SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("unrecognized parameter \"{name}\""),
+            );
+            return Err(match close.first() {
+                Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
+                None => error.hint("There are layout, partitions and segment_rows."),
+            });
+        }
+        own.set(name, value)?;
+    }
+    let layout = own.show("layout").map_or(eris_storage::Layout::Default, |name| layout_of(&name));
+    Ok(NewTable { layout, partitions: own.partitions(), segment_rows: own.segment_rows() })
+}

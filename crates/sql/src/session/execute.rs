@@ -1,0 +1,228 @@
+//! Running statements: which transaction, how often, and what comes out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use eris_platform::Nanos;
+use eris_storage::{Batch, Value};
+
+use super::outcome::{CommandTag, Outcome, RowSource, Rows};
+use super::plans::{QueryBody, QueryPlan};
+use super::prepared::{ColumnDescription, Prepared};
+use super::session::Session;
+use super::states::Step;
+use super::statement::{Body, Planned};
+use crate::errors::{SqlError, SqlState};
+use crate::fallback::FallbackRows;
+use crate::front::Command;
+use crate::native::{InsertPlan, InsertRows, NativeRows, RunContext, run, start};
+use crate::plan::engine_error;
+
+impl Session {
+    pub(super) async fn run<'s>(
+        &'s mut self,
+        statement: &Arc<Prepared>,
+        parameters: &[Value],
+    ) -> Result<Outcome<'s>, SqlError> {
+        let kind = statement.planned.kind();
+        let step = match self.block.step(kind, statement.place) {
+            Ok(step) => step,
+            Err(error) => {
+                self.block = self.block.after_error();
+                return Err(error);
+            }
+        };
+        match step {
+            Step::Begin | Step::Adopt | Step::Commit | Step::Rollback | Step::Nothing => {
+                return self.control(&statement.planned.command, step).await.map(Outcome::Complete);
+            }
+            Step::Alone | Step::Inside { .. } => {}
+        }
+        let parameters: Arc<[Value]> = parameters.into();
+        let mut retries = if step == Step::Alone { self.settings.retries() } else { 0 };
+        loop {
+            match self.attempt(&statement.planned, &parameters, step).await {
+                Ok(Attempt::Tag(tag)) => match self.succeeded(step).await {
+                    Ok(()) => return Ok(Outcome::Complete(tag)),
+                    Err(error) => {
+                        self.failed();
+                        return Err(error);
+                    }
+                },
+                Ok(Attempt::Rows { source, columns, word }) => {
+                    return Ok(Outcome::Rows(Rows { session: self, source, columns, step, word, done: false, sent: 0 }));
+                }
+                Ok(Attempt::CopyIn(command)) => {
+                    return match self.copy_in(&command, step) {
+                        Ok(copy) => Ok(Outcome::CopyIn(copy)),
+                        Err(error) => Err(error),
+                    };
+                }
+                Err(error) if retries > 0 && error.is_retryable() => {
+                    retries -= 1;
+                    self.failed();
+                    self.pause(retries).await;
+                }
+                Err(error) => {
+                    self.failed();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Waits a little before a statement is run again: randomly, so that two that collide do not collide again.
+    async fn pause(&self, retries_left: u64) {
+        let engine = self.database.engine();
+        let exponent = self.settings.retries().saturating_sub(retries_left).min(8);
+        let random = engine.env().random_u64() % (1_000 << exponent);
+        let deadline = Nanos(engine.env().now().0 + random);
+        engine.sleep_until(deadline).await;
+    }
+
+    async fn attempt(
+        &mut self,
+        statement: &Arc<Planned>,
+        parameters: &Arc<[Value]>,
+        step: Step,
+    ) -> Result<Attempt, SqlError> {
+        let planned = self.current_plan(statement)?;
+        if self.read_only && planned.writes() {
+            return Err(SqlError::new(
+                SqlState::READ_ONLY_TRANSACTION,
+                "cannot change data in a read-only transaction",
+            ));
+        }
+        match &planned.body {
+            Body::Query(plan) => {
+                let source = self.query(plan, parameters).await?;
+                Ok(Attempt::Rows { source, columns: Arc::clone(&plan.columns), word: "SELECT" })
+            }
+            Body::Insert(plan) => Ok(Attempt::Tag(CommandTag::Insert(self.insert(plan, parameters).await?))),
+            Body::Update(plan) => {
+                Ok(Attempt::Tag(CommandTag::Update(plan.run(self.transaction(), parameters).await?)))
+            }
+            Body::Delete(plan) => {
+                Ok(Attempt::Tag(CommandTag::Delete(plan.run(self.transaction(), parameters).await?)))
+            }
+            Body::Sleep(plan) => {
+                let seconds = self.sleep_seconds(plan, parameters).await?;
+                self.sleep(seconds).await?;
+                let nothing = [vec![Value::Text("".into())]];
+                let batch = Batch::from_rows(&[eris_storage::DataType::Text], &nothing);
+                Ok(Attempt::ready(vec![batch], planned.columns.clone(), "SELECT"))
+            }
+            Body::Utility => self.utility(&planned, parameters, step).await,
+        }
+    }
+
+    pub(super) async fn query(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<RowSource, SqlError> {
+        match &plan.body {
+            QueryBody::Native(node) => {
+                let parameters = Arc::clone(parameters);
+                let mut context = RunContext { transaction: self.transaction(), parameters };
+                Ok(RowSource::Native(start(node, &mut context).await?))
+            }
+            QueryBody::Fallback { plan: logical, .. } => {
+                let database = self.database.clone();
+                let rows = FallbackRows::start(
+                    logical,
+                    (&plan.parameters, parameters),
+                    plan.types(),
+                    self.transaction(),
+                    (database.planner(), database.lane()),
+                )
+                .await?;
+                Ok(RowSource::Fallback(rows))
+            }
+        }
+    }
+
+    pub(super) async fn insert(&mut self, plan: &InsertPlan, parameters: &Arc<[Value]>) -> Result<u64, SqlError> {
+        let failed = |error| engine_error(&error, Some(&plan.table));
+        let container = plan.table.container();
+        match &plan.rows {
+            InsertRows::Values(rows) => {
+                let batch = plan.values_batch(rows, parameters)?;
+                self.transaction().insert(container, batch).await.map_err(failed)
+            }
+            InsertRows::Query(query) => {
+                let types = query.types();
+                let mut source = self.query(query, parameters).await?;
+                let mut inserted = 0;
+                while let Some(batch) = source.next().await? {
+                    let rows = plan.query_batch(&batch, &types)?;
+                    let Some(transaction) = self.transaction.as_mut() else {
+                        return Err(SqlError::internal("the transaction ended while rows were inserted"));
+                    };
+                    inserted += transaction.insert(container, rows).await.map_err(failed)?;
+                }
+                Ok(inserted)
+            }
+        }
+    }
+
+    async fn sleep_seconds(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<f64, SqlError> {
+        let QueryBody::Native(node) = &plan.body else {
+            return Err(SqlError::unsupported("pg_sleep of a subquery", "Give it a number."));
+        };
+        let mut context = RunContext { transaction: self.transaction(), parameters: Arc::clone(parameters) };
+        let batches = run(node, &mut context).await?;
+        match batches.first().map(|batch| batch.value(0, 0)) {
+            Some(Value::Float64(seconds)) if seconds.is_finite() => Ok(seconds.clamp(0.0, 1e9)),
+            _ => Ok(0.0),
+        }
+    }
+
+    /// Sleeps in slices, so that a cancel is seen soon after it is asked for.
+    async fn sleep(&mut self, seconds: f64) -> Result<(), SqlError> {
+        const SLICE: Duration = Duration::from_millis(10);
+        let cancel = self.transaction().cancel_handle();
+        let engine = self.database.engine();
+        let end = engine.env().now().0.saturating_add(Duration::from_secs_f64(seconds).as_nanos() as u64);
+        loop {
+            if cancel.is_cancelled() {
+                return Err(SqlError::cancelled());
+            }
+            let now = engine.env().now().0;
+            if now >= end {
+                return Ok(());
+            }
+            engine.sleep_until(Nanos(end.min(now + SLICE.as_nanos() as u64))).await;
+        }
+    }
+
+    async fn utility(
+        &mut self,
+        planned: &Planned,
+        parameters: &Arc<[Value]>,
+        step: Step,
+    ) -> Result<Attempt, SqlError> {
+        match &planned.command {
+            Command::Copy(copy) => match copy.source {
+                crate::front::CopySource::Stdin => Ok(Attempt::CopyIn(copy.clone())),
+                crate::front::CopySource::File(_) => {
+                    Ok(Attempt::Tag(CommandTag::Copy(self.copy_file(copy).await?)))
+                }
+            },
+            Command::Explain(explain) => self.explain(explain, planned, parameters).await,
+            Command::Execute { name, arguments } => self.execute_named(name, arguments).await,
+            other => self.define(other, planned, step).await,
+        }
+    }
+}
+
+/// What one attempt at a statement gave.
+pub(super) enum Attempt {
+    Tag(CommandTag),
+    Rows { source: RowSource, columns: Arc<[ColumnDescription]>, word: &'static str },
+    CopyIn(crate::front::CopyCommand),
+}
+
+impl Attempt {
+    /// Rows that are there.
+    pub fn ready(batches: Vec<Batch>, columns: Option<Arc<[ColumnDescription]>>, word: &'static str) -> Self {
+        let columns = columns.unwrap_or_else(|| Arc::from([]));
+        Self::Rows { source: RowSource::Native(NativeRows::ready(batches)), columns, word }
+    }
+}

@@ -1,0 +1,141 @@
+//! EXPLAIN: the macro-QEP of native plans, the operators of fallback plans, and with ANALYZE what running them took.
+
+use std::sync::Arc;
+
+use eris_storage::{Batch, DataType, Value};
+
+use super::execute::Attempt;
+use super::plans::{QueryBody, QueryPlan};
+use super::session::Session;
+use super::statement::{Body, Planned};
+use crate::errors::SqlError;
+use crate::fallback;
+use crate::front::ExplainCommand;
+use crate::native::{InsertRows, Node, describe};
+
+impl Session {
+    pub(super) async fn explain(
+        &mut self,
+        explain: &ExplainCommand,
+        planned: &Planned,
+        parameters: &Arc<[Value]>,
+    ) -> Result<Attempt, SqlError> {
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let started = self.database.engine().env().now();
+        let inner = self.plan_in(
+            planned.text.clone(),
+            (*explain.statement).clone(),
+            &planned.declared,
+            &catalog,
+        )?;
+        let planning = self.database.engine().env().now().0.saturating_sub(started.0);
+        let mut lines = Vec::new();
+        match &inner.body {
+            Body::Query(plan) => self.query_lines(plan, explain, 0, &mut lines).await?,
+            Body::Insert(plan) => {
+                let rows = match &plan.rows {
+                    InsertRows::Values(rows) => format!("{} rows of VALUES", rows.len()),
+                    InsertRows::Query(_) => "the rows of a query".to_string(),
+                };
+                lines.push(format!(
+                    "Insert {}: {rows}, each to the partition that owns its key  [native]",
+                    plan.table.name
+                ));
+                if let InsertRows::Query(query) = &plan.rows {
+                    let query = Arc::clone(query);
+                    self.query_lines(&query, explain, 1, &mut lines).await?;
+                }
+            }
+            Body::Update(plan) => {
+                write_lines("Update", plan.access.as_ref(), plan.filter.as_ref(), &mut lines);
+            }
+            Body::Delete(plan) => {
+                write_lines("Delete", plan.access.as_ref(), plan.filter.as_ref(), &mut lines);
+            }
+            Body::Sleep(_) => lines.push("Sleep  [native, task]".to_string()),
+            Body::Utility => {}
+        }
+        lines.push(format!("Lane: {}", if inner.is_native() { "native" } else { "fallback" }));
+        if explain.analyze {
+            self.analyze(&inner, parameters, planning, &mut lines).await?;
+        }
+        let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
+        let batch = Batch::from_rows(&[DataType::Text], &rows);
+        Ok(Attempt::ready(vec![batch], planned.columns.clone(), "EXPLAIN"))
+    }
+
+    async fn query_lines(
+        &mut self,
+        plan: &QueryPlan,
+        explain: &ExplainCommand,
+        depth: usize,
+        lines: &mut Vec<String>,
+    ) -> Result<(), SqlError> {
+        match &plan.body {
+            QueryBody::Native(node) => describe(node, depth, lines),
+            QueryBody::Fallback { plan: logical, reason } => {
+                let indent = "  ".repeat(depth);
+                lines.push(format!("{indent}Fallback: {reason}  [fallback]"));
+                if plan.parameters.is_empty() && !explain.analyze {
+                    let database = self.database.clone();
+                    let operators =
+                        fallback::explain(logical, self.transaction(), database.planner(), database.lane()).await?;
+                    for line in operators {
+                        let mark = if line.trim_start().starts_with("ErisScan") { "native" } else { "fallback" };
+                        lines.push(format!("{indent}  {line}  [{mark}]"));
+                    }
+                } else {
+                    lines.extend(logical.display_indent().to_string().lines().map(|line| format!("{indent}  {line}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the statement and says what came out.
+    async fn analyze(
+        &mut self,
+        inner: &Planned,
+        parameters: &Arc<[Value]>,
+        planning_nanos: u64,
+        lines: &mut Vec<String>,
+    ) -> Result<(), SqlError> {
+        let env = Arc::clone(self.database.engine().env());
+        let started = env.now();
+        let rows = match &inner.body {
+            Body::Query(plan) => {
+                let mut source = self.query(plan, parameters).await?;
+                let mut rows = 0;
+                while let Some(batch) = source.next().await? {
+                    rows += batch.rows as u64;
+                }
+                rows
+            }
+            Body::Insert(plan) => self.insert(plan, parameters).await?,
+            Body::Update(plan) => plan.run(self.transaction(), parameters).await?,
+            Body::Delete(plan) => plan.run(self.transaction(), parameters).await?,
+            Body::Sleep(_) | Body::Utility => 0,
+        };
+        let millis = |nanos: u64| nanos as f64 / 1e6;
+        lines.push(format!("Rows: {rows}"));
+        lines.push(format!("Planning: {:.3} ms (measured)", millis(planning_nanos)));
+        lines.push(format!("Execution: {:.3} ms (measured)", millis(env.now().0.saturating_sub(started.0))));
+        Ok(())
+    }
+}
+
+fn write_lines(
+    word: &str,
+    access: Option<&crate::native::Access>,
+    filter: Option<&Arc<eris_operators::Expression>>,
+    lines: &mut Vec<String>,
+) {
+    match access {
+        None => lines.push(format!("{word}: no row can qualify  [native]")),
+        Some(access) => {
+            lines.push(format!("{word} {}: through the data gateway, in the partition  [native]", access.table.name));
+            let scan = Node::Scan { access: access.clone(), filter: filter.cloned(), projection: None };
+            describe(&scan, 1, lines);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Sessions: statements in, rows and tags out, transactions in between.
+
+mod cache;
+mod cancel;
+mod control;
+mod copy;
+mod copy_rows;
+mod ddl;
+mod execute;
+mod explain;
+mod outcome;
+mod plans;
+mod prepared;
+#[allow(clippy::module_inception)]
+mod session;
+mod states;
+mod statement;
+
+pub use cache::PlanCache;
+pub use cancel::SessionCancel;
+pub use copy::CopyIn;
+pub use outcome::{CommandTag, Outcome, Rows};
+pub use plans::{QueryBody, QueryPlan};
+pub use prepared::{ColumnDescription, Prepared};
+pub use session::{Session, SessionOptions};
+pub use states::{Block, Place, Step, StatementKind, TransactionStatus};

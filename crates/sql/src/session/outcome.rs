@@ -1,0 +1,132 @@
+//! What running a statement gives.
+
+use std::fmt;
+use std::sync::Arc;
+
+use eris_storage::Batch;
+
+use super::copy::CopyIn;
+use super::prepared::ColumnDescription;
+use super::session::Session;
+use super::states::Step;
+use crate::errors::SqlError;
+use crate::fallback::FallbackRows;
+use crate::native::NativeRows;
+
+/// What a statement did, in PostgreSQL's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandTag {
+    /// Rows sent.
+    Select(u64),
+    /// Rows inserted.
+    Insert(u64),
+    /// Rows changed.
+    Update(u64),
+    /// Rows deleted.
+    Delete(u64),
+    /// Rows loaded.
+    Copy(u64),
+    /// Anything without a number.
+    Done(&'static str),
+}
+
+impl fmt::Display for CommandTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Select(rows) => write!(f, "SELECT {rows}"),
+            Self::Insert(rows) => write!(f, "INSERT 0 {rows}"),
+            Self::Update(rows) => write!(f, "UPDATE {rows}"),
+            Self::Delete(rows) => write!(f, "DELETE {rows}"),
+            Self::Copy(rows) => write!(f, "COPY {rows}"),
+            Self::Done(word) => f.write_str(word),
+        }
+    }
+}
+
+/// What running a statement gives.
+pub enum Outcome<'s> {
+    /// Nothing was asked.
+    Empty,
+    /// It is done.
+    Complete(CommandTag),
+    /// Rows to fetch.
+    Rows(Rows<'s>),
+    /// Data to send.
+    CopyIn(CopyIn<'s>),
+}
+
+/// Where rows come from.
+pub(super) enum RowSource {
+    Native(NativeRows),
+    Fallback(FallbackRows),
+}
+
+impl RowSource {
+    pub async fn next(&mut self) -> Result<Option<Batch>, SqlError> {
+        match self {
+            Self::Native(rows) => rows.next().await,
+            Self::Fallback(rows) => rows.next().await,
+        }
+    }
+}
+
+/// The rows of a statement, fetched batch by batch. Dropping them ends the statement; its transaction, if it was its
+/// own, is rolled back, which for a query makes no difference.
+pub struct Rows<'s> {
+    pub(super) session: &'s mut Session,
+    pub(super) source: RowSource,
+    pub(super) columns: Arc<[ColumnDescription]>,
+    pub(super) step: Step,
+    pub(super) word: &'static str,
+    pub(super) done: bool,
+    pub(super) sent: u64,
+}
+
+impl Rows<'_> {
+    /// What the rows are made of.
+    pub fn columns(&self) -> &[ColumnDescription] {
+        &self.columns
+    }
+
+    /// The next batch; `None` after the last. An error ends the statement.
+    pub async fn next(&mut self) -> Result<Option<Batch>, SqlError> {
+        if self.done {
+            return Ok(None);
+        }
+        match self.source.next().await {
+            Ok(Some(batch)) => {
+                self.sent += batch.rows as u64;
+                Ok(Some(batch))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.done = true;
+                self.session.failed();
+                Err(error)
+            }
+        }
+    }
+
+    /// The tag after this many rows were sent.
+    pub fn tag(&self, rows_sent: u64) -> CommandTag {
+        if self.word == "SELECT" { CommandTag::Select(rows_sent) } else { CommandTag::Done(self.word) }
+    }
+
+    /// Ends the statement, and its transaction if it was its own.
+    pub async fn finish(mut self) -> Result<CommandTag, SqlError> {
+        let tag = self.tag(self.sent);
+        if !self.done {
+            self.done = true;
+            self.session.succeeded(self.step).await?;
+        }
+        Ok(tag)
+    }
+}
+
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.session.abandoned(self.step);
+        }
+    }
+}

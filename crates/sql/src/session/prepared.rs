@@ -1,0 +1,45 @@
+//! Prepared statements.
+
+use std::sync::Arc;
+
+use super::states::Place;
+use super::statement::Planned;
+use crate::types::SqlType;
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnDescription {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub sql_type: SqlType,
+}
+
+/// A statement of a text, planned, not run.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(super) planned: Arc<Planned>,
+    pub(super) place: Place,
+}
+
+impl Prepared {
+    /// The types of its parameters.
+    pub fn parameters(&self) -> &[SqlType] {
+        &self.planned.parameters
+    }
+
+    /// Its result; `None` if it gives no rows.
+    pub fn columns(&self) -> Option<&[ColumnDescription]> {
+        self.planned.columns.as_deref()
+    }
+
+    /// Whether the plan has no node of DataFusion: what the benchmarks report as native.
+    pub fn is_native(&self) -> bool {
+        self.planned.is_native()
+    }
+
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.planned.text
+    }
+}

@@ -1,0 +1,306 @@
+//! A session: its settings, its transaction, its prepared statements.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use eris_engine::Transaction;
+use eris_storage::Value;
+
+use super::cancel::SessionCancel;
+use super::outcome::Outcome;
+use super::prepared::Prepared;
+use super::states::{Block, Place, Step, TransactionStatus};
+use super::statement::{Planned, plan};
+use crate::catalog::{CatalogChange, CatalogVersion, Overlay};
+use crate::database::Database;
+use crate::errors::SqlError;
+use crate::front::{self, Command};
+use crate::plan::{Scope, SessionValues, engine_error};
+use crate::settings::SessionSettings;
+use crate::types::SqlType;
+
+/// Who connects to what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// `current_user`
+    pub user: String,
+    /// `current_database()`
+    pub database: String,
+    /// What the client calls itself.
+    pub application_name: String,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self { user: "eris".to_string(), database: "eris".to_string(), application_name: String::new() }
+    }
+}
+
+/// A session. One statement runs at a time.
+pub struct Session {
+    pub(super) database: Database,
+    pub(super) options: SessionOptions,
+    pub(super) settings: SessionSettings,
+    /// Settings to return to when the transaction ends: (rolled back, committed).
+    pub(super) saved_settings: Option<(SessionSettings, SessionSettings)>,
+    pub(super) block: Block,
+    pub(super) transaction: Option<Transaction>,
+    pub(super) read_only: bool,
+    pub(super) overlay: Overlay,
+    pub(super) cancel: SessionCancel,
+    /// PREPAREd by name.
+    pub(super) named: BTreeMap<String, Arc<Prepared>>,
+}
+
+impl Session {
+    pub(crate) fn new(database: Database, options: SessionOptions) -> Self {
+        let settings = SessionSettings::new(database.defaults().clone(), &options.application_name);
+        Self {
+            database,
+            options,
+            settings,
+            saved_settings: None,
+            block: Block::Idle,
+            transaction: None,
+            read_only: false,
+            overlay: Overlay::default(),
+            cancel: SessionCancel::default(),
+            named: BTreeMap::new(),
+        }
+    }
+
+    /// Parses and plans all statements of a text; runs none. Types of parameters may be declared, others are inferred.
+    ///
+    /// Plans are made against the catalog as it is: in `CREATE TABLE t (...); INSERT INTO t ...` the second statement is
+    /// planned when it runs.
+    pub fn parse(
+        &mut self,
+        sql: &str,
+        parameter_types: &[Option<SqlType>],
+    ) -> Result<Vec<Arc<Prepared>>, SqlError> {
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let fallback = self.settings.fallback();
+        let cache = self.database.plan_cache();
+        if let Some(planned) = cache.find(sql, parameter_types, catalog.number, fallback) {
+            return Ok(vec![Arc::new(Prepared { planned, place: Place::ALONE })]);
+        }
+        let statements = front::parse(sql)?;
+        let count = statements.len();
+        let mut prepared = Vec::with_capacity(count);
+        for (index, statement) in statements.into_iter().enumerate() {
+            let place = Place { index, count };
+            let cached = cache.find(&statement.text, parameter_types, catalog.number, fallback);
+            let planned = match cached {
+                Some(planned) => planned,
+                None => {
+                    let command = front::lower(&statement.ast)?;
+                    // Later statements of a text may need what earlier ones create: they are planned when they run.
+                    match self.plan_in(statement.text.clone(), command.clone(), parameter_types, &catalog) {
+                        Ok(planned) => {
+                            cache.keep(&statement.text, &planned);
+                            if count == 1 && statement.text != sql {
+                                cache.keep(sql, &planned);
+                            }
+                            planned
+                        }
+                        Err(_) if index > 0 => Arc::new(Planned::later(statement.text, command, parameter_types)),
+                        Err(error) => return Err(error),
+                    }
+                }
+            };
+            prepared.push(Arc::new(Prepared { planned, place }));
+        }
+        Ok(prepared)
+    }
+
+    pub(super) fn plan_in(
+        &self,
+        text: String,
+        command: Command,
+        declared: &[Option<SqlType>],
+        catalog: &CatalogVersion,
+    ) -> Result<Arc<Planned>, SqlError> {
+        let values = self.values();
+        let scope = Scope {
+            planner: self.database.planner(),
+            catalog,
+            values: &values,
+            fallback: self.settings.fallback() && self.database.allows_fallback(),
+        };
+        let mut planned = plan(text, command, declared, scope)?;
+        planned.fallback = self.settings.fallback();
+        Ok(Arc::new(planned))
+    }
+
+    fn values(&self) -> SessionValues {
+        SessionValues {
+            version: self.database.version().to_string(),
+            user: self.options.user.clone(),
+            database: self.options.database.clone(),
+            settings: self.settings.all(),
+        }
+    }
+
+    /// A plan that holds now: the statement's own, or a new one.
+    pub(super) fn current_plan(&mut self, statement: &Arc<Planned>) -> Result<Arc<Planned>, SqlError> {
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let fallback = self.settings.fallback();
+        if statement.holds(catalog.number, fallback) && catalog.number != u64::MAX && !statement.is_unplanned() {
+            return Ok(Arc::clone(statement));
+        }
+        let cache = self.database.plan_cache();
+        if let Some(planned) = cache.find(&statement.text, &statement.declared, catalog.number, fallback)
+            && planned.columns == statement.columns
+        {
+            return Ok(planned);
+        }
+        let planned = self.plan_in(statement.text.clone(), statement.command.clone(), &statement.declared, &catalog)?;
+        if !statement.is_unplanned() && planned.columns != statement.columns {
+            return Err(SqlError::unsupported(
+                "a cached plan whose result type changed",
+                "Prepare the statement again.",
+            ));
+        }
+        cache.keep(&statement.text, &planned);
+        Ok(planned)
+    }
+
+    /// Runs a statement inside the open transaction, or in one of its own.
+    pub async fn execute<'s>(
+        &'s mut self,
+        statement: &Arc<Prepared>,
+        parameters: &[Value],
+    ) -> Result<Outcome<'s>, SqlError> {
+        if parameters.len() != statement.parameters().len() {
+            return Err(crate::plan::wrong_count(statement.parameters().len(), parameters.len()));
+        }
+        self.run(statement, parameters).await
+    }
+
+    /// What clients are told about the transaction.
+    pub fn status(&self) -> TransactionStatus {
+        self.block.status()
+    }
+
+    /// Cancels whatever runs.
+    pub fn cancel_handle(&self) -> SessionCancel {
+        self.cancel.clone()
+    }
+
+    /// The value of a setting.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.settings.show(name)
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Ends the session; an open transaction is rolled back.
+    pub async fn close(mut self) {
+        self.roll_back();
+    }
+
+    /// The open transaction at a new statement, beginning one if there is none.
+    pub(super) fn transaction(&mut self) -> &mut Transaction {
+        let engine = self.database.engine();
+        let handle = self.cancel.begin();
+        let transaction = match &mut self.transaction {
+            Some(transaction) => {
+                transaction.next_statement();
+                transaction
+            }
+            none => none.insert(engine.begin()),
+        };
+        transaction.set_cancel(handle);
+        transaction
+    }
+
+    /// The statement succeeded: commits if it was the last of its transaction.
+    pub(super) async fn succeeded(&mut self, step: Step) -> Result<(), SqlError> {
+        self.cancel.end();
+        match step {
+            Step::Alone | Step::Inside { ends: true } => self.commit().await?,
+            Step::Inside { ends: false } | Step::Begin | Step::Adopt | Step::Commit | Step::Rollback | Step::Nothing => {
+            }
+        }
+        self.block = self.block.after(step);
+        Ok(())
+    }
+
+    /// The statement failed: its transaction is over, a block waits for its end.
+    pub(super) fn failed(&mut self) {
+        self.cancel.end();
+        self.roll_back();
+        self.block = self.block.after_error();
+    }
+
+    /// The rows of a statement were not all fetched.
+    pub(super) fn abandoned(&mut self, step: Step) {
+        self.cancel.end();
+        if matches!(step, Step::Alone | Step::Inside { ends: true }) {
+            self.roll_back();
+        }
+        self.block = self.block.after(step);
+    }
+
+    /// Commits data, names and settings.
+    pub(super) async fn commit(&mut self) -> Result<(), SqlError> {
+        self.read_only = false;
+        let published = if self.overlay.is_empty() {
+            Vec::new()
+        } else {
+            match self.overlay.publish(self.database.catalog()) {
+                Ok(changes) => changes,
+                Err(error) => {
+                    self.roll_back();
+                    return Err(error);
+                }
+            }
+        };
+        if let Some((_, committed)) = self.saved_settings.take() {
+            self.settings = committed;
+        }
+        if let Some(transaction) = self.transaction.take() {
+            transaction.commit().await.map_err(|error| engine_error(&error, None))?;
+        }
+        for change in published {
+            let gone = match change {
+                CatalogChange::Create(_) => None,
+                CatalogChange::Drop(table) => Some(table.container()),
+                CatalogChange::Replace { old, new } => {
+                    (old.container() != new.container()).then(|| old.container())
+                }
+            };
+            if let Some(container) = gone {
+                // Already gone is as good.
+                let _ = self.database.engine().drop_container(container);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes data, names and settings back.
+    pub(super) fn roll_back(&mut self) {
+        self.read_only = false;
+        if let Some((before, _)) = self.saved_settings.take() {
+            self.settings = before;
+        }
+        if let Some(transaction) = self.transaction.take() {
+            transaction.rollback();
+        }
+        for change in self.overlay.abandon() {
+            let made = match change {
+                CatalogChange::Create(table) => Some(table.container()),
+                CatalogChange::Drop(_) => None,
+                CatalogChange::Replace { old, new } => {
+                    (old.container() != new.container()).then(|| new.container())
+                }
+            };
+            if let Some(container) = made {
+                let _ = self.database.engine().drop_container(container);
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Planning one statement: which plan a command gets, and for which version of the catalog it holds.
+
+use std::sync::Arc;
+
+use super::plans::QueryPlan;
+use super::prepared::ColumnDescription;
+use super::states::StatementKind;
+use crate::ast;
+use crate::catalog::CatalogVersion;
+use crate::errors::SqlError;
+use crate::front::Command;
+use crate::native::{DeletePlan, InsertPlan, InsertRows, UpdatePlan};
+use crate::plan::{ParameterTypes, Scope, plan_delete, plan_insert, plan_update};
+use crate::types::SqlType;
+
+/// A statement with its plan.
+#[derive(Debug)]
+pub(super) struct Planned {
+    /// Its text.
+    pub text: String,
+    /// What it asks for: planned again when the plan no longer holds.
+    pub command: Command,
+    /// The declared types of its parameters.
+    pub declared: Vec<Option<SqlType>>,
+    /// The version of the catalog that the plan was made for.
+    pub catalog: u64,
+    /// Whether it may fall back.
+    pub fallback: bool,
+    /// Holds for one execution only.
+    pub momentary: bool,
+    /// The plan.
+    pub body: Body,
+    /// The types of its parameters.
+    pub parameters: Vec<SqlType>,
+    /// Its result.
+    pub columns: Option<Arc<[ColumnDescription]>>,
+}
+
+/// The plan of a statement.
+#[derive(Debug)]
+pub(super) enum Body {
+    Query(QueryPlan),
+    Insert(InsertPlan),
+    Update(UpdatePlan),
+    Delete(DeletePlan),
+    /// SELECT pg_sleep(seconds): the query that computes the seconds.
+    Sleep(QueryPlan),
+    /// Needs no plan, or is planned when it runs.
+    Utility,
+}
+
+impl Planned {
+    pub fn is_native(&self) -> bool {
+        match &self.body {
+            Body::Query(plan) => plan.is_native(),
+            Body::Insert(InsertPlan { rows: InsertRows::Query(plan), .. }) => plan.is_native(),
+            Body::Insert(_) | Body::Update(_) | Body::Delete(_) | Body::Sleep(_) | Body::Utility => true,
+        }
+    }
+
+    /// Whether the plan still holds.
+    pub fn holds(&self, catalog: u64, fallback: bool) -> bool {
+        matches!(self.body, Body::Utility) || (!self.momentary && self.catalog == catalog && self.fallback == fallback)
+    }
+
+    pub fn kind(&self) -> StatementKind {
+        match self.command {
+            Command::Begin(_) => StatementKind::Begin,
+            Command::Commit => StatementKind::Commit,
+            Command::Rollback => StatementKind::Rollback,
+            _ => StatementKind::Ordinary,
+        }
+    }
+
+    /// Whether it changes data.
+    pub fn writes(&self) -> bool {
+        matches!(
+            self.command,
+            Command::Insert(_)
+                | Command::Update(_)
+                | Command::Delete(_)
+                | Command::Copy(_)
+                | Command::CreateTable(_)
+                | Command::DropTable { .. }
+                | Command::CreateIndex(_)
+                | Command::DropIndex { .. }
+                | Command::Truncate { .. }
+        )
+    }
+}
+
+/// The result columns of statements that give rows of text.
+pub(super) fn text_columns(names: &[&str]) -> Arc<[ColumnDescription]> {
+    names.iter().map(|name| ColumnDescription { name: (*name).to_string(), sql_type: SqlType::Text }).collect()
+}
+
+/// Plans a command.
+pub(super) fn plan(
+    text: String,
+    command: Command,
+    declared: &[Option<SqlType>],
+    scope: Scope<'_>,
+) -> Result<Planned, SqlError> {
+    let types = ParameterTypes::declared(declared);
+    let catalog: &CatalogVersion = scope.catalog;
+    let (body, parameters, columns, momentary) = match &command {
+        Command::Query(query) => plan_query(query, types, scope)?,
+        Command::Insert(insert) => {
+            let planned = plan_insert(insert, scope, types)?;
+            (Body::Insert(planned.plan), planned.parameters, None, planned.momentary)
+        }
+        Command::Update(update) => {
+            let planned = plan_update(update, scope, types)?;
+            (Body::Update(planned.plan), planned.parameters, None, planned.momentary)
+        }
+        Command::Delete(delete) => {
+            let planned = plan_delete(delete, scope, types)?;
+            (Body::Delete(planned.plan), planned.parameters, None, planned.momentary)
+        }
+        Command::Show(Some(name)) => (Body::Utility, Vec::new(), Some(text_columns(&[name])), false),
+        Command::Show(None) => {
+            (Body::Utility, Vec::new(), Some(text_columns(&["name", "setting", "description"])), false)
+        }
+        Command::Explain(explain) => {
+            // Planned now, so that what is wrong with the statement is said at once.
+            let inner = plan(text.clone(), (*explain.statement).clone(), declared, scope)?;
+            (Body::Utility, inner.parameters, Some(text_columns(&["QUERY PLAN"])), false)
+        }
+        _ => (Body::Utility, Vec::new(), None, false),
+    };
+    let mut parameters = parameters;
+    for (index, sql_type) in declared.iter().enumerate() {
+        // What the client declared it will also send, used or not.
+        if index >= parameters.len() {
+            parameters.push(sql_type.unwrap_or(SqlType::Text));
+        }
+    }
+    Ok(Planned {
+        text,
+        command,
+        declared: declared.to_vec(),
+        catalog: catalog.number,
+        fallback: scope.fallback,
+        momentary,
+        body,
+        parameters,
+        columns,
+    })
+}
+
+type PlannedQuery = (Body, Vec<SqlType>, Option<Arc<[ColumnDescription]>>, bool);
+
+fn plan_query(query: &ast::Query, types: ParameterTypes, scope: Scope<'_>) -> Result<PlannedQuery, SqlError> {
+    if let Some(seconds) = sleep_argument(query) {
+        let mut seconds_query = query.clone();
+        if let ast::SetExpr::Select(select) = seconds_query.body.as_mut() {
+            select.projection = vec![ast::SelectItem::UnnamedExpr(seconds)];
+        }
+        let bound = scope.planner.bind_query(&seconds_query, scope.catalog, scope.values, types)?;
+        let parameters = bound.parameters.clone();
+        let plan = QueryPlan::make(bound, scope.fallback)?;
+        return Ok((Body::Sleep(plan), parameters, Some(text_columns(&["pg_sleep"])), true));
+    }
+    let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
+    let (parameters, momentary) = (bound.parameters.clone(), bound.momentary);
+    let plan = QueryPlan::make(bound, scope.fallback)?;
+    let columns = Arc::clone(&plan.columns);
+    Ok((Body::Query(plan), parameters, Some(columns), momentary))
+}
+
+/// The argument of `SELECT pg_sleep(seconds)`, as double precision.
+fn sleep_argument(query: &ast::Query) -> Option<ast::Expr> {
+    let ast::SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let [ast::SelectItem::UnnamedExpr(ast::Expr::Function(function))] = select.projection.as_slice() else {
+        return None;
+    };
+    let name = function.name.to_string().to_lowercase();
+    if !select.from.is_empty() || (name != "pg_sleep" && name != "pg_catalog.pg_sleep") {
+        return None;
+    }
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.as_slice() {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(seconds))] => Some(ast::Expr::Cast {
+            kind: ast::CastKind::Cast,
+            expr: Box::new(seconds.clone()),
+            data_type: ast::DataType::DoublePrecision,
+            array: false,
+            format: None,
+        }),
+        _ => None,
+    }
+}
+
+impl Planned {
+    /// A statement that is planned when it runs.
+    pub fn later(text: String, command: Command, declared: &[Option<SqlType>]) -> Self {
+        Self {
+            text,
+            command,
+            declared: declared.to_vec(),
+            catalog: 0,
+            fallback: true,
+            momentary: true,
+            body: Body::Utility,
+            parameters: declared.iter().map(|known| known.unwrap_or(SqlType::Text)).collect(),
+            columns: None,
+        }
+    }
+
+    /// Whether it was made by [`Self::later`] and needs a plan.
+    pub fn is_unplanned(&self) -> bool {
+        self.momentary && matches!(self.body, Body::Utility)
+    }
+}

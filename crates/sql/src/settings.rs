@@ -1,0 +1,271 @@
+//! The settings of a session: those this crate obeys, and those PostgreSQL's clients ask for.
+//!
+//! A setting of the second kind may be set only to what is in effect anyway (`client_encoding = 'UTF8'`), or to
+//! something that changes nothing but what is shown (`application_name`). Everything else is refused: a client that
+//! sets `TimeZone` to something believes it.
+
+use eris_platform::settings::{Scope, SettingDeclaration, SettingValues};
+use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
+
+use crate::errors::{SqlError, SqlState};
+
+eris_platform::settings! {
+    /// The settings of the SQL layer.
+    pub static SETTINGS;
+
+    /// How rows of new tables are stored: default (open segments as rows, sealed ones as columns), row, column, or
+    /// mixed (both, segment by segment).
+    pub const LAYOUT: Choice = {
+        name: "layout", scope: Session, default: "default", choices: ["default", "row", "column", "mixed"],
+    };
+    /// Living partitions a new table starts with; 0 starts with one and splits by size.
+    pub const PARTITIONS: i64 = { name: "partitions", scope: Session, default: 0, min: 0, max: 65_536 };
+    /// Rows of a segment of new tables.
+    pub const SEGMENT_ROWS: i64 = {
+        name: "segment_rows", scope: Session, default: SEGMENT_ROWS_DEFAULT as i64, min: 8, max: 65_536,
+    };
+    /// Whether plans that are not native may run on DataFusion's operators; otherwise they are refused.
+    pub const FALLBACK: bool = { name: "fallback", scope: Session, default: true };
+    /// How often a single statement outside of a transaction block is run again after a serialization failure.
+    pub const RETRIES: i64 = { name: "retries", scope: Session, default: 100, min: 0, max: 1_000_000 };
+}
+
+/// What clients ask for and what is in effect. `fixed`: setting anything else is refused.
+struct Compatibility {
+    name: &'static str,
+    value: &'static str,
+    fixed: bool,
+    /// Other spellings of the value in effect.
+    same: &'static [&'static str],
+}
+
+const fn fixed(name: &'static str, value: &'static str, same: &'static [&'static str]) -> Compatibility {
+    Compatibility { name, value, fixed: true, same }
+}
+
+/// The version that clients compare feature lists with.
+pub const SERVER_VERSION: &str = "15.0";
+
+const COMPATIBILITY: &[Compatibility] = &[
+    Compatibility { name: "application_name", value: "", fixed: false, same: &[] },
+    fixed("bytea_output", "hex", &[]),
+    fixed("client_encoding", "UTF8", &["utf-8", "unicode", "utf_8"]),
+    // Nothing below ERROR is sent, so any level is obeyed.
+    Compatibility { name: "client_min_messages", value: "notice", fixed: false, same: &[] },
+    fixed("datestyle", "ISO, MDY", &["iso", "iso, mdy", "iso,mdy", "iso, dmy", "iso, ymd"]),
+    fixed("default_transaction_isolation", "repeatable read", &["read committed", "read uncommitted"]),
+    fixed("default_transaction_read_only", "off", &["false"]),
+    // Floats are always written with the digits that read back exactly, which is what 1 to 3 ask for.
+    fixed("extra_float_digits", "1", &["2", "3"]),
+    fixed("idle_in_transaction_session_timeout", "0", &[]),
+    fixed("in_hot_standby", "off", &[]),
+    fixed("integer_datetimes", "on", &[]),
+    fixed("intervalstyle", "postgres", &[]),
+    fixed("is_superuser", "on", &[]),
+    fixed("lock_timeout", "0", &["0ms"]),
+    fixed("max_identifier_length", "63", &[]),
+    fixed("search_path", "public", &["\"$user\", public", "$user, public", "\"public\"", ""]),
+    fixed("server_encoding", "UTF8", &[]),
+    fixed("server_version", SERVER_VERSION, &[]),
+    fixed("server_version_num", "150000", &[]),
+    fixed("session_authorization", "eris", &[]),
+    fixed("standard_conforming_strings", "on", &["true", "yes", "1"]),
+    fixed("statement_timeout", "0", &["0ms"]),
+    // Commits are visible before they are acknowledged; there is no log to wait for.
+    Compatibility { name: "synchronous_commit", value: "off", fixed: false, same: &[] },
+    fixed("timezone", "UTC", &["etc/utc", "gmt", "0", "utc0"]),
+    fixed("transaction_isolation", "repeatable read", &["read committed", "read uncommitted"]),
+    fixed("transaction_read_only", "off", &["false"]),
+];
+
+/// The settings of one session.
+#[derive(Clone, Debug)]
+pub struct SessionSettings {
+    defaults: SettingValues,
+    own: SettingValues,
+    shown: Vec<String>,
+    shown_defaults: Vec<String>,
+}
+
+impl SessionSettings {
+    /// Settings that start from these values of the database.
+    pub fn new(defaults: SettingValues, application_name: &str) -> Self {
+        let mut shown: Vec<String> = COMPATIBILITY.iter().map(|setting| setting.value.to_string()).collect();
+        if let Some(at) = COMPATIBILITY.iter().position(|setting| setting.name == "application_name") {
+            shown[at] = application_name.to_string();
+        }
+        Self { own: defaults.clone(), defaults, shown_defaults: shown.clone(), shown }
+    }
+
+    fn declaration(name: &str) -> Option<&'static SettingDeclaration> {
+        SETTINGS.iter().copied().find(|setting| setting.name == name)
+    }
+
+    /// SET name = text.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), SqlError> {
+        if let Some(declaration) = Self::declaration(name) {
+            if declaration.scope != Scope::Session {
+                return Err(SqlError::new(
+                    SqlState::from_text("55P02").unwrap_or(SqlState::WRONG_STATE),
+                    format!("parameter \"{name}\" cannot be changed after the server has started"),
+                ));
+            }
+            return self.own.set_text(declaration, text).map_err(|error| {
+                SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string())
+            });
+        }
+        let Some(at) = COMPATIBILITY.iter().position(|setting| setting.name == name) else {
+            return Err(unknown(name));
+        };
+        let setting = &COMPATIBILITY[at];
+        if !setting.fixed {
+            self.shown[at] = text.to_string();
+            return Ok(());
+        }
+        let wanted = text.trim().to_lowercase();
+        let same = setting.value.eq_ignore_ascii_case(&wanted)
+            || setting.same.iter().any(|spelling| spelling.eq_ignore_ascii_case(&wanted));
+        if same {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{name}\": \"{text}\""),
+        )
+        .hint(format!("It is always {}.", setting.value)))
+    }
+
+    /// RESET name, or all.
+    pub fn reset(&mut self, name: Option<&str>) -> Result<(), SqlError> {
+        match name {
+            None => {
+                self.own = self.defaults.clone();
+                self.shown.clone_from(&self.shown_defaults);
+            }
+            Some(name) => {
+                if let Some(declaration) = Self::declaration(name) {
+                    self.own.set_text(declaration, &self.defaults.text(declaration)).map_err(SqlError::internal)?;
+                } else if let Some(at) = COMPATIBILITY.iter().position(|setting| setting.name == name) {
+                    self.shown[at].clone_from(&self.shown_defaults[at]);
+                } else {
+                    return Err(unknown(name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// SHOW name.
+    pub fn show(&self, name: &str) -> Option<String> {
+        let name = name.to_lowercase();
+        if let Some(declaration) = Self::declaration(&name) {
+            return Some(self.own.text(declaration));
+        }
+        COMPATIBILITY.iter().position(|setting| setting.name == name).map(|at| self.shown[at].clone())
+    }
+
+    /// SHOW or 42704.
+    pub fn show_or_refuse(&self, name: &str) -> Result<String, SqlError> {
+        self.show(name).ok_or_else(|| unknown(name))
+    }
+
+    /// All settings: name, value, description.
+    pub fn all(&self) -> Vec<[String; 3]> {
+        let mut list: Vec<[String; 3]> = SETTINGS
+            .iter()
+            .map(|setting| [setting.name.to_string(), self.own.text(setting), setting.description()])
+            .chain(COMPATIBILITY.iter().zip(&self.shown).map(|(setting, value)| {
+                [setting.name.to_string(), value.clone(), "For PostgreSQL's clients.".to_string()]
+            }))
+            .collect();
+        list.sort();
+        list
+    }
+
+    /// The layout for new tables.
+    pub fn layout(&self) -> Layout {
+        layout_of(self.own.get(LAYOUT).0)
+    }
+
+    /// Partitions for new tables, 0: by size.
+    pub fn partitions(&self) -> usize {
+        self.own.get(PARTITIONS) as usize
+    }
+
+    /// Rows of a segment for new tables.
+    pub fn segment_rows(&self) -> u32 {
+        self.own.get(SEGMENT_ROWS) as u32
+    }
+
+    /// Whether the fallback lane may be used.
+    pub fn fallback(&self) -> bool {
+        self.own.get(FALLBACK)
+    }
+
+    /// Silent retries of single statements.
+    pub fn retries(&self) -> u64 {
+        self.own.get(RETRIES) as u64
+    }
+}
+
+/// A layout by its name.
+pub fn layout_of(name: &str) -> Layout {
+    match name {
+        "row" => Layout::Row,
+        "column" => Layout::Column,
+        "mixed" => Layout::Mixed,
+        _ => Layout::Default,
+    }
+}
+
+/// The name of a layout.
+pub fn layout_name(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Row => "row",
+        Layout::Column => "column",
+        Layout::Mixed => "mixed",
+        Layout::Default => "default",
+    }
+}
+
+fn unknown(name: &str) -> SqlError {
+    let names = SETTINGS.iter().map(|setting| setting.name).chain(COMPATIBILITY.iter().map(|setting| setting.name));
+    let close = crate::catalog::suggestions(name, names);
+    let error = SqlError::new(SqlState::NO_SUCH_OBJECT, format!("unrecognized configuration parameter \"{name}\""));
+    match close.first() {
+        Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> SessionSettings {
+        SessionSettings::new(SettingValues::default(), "psql")
+    }
+
+    #[test]
+    fn own_settings_are_checked_and_reset() {
+        let mut settings = settings();
+        settings.set("layout", "COLUMN").unwrap();
+        assert_eq!((settings.show("layout").as_deref(), settings.layout()), (Some("column"), Layout::Column));
+        assert_eq!(settings.set("layout", "rows").unwrap_err().sqlstate.as_str(), "22023");
+        assert_eq!(settings.set("segment_rows", "0").unwrap_err().sqlstate.as_str(), "22023");
+        settings.reset(Some("layout")).unwrap();
+        assert_eq!(settings.layout(), Layout::Default);
+    }
+
+    #[test]
+    fn what_is_not_in_effect_cannot_be_set() {
+        let mut settings = settings();
+        settings.set("client_encoding", "utf-8").unwrap();
+        settings.set("extra_float_digits", "3").unwrap();
+        settings.set("application_name", "x").unwrap();
+        assert_eq!(settings.show("application_name").as_deref(), Some("x"));
+        assert_eq!(settings.set("timezone", "Europe/Berlin").unwrap_err().sqlstate.as_str(), "22023");
+        let error = settings.set("partition", "7").unwrap_err();
+        assert_eq!((error.sqlstate.as_str(), error.hint.as_deref()), ("42704", Some("Perhaps you meant \"partitions\".")));
+    }
+}
