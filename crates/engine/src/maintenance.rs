@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::options::MAINTENANCE_ROWS;
+use crate::options::{LATCHED_RETRY, MAINTENANCE_ROWS};
 use crate::partition::Partition;
 use crate::runtime::Runtime;
 use crate::split::{SplitInProgress, SplitNext, continue_split, wants_split};
@@ -12,7 +12,8 @@ use crate::split::{SplitInProgress, SplitNext, continue_split, wants_split};
 pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     partition.unmark_maintenance();
     let Some(mut state) = partition.try_latch() else {
-        runtime.queue_maintenance(partition);
+        // Whoever is at it may have lost its processor; spinning would not give it back.
+        runtime.queue_maintenance_at(partition, runtime.env.now() + LATCHED_RETRY);
         return;
     };
     let Ok(container) = runtime.container(partition.container) else {

@@ -70,5 +70,7 @@ pub(crate) const MAINTENANCE_SHARE: u64 = 16;
 pub(crate) const REACTOR_SHARE: u64 = 8;
 /// Idle steps before a worker parks.
 pub(crate) const SPIN_STEPS: u32 = 64;
+/// Maintenance of a partition that somebody else is at is tried again after this time.
+pub(crate) const LATCHED_RETRY: Duration = Duration::from_micros(500);
 /// Blocked maintenance is tried again after this time, when some transaction ended meanwhile.
 pub(crate) const MAINTENANCE_RETRY: Duration = Duration::from_millis(5);
