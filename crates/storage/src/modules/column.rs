@@ -3,7 +3,7 @@
 //! An open path grows typed vectors (capacity is decided here, because it must be reserved before it is allocated); a
 //! frozen one holds shared buffers, so that a run of rows is handed out by counting references.
 
-use super::filter::{compare_columns, mask_retain, mask_to_offsets, test_column};
+use super::filter::{compare_columns, mask_count, mask_retain, mask_to_offsets, test_column};
 use super::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, Count, PathAttribute,
     PathConfiguration, PathFilter, PathInstance, Properties,
@@ -11,7 +11,7 @@ use super::{
 use crate::batch::{Batch, Column, ColumnBuilder, ColumnView, RowsOf, VIEW_INLINE_MAX, Values, view_len};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
-use crate::predicate::Test;
+use crate::predicate::{Condition, Test};
 use eris_platform::memory::Reservation;
 use std::ops::Range;
 
@@ -123,18 +123,39 @@ impl ColumnPath {
         Ok(())
     }
 
-    fn test(&self, mask: &mut [u8], filter: PathFilter<'_>, rows: &RowsOf<'_>) -> Result<(), StorageError> {
-        for condition in filter.iter() {
-            let column = self.view(condition.attribute);
-            if let Test::CompareAttribute(comparison, other) = &condition.test {
-                compare_columns(mask, &column, &self.view(*other), rows, *comparison)?;
-            } else {
-                test_column(mask, &column, rows, &condition.test)?;
-            }
+    fn test(&self, mask: &mut [u8], condition: &Condition, rows: &RowsOf<'_>) -> Result<(), StorageError> {
+        let column = self.view(condition.attribute);
+        if let Test::CompareAttribute(comparison, other) = &condition.test {
+            compare_columns(mask, &column, &self.view(*other), rows, *comparison)
+        } else {
+            test_column(mask, &column, rows, &condition.test)
         }
+    }
+
+    /// Keeps those of the offsets from position `from` on that satisfy the conditions.
+    fn retain_from<'a>(
+        &self,
+        mask: &mut Vec<u8>,
+        conditions: impl Iterator<Item = &'a Condition>,
+        offsets: &mut Vec<u32>,
+        from: usize,
+    ) -> Result<(), StorageError> {
+        mask.clear();
+        mask.resize(offsets.len() - from, 1);
+        for condition in conditions {
+            self.test(mask, condition, &RowsOf::List(&offsets[from..]))?;
+        }
+        mask_retain(mask, offsets, from);
         Ok(())
     }
 }
+
+/// When fewer than one row in this many still qualifies, further conditions are tested row by row.
+const SPARSE_SHARE: usize = 8;
+
+/// From this many rows on, long values are handed out by reference to the segment's data instead of copied. Fewer are
+/// not worth keeping a segment's data alive.
+const SHARED_ROWS_MIN: usize = 64;
 
 /// Bytes of the values of `range` that do not fit in their views.
 pub(super) fn long_bytes(column: &Column, range: Range<usize>) -> usize {
@@ -205,8 +226,19 @@ impl AccessPath for ColumnPath {
         }
         state.mask.clear();
         state.mask.resize(window.len(), 1);
-        self.test(&mut state.mask, filter, &RowsOf::Run(window.start as usize..window.end as usize))?;
+        let rows = RowsOf::Run(window.start as usize..window.end as usize);
+        let mut conditions = filter.iter();
+        while let Some(condition) = conditions.next() {
+            self.test(&mut state.mask, condition, &rows)?;
+            if conditions.len() > 0 && mask_count(&state.mask) * SPARSE_SHARE < window.len() {
+                break;
+            }
+        }
+        let from = found.len();
         mask_to_offsets(&state.mask, window.start, found);
+        if conditions.len() > 0 {
+            self.retain_from(&mut state.mask, conditions, found, from)?;
+        }
         Ok(())
     }
 
@@ -219,11 +251,7 @@ impl AccessPath for ColumnPath {
         if filter.is_empty() {
             return Ok(());
         }
-        state.mask.clear();
-        state.mask.resize(offsets.len(), 1);
-        self.test(&mut state.mask, filter, &RowsOf::List(offsets))?;
-        mask_retain(&state.mask, offsets);
-        Ok(())
+        self.retain_from(&mut state.mask, filter.iter(), offsets, 0)
     }
 
     fn link(&self, attribute: AttributeId, offsets: &[u32], out: &mut ColumnBuilder) {
@@ -234,6 +262,15 @@ impl AccessPath for ColumnPath {
         match &self.columns[position(&self.positions, attribute)].state {
             State::Growing { .. } => None,
             State::Frozen(column) => Some(column.slice(run.start as usize, run.len())),
+        }
+    }
+
+    fn gather(&self, attribute: AttributeId, offsets: &[u32]) -> Option<Column> {
+        match &self.columns[position(&self.positions, attribute)].state {
+            State::Frozen(column @ Column { values: Values::Bytes(_), .. }) if offsets.len() >= SHARED_ROWS_MIN => {
+                Some(column.take(offsets))
+            }
+            State::Frozen(_) | State::Growing { .. } => None,
         }
     }
 

@@ -322,6 +322,17 @@ pub(super) fn compare_columns(
     Ok(())
 }
 
+/// Of 64 rows up to this many are listed bit by bit; more, by a loop over all of them that has no branches.
+const BITS_LISTED_MAX: u32 = 20;
+
+/// The bytes of eight words, 0 or 1 each, as bits: byte `i` of word `w` is bit `8 w + i`.
+#[inline]
+fn pack(words: &[[u8; 8]]) -> u64 {
+    // The product brings bit 8 i of the word to bit 56 + i, and no two terms meet.
+    let byte = |word: &[u8; 8]| u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    words.iter().enumerate().fold(0, |bits, (position, word)| bits | byte(word) << (position * 8))
+}
+
 /// Appends `first + i` for every set byte `i` of the mask.
 pub(super) fn mask_to_offsets(mask: &[u8], first: u32, found: &mut Vec<u32>) {
     let start = found.len();
@@ -329,30 +340,44 @@ pub(super) fn mask_to_offsets(mask: &[u8], first: u32, found: &mut Vec<u32>) {
     let out = &mut found[start..];
     let mut count = 0;
     let (words, rest) = mask.as_chunks::<8>();
-    for (position, word) in words.iter().enumerate() {
-        if u64::from_ne_bytes(*word) == 0 {
-            continue;
-        }
-        for (byte, keep) in word.iter().enumerate() {
-            out[count] = first + (position * 8 + byte) as u32;
-            count += usize::from(*keep);
+    for (group, words) in words.chunks(8).enumerate() {
+        let base = first + group as u32 * 64;
+        let mut bits = pack(words);
+        if bits.count_ones() <= BITS_LISTED_MAX {
+            while bits != 0 {
+                out[count] = base + bits.trailing_zeros();
+                count += 1;
+                bits &= bits - 1;
+            }
+        } else {
+            for (offset, keep) in words.as_flattened().iter().enumerate() {
+                out[count] = base + offset as u32;
+                count += usize::from(*keep);
+            }
         }
     }
-    for (byte, keep) in rest.iter().enumerate() {
-        out[count] = first + (words.len() * 8 + byte) as u32;
+    for (offset, keep) in rest.iter().enumerate() {
+        out[count] = first + (words.len() * 8 + offset) as u32;
         count += usize::from(*keep);
     }
     found.truncate(start + count);
 }
 
-/// Keeps the offsets whose byte of the mask is set.
-pub(super) fn mask_retain(mask: &[u8], offsets: &mut Vec<u32>) {
+/// How many rows still qualify.
+pub(super) fn mask_count(mask: &[u8]) -> usize {
+    // Sums of up to 255 bytes fit in a byte, so the inner loop adds bytes.
+    mask.chunks(255).map(|part| usize::from(part.iter().sum::<u8>())).sum()
+}
+
+/// Keeps those of the offsets from position `from` on whose byte of the mask is set.
+pub(super) fn mask_retain(mask: &[u8], offsets: &mut Vec<u32>, from: usize) {
+    let listed = &mut offsets[from..];
     let mut count = 0;
-    for position in 0..offsets.len() {
-        offsets[count] = offsets[position];
-        count += usize::from(mask[position]);
+    for (position, keep) in mask.iter().enumerate() {
+        listed[count] = listed[position];
+        count += usize::from(*keep);
     }
-    offsets.truncate(count);
+    offsets.truncate(from + count);
 }
 
 #[cfg(test)]
@@ -361,13 +386,17 @@ mod tests {
 
     #[test]
     fn masks_become_offsets() {
-        let mask: Vec<u8> = (0..77).map(|i| u8::from(i % 5 == 2 || (20..36).contains(&i))).collect();
-        let expected: Vec<u32> = (0..77).filter(|i| mask[*i as usize] == 1).map(|i| i + 100).collect();
-        let mut found = vec![7];
-        mask_to_offsets(&mask, 100, &mut found);
-        assert_eq!(found[1..], expected);
-        let mut kept: Vec<u32> = (100..177).collect();
-        mask_retain(&mask, &mut kept);
-        assert_eq!(kept, expected);
+        for len in [0, 1, 7, 8, 63, 64, 65, 77, 300, 2048] {
+            let mask: Vec<u8> =
+                (0..len).map(|i| u8::from(i % 5 == 2 || (20..36).contains(&i) || i / 64 == 2)).collect();
+            let expected: Vec<u32> = (0..len).filter(|i| mask[*i as usize] == 1).map(|i| i + 100).collect();
+            let mut found = vec![7];
+            mask_to_offsets(&mask, 100, &mut found);
+            assert_eq!(found[1..], expected);
+            assert_eq!(mask_count(&mask), expected.len());
+            let mut kept: Vec<u32> = (100..100 + len).collect();
+            mask_retain(&mask, &mut kept, 0);
+            assert_eq!(kept, expected);
+        }
     }
 }

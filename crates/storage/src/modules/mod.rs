@@ -112,7 +112,7 @@ impl<'a> PathFilter<'a> {
     }
 
     /// The conditions.
-    pub fn iter(self) -> impl Iterator<Item = &'a Condition> {
+    pub fn iter(self) -> impl ExactSizeIterator<Item = &'a Condition> {
         self.selected.iter().map(move |position| &self.conditions[usize::from(*position)])
     }
 }
@@ -151,6 +151,9 @@ pub trait AccessPath: Send + Sync {
     fn link(&self, attribute: AttributeId, offsets: &[u32], out: &mut ColumnBuilder);
     /// An attribute's values of a run of rows without copying, if the path can.
     fn shared(&self, attribute: AttributeId, run: Range<u32>) -> Option<Column>;
+    /// An attribute's values of the rows at `offsets` by reference to the path's own data, where that is cheaper than
+    /// copying them.
+    fn gather(&self, attribute: AttributeId, offsets: &[u32]) -> Option<Column>;
     /// No insert will follow.
     fn freeze(&mut self);
     /// Bytes reserved.

@@ -358,7 +358,7 @@ impl AccessPath for RowPath {
         state.mask.clear();
         state.mask.resize(offsets.len(), 1);
         self.test(&mut state.mask, filter, &offsets.iter().map(|row| *row as usize))?;
-        mask_retain(&state.mask, offsets);
+        mask_retain(&state.mask, offsets, 0);
         Ok(())
     }
 
@@ -390,6 +390,10 @@ impl AccessPath for RowPath {
     }
 
     fn shared(&self, _attribute: AttributeId, _run: Range<u32>) -> Option<Column> {
+        None
+    }
+
+    fn gather(&self, _attribute: AttributeId, _offsets: &[u32]) -> Option<Column> {
         None
     }
 

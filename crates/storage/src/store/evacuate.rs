@@ -118,7 +118,7 @@ impl Store {
             if let WordKind::Timestamp(timestamp) = words[row].1.kind()
                 && words[row].1 != Word::NEVER
             {
-                self.dying.entry(timestamp.0).or_default().push(new(row));
+                self.dying.add(timestamp, new(row));
             }
             self.leave(*address);
         }

@@ -2,6 +2,7 @@
 
 mod attach;
 mod cursor;
+mod dying;
 mod evacuate;
 mod index_build;
 mod layout;
@@ -25,7 +26,7 @@ use crate::schema::{IndexDefinition, Schema};
 use crate::segment::{Segment, key_attributes};
 use eris_platform::arena::Arena;
 use eris_platform::memory::MemoryPool;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 pub use attach::AttachCursor;
@@ -83,8 +84,8 @@ pub struct Store {
     /// Indexes being created: maintained, not yet read.
     building: Vec<StoreIndex>,
     pending: transactions::Pending,
-    /// Rows whose end is decided, by its timestamp: to be vacated when nobody can see them.
-    dying: BTreeMap<u64, Vec<crate::address::RowAddress>>,
+    /// To be vacated when nobody can see them.
+    dying: dying::Dying,
     /// Segments that may want to be sealed, thawed or evacuated.
     candidates: BTreeSet<SegmentNumber>,
     job: Option<maintain::Job>,
@@ -106,6 +107,7 @@ impl Store {
             schema.indexes.iter().map(|definition| new_index(&schema, modules, &memory, definition)).collect();
         Self {
             pending: transactions::Pending::new(&memory),
+            dying: dying::Dying::new(&memory),
             schema,
             memory,
             arena,
@@ -114,7 +116,6 @@ impl Store {
             tail: None,
             indexes,
             building: Vec::new(),
-            dying: BTreeMap::new(),
             candidates: BTreeSet::new(),
             job: None,
             departed: VecDeque::new(),

@@ -377,6 +377,9 @@ pub(super) fn link_offsets(
 }
 
 fn link_one(path: &dyn AccessPath, id: AttributeId, offsets: &[u32], schema: &crate::schema::Schema) -> Column {
+    if let Some(gathered) = path.gather(id, offsets) {
+        return gathered;
+    }
     let mut out = ColumnBuilder::with_capacity(schema.attributes[id.index()].data_type, offsets.len());
     path.link(id, offsets, &mut out);
     out.finish()

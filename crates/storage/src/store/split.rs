@@ -10,6 +10,7 @@ use crate::ids::{AttributeId, RowOffset, SegmentNumber};
 use crate::key::{Key, key_of_row};
 use crate::mvcc::{TransactionId, Word, WordKind};
 use crate::segment::link_window;
+use eris_platform::memory::{MemoryPool, Reservation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -46,11 +47,21 @@ pub struct SplitMoved {
 pub(super) struct Moved {
     /// Target address by offset; `NOT_MOVED`: it stays.
     targets: Vec<u64>,
+    memory: Reservation,
 }
 
 const NOT_MOVED: u64 = u64::MAX;
 
 impl Moved {
+    fn new(memory: &Arc<MemoryPool>) -> Self {
+        Self { targets: Vec::new(), memory: memory.reserve("splits") }
+    }
+
+    /// Reserves for `rows` rows.
+    fn reserve(&self, rows: u32) -> Result<(), StorageError> {
+        Ok(self.memory.resize(u64::from(rows) * size_of::<u64>() as u64)?)
+    }
+
     pub(super) fn has(&self, offset: u32) -> bool {
         self.target(offset).is_some()
     }
@@ -209,8 +220,9 @@ impl Store {
         }
         let words = leaving.iter().map(|row| (segment.begin(window.start + row), segment.end(window.start + row)));
         let words: Vec<(Word, Word)> = words.collect();
+        let moved = split.moved.entry(number).or_insert_with(|| Moved::new(&self.memory));
+        moved.reserve(window.end)?;
         let addresses = target.take_rows(&batch.take(&leaving), &words)?;
-        let moved = split.moved.entry(number).or_insert_with(|| Moved { targets: Vec::new() });
         moved.targets.resize(window.end as usize, NOT_MOVED);
         for (row, address) in leaving.iter().zip(&addresses) {
             moved.targets[(window.start + row) as usize] = address.to_bits();
@@ -249,7 +261,7 @@ impl Store {
         if let WordKind::Timestamp(timestamp) = end.kind()
             && end != Word::NEVER
         {
-            self.dying.entry(timestamp.0).or_default().push(address);
+            self.dying.add(timestamp, address);
         }
     }
 

@@ -4,7 +4,7 @@ use super::Store;
 use crate::address::RowAddress;
 use crate::error::StorageError;
 use crate::ids::RowOffset;
-use crate::mvcc::{Outcome, Outcomes, TransactionId, Word};
+use crate::mvcc::{Outcome, Outcomes, Timestamp, TransactionId, Word};
 use crate::segment::State;
 use eris_platform::memory::{MemoryPool, Reservation};
 use std::collections::BTreeMap;
@@ -168,7 +168,7 @@ impl Store {
             Outcome::Aborted => {
                 segment.set_begin(offset, Word::NEVER);
                 segment.set_end(offset, Word::ALWAYS)?;
-                self.dying.entry(0).or_default().push(address);
+                self.dying.add(Timestamp(0), address);
             }
             Outcome::Active => unreachable!("only decided transactions are settled"),
         }
@@ -191,7 +191,7 @@ impl Store {
         match outcome {
             Outcome::Committed(timestamp) => {
                 segment.set_end(offset, Word::timestamp(timestamp))?;
-                self.dying.entry(timestamp.0).or_default().push(address);
+                self.dying.add(timestamp, address);
             }
             Outcome::Aborted => segment.set_end(offset, Word::NEVER)?,
             Outcome::Active => unreachable!("only decided transactions are settled"),

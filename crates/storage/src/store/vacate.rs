@@ -13,18 +13,11 @@ const VACATE_ROWS: usize = 256;
 impl Store {
     /// Vacates rows that ended at or before `oldest`, up to `budget`; true if more are waiting.
     pub(super) fn vacate_dying(&mut self, oldest: Timestamp, budget: &mut usize) -> bool {
-        while let Some(mut entry) = self.dying.first_entry() {
-            if *entry.key() > oldest.0 {
-                return false;
-            }
+        while self.dying.has(oldest) {
             if *budget == 0 {
                 return true;
             }
-            let list = entry.get_mut();
-            let rows = list.split_off(list.len() - list.len().min(VACATE_ROWS).min(*budget));
-            if list.is_empty() {
-                entry.remove();
-            }
+            let rows = self.dying.take(oldest, VACATE_ROWS.min(*budget));
             *budget -= rows.len();
             self.vacate(&rows);
         }
