@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eris_platform::Nanos;
-use eris_storage::{Batch, Key, SplitBoundary, SplitStep, Store};
+use eris_storage::{Batch, Key, SplitBoundary, SplitStep, Store, Value};
 
 use crate::container::Container;
 use crate::counters::Event;
@@ -208,6 +208,30 @@ fn boundary(partitioning: &Arc<Partitioning>, at: Key) -> SplitBoundary {
     let partitioning = Arc::clone(partitioning);
     let position = Arc::new(move |keys: &Batch, row: usize| partitioning.position_of_key_row(keys, row));
     SplitBoundary { attributes, position, at }
+}
+
+/// Cuts a partition above all its rows, so that rising keys go on in an empty one: `values` are the partitioning
+/// attributes of the first row to come. False if there are rows at or above it, or something is under way here.
+pub(crate) fn split_above(
+    runtime: &Runtime,
+    container: &Container,
+    partition: &Partition,
+    state: &mut PartitionState,
+    at: Key,
+    values: &[Value],
+) -> bool {
+    let partitioning = container.partitioning();
+    let Partitioning::Range(attributes) = &*partitioning else { return false };
+    let free = state.split.is_none()
+        && !state.has_saved_cursors()
+        && state.bounds.contains(&at)
+        && state.bounds.lower.as_ref() != Some(&at)
+        && state.store.has_entries_from(attributes, values) == Some(false);
+    if free {
+        let store = Store::new(runtime.store_options(state.store.schema()));
+        publish(runtime, container, partition, state, Some(at), store);
+    }
+    free
 }
 
 /// Makes the sibling known: from the next table version on it takes its share of the positions.

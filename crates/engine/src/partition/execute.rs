@@ -116,7 +116,7 @@ impl Place<'_> {
             Progress::Changing { .. } => self.change(progress, quantum),
             Progress::Inserting { .. } => self.insert(progress, quantum),
             Progress::Attaching { .. } => self.attach(progress, quantum),
-            Progress::BuildingIndex { .. } => self.build_index(progress, quantum),
+            Progress::BuildingIndex { cursor } => self.build_index(cursor, quantum),
             Progress::Altering => self.alter(),
         }
     }
@@ -173,7 +173,7 @@ impl Place<'_> {
                     // The rows would be indexed in one of the two stores only.
                     return Ok(Step::Again(Progress::Fresh));
                 }
-                self.build_index(Progress::BuildingIndex { cursor: IndexBuildCursor::default() }, quantum)
+                self.build_index(IndexBuildCursor::default(), quantum)
             }
             Work::Alter { .. } => self.alter(),
         }
@@ -425,8 +425,7 @@ impl Place<'_> {
         }
     }
 
-    fn build_index(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
-        let Progress::BuildingIndex { mut cursor } = progress else { unreachable!("an index build builds") };
+    fn build_index(&mut self, mut cursor: IndexBuildCursor, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
         let dataflow = Arc::clone(&self.dataflow);
         let Work::BuildIndex { definition } = &dataflow.operator(self.header.operator).work else {
             unreachable!("only index builds build indexes")

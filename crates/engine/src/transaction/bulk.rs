@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use eris_platform::Reservation;
-use eris_storage::{Batch, ContainerId, SealedSegment};
+use eris_storage::{Batch, ContainerId, SealedSegment, Value};
 
 use super::{Transaction, group_by_partition};
 use crate::container::Container;
@@ -15,8 +15,10 @@ use crate::dataflow::{Attachment, Work};
 use crate::error::EngineError;
 use crate::message::{Message, Primitive};
 use crate::partition::Partition;
-use crate::partition_table::PartitionTable;
+use crate::partition_table::{PartitionTable, Partitioning};
 use crate::results::Results;
+use crate::runtime::Runtime;
+use crate::split::split_above;
 
 /// Segments under way per worker before the load waits for the oldest.
 const IN_FLIGHT_PER_WORKER: usize = 2;
@@ -76,7 +78,7 @@ impl<'t> BulkLoad<'t> {
     pub async fn finish(mut self) -> Result<u64, EngineError> {
         self.refresh_table();
         let segment_rows = self.container.schema().segment_rows as usize;
-        for gathered in std::mem::take(&mut self.gathered) {
+        while let Some(gathered) = self.gathered.pop() {
             self.seal(gathered, segment_rows, true).await?;
         }
         while let Some(oldest) = self.in_flight.pop_front() {
@@ -134,17 +136,46 @@ impl<'t> BulkLoad<'t> {
         while rows.rows - at >= segment_rows || (all && at < rows.rows) {
             let length = segment_rows.min(rows.rows - at);
             let part = if length == rows.rows { rows.clone() } else { rows.slice(at, length) };
+            if self.split_above(&gathered.partition, &part).await? {
+                break;
+            }
             at += length;
             self.attach(&gathered.partition, part, segment_rows).await?;
         }
         let left = rows.slice(at, rows.rows - at);
         self.gathered_bytes.shrink(self.gathered_bytes.bytes());
         if left.rows > 0 {
-            self.gathered.push(Gathered { partition: gathered.partition, rows: left.rows, batches: vec![left] });
+            // Under the table of now: the partition may have been cut above.
+            self.distribute(left);
         }
         let kept: u64 = self.gathered.iter().flat_map(|gathered| &gathered.batches).map(|b| b.bytes() as u64).sum();
         self.gathered_bytes.grow(kept)?;
         Ok(())
+    }
+
+    /// Rising keys: when the partition is large enough and all of `rows` lie above what it holds, they go on in an empty
+    /// one, so that nothing has to be moved later. True if there is one now.
+    async fn split_above(&mut self, partition: &Partition, rows: &Batch) -> Result<bool, EngineError> {
+        let runtime = Arc::clone(&self.transaction.runtime);
+        let partitioning = Arc::clone(&self.table.partitioning);
+        if !matches!(*partitioning, Partitioning::Range(_)) || !is_large_enough(&runtime, &self.table, partition) {
+            return Ok(false);
+        }
+        let positions = (0..rows.rows).map(|row| (partitioning.position_of_row(rows, row), row));
+        let Some((at, first)) = positions.min() else { return Ok(false) };
+        // What is under way may lie above, too.
+        while let Some(oldest) = self.in_flight.pop_front() {
+            oldest.finish().await?;
+        }
+        let columns = partitioning.attributes().iter().map(|attribute| attribute.index());
+        let values: Vec<Value> = columns.map(|column| rows.value(first, column)).collect();
+        let split = partition
+            .try_latch()
+            .is_some_and(|mut state| split_above(&runtime, &self.container, partition, &mut state, at, &values));
+        if split {
+            self.refresh_table();
+        }
+        Ok(split)
     }
 
     async fn attach(&mut self, partition: &Partition, rows: Batch, segment_rows: usize) -> Result<(), EngineError> {
@@ -172,4 +203,13 @@ impl<'t> BulkLoad<'t> {
         self.in_flight.push_back(transaction.start(dataflow, vec![message]));
         Ok(())
     }
+}
+
+/// Whether a partition may be left behind: two for each worker soon, later those that are near their limits.
+fn is_large_enough(runtime: &Runtime, table: &PartitionTable, partition: &Partition) -> bool {
+    let options = &runtime.options;
+    let few = table.entries().len() < 2 * options.workers;
+    let near = |size: u64, limit: u64| size >= limit / 4 * 3;
+    partition.rows() > 0
+        && (few || near(partition.rows(), options.split_rows) || near(partition.bytes(), options.split_bytes))
 }

@@ -1,5 +1,7 @@
 //! The table that the tests use: accounts with a key, an amount and a note, and the accesses to them.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::sync::Arc;
 
 use eris_engine::{Change, EngineError, Read, RowChange};

@@ -4,12 +4,14 @@
 use super::Store;
 use super::transactions::{Locked, Locks};
 use crate::address::RowAddress;
-use crate::batch::{BATCH_ROWS, Batch, Column};
+use crate::batch::{BATCH_ROWS, Batch};
 use crate::error::StorageError;
 use crate::ids::{AttributeId, RowOffset, SegmentNumber};
-use crate::key::{Key, key_of_row};
+use crate::key::{Key, KeyEncoder, key_of_row};
+use crate::modules::IndexScanState;
 use crate::mvcc::{TransactionId, Word, WordKind};
 use crate::segment::link_window;
+use crate::value::Value;
 use eris_platform::memory::{MemoryPool, Reservation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +114,7 @@ impl Store {
             }
             skip = offset - segment.rows();
         }
-        let columns: Vec<Column> = attributes.iter().map(|id| self.link_rows(*id, &keys)).collect();
+        let columns = self.link_attributes(attributes, &keys);
         let batch = Batch { rows: keys.len(), columns: columns.into() };
         let positions: Vec<usize> = (0..attributes.len()).collect();
         let mut keys: Vec<Key> = (0..batch.rows).map(|row| key_of_row(&batch, row, &positions)).collect();
@@ -123,6 +125,19 @@ impl Store {
         }
         // The lower half is one key: cut behind it.
         keys.into_iter().find(|key| *key > middle)
+    }
+
+    /// Whether an index that starts with these attributes has an entry, of whatever version, at or above these values;
+    /// none if there is no such index.
+    pub fn has_entries_from(&self, attributes: &[AttributeId], values: &[Value]) -> Option<bool> {
+        let index = self.indexes.iter().find(|index| index.definition.attributes.starts_with(attributes))?;
+        let mut encoder = KeyEncoder::new();
+        for (value, part) in values.iter().zip(index.path.parts()) {
+            encoder.push_part(value, *part);
+        }
+        let mut found = Vec::new();
+        IndexScanState::new(encoder.finish(), None, false).advance(&*index.path, 1, &mut found);
+        Some(!found.is_empty())
     }
 
     /// Begins to split. Cursors may be opened and rows written while it goes on; only the switch waits for cursors.

@@ -1,0 +1,128 @@
+//! Bulk loads under the simulator: every row arrives once, whatever splits meanwhile, and nothing before the commit.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod accounts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use accounts::{KEY, everything, pairs, schema};
+use eris_engine::{ContainerSpec, Engine, EngineOptions, Event, Partitioning, Simulation};
+use eris_platform::SeededRandom;
+use eris_storage::{Batch, ContainerId, DataType, Layout, Value};
+
+fn rows(keys: &[i64]) -> Batch {
+    let rows: Vec<Vec<Value>> = keys
+        .iter()
+        .map(|key| vec![Value::Int64(*key), Value::Int64(key * 2), Value::Text(format!("row number {key}").into())])
+        .collect();
+    Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows)
+}
+
+async fn load(engine: Engine, container: ContainerId, keys: Vec<i64>, chunk: usize) {
+    let mut transaction = engine.begin();
+    let mut bulk = transaction.bulk(container).expect("the container exists");
+    for keys in keys.chunks(chunk) {
+        bulk.append(rows(keys)).await.expect("keys are distinct");
+    }
+    assert_eq!(bulk.finish().await.expect("keys are distinct"), keys.len() as u64);
+    transaction.commit().await.expect("nothing conflicts");
+}
+
+async fn count(engine: Engine, container: ContainerId) -> Vec<(i64, i64)> {
+    let mut transaction = engine.begin();
+    let results = transaction.scan(everything(container), None).expect("the container exists");
+    let mut found = pairs(&results.collect().await.expect("a read succeeds"));
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn parallel_loads_arrive_whole_while_partitions_split() {
+    let mut split_moving = 0;
+    let mut split_above = 0;
+    for seed in 0..40 {
+        let mut random = SeededRandom::new(seed);
+        let options = EngineOptions {
+            workers: 2,
+            nodes: 1 + random.index(2),
+            memory_limit_bytes: 1 << 30,
+            quantum: Duration::from_micros([0, 200][random.index(2)]),
+            split_rows: [300, 5_000][random.index(2)],
+            parallel_rows: 200,
+            ..EngineOptions::default()
+        };
+        let mut simulation = Simulation::new(seed, options).expect("the engine starts");
+        let engine = simulation.engine().clone();
+        let container = engine.next_container_id();
+        let layout = [Layout::Row, Layout::Column, Layout::Mixed, Layout::Default][random.index(4)];
+        // Segments above the size below which rows are inserted as rows, for whole and for odd parts.
+        let schema = Arc::new(schema(container, layout, [16, 64, 1_500][random.index(3)]));
+        let partitioning = match random.below(3) {
+            0 => Partitioning::Hash { attributes: Box::new([KEY]), partitions: 3 },
+            _ => Partitioning::Range(Box::new([KEY])),
+        };
+        engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+        let mut keys: Vec<i64> = (0..4_000).collect();
+        let rising = random.chance(0.6);
+        if !rising {
+            random.shuffle(&mut keys);
+        }
+        let chunk = 1 + random.index(700);
+        let loader = engine.clone();
+        simulation
+            .block_on(async move {
+                let parts: Vec<Vec<i64>> = keys.chunks(2_000).map(<[i64]>::to_vec).collect();
+                let done = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+                for part in parts {
+                    let (task, done) = (loader.clone(), Arc::clone(&done));
+                    loader.spawn(async move {
+                        load(task, container, part, chunk).await;
+                        done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    });
+                }
+                while done.load(std::sync::atomic::Ordering::SeqCst) < 2 {
+                    let seen = count(loader.clone(), container).await.len();
+                    assert!(seen.is_multiple_of(2_000), "a load is seen whole or not at all, not {seen} rows");
+                }
+            })
+            .expect("the loads end");
+        simulation.run_until_idle().expect("maintenance ends");
+        let reader = engine.clone();
+        let found = simulation.block_on(count(reader, container)).expect("the read ends");
+        let expected: Vec<(i64, i64)> = (0..4_000).map(|key| (key, key * 2)).collect();
+        assert_eq!(found, expected, "seed {seed}");
+        let statistics = engine.statistics();
+        split_moving += statistics.store.splits;
+        split_above += statistics.event(Event::Splits) - statistics.store.splits;
+    }
+    assert!(split_moving > 0 && split_above > 0, "{split_moving} splits moved rows, {split_above} did not");
+}
+
+#[test]
+fn a_load_with_a_duplicate_leaves_nothing_behind() {
+    let options = EngineOptions { workers: 2, memory_limit_bytes: 1 << 30, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(9, options).expect("the engine starts");
+    let engine = simulation.engine().clone();
+    let container = engine.next_container_id();
+    let schema = Arc::new(schema(container, Layout::Default, 1_024));
+    let partitioning = Partitioning::Range(Box::new([KEY]));
+    engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+    let loader = engine.clone();
+    let failed = simulation
+        .block_on(async move {
+            let mut transaction = loader.begin();
+            let mut bulk = transaction.bulk(container).expect("the container exists");
+            let keys: Vec<i64> = (0..5_000).chain([17]).collect();
+            for keys in keys.chunks(500) {
+                bulk.append(rows(keys)).await?;
+            }
+            bulk.finish().await
+        })
+        .expect("the load ends");
+    assert!(failed.is_err(), "a duplicate key is refused");
+    simulation.run_until_idle().expect("maintenance ends");
+    let reader = engine.clone();
+    assert!(simulation.block_on(count(reader, container)).expect("the read ends").is_empty());
+}
