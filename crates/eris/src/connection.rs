@@ -8,7 +8,9 @@ use std::io::Read;
 use std::sync::Arc;
 
 use eris_engine::Engine;
-use eris_sql::{ColumnDescription, Outcome, Prepared, Session, SessionCancel, SqlError, SqlState, SqlType, TransactionStatus};
+use eris_sql::{
+    ColumnDescription, Outcome, Prepared, Session, SessionCancel, SqlError, SqlState, SqlType, TransactionStatus,
+};
 use eris_storage::{Batch, Value};
 
 use crate::channel::{Receiver, Sender, channel};

@@ -1,1 +1,28 @@
-//! (being written)
+//! ERIS as a library: open a database in this process, run SQL on it, and serve it to PostgreSQL clients.
+//!
+//! ```
+//! let database = eris::Database::open(eris::Options { workers: 1, ..eris::Options::default() })?;
+//! let mut connection = database.connect();
+//! connection.execute("CREATE TABLE greeting (id int PRIMARY KEY, text text)")?;
+//! connection.execute("INSERT INTO greeting VALUES (1, 'hello')")?;
+//! let answer = connection.query("SELECT text FROM greeting WHERE id = 1")?;
+//! assert_eq!(answer.text(0, 0).as_deref(), Some("hello"));
+//! database.close();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod channel;
+mod connection;
+mod database;
+mod options;
+mod results;
+mod tables;
+
+pub use connection::{Connection, Event, Statement};
+pub use database::{Database, OpenError};
+pub use eris_server::{ServeError, ServerHandle};
+pub use eris_sql::{ColumnDescription, SqlError, SqlType};
+pub use eris_storage::{Batch, Value};
+pub use options::Options;
+pub use results::{QueryResult, text_of};
+pub use tables::{TableColumn, TableDescription, TableIndex};

@@ -1,8 +1,13 @@
 //! The server: sessions over the PostgreSQL wire protocol, polled by the workers.
 //!
-//! [`protocol`] is the protocol as a function of bytes; [`service`] gives it sockets.
+//! [`protocol`] is the protocol as a function of bytes; [`service`] gives it sockets; [`sql_sessions`] puts the
+//! database behind it.
 
 pub mod protocol;
 pub mod service;
+#[cfg(feature = "sql")]
+pub mod sql_sessions;
 
 pub use service::{ServeError, ServerHandle, listen};
+#[cfg(feature = "sql")]
+pub use sql_sessions::SqlHost;

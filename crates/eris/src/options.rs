@@ -1,0 +1,55 @@
+//! How a database is opened. The defaults fit the machine, or the container, that the process runs in.
+
+use std::path::Path;
+
+use eris_engine::EngineOptions;
+use eris_platform::limits::ResourceDefaults;
+use eris_platform::{Pinning, WorkerPlan};
+
+use crate::database::OpenError;
+
+/// Options of [`crate::Database::open`].
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Worker threads in total, over all nodes. Default: the processors this process may use.
+    pub workers: usize,
+    /// Nodes; more than the machine has become virtual ones. Each has at least one worker.
+    pub nodes: usize,
+    /// Bytes that data and queries together may reserve. Default: four fifths of the memory this process may use.
+    pub memory_limit_bytes: u64,
+    /// Whether workers are pinned to hardware threads.
+    pub pinning: Pinning,
+    /// Whether statements without a native plan may run on the fallback lane; otherwise they are refused.
+    pub fallback: bool,
+    /// Whether a task may run a command in place on an idle partition of its node.
+    pub in_place: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let machine = ResourceDefaults::detect(Path::new("/"));
+        Options {
+            workers: machine.workers,
+            nodes: 1,
+            memory_limit_bytes: machine.memory_bytes,
+            pinning: Pinning::Auto,
+            fallback: true,
+            in_place: true,
+        }
+    }
+}
+
+impl Options {
+    /// The engine's part, after a check of what a user may have got wrong.
+    pub(crate) fn engine(&self) -> Result<EngineOptions, OpenError> {
+        WorkerPlan::unpinned(self.workers, self.nodes).map_err(OpenError::Placement)?;
+        Ok(EngineOptions {
+            workers: self.workers,
+            nodes: self.nodes,
+            pinning: self.pinning,
+            memory_limit_bytes: self.memory_limit_bytes,
+            in_place: self.in_place,
+            ..EngineOptions::default()
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! A server of its own for each test, and the PostgreSQL clients that talk to it.
+
+use std::net::SocketAddr;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use eris_engine::{Engine, EngineOptions};
+use eris_platform::RealEnv;
+use eris_server::{ServerHandle, SqlHost, listen};
+use eris_sql::{Database, DatabaseOptions};
+
+pub struct Server {
+    engine: Engine,
+    pub handle: ServerHandle,
+}
+
+impl Server {
+    pub fn start() -> Server {
+        let options = EngineOptions { workers: 2, nodes: 1, ..EngineOptions::default() };
+        let engine = Engine::start(Arc::new(RealEnv::new()), options).unwrap();
+        let database = Database::new(engine.clone(), DatabaseOptions::default()).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let handle = listen(&engine, address, SqlHost::new(database)).unwrap();
+        Server { engine, handle }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.handle.local_address().port()
+    }
+
+    /// `psql` without the settings of whoever runs the tests.
+    pub fn psql(&self) -> Command {
+        let mut command = Command::new("psql");
+        command
+            .args(["--no-psqlrc", "--quiet", "--host=127.0.0.1", "--username=eris", "--dbname=eris"])
+            .arg(format!("--port={}", self.port()))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("LC_ALL", "C.UTF-8")
+            .env("PGCONNECT_TIMEOUT", "20")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub fn wait_for_connections(&self, count: usize) {
+        for _ in 0..4_000 {
+            if self.handle.connections() == count {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{} connections instead of {count}", self.handle.connections());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let stopped = self.handle.stop();
+        self.engine.shutdown();
+        if !std::thread::panicking() {
+            assert!(stopped, "all sessions end in time");
+        }
+    }
+}
+
+/// Whether a client is installed; if not, the reason to skip is printed.
+pub fn installed(program: &str, arguments: &[&str], what: &str) -> bool {
+    let probe = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found = probe.is_ok_and(|status| status.success());
+    if !found {
+        println!("skipped: {what} is not installed");
+    }
+    found
+}
+
+/// Output and errors as text.
+#[allow(dead_code, reason = "not every client's test needs it")]
+pub fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr))
+}
