@@ -34,6 +34,14 @@ impl<T: Copy + Send + Sync + 'static> Buffer<T> {
         Self { owner, start, len }
     }
 
+    /// A buffer of `len` values from `start`.
+    ///
+    /// # Safety
+    /// The values are initialised, `owner` keeps them where they are, and nobody writes them any more.
+    pub(super) unsafe fn from_parts(owner: Arc<dyn Any + Send + Sync>, start: *const T, len: usize) -> Self {
+        Self { owner, start, len }
+    }
+
     /// The part of the buffer at `range`, sharing its memory.
     ///
     /// # Panics

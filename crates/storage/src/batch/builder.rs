@@ -2,6 +2,7 @@
 
 use super::bitmap::BitmapBuilder;
 use super::column::{Column, Values};
+use super::run::{Pieces, Run};
 use super::view::{BytesView, ColumnView, RowsOf, ValidityView, ValuesView};
 use super::views::{VIEW_INLINE_MAX, ViewsBuilder, view_len};
 use crate::types::{DataType, Physical};
@@ -10,15 +11,19 @@ use std::ops::Range;
 
 #[derive(Debug)]
 enum Growing {
-    Boolean(Vec<u8>),
-    Int16(Vec<i16>),
-    Int32(Vec<i32>),
-    Int64(Vec<i64>),
-    Int128(Vec<i128>),
-    Float32(Vec<f32>),
-    Float64(Vec<f64>),
+    Boolean(Run<u8>),
+    Int16(Run<i16>),
+    Int32(Run<i32>),
+    Int64(Run<i64>),
+    Int128(Run<i128>),
+    Float32(Run<f32>),
+    Float64(Run<f64>),
     Bytes(ViewsBuilder),
 }
+
+/// Batches of up to this many rows have one piece of memory for all columns: enough for point accesses and short ranges;
+/// beyond, the allocations no longer matter and loops over plain vectors are faster.
+const BLOCK_ROWS_MAX: usize = 32;
 
 /// A column under construction.
 #[derive(Debug)]
@@ -54,16 +59,39 @@ impl ColumnBuilder {
     /// An empty column with room for `rows`.
     pub fn with_capacity(data_type: DataType, rows: usize) -> Self {
         let values = match data_type.physical() {
-            Physical::Boolean => Growing::Boolean(Vec::with_capacity(rows)),
-            Physical::Int16 => Growing::Int16(Vec::with_capacity(rows)),
-            Physical::Int32 => Growing::Int32(Vec::with_capacity(rows)),
-            Physical::Int64 => Growing::Int64(Vec::with_capacity(rows)),
-            Physical::Int128 => Growing::Int128(Vec::with_capacity(rows)),
-            Physical::Float32 => Growing::Float32(Vec::with_capacity(rows)),
-            Physical::Float64 => Growing::Float64(Vec::with_capacity(rows)),
+            Physical::Boolean => Growing::Boolean(Run::with_capacity(rows)),
+            Physical::Int16 => Growing::Int16(Run::with_capacity(rows)),
+            Physical::Int32 => Growing::Int32(Run::with_capacity(rows)),
+            Physical::Int64 => Growing::Int64(Run::with_capacity(rows)),
+            Physical::Int128 => Growing::Int128(Run::with_capacity(rows)),
+            Physical::Float32 => Growing::Float32(Run::with_capacity(rows)),
+            Physical::Float64 => Growing::Float64(Run::with_capacity(rows)),
             Physical::Bytes => Growing::Bytes(ViewsBuilder::with_capacity(rows)),
         };
         Self { data_type, validity: None, values }
+    }
+
+    /// Empty columns with room for `rows` each. Few rows get one piece of memory for all columns.
+    pub fn for_batch(types: impl Iterator<Item = DataType> + Clone, rows: usize) -> Vec<Self> {
+        if rows > BLOCK_ROWS_MAX {
+            return types.map(|data_type| Self::with_capacity(data_type, rows)).collect();
+        }
+        let words = types.clone().map(|data_type| Pieces::words_of(rows, data_type.physical().width())).sum();
+        let mut pieces = Pieces::new(words);
+        let column = |data_type: DataType| {
+            let values = match data_type.physical() {
+                Physical::Boolean => Growing::Boolean(pieces.next(rows)),
+                Physical::Int16 => Growing::Int16(pieces.next(rows)),
+                Physical::Int32 => Growing::Int32(pieces.next(rows)),
+                Physical::Int64 => Growing::Int64(pieces.next(rows)),
+                Physical::Int128 => Growing::Int128(pieces.next(rows)),
+                Physical::Float32 => Growing::Float32(pieces.next(rows)),
+                Physical::Float64 => Growing::Float64(pieces.next(rows)),
+                Physical::Bytes => Growing::Bytes(ViewsBuilder::over(pieces.next(rows))),
+            };
+            Self { data_type, validity: None, values }
+        };
+        types.map(column).collect()
     }
 
     /// The type of the column.
@@ -170,7 +198,7 @@ impl ColumnBuilder {
 
     /// Appends rows of a column that may still grow.
     pub(crate) fn extend_view(&mut self, other: &ColumnView<'_>, rows: &RowsOf<'_>) {
-        fn gather<T: Copy>(values: &mut Vec<T>, source: &[T], rows: &RowsOf<'_>) {
+        fn gather<T: Copy + Send + Sync + 'static>(values: &mut Run<T>, source: &[T], rows: &RowsOf<'_>) {
             match rows {
                 RowsOf::Run(range) => values.extend_from_slice(&source[range.clone()]),
                 RowsOf::List(list) => values.extend(list.iter().map(|row| source[*row as usize])),
@@ -216,13 +244,13 @@ impl ColumnBuilder {
             .as_ref()
             .map_or(ValidityView::All, |validity| ValidityView::Bits { bytes: validity.as_bytes(), offset: 0 });
         let values = match &self.values {
-            Growing::Boolean(values) => ValuesView::Boolean(values),
-            Growing::Int16(values) => ValuesView::Int16(values),
-            Growing::Int32(values) => ValuesView::Int32(values),
-            Growing::Int64(values) => ValuesView::Int64(values),
-            Growing::Int128(values) => ValuesView::Int128(values),
-            Growing::Float32(values) => ValuesView::Float32(values),
-            Growing::Float64(values) => ValuesView::Float64(values),
+            Growing::Boolean(values) => ValuesView::Boolean(values.as_slice()),
+            Growing::Int16(values) => ValuesView::Int16(values.as_slice()),
+            Growing::Int32(values) => ValuesView::Int32(values.as_slice()),
+            Growing::Int64(values) => ValuesView::Int64(values.as_slice()),
+            Growing::Int128(values) => ValuesView::Int128(values.as_slice()),
+            Growing::Float32(values) => ValuesView::Float32(values.as_slice()),
+            Growing::Float64(values) => ValuesView::Float64(values.as_slice()),
             Growing::Bytes(values) => ValuesView::Bytes(values.view()),
         };
         ColumnView { data_type: self.data_type, validity, values }
@@ -246,13 +274,13 @@ impl ColumnBuilder {
     /// The column.
     pub fn finish(self) -> Column {
         let values = match self.values {
-            Growing::Boolean(values) => Values::Boolean(values.into()),
-            Growing::Int16(values) => Values::Int16(values.into()),
-            Growing::Int32(values) => Values::Int32(values.into()),
-            Growing::Int64(values) => Values::Int64(values.into()),
-            Growing::Int128(values) => Values::Int128(values.into()),
-            Growing::Float32(values) => Values::Float32(values.into()),
-            Growing::Float64(values) => Values::Float64(values.into()),
+            Growing::Boolean(values) => Values::Boolean(values.finish()),
+            Growing::Int16(values) => Values::Int16(values.finish()),
+            Growing::Int32(values) => Values::Int32(values.finish()),
+            Growing::Int64(values) => Values::Int64(values.finish()),
+            Growing::Int128(values) => Values::Int128(values.finish()),
+            Growing::Float32(values) => Values::Float32(values.finish()),
+            Growing::Float64(values) => Values::Float64(values.finish()),
             Growing::Bytes(values) => Values::Bytes(values.finish()),
         };
         Column { data_type: self.data_type, validity: self.validity.map(BitmapBuilder::finish), values }

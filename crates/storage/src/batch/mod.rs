@@ -7,6 +7,7 @@ mod buffer;
 mod builder;
 mod column;
 mod rows;
+mod run;
 mod view;
 mod views;
 

@@ -7,6 +7,7 @@
 //! A view is one little-endian `u128`. Long values lie in data buffers, which are shared between batches.
 
 use super::buffer::Buffer;
+use super::run::Run;
 use super::view::BytesView;
 use std::sync::Arc;
 
@@ -93,16 +94,20 @@ impl Views {
 const _: () = assert!(cfg!(target_endian = "little"), "views are read in place as little-endian words");
 
 /// Grows views value by value.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ViewsBuilder {
-    views: Vec<u128>,
+    views: Run<u128>,
     data: Vec<Buffer<u8>>,
     current: Vec<u8>,
 }
 
 impl ViewsBuilder {
     pub(crate) fn with_capacity(rows: usize) -> Self {
-        Self { views: Vec::with_capacity(rows), data: Vec::new(), current: Vec::new() }
+        Self::over(Run::with_capacity(rows))
+    }
+
+    pub(super) fn over(views: Run<u128>) -> Self {
+        Self { views, data: Vec::new(), current: Vec::new() }
     }
 
     #[inline]
@@ -135,7 +140,7 @@ impl ViewsBuilder {
     }
 
     pub(crate) fn view(&self) -> BytesView<'_> {
-        BytesView { views: &self.views, data: &self.data, current: &self.current }
+        BytesView { views: self.views.as_slice(), data: &self.data, current: &self.current }
     }
 
     /// Room for `rows` more views and `data_bytes` more bytes of long values.
@@ -149,7 +154,7 @@ impl ViewsBuilder {
             self.data.push(self.current.into());
         }
         let data = if self.data.is_empty() { Arc::default() } else { self.data.into() };
-        Views { views: self.views.into(), data }
+        Views { views: self.views.finish(), data }
     }
 }
 
@@ -172,7 +177,7 @@ mod tests {
     #[test]
     fn keeps_short_and_long_values() {
         let values: Vec<Vec<u8>> = (0..40).map(|n| (0..n).map(|b| b as u8 ^ 0x5A).collect()).collect();
-        let mut builder = ViewsBuilder::default();
+        let mut builder = ViewsBuilder::with_capacity(0);
         for value in &values {
             builder.push(value);
         }

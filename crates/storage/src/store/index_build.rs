@@ -4,7 +4,6 @@
 use super::write::Progress;
 use super::{Store, new_index};
 use crate::address::RowAddress;
-use crate::batch::Column;
 use crate::error::StorageError;
 use crate::ids::{IndexId, RowOffset, SegmentNumber};
 use crate::mvcc::{Outcome, Snapshot, Word, WordKind};
@@ -81,7 +80,7 @@ impl Store {
             .map(|offset| RowAddress::new(number, RowOffset(offset)))
             .collect();
         let definition = self.index_at(position).definition.clone();
-        let columns: Vec<Column> = definition.attributes.iter().map(|id| self.link_rows(*id, &rows)).collect();
+        let columns = self.link_attributes(&definition.attributes, &rows);
         for (row, address) in rows.iter().enumerate() {
             let inserted = self.index_at_mut(position).path.insert(&columns, row, *address)?;
             let may_live = self.segment(number).is_some_and(|segment| {

@@ -5,37 +5,30 @@ use crate::address::RowAddress;
 use crate::batch::{Batch, Column, ColumnBuilder};
 use crate::ids::AttributeId;
 
-/// Calls `run` for every run of addresses of one segment, with the offsets.
-pub(super) fn for_each_run<'a>(
-    addresses: &'a [RowAddress],
-    offsets: &mut Vec<u32>,
-    mut run: impl FnMut(RowAddress, &'a [RowAddress], &mut Vec<u32>),
-) {
-    for same in addresses.chunk_by(|left, right| left.segment() == right.segment()) {
-        offsets.clear();
-        offsets.extend(same.iter().map(|address| address.offset().0));
-        run(same[0], same, offsets);
-    }
-}
-
 impl Store {
-    /// An attribute's values of rows, which all exist.
-    pub(super) fn link_rows(&self, attribute: AttributeId, addresses: &[RowAddress]) -> Column {
-        let data_type = self.schema.attributes[attribute.index()].data_type;
-        let mut out = ColumnBuilder::with_capacity(data_type, addresses.len());
-        for_each_run(addresses, &mut Vec::new(), |first, _, offsets| {
-            let Some(segment) = self.segment(first.segment()) else {
-                unreachable!("segment {} of a row that is linked", first.segment());
+    /// Some attributes of rows, which all exist.
+    pub(super) fn link_attributes(&self, attributes: &[AttributeId], addresses: &[RowAddress]) -> Vec<Column> {
+        let types = attributes.iter().map(|id| self.schema.attributes[id.index()].data_type);
+        let mut builders = ColumnBuilder::for_batch(types, addresses.len());
+        let mut offsets = Vec::with_capacity(addresses.len());
+        for run in addresses.chunk_by(|left, right| left.segment() == right.segment()) {
+            let number = run[0].segment();
+            let Some(segment) = self.segment(number) else {
+                unreachable!("segment {number} of a row that is linked");
             };
-            segment.path().link(attribute, offsets, &mut out);
-        });
-        out.finish()
+            offsets.clear();
+            offsets.extend(run.iter().map(|address| address.offset().0));
+            for (id, builder) in attributes.iter().zip(&mut builders) {
+                segment.path().link(*id, &offsets, builder);
+            }
+        }
+        builders.into_iter().map(ColumnBuilder::finish).collect()
     }
 
     /// All attributes of rows, which all exist.
     pub(super) fn link_all(&self, addresses: &[RowAddress]) -> Batch {
-        let columns = (0..self.schema.attributes.len() as u16).map(|id| self.link_rows(AttributeId(id), addresses));
-        Batch { columns: columns.collect(), rows: addresses.len() }
+        let all: Vec<AttributeId> = (0..self.schema.attributes.len() as u16).map(AttributeId).collect();
+        Batch { columns: self.link_attributes(&all, addresses).into(), rows: addresses.len() }
     }
 
     /// The indexes in use, then those being built.

@@ -166,27 +166,25 @@ impl Store {
         if scratch.found.is_empty() && done {
             return Ok(None);
         }
-        let columns = cursor
-            .request
-            .desired
-            .iter()
-            .map(|id| self.link_found(*id, scratch.found.as_slice(), &mut scratch.offsets));
-        let batch = Batch { columns: columns.collect(), rows: scratch.found.len() };
+        let columns = self.link_found(&cursor.request.desired, &scratch.found, &mut scratch.offsets);
+        let batch = Batch { columns, rows: scratch.found.len() };
         let addresses = if cursor.with_addresses { scratch.found.as_slice().into() } else { Box::default() };
         Ok(Some(Gateway { batch, addresses }))
     }
 
-    fn link_found(&self, attribute: AttributeId, found: &[RowAddress], offsets: &mut Vec<u32>) -> Column {
-        let data_type = self.schema.attributes[attribute.index()].data_type;
-        let mut out = ColumnBuilder::with_capacity(data_type, found.len());
+    fn link_found(&self, desired: &[AttributeId], found: &[RowAddress], offsets: &mut Vec<u32>) -> Box<[Column]> {
+        let types = desired.iter().map(|id| self.schema.attributes[id.index()].data_type);
+        let mut builders = ColumnBuilder::for_batch(types, found.len());
         for run in found.chunk_by(|left, right| left.segment() == right.segment()) {
+            let Some(segment) = self.segment(run[0].segment()) else { continue };
             offsets.clear();
             offsets.extend(run.iter().map(|address| address.offset().0));
-            if let Some(segment) = self.segment(run[0].segment()) {
-                segment.path().link(attribute, offsets, &mut out);
+            let path = segment.path();
+            for (id, builder) in desired.iter().zip(&mut builders) {
+                path.link(*id, offsets, builder);
             }
         }
-        out.finish()
+        builders.into_iter().map(ColumnBuilder::finish).collect()
     }
 
     /// Keeps those of the found rows that satisfy the conditions the index has not answered.

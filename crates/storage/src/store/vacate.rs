@@ -3,7 +3,6 @@
 use super::Store;
 use super::split::Departed;
 use crate::address::RowAddress;
-use crate::batch::Column;
 use crate::ids::{RowOffset, SegmentNumber};
 use crate::mvcc::Timestamp;
 
@@ -62,7 +61,7 @@ impl Store {
         }
         for position in 0..self.indexes.len() + self.building.len() {
             let attributes = self.index_at(position).definition.attributes.clone();
-            let columns: Vec<Column> = attributes.iter().map(|id| self.link_rows(*id, &rows)).collect();
+            let columns = self.link_attributes(&attributes, &rows);
             let index = self.index_at_mut(position);
             for (row, address) in rows.iter().enumerate() {
                 index.path.remove(&columns, row, *address);

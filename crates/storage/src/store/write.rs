@@ -124,14 +124,16 @@ impl Store {
         } else {
             (changed.iter().map(|row| addresses[*row as usize]).collect(), new.take(&changed))
         };
-        let columns = (0..self.schema.attributes.len()).map(|position| {
-            let id = AttributeId(position as u16);
-            match attributes.iter().position(|attribute| *attribute == id) {
-                Some(replaced) => new.columns[replaced].clone(),
-                None => self.link_rows(id, &addresses),
-            }
-        });
-        let rows = Batch { columns: columns.collect(), rows: addresses.len() };
+        let kept: Vec<AttributeId> =
+            (0..self.schema.attributes.len() as u16).map(AttributeId).filter(|id| !attributes.contains(id)).collect();
+        let mut columns: Vec<Option<Column>> = vec![None; self.schema.attributes.len()];
+        for (id, column) in kept.iter().zip(self.link_attributes(&kept, &addresses)) {
+            columns[id.index()] = Some(column);
+        }
+        for (id, column) in attributes.iter().zip(&new.columns) {
+            columns[id.index()] = Some(column.clone());
+        }
+        let rows = Batch { columns: columns.into_iter().flatten().collect(), rows: addresses.len() };
         rows_check(&self.schema, &rows)?;
         self.insert_versions(snapshot, &rows)?;
         self.counters.updated += rows.rows as u64;
