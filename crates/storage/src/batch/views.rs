@@ -150,10 +150,15 @@ impl ViewsBuilder {
     }
 
     pub(crate) fn finish(mut self) -> Views {
-        if !self.current.is_empty() {
-            self.data.push(self.current.into());
-        }
-        let data = if self.data.is_empty() { Arc::default() } else { self.data.into() };
+        let data: Arc<[Buffer<u8>]> = match (self.data.is_empty(), self.current.is_empty()) {
+            (true, true) => Arc::default(),
+            (true, false) => Arc::new([self.current.into()]),
+            (false, true) => self.data.into(),
+            (false, false) => {
+                self.data.push(self.current.into());
+                self.data.into()
+            }
+        };
         Views { views: self.views.finish(), data }
     }
 }

@@ -42,10 +42,64 @@ impl KeyPart {
     }
 }
 
+/// Keys up to this length are encoded without an allocation.
+const ENCODER_INLINE_MAX: usize = 56;
+
+/// Bytes that grow, the first few in place.
+#[derive(Debug)]
+struct Bytes {
+    inline: [u8; ENCODER_INLINE_MAX],
+    inline_len: usize,
+    /// All bytes, once they are more than fit in place.
+    spilled: Vec<u8>,
+}
+
+impl Bytes {
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        if self.spilled.is_empty() { &self.inline[..self.inline_len] } else { &self.spilled }
+    }
+
+    fn clear(&mut self) {
+        self.inline_len = 0;
+        self.spilled.clear();
+    }
+
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        self.extend_from_slice(&[byte]);
+    }
+
+    #[inline]
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        let end = self.inline_len + bytes.len();
+        if self.spilled.is_empty() && end <= ENCODER_INLINE_MAX {
+            self.inline[self.inline_len..end].copy_from_slice(bytes);
+            self.inline_len = end;
+        } else {
+            self.spill(bytes);
+        }
+    }
+
+    #[cold]
+    fn spill(&mut self, bytes: &[u8]) {
+        if self.spilled.is_empty() {
+            self.spilled.extend_from_slice(&self.inline[..self.inline_len]);
+        }
+        self.spilled.extend_from_slice(bytes);
+    }
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self { inline: [0; ENCODER_INLINE_MAX], inline_len: 0, spilled: Vec::new() }
+    }
+}
+
 /// Collects the bytes of a key.
 #[derive(Debug, Default)]
 pub struct KeyEncoder {
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl KeyEncoder {
@@ -61,12 +115,12 @@ impl KeyEncoder {
 
     /// The bytes so far.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_slice()
     }
 
     /// The key.
     pub fn finish(&self) -> Key {
-        Key::from_bytes(&self.bytes)
+        Key::from_bytes(self.bytes.as_slice())
     }
 
     /// Appends a value of `data_type`, or NULL.

@@ -47,9 +47,12 @@ impl Key {
     pub fn successor_of_prefix(&self) -> Option<Self> {
         let bytes = self.as_bytes();
         let last = bytes.iter().rposition(|byte| *byte != 0xFF)?;
-        let mut next = bytes[..=last].to_vec();
-        next[last] += 1;
-        Some(Self::from_bytes(&next))
+        let mut next = Self::from_bytes(&bytes[..=last]);
+        match &mut next.0 {
+            Storage::Inline { bytes, .. } => bytes[last] += 1,
+            Storage::Boxed(bytes) => bytes[last] += 1,
+        }
+        Some(next)
     }
 
     /// Bytes held outside the key itself.

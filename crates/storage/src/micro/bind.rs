@@ -3,7 +3,6 @@
 use super::compile::{Access, IndexUse, MicroPlan};
 use crate::error::StorageError;
 use crate::key::{Key, KeyEncoder, KeyPart};
-use crate::modules::IndexScanState;
 use crate::predicate::{Comparison, Condition, ReadRequest, Test};
 use crate::schema::Schema;
 use crate::types::{DataType, Physical};
@@ -18,8 +17,11 @@ pub(crate) enum Bound {
     /// No row can qualify.
     Nothing,
     Scan,
-    /// Key ranges in the order in which they are to be visited.
-    Ranges(Vec<KeyRange>),
+    /// Key ranges in the order in which they are to be visited; nearly always one.
+    Ranges {
+        first: KeyRange,
+        rest: Vec<KeyRange>,
+    },
 }
 
 fn fits(value: &Value, data_type: DataType) -> bool {
@@ -72,56 +74,53 @@ pub(crate) fn bind(
 }
 
 fn bind_index(found: &IndexUse, conditions: &[Condition], parts: &[KeyPart]) -> Bound {
-    let list: Vec<&Value> = match found.list.map(|position| &conditions[usize::from(position)].test) {
-        Some(Test::In(list)) => {
-            let mut list: Vec<&Value> = list.iter().filter(|value| !value.is_null()).collect();
-            list.sort_unstable();
-            list.dedup();
-            list
-        }
-        // One round in which no list is read.
-        _ => vec![&Value::Null],
+    let range = |from_list: Option<&Value>| bind_range(found, conditions, parts, from_list);
+    let Some(Test::In(list)) = found.list.map(|position| &conditions[usize::from(position)].test) else {
+        return range(None).map_or(Bound::Nothing, |first| Bound::Ranges { first, rest: Vec::new() });
     };
-    let mut ranges = Vec::with_capacity(list.len());
-    let mut encoder = KeyEncoder::new();
-    for from_list in list {
-        encoder.clear();
-        for (position, part) in found.equal.iter().zip(parts) {
-            let value = match &conditions[usize::from(*position)].test {
-                Test::Compare(_, value) => value,
-                Test::In(_) => from_list,
-                other => unreachable!("{other:?} fixes no attribute"),
-            };
-            if value.is_null() {
-                return Bound::Nothing;
-            }
-            encoder.push_part(value, *part);
-        }
-        match range_behind(found, conditions, parts, &mut encoder) {
-            Ok(range) => ranges.extend(range),
-            Err(NoRow) => return Bound::Nothing,
-        }
-    }
+    let mut list: Vec<&Value> = list.iter().filter(|value| !value.is_null()).collect();
+    list.sort_unstable();
+    list.dedup();
     if found.descending {
-        ranges.reverse();
+        list.reverse();
     }
-    Bound::Ranges(ranges)
+    let mut ranges = list.into_iter().filter_map(|value| range(Some(value)));
+    let Some(first) = ranges.next() else { return Bound::Nothing };
+    Bound::Ranges { first, rest: ranges.collect() }
 }
 
-/// A bound is NULL: no row qualifies.
-struct NoRow;
+/// The range of keys for one value of the list, if there is one; none if no row can have a key in it.
+fn bind_range(
+    found: &IndexUse,
+    conditions: &[Condition],
+    parts: &[KeyPart],
+    from_list: Option<&Value>,
+) -> Option<KeyRange> {
+    let mut encoder = KeyEncoder::new();
+    for (position, part) in found.equal.iter().zip(parts) {
+        let value = match (&conditions[usize::from(*position)].test, from_list) {
+            (Test::Compare(_, value), _) | (Test::In(_), Some(value)) => value,
+            (other, _) => unreachable!("{other:?} fixes no attribute"),
+        };
+        if value.is_null() {
+            return None;
+        }
+        encoder.push_part(value, *part);
+    }
+    range_behind(found, conditions, parts, &mut encoder)
+}
 
-/// The range of keys below the prefix in `encoder`; none if it is empty.
+/// The range of keys below the prefix in `encoder`; none if it is empty or a bound is NULL.
 fn range_behind(
     found: &IndexUse,
     conditions: &[Condition],
     parts: &[KeyPart],
     encoder: &mut KeyEncoder,
-) -> Result<Option<KeyRange>, NoRow> {
+) -> Option<KeyRange> {
     let prefix = encoder.finish();
     let Some(part) = parts.get(found.equal.len()).copied() else {
         let upper = prefix.successor_of_prefix();
-        return Ok(Some((prefix, upper)));
+        return Some((prefix, upper));
     };
     let mut with = |push: &dyn Fn(&mut KeyEncoder)| {
         encoder.clear();
@@ -134,11 +133,11 @@ fn range_behind(
     {
         let lower = with(&|encoder| encoder.push_text_prefix(text.as_bytes(), part));
         let upper = lower.successor_of_prefix();
-        return Ok(Some((lower, upper)));
+        return Some((lower, upper));
     }
     let constant = |position: u16| match &conditions[usize::from(position)].test {
-        Test::Compare(_, Value::Null) => Err(NoRow),
-        Test::Compare(comparison, value) => Ok((*comparison, value)),
+        Test::Compare(_, Value::Null) => None,
+        Test::Compare(comparison, value) => Some((*comparison, value)),
         other => unreachable!("{other:?} is no bound"),
     };
     let lower = match found.lower {
@@ -146,14 +145,7 @@ fn range_behind(
         Some(position) => {
             let (comparison, value) = constant(position)?;
             let key = with(&|encoder| encoder.push_part(value, part));
-            if comparison == Comparison::Greater {
-                match key.successor_of_prefix() {
-                    Some(key) => key,
-                    None => return Ok(None),
-                }
-            } else {
-                key
-            }
+            if comparison == Comparison::Greater { key.successor_of_prefix()? } else { key }
         }
     };
     let upper = match found.upper {
@@ -166,10 +158,5 @@ fn range_behind(
             if comparison == Comparison::LessOrEqual { key.successor_of_prefix() } else { Some(key) }
         }
     };
-    Ok(upper.as_ref().is_none_or(|upper| lower < *upper).then_some((lower, upper)))
-}
-
-/// One scan per range.
-pub(crate) fn scans(ranges: Vec<KeyRange>, descending: bool) -> Vec<IndexScanState> {
-    ranges.into_iter().map(|(lower, upper)| IndexScanState::new(lower, upper, descending)).collect()
+    upper.as_ref().is_none_or(|upper| lower < *upper).then_some((lower, upper))
 }

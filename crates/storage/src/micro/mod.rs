@@ -9,7 +9,7 @@ mod cache;
 mod compile;
 mod describe;
 
-pub(crate) use bind::{Bound, KeyRange, bind, scans};
+pub(crate) use bind::{Bound, KeyRange, bind};
 pub(crate) use cache::PlanCache;
 pub(crate) use compile::{Access, IndexUse, MicroPlan, compile};
 pub use describe::MicroPlanDescription;

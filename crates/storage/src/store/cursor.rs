@@ -3,7 +3,7 @@
 use crate::address::RowAddress;
 use crate::batch::Batch;
 use crate::ids::{SchemaVersion, SegmentNumber};
-use crate::micro::MicroPlan;
+use crate::micro::{KeyRange, MicroPlan};
 use crate::modules::IndexScanState;
 use crate::predicate::ReadRequest;
 use std::sync::Arc;
@@ -37,8 +37,10 @@ pub(super) enum Position {
     Index {
         /// Position among the store's indexes.
         index: usize,
-        scans: Vec<IndexScanState>,
-        current: usize,
+        scan: IndexScanState,
+        /// Ranges still to be visited, the next one last.
+        rest: Vec<KeyRange>,
+        descending: bool,
     },
     Done,
 }

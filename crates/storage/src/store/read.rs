@@ -6,10 +6,8 @@ use crate::address::RowAddress;
 use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder};
 use crate::error::StorageError;
 use crate::ids::{AttributeId, RowOffset, SegmentNumber};
-use crate::micro::{
-    Access, Bound, IndexUse, KeyRange, MicroPlan, MicroPlanDescription, bind, compile, describe, scans,
-};
-use crate::modules::{AccessPath, PathFilter};
+use crate::micro::{Access, Bound, IndexUse, KeyRange, MicroPlan, MicroPlanDescription, bind, compile, describe};
+use crate::modules::{AccessPath, IndexPath, IndexScanState, PathFilter};
 use crate::mvcc::Snapshot;
 use crate::predicate::ReadRequest;
 use crate::segment::{Segment, State};
@@ -94,21 +92,24 @@ impl Store {
         };
         match (bind(&self.schema, request, plan, parts)?, &plan.access) {
             (Bound::Nothing, _) => Ok(Position::Done),
-            (Bound::Ranges(ranges), Access::Index(found)) if self.prefers_index(found, &ranges) => {
-                let scans = scans(ranges, found.descending);
-                Ok(Position::Index { index: found.index, scans, current: 0 })
+            (Bound::Ranges { first, mut rest }, Access::Index(found)) if self.prefers_index(found, &first, &rest) => {
+                let descending = found.descending;
+                rest.reverse();
+                let scan = IndexScanState::new(first.0, first.1, descending);
+                Ok(Position::Index { index: found.index, scan, rest, descending })
             }
-            (Bound::Scan | Bound::Ranges(_), _) => Ok(self.scan_from_start(None)),
+            (Bound::Scan | Bound::Ranges { .. }, _) => Ok(self.scan_from_start(None)),
         }
     }
 
     /// Wide ranges are scanned: the index finds rows in an order that memory does not like.
-    fn prefers_index(&self, found: &IndexUse, ranges: &[KeyRange]) -> bool {
+    fn prefers_index(&self, found: &IndexUse, first: &KeyRange, rest: &[KeyRange]) -> bool {
         let path = &self.indexes[found.index].path;
-        if found.ordered || (found.unique && ranges.len() as f64 <= INDEX_ROWS_ALWAYS) {
+        if found.ordered || (found.unique && (rest.len() as f64) < INDEX_ROWS_ALWAYS) {
             return true;
         }
-        let share: f64 = ranges.iter().map(|(lower, upper)| path.share(lower, upper.as_ref())).sum();
+        let ranges = std::iter::once(first).chain(rest);
+        let share: f64 = ranges.map(|(lower, upper)| path.share(lower, upper.as_ref())).sum();
         let rows = share * path.entries() as f64;
         rows <= INDEX_ROWS_ALWAYS || share * INDEX_ROW_COST < 1.0
     }
@@ -139,21 +140,21 @@ impl Store {
         cursor: &mut ReadCursor,
         scratch: &mut Scratch,
     ) -> Result<Option<Gateway>, StorageError> {
-        let Position::Index { index, scans, current } = &mut cursor.position else {
+        let Position::Index { index, scan, rest, descending } = &mut cursor.position else {
             unreachable!("called for index cursors");
         };
-        let index: &dyn crate::modules::IndexPath = &*self.indexes[*index].path;
+        let index: &dyn IndexPath = &*self.indexes[*index].path;
         scratch.found.clear();
-        while let Some(scan) = scans.get_mut(*current) {
+        let mut done = false;
+        while !done && scratch.found.len() < BATCH_ROWS {
             let room = BATCH_ROWS - scratch.found.len();
-            if room == 0 {
-                break;
-            }
             if !scan.advance(index, room, &mut scratch.found) {
-                *current += 1;
+                match rest.pop() {
+                    Some((lower, upper)) => *scan = IndexScanState::new(lower, upper, *descending),
+                    None => done = true,
+                }
             }
         }
-        let done = *current >= scans.len();
         if done {
             cursor.position = Position::Done;
         }

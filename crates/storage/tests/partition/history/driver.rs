@@ -215,6 +215,7 @@ impl Driver {
         let result = self.parts[part].store.insert(&view.snapshot(&self.table), &batch);
         if self.judge(&result, &refusals, "insert") {
             self.entered(part, view.transaction, result.expect("judged").first_of_transaction);
+            self.read_in_same_statement(view);
         } else {
             self.parts[part].pending.insert(view.transaction);
             self.abort(position);
@@ -277,6 +278,17 @@ impl Driver {
 
     fn read(&mut self) {
         let (_, view) = self.pick();
+        self.read_as(view);
+    }
+
+    /// A statement does not see its own writes: reads again within the statement that wrote.
+    fn read_in_same_statement(&mut self, view: View) {
+        if self.random.chance(0.3) {
+            self.read_as(view);
+        }
+    }
+
+    fn read_as(&mut self, view: View) {
         let request = generate::request(&mut self.random, &self.schema);
         let mut found: Vec<Vec<Value>> = Vec::new();
         for part in 0..self.parts.len() {
@@ -379,6 +391,7 @@ impl Driver {
             let written = result.expect("judged");
             assert_eq!(written.rows, changed.len() as u64, "seed {}", self.seed);
             self.entered(part, view.transaction, written.first_of_transaction);
+            self.read_in_same_statement(view);
         } else {
             self.parts[part].pending.insert(view.transaction);
             self.abort(position);
@@ -417,6 +430,7 @@ impl Driver {
             let written = result.expect("judged");
             assert_eq!(written.rows, changed.len() as u64, "seed {}", self.seed);
             self.entered(part, view.transaction, written.first_of_transaction);
+            self.read_in_same_statement(view);
         } else {
             self.parts[part].pending.insert(view.transaction);
             self.abort(position);
