@@ -135,7 +135,8 @@ impl Instance {
         let (session, sql, env) =
             (self.database.sql().session(SessionOptions::default()), sql.to_owned(), Arc::clone(self.engine().env()));
         let timed = self.engine().block_on(async move { timed_query(session, &sql, || env.now()).await });
-        let timed = timed.map_err(|error| SqlFailure::new("XX000", error.to_string()))?.map_err(failure)?;
+        let timed =
+            timed.map_err(|error| SqlFailure::new("XX000", error.to_string()))?.map_err(|error| failure(&error))?;
         let rows = timed.batches.iter().flat_map(|batch| connection::rows_of(batch, &timed.types)).collect();
         Ok(TimedAnswer { rows, plan: timed.plan, total: timed.total, native: timed.native })
     }
@@ -177,6 +178,6 @@ async fn timed_query(mut session: Session, sql: &str, now: impl Fn() -> Nanos) -
 }
 
 /// The failure that drivers know.
-fn failure(error: SqlError) -> SqlFailure {
+fn failure(error: &SqlError) -> SqlFailure {
     SqlFailure::new(error.sqlstate.as_str(), error.to_string())
 }

@@ -25,7 +25,7 @@ impl EmbeddedConnection {
         }
         let parameters: Result<Vec<Value>, SqlFailure> =
             types.iter().zip(values).map(|(sql_type, value)| parameter(*sql_type, value)).collect();
-        let result = self.connection.execute_prepared(statement, &parameters?).map_err(failure)?;
+        let result = self.connection.execute_prepared(statement, &parameters?).map_err(|error| failure(&error))?;
         Ok(sql_result(&result))
     }
 }
@@ -33,14 +33,14 @@ impl EmbeddedConnection {
 impl SqlConnection for EmbeddedConnection {
     fn execute(&mut self, sql: &str, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
         if params.is_empty() {
-            return self.connection.execute(sql).map(|result| sql_result(&result)).map_err(failure);
+            return self.connection.execute(sql).map(|result| sql_result(&result)).map_err(|error| failure(&error));
         }
-        let statement = self.connection.prepare(sql).map_err(failure)?;
+        let statement = self.connection.prepare(sql).map_err(|error| failure(&error))?;
         self.run(&statement, params)
     }
 
     fn prepare(&mut self, sql: &str) -> Result<StatementId, SqlFailure> {
-        let statement = self.connection.prepare(sql).map_err(failure)?;
+        let statement = self.connection.prepare(sql).map_err(|error| failure(&error))?;
         self.statements.push(statement);
         Ok(StatementId(self.statements.len() as u32 - 1))
     }
@@ -52,7 +52,7 @@ impl SqlConnection for EmbeddedConnection {
 
     fn copy_in(&mut self, sql: &str, data: &mut dyn Iterator<Item = Vec<u8>>) -> Result<u64, SqlFailure> {
         let mut pieces = Pieces { data, piece: Vec::new(), read: 0 };
-        self.connection.copy_in(sql, &mut pieces).map_err(failure)
+        self.connection.copy_in(sql, &mut pieces).map_err(|error| failure(&error))
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn rows_of(batch: &Batch, types: &[SqlType]) -> Rows {
 fn parameter(sql_type: SqlType, value: &SqlValue) -> Result<Value, SqlFailure> {
     match value {
         SqlValue::Null => Ok(Value::Null),
-        other => pg_format::parse_text(sql_type, &other.to_string()).map_err(failure),
+        other => pg_format::parse_text(sql_type, &other.to_string()).map_err(|error| failure(&error)),
     }
 }
 

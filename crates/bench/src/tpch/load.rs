@@ -6,10 +6,10 @@
 use super::TpchOptions;
 use crate::error::BenchError;
 use crate::instance::Instance;
-use eris_engine::{Engine, EngineError};
+use eris_engine::Engine;
 use eris_storage::{Batch, ContainerId};
 use eris_workloads::tpch::tbl::{TblError, TblReader, table_files};
-use eris_workloads::tpch::{Table, TablePart, generate};
+use eris_workloads::tpch::{Chunk, Table, TablePart, generate};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Source {
             Self::File(path) => {
                 let mut reader = TblReader::open(&path, table)?;
                 Ok(Box::new(std::iter::from_fn(move || {
-                    reader.next_chunk().map(|chunk| chunk.map(|chunk| chunk.into_batch())).transpose()
+                    reader.next_chunk().map(|chunk| chunk.map(Chunk::into_batch)).transpose()
                 })))
             }
         }
@@ -47,16 +47,13 @@ pub fn load(instance: &Instance, options: &TpchOptions) -> Result<Duration, Benc
     }
     let mut loads: Vec<(Table, Source)> = Vec::new();
     for table in Table::ALL {
-        match &options.data {
-            Some(directory) => {
-                loads.extend(table_files(directory, table)?.into_iter().map(|path| (table, Source::File(path))));
-            }
-            None => {
-                let count = options.workers.max(1) as u32;
-                let parts = (0..count).map(|index| TablePart { index, count });
-                let scale_factor = options.scale_factor;
-                loads.extend(parts.map(|part| (table, Source::Generated { scale_factor, part })));
-            }
+        if let Some(directory) = &options.data {
+            loads.extend(table_files(directory, table)?.into_iter().map(|path| (table, Source::File(path))));
+        } else {
+            let count = options.workers.max(1) as u32;
+            let parts = (0..count).map(|index| TablePart { index, count });
+            let scale_factor = options.scale_factor;
+            loads.extend(parts.map(|part| (table, Source::Generated { scale_factor, part })));
         }
     }
     let (sender, receiver) = mpsc::channel();
@@ -83,7 +80,7 @@ async fn load_part(engine: &Engine, container: ContainerId, table: Table, source
         bulk.append(batch?).await?;
     }
     let rows = bulk.finish().await?;
-    transaction.commit().await.map_err(EngineError::from)?;
+    transaction.commit().await?;
     Ok(rows)
 }
 
