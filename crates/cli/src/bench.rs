@@ -1,0 +1,238 @@
+//! `eris bench`: the experiments of `eris-bench` from the command line. Progress goes to standard error, figures as JSON
+//! to a file or to standard output.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use eris_bench::{BenchError, PeerKind, ProcessId, TatpOptions, TpchOptions, Via};
+use eris_workloads::tatp::KeyDistribution;
+
+use crate::failure::Failure;
+use crate::resources::bytes;
+
+#[derive(Args, Clone, Debug)]
+pub struct BenchArguments {
+    #[command(subcommand)]
+    pub benchmark: Benchmark,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+pub enum Benchmark {
+    /// TPC-H: load, run the 22 queries, check every answer
+    Tpch(TpchArguments),
+    /// TATP: the telecom transactions, over the task API or over SQL
+    Tatp(TatpArguments),
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct TpchArguments {
+    /// Scale factor; 1 is a gigabyte of text
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    sf: f64,
+    /// Directory with `.tbl` files instead of generated rows
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Worker threads in total
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    workers: usize,
+    /// Nodes, virtual ones if need be
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: usize,
+    /// Partitions of each table; without it tables split by themselves
+    #[arg(long, value_name = "N")]
+    partitions: Option<usize>,
+    /// Layout of each table
+    #[arg(long, value_enum)]
+    layout: Option<TableLayout>,
+    /// Rows of a segment
+    #[arg(long, value_name = "N")]
+    segment_rows: Option<u32>,
+    /// Memory for data and queries
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory_limit: Option<u64>,
+    /// Runs of each query; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    repeat: usize,
+    /// Systems to run beside, from PyPI packages
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PEERS")]
+    peers: Vec<PeerName>,
+    /// Where the figures go; without it to standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct TatpArguments {
+    /// Rows of table `subscriber`
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    subscribers: u32,
+    /// Measured time
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    seconds: f64,
+    /// Time before it that does not count
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    warm_up: f64,
+    /// Clients, each with one transaction under way
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    clients: u32,
+    /// Worker threads in total
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    workers: usize,
+    /// Nodes, virtual ones if need be
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: usize,
+    /// Partitions of each table; without it tables split by themselves
+    #[arg(long, value_name = "N")]
+    partitions: Option<usize>,
+    /// Memory for data and transactions
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory_limit: Option<u64>,
+    /// Interface that the transactions go through [default: task, or sql with --url]
+    #[arg(long, value_enum)]
+    via: Option<Interface>,
+    /// A server to drive instead of a database in this process: postgres://user@host:port/database
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Process of that server, to count its CPU time
+    #[arg(long, value_name = "PID", requires = "url")]
+    server_pid: Option<u32>,
+    /// Never run a command in place: everything goes by message
+    #[arg(long)]
+    no_in_place: bool,
+    /// How subscribers are drawn
+    #[arg(long, value_enum, default_value_t = Keys::NonUniform)]
+    keys: Keys,
+    /// Make `sub_nbr` a permutation, so that `s_id` cannot be computed from it
+    #[arg(long)]
+    permute_numbers: bool,
+    /// Seed of data and inputs
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Where the figures go; without it to standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TableLayout {
+    Row,
+    Column,
+    Mixed,
+    Default,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PeerName {
+    #[value(name = "duckdb")]
+    DuckDb,
+    #[value(name = "datafusion")]
+    DataFusion,
+    Hyper,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Interface {
+    Task,
+    Sql,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Keys {
+    Uniform,
+    NonUniform,
+}
+
+pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+    let mut progress = |line: &str| eprintln!("{line}");
+    match &arguments.benchmark {
+        Benchmark::Tpch(arguments) => {
+            let report = eris_bench::tpch(&arguments.options(), &mut progress)?;
+            write_json(arguments.json.as_ref(), &serde_json::to_value(&report).map_err(Failure::new)?)?;
+            if report.is_right() { Ok(()) } else { Err(Failure::new("not every answer is right")) }
+        }
+        Benchmark::Tatp(arguments) => {
+            let report = eris_bench::tatp(&arguments.options()?, &mut progress)?;
+            write_json(arguments.json.as_ref(), &serde_json::to_value(&report).map_err(Failure::new)?)?;
+            if report.consistent { Ok(()) } else { Err(Failure::new("the tables are not consistent afterwards")) }
+        }
+    }
+}
+
+impl TpchArguments {
+    fn options(&self) -> TpchOptions {
+        let default = TpchOptions::default();
+        TpchOptions {
+            scale_factor: self.sf,
+            data: self.data.clone(),
+            workers: self.workers,
+            nodes: self.nodes,
+            partitions: self.partitions,
+            layout: self.layout.and_then(|layout| Some(layout.to_possible_value()?.get_name().to_owned())),
+            segment_rows: self.segment_rows,
+            memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
+            repeat: self.repeat,
+            peers: self.peers.iter().map(|peer| peer.kind()).collect(),
+        }
+    }
+}
+
+impl PeerName {
+    fn kind(self) -> PeerKind {
+        match self {
+            PeerName::DuckDb => PeerKind::DuckDb,
+            PeerName::DataFusion => PeerKind::DataFusion,
+            PeerName::Hyper => PeerKind::Hyper,
+        }
+    }
+}
+
+impl TatpArguments {
+    fn options(&self) -> Result<TatpOptions, Failure> {
+        let default = TatpOptions::default();
+        let via = match (self.via, &self.url) {
+            (Some(Interface::Task), Some(_)) => {
+                return Err(Failure::new("--url is for --via sql: the task API works in this process only"));
+            }
+            (Some(Interface::Task) | None, None) => Via::Task,
+            (_, url) => Via::Sql { url: url.clone() },
+        };
+        Ok(TatpOptions {
+            subscribers: self.subscribers,
+            seconds: self.seconds,
+            warm_up_seconds: self.warm_up,
+            clients: self.clients,
+            workers: self.workers,
+            nodes: self.nodes,
+            partitions: self.partitions,
+            memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
+            via,
+            server: self.server_pid.map(ProcessId),
+            in_place: !self.no_in_place,
+            keys: match self.keys {
+                Keys::Uniform => KeyDistribution::Uniform,
+                Keys::NonUniform => KeyDistribution::NonUniform,
+            },
+            permuted_numbers: self.permute_numbers,
+            seed: self.seed,
+        })
+    }
+}
+
+fn write_json(file: Option<&PathBuf>, report: &serde_json::Value) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(report).map_err(Failure::new)?;
+    match file {
+        Some(file) => {
+            std::fs::write(file, text + "\n").map_err(|error| Failure::Message(format!("{}: {error}", file.display())))
+        }
+        None => {
+            println!("{text}");
+            Ok(())
+        }
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Failure {
+        Failure::new(error)
+    }
+}

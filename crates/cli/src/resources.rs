@@ -1,0 +1,74 @@
+//! The options that say how much of the machine a database may use; every command that opens one has them.
+
+use clap::Args;
+use eris::Options;
+
+/// How much of the machine the database may use.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Resources {
+    /// Worker threads in total [default: the processors this process may use]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+
+    /// Nodes; more than the machine has become virtual ones
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<usize>,
+
+    /// Memory for data and queries, in bytes or with K, M or G [default: 80 % of what this process may use]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory_limit: Option<u64>,
+}
+
+impl Resources {
+    pub fn options(&self) -> Options {
+        let default = Options::default();
+        Options {
+            workers: self.workers.unwrap_or(default.workers.max(self.nodes.unwrap_or(1))),
+            nodes: self.nodes.unwrap_or(default.nodes),
+            memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
+            ..default
+        }
+    }
+}
+
+/// A number of bytes: `1000000`, `512M`, `4G`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err(format!("`{unit}` is not a unit: use bytes, or K, M or G")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is not a number of bytes"))?;
+    match number.checked_mul(factor) {
+        Some(0) => Err("no database fits into 0 bytes".to_owned()),
+        Some(bytes) => Ok(bytes),
+        None => Err(format!("`{text}` is more than any machine has")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(bytes("1000"), Ok(1000));
+        assert_eq!(bytes("512M"), Ok(512 << 20));
+        assert_eq!(bytes("4 GiB"), Ok(4 << 30));
+        for wrong in ["", "M", "-1", "0", "1T", "99999999999999G"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn enough_workers_are_chosen_for_the_nodes_but_a_given_number_is_kept() {
+        let nodes = Resources { nodes: Some(64), ..Resources::default() };
+        assert!(nodes.options().workers >= 64);
+        let few = Resources { workers: Some(1), nodes: Some(2), ..Resources::default() };
+        assert_eq!(few.options().workers, 1, "opening refuses it, with both numbers");
+    }
+}

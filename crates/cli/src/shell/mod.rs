@@ -1,0 +1,79 @@
+//! `eris shell`: SQL in an embedded database, typed, from a file or from the command line.
+
+mod format;
+mod meta;
+mod print;
+mod script;
+mod session;
+mod terminal;
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+
+use clap::Args;
+use eris::Database;
+
+use crate::failure::Failure;
+use crate::resources::Resources;
+use crate::shell::format::Format;
+use crate::shell::session::ShellSession;
+use crate::signals::Signals;
+
+#[derive(Args, Clone, Debug)]
+pub struct ShellArguments {
+    /// Run these statements and exit; may be given several times
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    pub commands: Vec<String>,
+
+    /// Run the statements of a file and exit; `-` is standard input
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    #[command(flatten)]
+    pub resources: Resources,
+}
+
+pub fn run(arguments: &ShellArguments) -> Result<(), Failure> {
+    let signals = Signals::block()?;
+    let database = Database::open(arguments.resources.options())?;
+    let mut session = ShellSession::new(&database, arguments.format);
+    session.cancel_on(signals);
+    let result = run_in(&mut session, arguments);
+    drop(session);
+    database.close();
+    result
+}
+
+fn run_in(session: &mut ShellSession, arguments: &ShellArguments) -> Result<(), Failure> {
+    if arguments.commands.is_empty() && arguments.files.is_empty() {
+        if std::io::stdin().is_terminal() {
+            return terminal::run(session);
+        }
+        return session.run_script(&read("-".into())?);
+    }
+    for command in &arguments.commands {
+        session.run_script(command)?;
+    }
+    for file in &arguments.files {
+        session.run_script(&read(file.clone())?)?;
+    }
+    Ok(())
+}
+
+fn read(file: PathBuf) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let result = if file.as_os_str() == "-" {
+        std::io::stdin().read_to_end(&mut bytes).map(drop)
+    } else {
+        std::fs::read(&file).map(|read| bytes = read)
+    };
+    result.map_err(|error| Failure::Message(format!("{}: {error}", file.display())))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        Failure::Message(format!("{}: line {} is not UTF-8", file.display(), line + 1))
+    })
+}
