@@ -1,10 +1,16 @@
 //! What the engine tells about itself: the data behind the introspection views.
 
 use eris_platform::NodeId;
-use eris_storage::{ContainerId, PartitionId, SegmentDescription, StoreCounters, StoreStatistics};
+use eris_storage::{
+    ContainerId, MicroPlanDescription, PartitionId, SegmentDescription, StoreCounters, StoreStatistics,
+};
+use eris_sync::Guard;
 
 use crate::counters::{EVENTS, Event};
 use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::partition::{LivingPartition, PartitionState};
+use crate::transaction::Read;
 
 /// One living partition, as of now if its latch was free.
 #[derive(Clone, Debug)]
@@ -74,15 +80,24 @@ impl Engine {
         }
     }
 
+    /// The micro-QEP with which one partition, the first that may have qualifying rows, would answer a read now. Another
+    /// one may answer differently if its layout differs. `None` while a worker is at it.
+    pub fn explain(&self, read: &Read) -> Result<Option<(PartitionId, MicroPlanDescription)>, EngineError> {
+        let container = self.runtime().container(read.container)?;
+        let table = container.table();
+        let entries = table.prune(&container.schema(), &read.request.predicate).unwrap_or(table.entries());
+        let Some(partition) = entries.first().map(|entry| &entry.partition) else { return Ok(None) };
+        let Some(state) = latch_patiently(partition) else { return Ok(None) };
+        let description = state.store.explain(&read.request)?;
+        Ok(Some((partition.id, description)))
+    }
+
     /// All partitions of all containers.
     pub fn partitions(&self) -> Vec<PartitionDescription> {
         let mut descriptions = Vec::new();
         for container in self.runtime().containers() {
             for partition in container.table().partitions() {
-                let latched = (0..DESCRIBE_TRIES).find_map(|_| {
-                    std::hint::spin_loop();
-                    partition.try_latch()
-                });
+                let latched = latch_patiently(partition);
                 let (store, segments) = latched
                     .map_or((None, Vec::new()), |state| (Some(state.store.statistics()), state.store.segments()));
                 descriptions.push(PartitionDescription {
@@ -98,4 +113,11 @@ impl Engine {
         }
         descriptions
     }
+}
+
+fn latch_patiently(partition: &LivingPartition) -> Option<Guard<'_, PartitionState>> {
+    (0..DESCRIBE_TRIES).find_map(|_| {
+        std::hint::spin_loop();
+        partition.try_latch()
+    })
 }
