@@ -29,7 +29,7 @@ fn simulate(seed: u64, nodes: usize) -> Result<Trace, Box<dyn Error>> {
         workers: nodes.max(2),
         nodes,
         split_rows: 150,
-        in_place: seed % 2 == 0,
+        in_place: seed.is_multiple_of(2),
         ..EngineOptions::default()
     };
     let mut simulation = Simulation::new(seed, options)?;
