@@ -90,6 +90,7 @@ with connect() as one, connect() as two:
         pass
     one.rollback()
     assert one.execute('SELECT count(*) FROM t').fetchone() == (1,)
+    one.commit()
     with one.transaction():
         one.execute('INSERT INTO t VALUES (2)')
 print('done')
