@@ -398,7 +398,8 @@ mod tests {
 
     #[test]
     fn decimals_keep_their_scale() {
-        let left = column(DataType::Decimal { precision: 12, scale: 2 }, &[Value::Decimal { unscaled: 1050, scale: 2 }]);
+        let left =
+            column(DataType::Decimal { precision: 12, scale: 2 }, &[Value::Decimal { unscaled: 1050, scale: 2 }]);
         let right = Datum::Constant(Value::Decimal { unscaled: 25, scale: 1 });
         let to = |scale| DataType::Decimal { precision: 20, scale };
         let product = evaluate(ArithmeticOperator::Multiply, &left, &right, to(3), 1).unwrap();

@@ -37,10 +37,18 @@ impl SortKeys {
             let ordering = match (column.is_null(a), column.is_null(b)) {
                 (true, true) => Ordering::Equal,
                 (true, false) => {
-                    if key.nulls_first { Ordering::Less } else { Ordering::Greater }
+                    if key.nulls_first {
+                        Ordering::Less
+                    } else {
+                        Ordering::Greater
+                    }
                 }
                 (false, true) => {
-                    if key.nulls_first { Ordering::Greater } else { Ordering::Less }
+                    if key.nulls_first {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    }
                 }
                 (false, false) => {
                     let ordering = column.value(a).cmp(&column.value(b));

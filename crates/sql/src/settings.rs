@@ -110,9 +110,10 @@ impl SessionSettings {
                     format!("parameter \"{name}\" cannot be changed after the server has started"),
                 ));
             }
-            return self.own.set_text(declaration, text).map_err(|error| {
-                SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string())
-            });
+            return self
+                .own
+                .set_text(declaration, text)
+                .map_err(|error| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()));
         }
         let Some(at) = COMPATIBILITY.iter().position(|setting| setting.name == name) else {
             return Err(unknown(name));
@@ -266,6 +267,9 @@ mod tests {
         assert_eq!(settings.show("application_name").as_deref(), Some("x"));
         assert_eq!(settings.set("timezone", "Europe/Berlin").unwrap_err().sqlstate.as_str(), "22023");
         let error = settings.set("partition", "7").unwrap_err();
-        assert_eq!((error.sqlstate.as_str(), error.hint.as_deref()), ("42704", Some("Perhaps you meant \"partitions\".")));
+        assert_eq!(
+            (error.sqlstate.as_str(), error.hint.as_deref()),
+            ("42704", Some("Perhaps you meant \"partitions\"."))
+        );
     }
 }

@@ -42,9 +42,7 @@ impl Accumulator {
                 DataType::Float32 | DataType::Float64 => {
                     Self::Approximate { sums: Vec::new(), counts: Vec::new(), average }
                 }
-                DataType::Decimal { scale, .. } => {
-                    Self::Exact { sums: Vec::new(), counts: Vec::new(), scale, average }
-                }
+                DataType::Decimal { scale, .. } => Self::Exact { sums: Vec::new(), counts: Vec::new(), scale, average },
                 _ => Self::Exact { sums: Vec::new(), counts: Vec::new(), scale: 0, average },
             },
             AggregateFunction::Min => Self::Extreme { values: Vec::new(), largest: false, data_type: input },

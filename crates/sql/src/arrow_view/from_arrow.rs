@@ -1,8 +1,6 @@
 //! Arrow's arrays as our columns.
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch,
-};
+use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch};
 use datafusion::arrow::buffer::{Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use eris_engine::Partitioning;
-use eris_storage::{Attribute, AttributeId, ContainerId, IndexDefinition, IndexId, Layout, Schema, SchemaVersion, Value};
+use eris_storage::{
+    Attribute, AttributeId, ContainerId, IndexDefinition, IndexId, Layout, Schema, SchemaVersion, Value,
+};
 
 use super::names::suggestions;
 use super::table::{Table, TableColumn};
@@ -82,10 +84,7 @@ fn table_of(name: String, columns: Box<[TableColumn]>, schema: Schema, partition
     Table { name, columns, schema: Arc::new(schema), partitioning, arrow }
 }
 
-fn key_indexes(
-    command: &CreateTableCommand,
-    columns: &mut [TableColumn],
-) -> Result<Vec<IndexDefinition>, SqlError> {
+fn key_indexes(command: &CreateTableCommand, columns: &mut [TableColumn]) -> Result<Vec<IndexDefinition>, SqlError> {
     let mut indexes: Vec<IndexDefinition> = Vec::new();
     // The primary key first, whatever the order of the clauses: it decides how the table is cut.
     let mut constraints: Vec<&NewConstraint> = command.constraints.iter().collect();
@@ -105,7 +104,11 @@ fn key_indexes(
         }
         let name = constraint.name.clone().unwrap_or_else(|| {
             let table = &command.table.name;
-            if constraint.primary { format!("{table}_pkey") } else { format!("{table}_{}_key", constraint.columns.join("_")) }
+            if constraint.primary {
+                format!("{table}_pkey")
+            } else {
+                format!("{table}_{}_key", constraint.columns.join("_"))
+            }
         });
         indexes.push(IndexDefinition {
             id: IndexId(indexes.len() as u32),
@@ -172,10 +175,7 @@ pub fn index_definition(command: &CreateIndexCommand, table: &Table) -> Result<(
         error.message = error.message.replace("named in key does not exist", "does not exist");
         error
     })?;
-    let name = command
-        .name
-        .clone()
-        .unwrap_or_else(|| format!("{}_{}_idx", table.name, command.columns.join("_")));
+    let name = command.name.clone().unwrap_or_else(|| format!("{}_{}_idx", table.name, command.columns.join("_")));
     let id = table.schema.indexes.iter().map(|index| index.id.0 + 1).max().unwrap_or(0);
     let definition = IndexDefinition {
         id: IndexId(id),

@@ -78,10 +78,7 @@ impl Catalog {
     }
 
     /// Makes the next version from the current one and publishes it, or publishes nothing.
-    pub fn publish<T>(
-        &self,
-        change: impl FnOnce(&mut CatalogVersion) -> Result<T, SqlError>,
-    ) -> Result<T, SqlError> {
+    pub fn publish<T>(&self, change: impl FnOnce(&mut CatalogVersion) -> Result<T, SqlError>) -> Result<T, SqlError> {
         let _one_at_a_time: MutexGuard<'_, ()> = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = CatalogVersion::clone(&self.current());
         let result = change(&mut next)?;

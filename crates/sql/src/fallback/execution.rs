@@ -72,12 +72,7 @@ impl FallbackExecution {
             };
             pins.push((target, Arc::new(pinned)));
         }
-        Ok(Self {
-            pins,
-            snapshot: transaction.snapshot_handle(),
-            cancel: transaction.cancel_handle(),
-            partitions,
-        })
+        Ok(Self { pins, snapshot: transaction.snapshot_handle(), cancel: transaction.cancel_handle(), partitions })
     }
 
     /// The scan of a target that was pinned.

@@ -51,9 +51,7 @@ fn with_values(plan: &LogicalPlan, types: &[SqlType], values: &[Value]) -> Resul
             .map_err(|error| datafusion_error(&error))?;
         scalars.push(scalar);
     }
-    plan.clone()
-        .with_param_values(ParamValues::from(scalars))
-        .map_err(|error| datafusion_error(&error))
+    plan.clone().with_param_values(ParamValues::from(scalars)).map_err(|error| datafusion_error(&error))
 }
 
 impl FallbackRows {
@@ -152,4 +150,3 @@ pub async fn explain(
         None => Err(SqlError::internal("the fallback lane ended")),
     }
 }
-

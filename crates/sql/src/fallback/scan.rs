@@ -61,12 +61,8 @@ impl SegmentScan {
         let positions: Vec<usize> = target.request.desired.iter().map(|attribute| attribute.index()).collect();
         let schema = Arc::new(target.table.arrow.project(&positions)?);
         let conditions = &target.request.predicate.conditions;
-        let segments: Vec<Arc<PinnedSegment>> = pinned
-            .segments
-            .iter()
-            .filter(|segment| segment.segment().may_qualify(conditions))
-            .cloned()
-            .collect();
+        let segments: Vec<Arc<PinnedSegment>> =
+            pinned.segments.iter().filter(|segment| segment.segment().may_qualify(conditions)).cloned().collect();
         let statistics = scan_statistics(&target, &segments, &pinned.open, &schema);
         let morsels = segments.len() + pinned.open.len();
         let partitions = partitions.min(morsels).max(1);
@@ -76,13 +72,8 @@ impl SegmentScan {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        let source = Source {
-            segments,
-            open: pinned.open.clone(),
-            snapshot,
-            cancel,
-            segments_total: pinned.segments.len(),
-        };
+        let source =
+            Source { segments, open: pinned.open.clone(), snapshot, cancel, segments_total: pinned.segments.len() };
         Ok(Self {
             target: Arc::new(target),
             schema,
@@ -202,7 +193,9 @@ impl ScanStream {
                     .scan(&snapshot, &self.target.request, cursor, SCAN_BATCH_ROWS)
                     .map_err(|error| external(storage_error(&error, Some(&self.target.table))))?;
                 match found {
-                    Some(batch) if batch.rows > 0 => return Ok(Some(batch_to_arrow(&batch, Arc::clone(&self.schema))?)),
+                    Some(batch) if batch.rows > 0 => {
+                        return Ok(Some(batch_to_arrow(&batch, Arc::clone(&self.schema))?));
+                    }
                     Some(_) => continue,
                     None => self.current = None,
                 }

@@ -60,7 +60,12 @@ pub(super) fn scan_statistics(
 /// About how many bytes a row takes in Arrow's layout.
 fn row_bytes(target: &ScanTarget) -> usize {
     let types = target.request.desired.iter().map(|attribute| target.table.columns[attribute.index()].sql_type);
-    types.map(|sql_type| sql_type.data_type().physical().width() + if sql_type.data_type().is_variable_length() { 16 } else { 0 }).sum::<usize>().max(1)
+    types
+        .map(|sql_type| {
+            sql_type.data_type().physical().width() + if sql_type.data_type().is_variable_length() { 16 } else { 0 }
+        })
+        .sum::<usize>()
+        .max(1)
 }
 
 fn bounds(attribute: AttributeId, segments: &[Arc<PinnedSegment>]) -> Option<(Value, Value)> {

@@ -118,10 +118,7 @@ impl Options {
         let quote = byte("quote", self.quote, b'"')?;
         let escape = byte("escape", self.escape, quote)?;
         if self.csv && delimiter == quote {
-            return Err(SqlError::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                "COPY delimiter and quote must be different",
-            ));
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "COPY delimiter and quote must be different"));
         }
         let null = self.null.unwrap_or_else(|| if self.csv { String::new() } else { "\\N".to_string() });
         Ok(CopyFormat { csv: self.csv, delimiter, quote, escape, null, header: self.header })

@@ -77,7 +77,11 @@ pub(super) fn table(create: &ast::CreateTable) -> Lowered<Command> {
         backup,
     } = create;
     refuse_if(*or_replace, "CREATE OR REPLACE TABLE", "Write DROP TABLE IF EXISTS first.")?;
-    refuse_if(*temporary || global.is_some() || on_commit.is_some(), "CREATE TEMPORARY TABLE", "Create a table and drop it.")?;
+    refuse_if(
+        *temporary || global.is_some() || on_commit.is_some(),
+        "CREATE TEMPORARY TABLE",
+        "Create a table and drop it.",
+    )?;
     refuse_if(query.is_some(), "CREATE TABLE ... AS", "Write CREATE TABLE, then INSERT ... SELECT.")?;
     refuse_if(like.is_some() || clone.is_some(), "CREATE TABLE ... LIKE", "List the columns.")?;
     refuse_if(inherits.is_some(), "INHERITS", "List the columns.")?;
@@ -185,7 +189,8 @@ pub(super) fn option_text(value: &Expr) -> String {
 fn column(definition: &ColumnDef, constraints: &mut Vec<NewConstraint>) -> Lowered<NewColumn> {
     let ColumnDef { name, data_type, options } = definition;
     let name = fold(name)?;
-    let mut column = NewColumn { name: name.clone(), sql_type: sql_type_of(data_type)?, not_null: false, default: None };
+    let mut column =
+        NewColumn { name: name.clone(), sql_type: sql_type_of(data_type)?, not_null: false, default: None };
     for option in options {
         let constraint_name = option.name.as_ref().map(fold).transpose()?;
         match &option.option {
@@ -210,7 +215,10 @@ fn column(definition: &ColumnDef, constraints: &mut Vec<NewConstraint>) -> Lower
             ColumnOption::ForeignKey(_) => return Err(SqlError::unsupported("REFERENCES", NO_FOREIGN_KEYS)),
             ColumnOption::Check(_) => return Err(SqlError::unsupported("CHECK", NO_CHECKS)),
             ColumnOption::Collation(_) => {
-                return Err(SqlError::unsupported("COLLATE", "Text is ordered by its bytes (UTF-8, as collation \"C\")."));
+                return Err(SqlError::unsupported(
+                    "COLLATE",
+                    "Text is ordered by its bytes (UTF-8, as collation \"C\").",
+                ));
             }
             ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
                 return Err(SqlError::unsupported("a generated column", "Compute the value in the INSERT."));
@@ -328,7 +336,9 @@ pub(super) fn index(create: &ast::CreateIndex) -> Lowered<Command> {
     )?;
     match using {
         None | Some(IndexType::BTree) => {}
-        Some(other) => return Err(SqlError::unsupported(format!("USING {other}"), "Indexes are ordered: leave it out.")),
+        Some(other) => {
+            return Err(SqlError::unsupported(format!("USING {other}"), "Indexes are ordered: leave it out."));
+        }
     }
     Ok(Command::CreateIndex(CreateIndexCommand {
         name: name.as_ref().map(simple_name).transpose()?,

@@ -131,10 +131,7 @@ pub(super) fn update(update: &ast::Update) -> Lowered<Command> {
     let mut lowered = Vec::with_capacity(assignments.len());
     for assignment in assignments {
         let AssignmentTarget::ColumnName(name) = &assignment.target else {
-            return Err(SqlError::unsupported(
-                "SET (a, b) = (...)",
-                "Write SET a = ..., b = ....",
-            ));
+            return Err(SqlError::unsupported("SET (a, b) = (...)", "Write SET a = ..., b = ...."));
         };
         lowered.push(Assignment { column: simple_name(name)?, value: value_or_default(&assignment.value)? });
     }

@@ -112,7 +112,13 @@ fn check_one(expr: &Expr) -> Lowered<()> {
         Expr::Exists { subquery, negated: _ } | Expr::Subquery(subquery) => query::check(subquery),
         Expr::GroupingSets(sets) | Expr::Cube(sets) | Expr::Rollup(sets) => check_all(sets.iter().flatten()),
         Expr::Tuple(list) => check_all(list),
-        Expr::Interval(Interval { value, leading_field: _, leading_precision, last_field, fractional_seconds_precision }) => {
+        Expr::Interval(Interval {
+            value,
+            leading_field: _,
+            leading_precision,
+            last_field,
+            fractional_seconds_precision,
+        }) => {
             refuse_if(
                 leading_precision.is_some() || last_field.is_some() || fractional_seconds_precision.is_some(),
                 "a precision or range in INTERVAL",

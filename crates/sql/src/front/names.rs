@@ -24,7 +24,9 @@ fn parts(name: &ObjectName) -> Lowered<Vec<String>> {
         .iter()
         .map(|part| match part {
             ObjectNamePart::Identifier(ident) => fold(ident),
-            ObjectNamePart::Function(_) => Err(SqlError::unsupported("a function as part of a name", "Write the name.")),
+            ObjectNamePart::Function(_) => {
+                Err(SqlError::unsupported("a function as part of a name", "Write the name."))
+            }
         })
         .collect()
 }

@@ -125,7 +125,9 @@ fn line_starts(sql: &str) -> Vec<usize> {
 }
 
 fn byte_offset(sql: &str, lines: &[usize], location: Location) -> usize {
-    let Some(start) = (location.line as usize).checked_sub(1).and_then(|line| lines.get(line)) else { return sql.len() };
+    let Some(start) = (location.line as usize).checked_sub(1).and_then(|line| lines.get(line)) else {
+        return sql.len();
+    };
     let column = (location.column as usize).saturating_sub(1);
     sql[*start..].char_indices().nth(column).map_or(sql.len(), |(at, _)| start + at)
 }

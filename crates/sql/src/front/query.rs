@@ -187,7 +187,9 @@ fn check_item(item: &SelectItem) -> Lowered<()> {
     match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, alias: _ } => expressions::check(expr),
         SelectItem::ExprWithAliases { .. } => Err(SqlError::unsupported("several aliases", "Write one alias.")),
-        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(_), options) => check_wildcard(options),
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(_), options) => {
+            check_wildcard(options)
+        }
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::Expr(_), _) => {
             Err(SqlError::unsupported("expression.*", "Name the fields."))
         }

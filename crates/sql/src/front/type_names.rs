@@ -21,7 +21,11 @@ pub fn sql_type_of(data_type: &DataType) -> Lowered<SqlType> {
         | DataType::Double(ExactNumberInfo::None)
         | DataType::Float(ExactNumberInfo::None) => SqlType::Double,
         DataType::Float(ExactNumberInfo::Precision(bits @ 1..=53)) => {
-            if *bits <= 24 { SqlType::Real } else { SqlType::Double }
+            if *bits <= 24 {
+                SqlType::Real
+            } else {
+                SqlType::Double
+            }
         }
         DataType::Numeric(info) | DataType::Decimal(info) | DataType::Dec(info) => numeric(*info)?,
         DataType::Date => SqlType::Date,
@@ -32,10 +36,7 @@ pub fn sql_type_of(data_type: &DataType) -> Lowered<SqlType> {
             }
         },
         DataType::Timestamp(..) => {
-            return Err(SqlError::unsupported(
-                "timestamp with time zone",
-                "Use timestamp and store UTC.",
-            ));
+            return Err(SqlError::unsupported("timestamp with time zone", "Use timestamp and store UTC."));
         }
         DataType::Text => SqlType::Text,
         DataType::Varchar(length)

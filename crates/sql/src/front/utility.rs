@@ -59,10 +59,7 @@ pub(super) fn lower(statement: &Statement) -> Lowered<Command> {
         }
         Statement::Prepare { name, data_types, statement } => {
             let statement = lower_statement(statement)?;
-            if !matches!(
-                statement,
-                Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_)
-            ) {
+            if !matches!(statement, Command::Query(_) | Command::Insert(_) | Command::Update(_) | Command::Delete(_)) {
                 return Err(SqlError::unsupported("PREPARE of this statement", "Queries and DML can be prepared."));
             }
             let parameter_types = data_types.iter().map(sql_type_of).collect::<Lowered<Vec<_>>>()?;
@@ -127,9 +124,11 @@ fn lower_set(set: &Set) -> Lowered<Command> {
             };
             Ok(Command::Set { name: setting_name(variable)?, value: set_value(values), local })
         }
-        Set::SetTimeZone { local, value } => {
-            Ok(Command::Set { name: "timezone".to_string(), value: set_value(std::slice::from_ref(value)), local: *local })
-        }
+        Set::SetTimeZone { local, value } => Ok(Command::Set {
+            name: "timezone".to_string(),
+            value: set_value(std::slice::from_ref(value)),
+            local: *local,
+        }),
         Set::SetNames { charset_name, collation_name } => {
             refuse_if(collation_name.is_some(), "COLLATE", "Text is ordered by its bytes.")?;
             Ok(Command::Set {

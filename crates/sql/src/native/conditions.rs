@@ -48,6 +48,21 @@ pub struct ConditionTemplate {
     pub test: TestTemplate,
 }
 
+impl ConditionTemplate {
+    /// Whether its constants are there before the statement runs.
+    pub fn is_constant(&self) -> bool {
+        let is_constant = |slot: &Slot| matches!(slot, Slot::Constant(_));
+        match &self.test {
+            TestTemplate::Compare(_, slot) => is_constant(slot),
+            TestTemplate::In(slots) => slots.iter().all(is_constant),
+            TestTemplate::IsNull
+            | TestTemplate::IsNotNull
+            | TestTemplate::CompareAttribute(..)
+            | TestTemplate::StartsWith(_) => true,
+        }
+    }
+}
+
 /// The row that `Slot::Outer` refers to.
 #[derive(Clone, Copy)]
 pub(super) struct OuterRow<'a> {

@@ -270,6 +270,9 @@ mod tests {
         assert_eq!(assign(Value::Int64(40_000), SqlType::SmallInt).unwrap_err().sqlstate.as_str(), "22003");
         assert_eq!(assign(Value::Int64(1_000), numeric).unwrap_err().sqlstate.as_str(), "22003");
         assert_eq!(assign(Value::Boolean(true), SqlType::Integer).unwrap_err().sqlstate.as_str(), "42804");
-        assert_eq!(assign(Value::Text("abc".into()), SqlType::Varchar(Some(2))).unwrap_err().sqlstate.as_str(), "22001");
+        assert_eq!(
+            assign(Value::Text("abc".into()), SqlType::Varchar(Some(2))).unwrap_err().sqlstate.as_str(),
+            "22001"
+        );
     }
 }

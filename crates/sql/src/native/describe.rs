@@ -39,7 +39,8 @@ pub fn describe(node: &Node, depth: usize, lines: &mut Vec<String>) {
                     format!("{:?}({input})", call.function)
                 })
                 .collect();
-            let text = format!("aggregate: by [{}]: {}  [native, in each partition]", groups.join(", "), calls.join(", "));
+            let text =
+                format!("aggregate: by [{}]: {}  [native, in each partition]", groups.join(", "), calls.join(", "));
             line(lines, depth + 2, text);
         }
         Node::Project { input, expressions } => {
@@ -67,6 +68,19 @@ pub fn describe(node: &Node, depth: usize, lines: &mut Vec<String>) {
             line(lines, depth, format!("Limit{}{}  [native, task]", part(fetch, "to"), part(skip, "after")));
             describe(input, depth + 1, lines);
         }
+    }
+}
+
+/// The accesses of a plan whose conditions do not wait for outer rows, in the order of [`describe`].
+pub fn accesses<'n>(node: &'n Node, found: &mut Vec<&'n Access>) {
+    match node {
+        Node::Values { .. } => {}
+        Node::Scan { access, .. } | Node::Aggregate { access, .. } => found.push(access),
+        Node::KeyJoin { outer: input, .. }
+        | Node::Project { input, .. }
+        | Node::Filter { input, .. }
+        | Node::Sort { input, .. }
+        | Node::Limit { input, .. } => accesses(input, found),
     }
 }
 

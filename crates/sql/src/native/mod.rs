@@ -16,7 +16,7 @@ mod write;
 pub use access::{Access, Bound, Expected};
 pub use conditions::{ConditionTemplate, Slot, TestTemplate};
 pub use convert::{Converted, assign, comparable, scalar_value};
-pub use describe::describe;
+pub use describe::{accesses, describe};
 pub use foreign::PhysicalForeign;
 pub use node::{Node, SortSpec};
 pub use rows::NativeRows;

@@ -209,12 +209,10 @@ async fn key_join(
             let mut matched = false;
             for partner in found {
                 let repeated = batch.take(&vec![row as u32; partner.rows]);
-                let columns: Vec<Column> =
-                    repeated.columns.iter().chain(partner.columns.iter()).cloned().collect();
+                let columns: Vec<Column> = repeated.columns.iter().chain(partner.columns.iter()).cloned().collect();
                 let mut both = Batch::new(columns, partner.rows);
                 if let Some(filter) = filter {
-                    let rows =
-                        select(filter, &both, &context.parameters).map_err(|error| operator_error(&error))?;
+                    let rows = select(filter, &both, &context.parameters).map_err(|error| operator_error(&error))?;
                     if rows.len() < both.rows {
                         both = both.take(&rows);
                     }
@@ -251,11 +249,7 @@ async fn aggregated(
     Ok(if batch.rows == 0 { Vec::new() } else { vec![batch] })
 }
 
-fn limits(
-    skip: Option<&Slot>,
-    fetch: Option<&Slot>,
-    parameters: &[Value],
-) -> Result<(u64, Option<u64>), SqlError> {
+fn limits(skip: Option<&Slot>, fetch: Option<&Slot>, parameters: &[Value]) -> Result<(u64, Option<u64>), SqlError> {
     let count = |slot: Option<&Slot>, what: &str| -> Result<Option<u64>, SqlError> {
         let value = match slot {
             None => return Ok(None),
@@ -282,4 +276,3 @@ fn limits(
     };
     Ok((count(skip, "OFFSET")?.unwrap_or(0), count(fetch, "LIMIT")?))
 }
-

@@ -166,10 +166,7 @@ impl UpdatePlan {
             inputs: access.desired.len(),
             parameters: Arc::clone(parameters),
         };
-        transaction
-            .update(&read, Arc::new(change))
-            .await
-            .map_err(|error| engine_error(&error, Some(&access.table)))
+        transaction.update(&read, Arc::new(change)).await.map_err(|error| engine_error(&error, Some(&access.table)))
     }
 }
 

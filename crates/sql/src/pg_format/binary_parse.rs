@@ -89,8 +89,7 @@ fn parse_numeric(bytes: &[u8], precision: u8, scale: u8) -> Result<i128, SqlErro
         if !(0..10_000).contains(&digit) {
             return Err(malformed(sql_type));
         }
-        unscaled =
-            unscaled.checked_mul(10_000).and_then(|n| n.checked_add(i128::from(digit))).ok_or_else(overflow)?;
+        unscaled = unscaled.checked_mul(10_000).and_then(|n| n.checked_add(i128::from(digit))).ok_or_else(overflow)?;
     }
     // The last digit stands for 10,000 to the power of (weight - count + 1).
     let power = 4 * (i32::from(weight) - i32::from(count) + 1);

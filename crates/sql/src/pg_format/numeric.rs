@@ -120,9 +120,13 @@ mod tests {
 
     #[test]
     fn prints_and_parses() {
-        for (unscaled, scale, text) in
-            [(1250, 2, "12.50"), (-5, 2, "-0.05"), (0, 0, "0"), (7, 0, "7"), (i128::MAX, 0, "170141183460469231731687303715884105727")]
-        {
+        for (unscaled, scale, text) in [
+            (1250, 2, "12.50"),
+            (-5, 2, "-0.05"),
+            (0, 0, "0"),
+            (7, 0, "7"),
+            (i128::MAX, 0, "170141183460469231731687303715884105727"),
+        ] {
             assert_eq!(shown(unscaled, scale), text);
             assert_eq!(parse_decimal(text), Some(DecimalText { unscaled, scale }));
         }

@@ -47,7 +47,8 @@ fn invalid(sql_type: SqlType, text: &str) -> SqlError {
 }
 
 fn invalid_datetime(name: &str, text: &str) -> SqlError {
-    let digits = text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && text.bytes().filter(|&b| b == b'-').count() == 2;
+    let digits =
+        text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && text.bytes().filter(|&b| b == b'-').count() == 2;
     if digits {
         SqlError::new(SqlState::DATETIME_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
     } else {
@@ -80,9 +81,8 @@ fn parse_integer(sql_type: SqlType, text: &str) -> Result<i128, SqlError> {
 fn parse_float<F: std::str::FromStr>(text: &str) -> Option<F> {
     let text = text.trim();
     let body = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let word = body.eq_ignore_ascii_case("nan")
-        || body.eq_ignore_ascii_case("infinity")
-        || body.eq_ignore_ascii_case("inf");
+    let word =
+        body.eq_ignore_ascii_case("nan") || body.eq_ignore_ascii_case("infinity") || body.eq_ignore_ascii_case("inf");
     let number = !body.is_empty() && body.bytes().all(|b| b.is_ascii_digit() || b".eE+-".contains(&b));
     (word || number).then(|| text.parse().ok())?
 }

@@ -111,7 +111,8 @@ impl ExprPlanner for Arithmetic {
         let right = infer(narrow(right, &left_type, both_literal), &left_type);
         let (left_type, right_type) = (type_of(&left), type_of(&right));
         let known = |data_type: &ArrowType| is_number(data_type) || *data_type == ArrowType::Null;
-        if !known(&left_type) || !known(&right_type) || (left_type == ArrowType::Null && right_type == ArrowType::Null) {
+        if !known(&left_type) || !known(&right_type) || (left_type == ArrowType::Null && right_type == ArrowType::Null)
+        {
             return original(left, right);
         }
         let integers = (is_integer(&left_type) || left_type == ArrowType::Null)

@@ -11,9 +11,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use datafusion::arrow::datatypes::{DataType as ArrowType, Decimal128Type, i256};
 use datafusion::common::{DataFusionError, Result, exec_err, plan_err};
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use eris_operators::{ArithmeticOperator, Expression};
 use eris_storage::{Batch, Column};
 
@@ -161,12 +159,13 @@ impl ScalarUDFImpl for CheckedArithmetic {
         let rows = args.number_rows;
         let scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let count = if scalar { 1 } else { rows };
-        let arrays =
-            args.args.into_iter().map(|arg| arg.into_array(count)).collect::<Result<Vec<ArrayRef>>>()?;
+        let arrays = args.args.into_iter().map(|arg| arg.into_array(count)).collect::<Result<Vec<ArrayRef>>>()?;
         let [left, right] = arrays.as_slice() else { return exec_err!("{} takes two arguments", self.name) };
         let result_type = args.return_field.data_type();
         let result = match (left.data_type(), result_type) {
-            (ArrowType::Decimal128(..), ArrowType::Decimal128(precision, scale)) if self.operator == Operator::Divide => {
+            (ArrowType::Decimal128(..), ArrowType::Decimal128(precision, scale))
+                if self.operator == Operator::Divide =>
+            {
                 divide_decimals(left, right, *precision, *scale)?
             }
             _ => self.native_result(left, right, result_type)?,

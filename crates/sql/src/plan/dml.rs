@@ -60,8 +60,9 @@ fn select(items: Vec<Expr>, table: &TableName, alias: Option<&str>, selection: O
             .enumerate()
             .map(|(at, expr)| SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', format!("__new_{at}")) })
             .collect();
-        if let Some(ast::TableWithJoins { relation: ast::TableFactor::Table { name: own, alias: own_alias, .. }, .. }) =
-            select.from.first_mut()
+        if let Some(ast::TableWithJoins {
+            relation: ast::TableFactor::Table { name: own, alias: own_alias, .. }, ..
+        }) = select.from.first_mut()
         {
             *own = name;
             *own_alias = alias.map(|alias| ast::TableAlias {
@@ -77,9 +78,9 @@ fn select(items: Vec<Expr>, table: &TableName, alias: Option<&str>, selection: O
 }
 
 fn column_of<'t>(table: &'t Table, name: &str) -> Result<(AttributeId, &'t crate::catalog::TableColumn), SqlError> {
-    table.column(name).ok_or_else(|| {
-        SqlError::no_such_column(name, Some(&table.name), &suggestions(name, table.column_names()))
-    })
+    table
+        .column(name)
+        .ok_or_else(|| SqlError::no_such_column(name, Some(&table.name), &suggestions(name, table.column_names())))
 }
 
 /// The literal that stands for a default.

@@ -186,10 +186,9 @@ pub fn datafusion_error(error: &DataFusionError) -> SqlError {
 
 fn schema_error(error: &SchemaError) -> SqlError {
     match error {
-        SchemaError::AmbiguousReference { field } => SqlError::new(
-            SqlState::AMBIGUOUS_COLUMN,
-            format!("column reference \"{}\" is ambiguous", field.name),
-        ),
+        SchemaError::AmbiguousReference { field } => {
+            SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("column reference \"{}\" is ambiguous", field.name))
+        }
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
             SqlError::new(SqlState::DUPLICATE_ALIAS, format!("name \"{name}\" specified more than once"))
         }
@@ -233,12 +232,13 @@ fn plan_error(text: &str) -> SqlError {
         };
     } else if lower.contains("no function matches")
         || lower.contains("failed to coerce arguments")
-        || lower.contains("error during planning: ")
-            && lower.contains("signature")
+        || lower.contains("error during planning: ") && lower.contains("signature")
         || lower.contains("candidate functions")
     {
         SqlState::NO_SUCH_FUNCTION
-    } else if lower.contains("cannot coerce") || lower.contains("cannot infer common") || lower.contains("type mismatch")
+    } else if lower.contains("cannot coerce")
+        || lower.contains("cannot infer common")
+        || lower.contains("type mismatch")
         || lower.contains("not supported for type")
         || lower.contains("incompatible")
         || lower.contains("invalid comparison operation")
@@ -262,10 +262,7 @@ fn first_sentence(text: &str) -> String {
 fn execution_error(text: &str) -> SqlError {
     let lower = text.to_lowercase();
     if lower.contains("more than one row") {
-        SqlError::new(
-            SqlState::CARDINALITY_VIOLATION,
-            "more than one row returned by a subquery used as an expression",
-        )
+        SqlError::new(SqlState::CARDINALITY_VIOLATION, "more than one row returned by a subquery used as an expression")
     } else if lower.contains("divide by zero") || lower.contains("division by zero") {
         SqlError::division_by_zero()
     } else if lower.contains("overflow") || lower.contains("out of range") {

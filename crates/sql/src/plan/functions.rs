@@ -80,11 +80,7 @@ pub(super) fn session_function(name: &str, values: &SessionValues, used: &Atomic
     let known = |value: &str| {
         used.store(true, Ordering::Relaxed);
         let signature = Signature::exact(vec![], Volatility::Stable);
-        Some(Arc::new(ScalarUDF::new_from_impl(Known {
-            name: name.to_string(),
-            value: value.to_string(),
-            signature,
-        })))
+        Some(Arc::new(ScalarUDF::new_from_impl(Known { name: name.to_string(), value: value.to_string(), signature })))
     };
     match name {
         "version" => known(&values.version),

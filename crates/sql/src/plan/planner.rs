@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::catalog::TableProvider;
-use datafusion::execution::config::SessionConfig;
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::SessionStateDefaults;
+use datafusion::execution::config::SessionConfig;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::planner::ExprPlanner;
 use eris_engine::Engine;
@@ -100,6 +100,7 @@ impl Planner {
     /// Fixes the time that `now()` answers.
     pub fn set_time(&self, state: &mut SessionState) {
         let micros = self.engine.env().unix_micros();
-        state.execution_props_mut().query_execution_start_time = timestamp_us_to_datetime(micros).map(|time| time.and_utc());
+        state.execution_props_mut().query_execution_start_time =
+            timestamp_us_to_datetime(micros).map(|time| time.and_utc());
     }
 }

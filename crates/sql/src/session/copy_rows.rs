@@ -89,9 +89,7 @@ impl CopyReader {
         self.builders = self
             .targets
             .iter()
-            .map(|target| {
-                ColumnBuilder::with_capacity(self.table.columns[*target].sql_type.data_type(), BATCH_ROWS)
-            })
+            .map(|target| ColumnBuilder::with_capacity(self.table.columns[*target].sql_type.data_type(), BATCH_ROWS))
             .collect();
         self.rows = 0;
     }

@@ -164,10 +164,7 @@ fn stored_as(options: &[(String, String)], settings: &SessionSettings) -> Result
     for (name, value) in options {
         if !["layout", "partitions", "segment_rows"].contains(&name.as_str()) {
             let close = suggestions(name, ["layout", "partitions", "segment_rows"]);
-            let error = SqlError::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!("unrecognized parameter \"{name}\""),
-            );
+            let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""));
             return Err(match close.first() {
                 Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
                 None => error.hint("There are layout, partitions and segment_rows."),

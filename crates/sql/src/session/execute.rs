@@ -10,8 +10,8 @@ use super::outcome::{CommandTag, Outcome, RowSource, Rows};
 use super::plans::{QueryBody, QueryPlan};
 use super::prepared::{ColumnDescription, Prepared};
 use super::session::Session;
-use super::states::Step;
 use super::statement::{Body, Planned};
+use super::states::Step;
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::FallbackRows;
 use crate::front::Command;
@@ -50,7 +50,15 @@ impl Session {
                     }
                 },
                 Ok(Attempt::Rows { source, columns, word }) => {
-                    return Ok(Outcome::Rows(Rows { session: self, source, columns, step, word, done: false, sent: 0 }));
+                    return Ok(Outcome::Rows(Rows {
+                        session: self,
+                        source,
+                        columns,
+                        step,
+                        word,
+                        done: false,
+                        sent: 0,
+                    }));
                 }
                 Ok(Attempt::CopyIn(command)) => {
                     return match self.copy_in(&command, step) {
@@ -99,12 +107,8 @@ impl Session {
                 Ok(Attempt::Rows { source, columns: Arc::clone(&plan.columns), word: "SELECT" })
             }
             Body::Insert(plan) => Ok(Attempt::Tag(CommandTag::Insert(self.insert(plan, parameters).await?))),
-            Body::Update(plan) => {
-                Ok(Attempt::Tag(CommandTag::Update(plan.run(self.transaction(), parameters).await?)))
-            }
-            Body::Delete(plan) => {
-                Ok(Attempt::Tag(CommandTag::Delete(plan.run(self.transaction(), parameters).await?)))
-            }
+            Body::Update(plan) => Ok(Attempt::Tag(CommandTag::Update(plan.run(self.transaction(), parameters).await?))),
+            Body::Delete(plan) => Ok(Attempt::Tag(CommandTag::Delete(plan.run(self.transaction(), parameters).await?))),
             Body::Sleep(plan) => {
                 let seconds = self.sleep_seconds(plan, parameters).await?;
                 self.sleep(seconds).await?;
@@ -192,18 +196,11 @@ impl Session {
         }
     }
 
-    async fn utility(
-        &mut self,
-        planned: &Planned,
-        parameters: &Arc<[Value]>,
-        step: Step,
-    ) -> Result<Attempt, SqlError> {
+    async fn utility(&mut self, planned: &Planned, parameters: &Arc<[Value]>, step: Step) -> Result<Attempt, SqlError> {
         match &planned.command {
             Command::Copy(copy) => match copy.source {
                 crate::front::CopySource::Stdin => Ok(Attempt::CopyIn(copy.clone())),
-                crate::front::CopySource::File(_) => {
-                    Ok(Attempt::Tag(CommandTag::Copy(self.copy_file(copy).await?)))
-                }
+                crate::front::CopySource::File(_) => Ok(Attempt::Tag(CommandTag::Copy(self.copy_file(copy).await?))),
             },
             Command::Explain(explain) => self.explain(explain, planned, parameters).await,
             Command::Execute { name, arguments } => self.execute_named(name, arguments).await,

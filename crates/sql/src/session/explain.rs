@@ -11,7 +11,8 @@ use super::statement::{Body, Planned};
 use crate::errors::SqlError;
 use crate::fallback;
 use crate::front::ExplainCommand;
-use crate::native::{InsertRows, Node, describe};
+use crate::native::{Bound, ConditionTemplate, InsertRows, Node, accesses, describe};
+use crate::plan::engine_error;
 
 impl Session {
     pub(super) async fn explain(
@@ -22,12 +23,7 @@ impl Session {
     ) -> Result<Attempt, SqlError> {
         let catalog = self.overlay.version(self.database.catalog())?;
         let started = self.database.engine().env().now();
-        let inner = self.plan_in(
-            planned.text.clone(),
-            (*explain.statement).clone(),
-            &planned.declared,
-            &catalog,
-        )?;
+        let inner = self.plan_in(planned.text.clone(), (*explain.statement).clone(), &planned.declared, &catalog)?;
         let planning = self.database.engine().env().now().0.saturating_sub(started.0);
         let mut lines = Vec::new();
         match &inner.body {
@@ -64,6 +60,24 @@ impl Session {
         Ok(Attempt::ready(vec![batch], planned.columns.clone(), "EXPLAIN"))
     }
 
+    /// How one partition of each table answers: the micro-QEP that it would run now. An access with parameters is bound
+    /// when it runs, so nothing can be said before.
+    fn micro_lines(&self, node: &Node, depth: usize, lines: &mut Vec<String>) -> Result<(), SqlError> {
+        let indent = "  ".repeat(depth);
+        let mut found = Vec::new();
+        accesses(node, &mut found);
+        for access in found.into_iter().filter(|access| access.conditions.iter().all(ConditionTemplate::is_constant)) {
+            let Bound::Read(read) = access.bind(&[])? else { continue };
+            let engine = self.database.engine();
+            let explained = engine.explain(&read).map_err(|error| engine_error(&error, Some(&access.table)))?;
+            if let Some((partition, steps)) = explained {
+                lines.push(format!("{indent}Micro-QEP of {} in partition {}:", access.table.name, partition.0));
+                lines.extend(steps.steps.iter().map(|step| format!("{indent}  {step}")));
+            }
+        }
+        Ok(())
+    }
+
     async fn query_lines(
         &mut self,
         plan: &QueryPlan,
@@ -72,7 +86,10 @@ impl Session {
         lines: &mut Vec<String>,
     ) -> Result<(), SqlError> {
         match &plan.body {
-            QueryBody::Native(node) => describe(node, depth, lines),
+            QueryBody::Native(node) => {
+                describe(node, depth, lines);
+                self.micro_lines(node, depth, lines)?;
+            }
             QueryBody::Fallback { plan: logical, reason } => {
                 let indent = "  ".repeat(depth);
                 lines.push(format!("{indent}Fallback: {reason}  [fallback]"));

@@ -13,8 +13,8 @@ mod plans;
 mod prepared;
 #[allow(clippy::module_inception)]
 mod session;
-mod states;
 mod statement;
+mod states;
 
 pub use cache::PlanCache;
 pub use cancel::SessionCancel;
@@ -23,4 +23,4 @@ pub use outcome::{CommandTag, Outcome, Rows};
 pub use plans::{QueryBody, QueryPlan};
 pub use prepared::{ColumnDescription, Prepared};
 pub use session::{Session, SessionOptions};
-pub use states::{Block, Place, Step, StatementKind, TransactionStatus};
+pub use states::{Block, Place, StatementKind, Step, TransactionStatus};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::states::Place;
 use super::statement::Planned;
+use super::states::Place;
 use crate::types::SqlType;
 
 /// A column of a result.

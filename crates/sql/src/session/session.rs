@@ -9,8 +9,8 @@ use eris_storage::Value;
 use super::cancel::SessionCancel;
 use super::outcome::Outcome;
 use super::prepared::Prepared;
-use super::states::{Block, Place, Step, TransactionStatus};
 use super::statement::{Planned, plan};
+use super::states::{Block, Place, Step, TransactionStatus};
 use crate::catalog::{CatalogChange, CatalogVersion, Overlay};
 use crate::database::Database;
 use crate::errors::SqlError;
@@ -73,11 +73,7 @@ impl Session {
     ///
     /// Plans are made against the catalog as it is: in `CREATE TABLE t (...); INSERT INTO t ...` the second statement is
     /// planned when it runs.
-    pub fn parse(
-        &mut self,
-        sql: &str,
-        parameter_types: &[Option<SqlType>],
-    ) -> Result<Vec<Arc<Prepared>>, SqlError> {
+    pub fn parse(&mut self, sql: &str, parameter_types: &[Option<SqlType>]) -> Result<Vec<Arc<Prepared>>, SqlError> {
         let catalog = self.overlay.version(self.database.catalog())?;
         let fallback = self.settings.fallback();
         let cache = self.database.plan_cache();
@@ -222,8 +218,12 @@ impl Session {
         self.cancel.end();
         match step {
             Step::Alone | Step::Inside { ends: true } => self.commit().await?,
-            Step::Inside { ends: false } | Step::Begin | Step::Adopt | Step::Commit | Step::Rollback | Step::Nothing => {
-            }
+            Step::Inside { ends: false }
+            | Step::Begin
+            | Step::Adopt
+            | Step::Commit
+            | Step::Rollback
+            | Step::Nothing => {}
         }
         self.block = self.block.after(step);
         Ok(())
@@ -269,9 +269,7 @@ impl Session {
             let gone = match change {
                 CatalogChange::Create(_) => None,
                 CatalogChange::Drop(table) => Some(table.container()),
-                CatalogChange::Replace { old, new } => {
-                    (old.container() != new.container()).then(|| old.container())
-                }
+                CatalogChange::Replace { old, new } => (old.container() != new.container()).then(|| old.container()),
             };
             if let Some(container) = gone {
                 // Already gone is as good.
@@ -294,9 +292,7 @@ impl Session {
             let made = match change {
                 CatalogChange::Create(table) => Some(table.container()),
                 CatalogChange::Drop(_) => None,
-                CatalogChange::Replace { old, new } => {
-                    (old.container() != new.container()).then(|| new.container())
-                }
+                CatalogChange::Replace { old, new } => (old.container() != new.container()).then(|| new.container()),
             };
             if let Some(container) = made {
                 let _ = self.database.engine().drop_container(container);

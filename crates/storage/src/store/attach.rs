@@ -64,6 +64,7 @@ impl Store {
             started.index += 1;
             started.row = 0;
         }
+        self.attaching.remove(&started.number);
         self.counters.attached += 1;
         Ok(Progress::Done(started.written))
     }
@@ -80,6 +81,7 @@ impl Store {
         let mut slot = Segment::new(number, state, segment.rows());
         slot.locks = 1;
         self.add_segment(slot);
+        self.attaching.insert(number);
         let first = RowAddress::new(number, RowOffset(0));
         self.pending.add(snapshot.transaction, Locks { first, rows: 1, locked: Locked::Segment });
         let written = Written { rows: u64::from(segment.rows()), first_of_transaction };
@@ -103,10 +105,6 @@ impl Store {
         });
         let columns: Vec<Column> = columns.collect();
         for (row, offset) in offsets.iter().enumerate() {
-            // Rows that moved to another partition meanwhile have their entries there.
-            if self.segment(number).is_none_or(|slot| slot.is_departed(*offset)) {
-                continue;
-            }
             let address = RowAddress::new(number, RowOffset(*offset));
             let inserted = self.index_at_mut(position).path.insert(&columns, row, address)?;
             if unique && inserted.key_shared {

@@ -89,6 +89,8 @@ pub struct Store {
     /// Segments that may want to be sealed, thawed or evacuated.
     candidates: BTreeSet<SegmentNumber>,
     job: Option<maintain::Job>,
+    /// Segments whose rows are still entering the indexes.
+    attaching: BTreeSet<SegmentNumber>,
     /// Rows that moved to another partition and still have index entries here.
     departed: VecDeque<split::Departed>,
     split: Option<Box<split::Split>>,
@@ -118,6 +120,7 @@ impl Store {
             building: Vec::new(),
             candidates: BTreeSet::new(),
             job: None,
+            attaching: BTreeSet::new(),
             departed: VecDeque::new(),
             split: None,
             cursors: Arc::new(()),

@@ -31,7 +31,8 @@ pub struct SplitBoundary {
 /// How far a split is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitStep {
-    /// Call again; `blocked_by_cursors`: everything is copied, only saved cursors stand in the way of the switch.
+    /// Call again; `blocked_by_cursors`: everything is copied, only saved cursors (or an unfinished attach) stand in the
+    /// way of the switch.
     More { blocked_by_cursors: bool },
     /// From now on rows at or above the boundary are in the target, and there only.
     Done(SplitMoved),
@@ -188,7 +189,8 @@ impl Store {
             }
         };
         self.repeat_changes(&mut split, target)?;
-        if !complete || self.has_saved_cursors() {
+        // An attach checks uniqueness as it goes: its rows stay until all are checked.
+        if !complete || self.has_saved_cursors() || !self.attaching.is_empty() {
             self.split = Some(split);
             return Ok(SplitStep::More { blocked_by_cursors: complete });
         }

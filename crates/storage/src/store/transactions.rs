@@ -202,6 +202,7 @@ impl Store {
 
     fn settle_segment(&mut self, transaction: TransactionId, locks: Locks, outcome: Outcome) {
         let number = locks.first.segment();
+        self.attaching.remove(&number);
         let Some(segment) = self.segment_mut(number) else { return };
         segment.locks -= 1;
         let rows = segment.rows();

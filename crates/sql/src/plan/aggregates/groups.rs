@@ -52,14 +52,15 @@ impl GroupsAccumulator for ExactGroups {
             !over
         };
         match opt_filter {
-            Some(filter) => each_value(&values[0], |row, value| {
-                !(filter.is_valid(row) && filter.value(row)) || add(row, value)
-            }),
+            Some(filter) => {
+                each_value(&values[0], |row, value| !(filter.is_valid(row) && filter.value(row)) || add(row, value))
+            }
             None => match values[0].data_type() {
                 // The two loops that matter, without a closure call per value in between.
                 ArrowType::Decimal128(..) if values[0].null_count() == 0 => {
                     let mut over = false;
-                    for (value, group) in values[0].as_primitive::<Decimal128Type>().values().iter().zip(group_indices) {
+                    for (value, group) in values[0].as_primitive::<Decimal128Type>().values().iter().zip(group_indices)
+                    {
                         let (sum, carried) = sums[*group].overflowing_add(*value);
                         sums[*group] = sum;
                         counts[*group] += 1;
@@ -107,12 +108,7 @@ impl GroupsAccumulator for ExactGroups {
         Ok(vec![self.sums_array(sums)?, Arc::new(Int64Array::from(counts))])
     }
 
-    fn merge_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        total_num_groups: usize,
-    ) -> Result<()> {
+    fn merge_batch(&mut self, values: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> Result<()> {
         self.grow(total_num_groups);
         let (sums, counts) = (values[0].as_primitive::<Decimal128Type>(), values[1].as_primitive::<Int64Type>());
         for (row, group) in group_indices.iter().enumerate() {

@@ -63,4 +63,3 @@ fn unaliased(expr: &Expr) -> &Expr {
         other => other,
     }
 }
-

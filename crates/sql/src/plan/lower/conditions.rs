@@ -132,10 +132,9 @@ fn widens(from: DataType, to: DataType) -> bool {
     match (from, to) {
         (DataType::Int16, DataType::Int32 | DataType::Int64) | (DataType::Int32, DataType::Int64) => true,
         (DataType::Float32, DataType::Float64) | (DataType::Date, DataType::Timestamp) => true,
-        (_, DataType::Decimal { precision, scale }) => digits(from)
-            .is_some_and(|(from_precision, from_scale)| {
-                scale >= from_scale && precision - scale >= from_precision - from_scale
-            }),
+        (_, DataType::Decimal { precision, scale }) => digits(from).is_some_and(|(from_precision, from_scale)| {
+            scale >= from_scale && precision - scale >= from_precision - from_scale
+        }),
         _ => false,
     }
 }
@@ -172,9 +171,8 @@ fn slot(expr: &Expr, column: AttributeId, table: &Table) -> Option<Slot> {
     }
     // Only the value is known later; its type must allow every value to be compared exactly.
     let given = sql_type_of_arrow(&expr.get_type(&DFSchema::empty()).ok()?).ok()?.data_type();
-    let exact = |data_type| {
-        matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. })
-    };
+    let exact =
+        |data_type| matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. });
     let comparable = given == wanted
         || (exact(given) && exact(wanted))
         || matches!((given, wanted), (DataType::Float32, DataType::Float64) | (DataType::Date, DataType::Timestamp));

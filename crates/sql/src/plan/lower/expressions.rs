@@ -36,7 +36,9 @@ impl<'a> Columns<'a> {
 
     pub fn position(&self, column: &Column) -> Lowering<usize> {
         let index = self.schema.maybe_index_of_column(column);
-        index.map(|index| index + self.offset).ok_or_else(|| NotNative::because(format!("column {column} is elsewhere")))
+        index
+            .map(|index| index + self.offset)
+            .ok_or_else(|| NotNative::because(format!("column {column} is elsewhere")))
     }
 
     fn data_type(&self, expr: &Expr) -> Lowering<DataType> {
@@ -175,12 +177,7 @@ pub(super) fn comparison_of(op: Operator) -> Option<Comparison> {
     })
 }
 
-fn compare(
-    comparison: Comparison,
-    left: &Expr,
-    right: &Expr,
-    columns: Columns<'_>,
-) -> Lowering<Option<Expression>> {
+fn compare(comparison: Comparison, left: &Expr, right: &Expr, columns: Columns<'_>) -> Lowering<Option<Expression>> {
     let (left_type, right_type) = (columns.data_type(left)?, columns.data_type(right)?);
     let decimals = matches!((left_type, right_type), (DataType::Decimal { .. }, DataType::Decimal { .. }));
     if left_type != right_type && !decimals {

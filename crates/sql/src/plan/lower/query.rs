@@ -1,4 +1,4 @@
-//! Plan nodes.
+//! Plan nodes that only compute: projections, filters, limits, sorts over native plans.
 
 use std::sync::Arc;
 
@@ -112,9 +112,7 @@ fn lower_scan(scan: &TableScan) -> Lowering<Node> {
 /// Puts a projection on a node; into the scan itself where that is possible.
 fn project(node: Node, expressions: Arc<[Expression]>) -> Lowering<Node> {
     Ok(match node {
-        Node::Scan { access, filter, projection: None } => {
-            Node::Scan { access, filter, projection: Some(expressions) }
-        }
+        Node::Scan { access, filter, projection: None } => Node::Scan { access, filter, projection: Some(expressions) },
         Node::Values { rows, types } if types.is_empty() && rows.len() == 1 => {
             let types = expressions.iter().map(Expression::data_type).collect();
             Node::Values { rows: [expressions].into(), types }

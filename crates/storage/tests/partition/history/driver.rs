@@ -249,6 +249,10 @@ impl Driver {
                 Ok(Progress::More) => {
                     self.parts[0].pending.insert(view.transaction);
                     self.maintain();
+                    if self.random.chance(0.3) {
+                        self.split();
+                        assert_eq!(self.parts.len(), 1, "seed {}: rows left before they were checked", self.seed);
+                    }
                     if self.random.chance(0.05) {
                         // The client goes away in the middle.
                         return self.abort(position);
@@ -650,11 +654,13 @@ impl Driver {
         while !self.saved.is_empty() {
             self.resume_cursor();
         }
-        while self.splitting.is_some() {
-            self.split();
-        }
         while !self.open.is_empty() {
             self.end_one();
+        }
+        while self.splitting.is_some() {
+            self.split();
+            // An attach that was given up holds the switch until it is settled.
+            self.maintain();
         }
         self.begin();
         self.read();
