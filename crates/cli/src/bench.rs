@@ -1,5 +1,5 @@
-//! `eris bench`: the experiments of `eris-bench` from the command line. Progress goes to standard error, figures as JSON
-//! to a file or to standard output.
+//! `eris bench`: the experiments of `eris-bench` from the command line. Progress goes to standard error, figures as
+//! JSON to a file or to standard output.
 
 use std::path::PathBuf;
 

@@ -80,8 +80,8 @@ impl Engine {
         }
     }
 
-    /// The micro-QEP with which one partition, the first that may have qualifying rows, would answer a read now. Another
-    /// one may answer differently if its layout differs. `None` while a worker is at it.
+    /// The micro-QEP with which one partition, the first that may have qualifying rows, would answer a read now.
+    /// Another one may answer differently if its layout differs. `None` while a worker is at it.
     pub fn explain(&self, read: &Read) -> Result<Option<(PartitionId, MicroPlanDescription)>, EngineError> {
         let container = self.runtime().container(read.container)?;
         let table = container.table();

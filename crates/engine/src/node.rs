@@ -3,7 +3,8 @@
 //! ```text
 //!   worker buffer --flush--> local incoming --+                    +--> inboxes --> assignment queue --> workers
 //!                                             +--> coordinator ----+
-//!   other nodes ----------> remote incoming --+                    +--> outgoing buffer per node --> their remote incoming
+//!   other nodes ----------> remote incoming --+                    +--> outgoing buffer per node --> their remote
+//!   incoming
 //! ```
 
 use std::collections::VecDeque;
@@ -124,7 +125,8 @@ impl Node {
         append_messages(&self.remote_incoming, bytes)
     }
 
-    /// Whether a worker of this node may not sleep. A coordinator at work counts: it is looked at again when it is done.
+    /// Whether a worker of this node may not sleep. A coordinator at work counts: it is looked at again when it is
+    /// done.
     pub fn has_work(&self) -> bool {
         !self.tasks.is_empty()
             || !self.assignments.is_empty()

@@ -229,7 +229,8 @@ fn histories_are_snapshot_isolated() {
     for seed in first..first + number("ERIS_SEEDS", 60) {
         if let Err(failure) = run_seed(seed, transactions, &mut coverage) {
             panic!(
-                "{failure}\nreplay: ERIS_SEED={seed} ERIS_TRANSACTIONS={transactions} cargo test -p eris-engine --test simulation"
+                "{failure}\nreplay: ERIS_SEED={seed} ERIS_TRANSACTIONS={transactions} \
+                 cargo test -p eris-engine --test simulation"
             );
         }
     }

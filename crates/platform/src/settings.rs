@@ -15,11 +15,12 @@
 //!         min: Duration::from_micros(1), max: Duration::from_secs(10),
 //!     };
 //!     /// Where rows of new segments are stored.
-//!     pub const LAYOUT: Choice = { name: "layout", scope: Session, default: "mixed", choices: ["row", "column", "mixed"] };
-//!     /// Whether tasks run commands in place when they may.
+//!     pub const LAYOUT: Choice = { name: "layout", scope: Session, default: "mixed", choices: ["row", "column",
+//!     "mixed"] }; /// Whether tasks run commands in place when they may.
 //!     pub const IN_PLACE: bool = { name: "in_place", scope: Global, default: true };
 //!     /// The most memory the database takes; by default 80 % of what the process may use.
-//!     pub const MEMORY_LIMIT: ByteSize = { name: "memory_limit", scope: Global, min: ByteSize(16 << 20), max: ByteSize::MAX };
+//!     pub const MEMORY_LIMIT: ByteSize = { name: "memory_limit", scope: Global, min: ByteSize(16 << 20), max:
+//!     ByteSize::MAX };
 //! }
 //!
 //! assert_eq!(SETTINGS.len(), 4);

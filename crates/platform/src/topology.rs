@@ -25,8 +25,8 @@ pub struct Topology {
     pub nodes: Vec<NumaNode>,
     /// Nodes that have memory and no cpus (memory expanders).
     pub memory_only: Vec<NumaNode>,
-    /// `Measured`: nodes were read. `Modelled`: one node with the online cpus. `Unavailable`: not even those were found,
-    /// one cpu is assumed.
+    /// `Measured`: nodes were read. `Modelled`: one node with the online cpus. `Unavailable`: not even those were
+    /// found, one cpu is assumed.
     pub origin: Origin,
     /// What was missing or unreadable, for `eris doctor`.
     pub remarks: Vec<String>,

@@ -16,10 +16,13 @@ eris_platform::settings! {
     const NUMBER: i64 = { name: "number", scope: Global, default: 7, min: -10, max: 100 };
     /// How long.
     const SPAN: Duration = {
-        name: "span", scope: Session, default: Duration::from_micros(200), min: Duration::ZERO, max: Duration::from_mins(1),
+        name: "span", scope: Session,
+        default: Duration::from_micros(200), min: Duration::ZERO, max: Duration::from_mins(1),
     };
     /// How much.
-    const SIZE: ByteSize = { name: "size", scope: Global, default: ByteSize(64 << 20), min: ByteSize(1), max: ByteSize(1 << 40) };
+    const SIZE: ByteSize = {
+        name: "size", scope: Global, default: ByteSize(64 << 20), min: ByteSize(1), max: ByteSize(1 << 40)
+    };
     /// Which.
     const LAYOUT: Choice = { name: "layout", scope: Session, default: "mixed", choices: ["row", "column", "mixed"] };
     /// What it is called.

@@ -14,7 +14,8 @@ fn run(script: &str) {
     let preamble = format!(
         "import datetime, decimal, threading, time\nimport psycopg\n\
          from psycopg import sql\n\
-         def connect(**options):\n    return psycopg.connect('host=127.0.0.1 port={} user=eris dbname=eris', **options)\n",
+         def connect(**options):\n    \
+         return psycopg.connect('host=127.0.0.1 port={} user=eris dbname=eris', **options)\n",
         server.port()
     );
     let output = Command::new("python3").arg("-c").arg(preamble + script).output().unwrap();

@@ -1,7 +1,7 @@
 //! SQL types: what a client sees of a value's type, and how it is stored.
 //!
-//! Storage knows eleven physical types ([`DataType`]); SQL has more names than that (`varchar(10)` and `text` are stored
-//! alike) and PostgreSQL's clients identify them by object ids and type modifiers.
+//! Storage knows eleven physical types ([`DataType`]); SQL has more names than that (`varchar(10)` and `text` are
+//! stored alike) and PostgreSQL's clients identify them by object ids and type modifiers.
 
 use std::fmt;
 

@@ -16,8 +16,8 @@ impl Counter {
         Counter { shards: (0..=workers).map(|_| Line(AtomicU64::new(0))).collect() }
     }
 
-    /// Adds to the shard of `worker`; called by that worker's thread only (two threads in one shard would lose counts, so
-    /// anybody else calls [`add_shared`](Self::add_shared)).
+    /// Adds to the shard of `worker`; called by that worker's thread only (two threads in one shard would lose counts,
+    /// so anybody else calls [`add_shared`](Self::add_shared)).
     #[inline]
     pub fn add(&self, worker: usize, amount: u64) {
         assert!(worker < self.shards.len() - 1, "worker {worker} has no shard");

@@ -12,14 +12,14 @@
 //! offset) and counts the writer in. The writer copies its bytes and then adds one to the half's own counter of
 //! writers that *left*.
 //!
-//! **Drain.** The owner exchanges the descriptor for an empty one of the other half. The old value says how many writers
-//! entered the retired half; when as many have left, its bytes are complete and are handed over as one slice, in
-//! the order of reservation. Until then the owner does not wait: it returns and looks again next time. Meanwhile the
+//! **Drain.** The owner exchanges the descriptor for an empty one of the other half. The old value says how many
+//! writers entered the retired half; when as many have left, its bytes are complete and are handed over as one slice,
+//! in the order of reservation. Until then the owner does not wait: it returns and looks again next time. Meanwhile the
 //! other half takes appends. There is never more than one retired half, so a writer in it sees at most one exchange,
 //! and the active bit tells it whether there was one.
 //!
-//! **Overflow.** A reservation beyond the capacity fails, and so does every later one, because the offset stays beyond. If
-//! nothing followed, the writer restores the descriptor as if it had never come. Else it notes where the valid
+//! **Overflow.** A reservation beyond the capacity fails, and so does every later one, because the offset stays beyond.
+//! If nothing followed, the writer restores the descriptor as if it had never come. Else it notes where the valid
 //! bytes end, if it was the first to fail, and leaves; the half is full until the next exchange. Either way no
 //! other writer's region is touched. An append that sees in advance that it does not fit does not try, which bounds how
 //! far the offset can run.

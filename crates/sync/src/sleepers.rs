@@ -1,15 +1,17 @@
 //! Who sleeps and must be woken.
 //!
-//! A worker that finds nothing to do goes to sleep in its reactor, and whoever makes work for it must then unpark it; but
-//! an unpark is a system call, too dear for every message to a worker that is awake. So sleepers announce themselves
-//! here, one bit each, and the waker that clears the bit is the one that unparks. The protocol:
+//! A worker that finds nothing to do goes to sleep in its reactor, and whoever makes work for it must then unpark it;
+//! but an unpark is a system call, too dear for every message to a worker that is awake. So sleepers announce
+//! themselves here, one bit each, and the waker that clears the bit is the one that unparks. The protocol:
 //!
 //! | sleeper | waker |
 //! |---|---|
 //! | 1. [`announce`](Sleepers::announce): set the bit, **fence** | 1. publish the work |
 //! | 2. look for work once more | 2. [`claim`](Sleepers::claim): **fence**, clear the bit if it is set |
 //! | 3. found: [`retract`](Sleepers::retract), go on working | 3. claimed: unpark that worker |
-//! | 4. else block; when unparked, the bit is clear already; when a timer or socket ends the block, [`retract`](Sleepers::retract) | |
+//! | 4. else block; if a timer or socket ends it: [`retract`](Sleepers::retract) | |
+//!
+//! When an unpark ends the block, the bit is clear already.
 //!
 //! Both fences are sequentially consistent, so one of them is first. If the sleeper's is, the waker sees the bit; if
 //! the waker's is, the sleeper sees the work. Never do both miss, and a wake-up is never lost. A claim between 1 and 3

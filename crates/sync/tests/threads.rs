@@ -227,7 +227,8 @@ fn counter_sums_all_shards() {
     assert_eq!((counter.sum(), counter.of(1)), (90_000, 20_000));
 }
 
-/// Many take and finish in random order; the watermark never falls, never passes an open timestamp, and ends at the last.
+/// Many take and finish in random order; the watermark never falls, never passes an open timestamp, and ends at the
+/// last.
 #[test]
 fn watermark_follows_the_lowest_open_timestamp() {
     const THREADS: u64 = 4;

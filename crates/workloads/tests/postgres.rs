@@ -18,7 +18,8 @@ fn connect() -> Result<PostgresConnection, Box<dyn std::error::Error>> {
 #[ignore = "needs a PostgreSQL server in ERIS_TEST_POSTGRES_URL"]
 fn values_of_all_types_arrive() {
     let mut connection = connect().unwrap();
-    let sql = "SELECT 1::int2, 2::int4, $1::int8, 0.5::float8, true, 'ä'::varchar(3), 12.50::numeric, DATE '1998-09-02', NULL";
+    let sql = "SELECT 1::int2, 2::int4, $1::int8, 0.5::float8, true, 'ä'::varchar(3), 12.50::numeric, \
+               DATE '1998-09-02', NULL";
     let row = connection.execute(sql, &[SqlValue::Int(-3)]).unwrap().rows.remove(0);
     let expected = [
         SqlValue::Int(1),

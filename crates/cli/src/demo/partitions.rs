@@ -42,7 +42,8 @@ pub fn print(database: &Database, tatp: &Tatp) {
         }
     }
     println!(
-        "  table               rows     memory   partitions   rows in each              segments, open + sealed   as rows + columns"
+        "  table               rows     memory   partitions   rows in each              segments, open + sealed   \
+         as rows + columns"
     );
     let catalog = database.sql().catalog().current();
     let tpch_tables =

@@ -153,8 +153,8 @@ impl<'t> BulkLoad<'t> {
         Ok(())
     }
 
-    /// Rising keys: when the partition is large enough and all of `rows` lie above what it holds, they go on in an empty
-    /// one, so that nothing has to be moved later. True if there is one now.
+    /// Rising keys: when the partition is large enough and all of `rows` lie above what it holds, they go on in an
+    /// empty one, so that nothing has to be moved later. True if there is one now.
     async fn split_above(&mut self, partition: &Partition, rows: &Batch) -> Result<bool, EngineError> {
         let runtime = Arc::clone(&self.transaction.runtime);
         let partitioning = Arc::clone(&self.table.partitioning);

@@ -3,7 +3,8 @@
 //! epoll is edge-triggered: an edge sets a flag, an operation that finds nothing to do leaves it cleared, and one that
 //! finds it cleared is `Pending` at once. No edge is lost, because
 //! - the flag is cleared *before* the system call that may find nothing: an edge after that call sets it again;
-//! - the flag is looked at again *after* the waker is stored: an edge before that is seen, one after it finds the waker.
+//! - the flag is looked at again *after* the waker is stored: an edge before that is seen, one after it finds the
+//!   waker.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -27,8 +27,8 @@ fn share<T: Copy + Send + Sync + 'static>(buffer: &Buffer<T>) -> ArrowBuffer {
     }
     let start = NonNull::from(&buffer[0]).cast::<u8>();
     let owner = Arc::new(Owner { _memory: AssertUnwindSafe(buffer.owner()) });
-    // SAFETY: `start..start + bytes` is the buffer's run, which its owner keeps alive and nobody writes; the owner lives
-    // as long as the Arrow buffer.
+    // SAFETY: `start..start + bytes` is the buffer's run, which its owner keeps alive and nobody writes; the owner
+    // lives as long as the Arrow buffer.
     unsafe { ArrowBuffer::from_custom_allocation(start, bytes, owner) }
 }
 

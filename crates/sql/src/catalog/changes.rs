@@ -2,8 +2,8 @@
 //!
 //! The session plans against an [`Overlay`]: the published version with its own changes applied. At commit the changes
 //! are applied to what is published by then; a name that was taken meanwhile fails the commit. Containers of created
-//! tables exist from the start, because rows may be inserted; they are dropped if the transaction rolls back. Containers
-//! of dropped tables are dropped after the commit.
+//! tables exist from the start, because rows may be inserted; they are dropped if the transaction rolls back.
+//! Containers of dropped tables are dropped after the commit.
 
 use std::sync::Arc;
 

@@ -98,7 +98,8 @@ fn insert_source(source: &ast::Query) -> Lowered<InsertSource> {
 
 /// DEFAULT is parsed as an identifier of that name.
 fn value_or_default(value: &Expr) -> Lowered<Option<Expr>> {
-    if matches!(value, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+    if matches!(value, Expr::Identifier(ident)
+        if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
     {
         return Ok(None);
     }

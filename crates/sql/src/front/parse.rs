@@ -204,7 +204,7 @@ mod tests {
         let error = parse("select 1 from t group where").unwrap_err();
         assert_eq!(error.sqlstate.as_str(), "42601", "{error}");
         assert_eq!(parse("select 'abc").unwrap_err().sqlstate.as_str(), "42601");
-        assert_eq!(parse("select 1 2 3").unwrap_err().position, Some(12));
+        assert_eq!(parse("select 1 2 3").unwrap_err().position, Some(10));
     }
 
     #[test]

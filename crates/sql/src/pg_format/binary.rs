@@ -43,7 +43,8 @@ pub fn binary(column: &Column, row: usize, sql_type: SqlType, out: &mut Vec<u8>)
     }
 }
 
-/// PostgreSQL's numeric: digits in base 10,000, the weight of the first one, sign, and the digits shown after the point.
+/// PostgreSQL's numeric: digits in base 10,000, the weight of the first one, sign, and the digits shown after the
+/// point.
 ///
 /// ```text
 /// | ndigits: i16 | weight: i16 | sign: 0 or 0x4000 | dscale: i16 | digit: i16 ... |

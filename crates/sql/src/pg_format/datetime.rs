@@ -136,8 +136,8 @@ fn split_date(text: &str) -> Option<(i64, u32, u32)> {
     Some((year.parse().ok()?, month.parse().ok()?, day.parse().ok()?))
 }
 
-/// Reads a date, optionally followed by a time of day (`T` or a space between). An offset other than UTC is refused: the
-/// type has no time zone.
+/// Reads a date, optionally followed by a time of day (`T` or a space between). An offset other than UTC is refused:
+/// the type has no time zone.
 pub fn parse_timestamp(text: &str) -> Option<i64> {
     let (body, before_christ) = strip_era(text.trim());
     let (date, time) = match body.find([' ', 'T', 't']) {

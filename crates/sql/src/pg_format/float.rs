@@ -1,7 +1,7 @@
 //! Floating point as text: the shortest digits that read back as the same number, in PostgreSQL's notation.
 
-/// Writes a number whose shortest digits are given by `{:e}`; `fixed_digits_max` is 15 for double precision, 6 for real:
-/// from that power of ten on the notation is scientific.
+/// Writes a number whose shortest digits are given by `{:e}`; `fixed_digits_max` is 15 for double precision, 6 for
+/// real: from that power of ten on the notation is scientific.
 fn write_shortest(scientific: &str, fixed_digits_max: i32, out: &mut Vec<u8>) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

@@ -71,8 +71,8 @@ impl Session {
 
     /// Parses and plans all statements of a text; runs none. Types of parameters may be declared, others are inferred.
     ///
-    /// Plans are made against the catalog as it is: in `CREATE TABLE t (...); INSERT INTO t ...` the second statement is
-    /// planned when it runs.
+    /// Plans are made against the catalog as it is: in `CREATE TABLE t (...); INSERT INTO t ...` the second statement
+    /// is planned when it runs.
     pub fn parse(&mut self, sql: &str, parameter_types: &[Option<SqlType>]) -> Result<Vec<Arc<Prepared>>, SqlError> {
         let catalog = self.overlay.version(self.database.catalog())?;
         let fallback = self.settings.fallback();

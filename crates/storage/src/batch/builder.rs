@@ -21,8 +21,8 @@ enum Growing {
     Bytes(ViewsBuilder),
 }
 
-/// Batches of up to this many rows have one piece of memory for all columns: enough for point accesses and short ranges;
-/// beyond, the allocations no longer matter and loops over plain vectors are faster.
+/// Batches of up to this many rows have one piece of memory for all columns: enough for point accesses and short
+/// ranges; beyond, the allocations no longer matter and loops over plain vectors are faster.
 const BLOCK_ROWS_MAX: usize = 32;
 
 /// A column under construction.

@@ -98,7 +98,12 @@ fn use_of(request: &ReadRequest, position: usize, index: &IndexDefinition) -> (F
             found.list = Some(list);
             continue;
         }
-        let compares = |wanted: [Comparison; 2]| move |test: &Test| matches!(test, Test::Compare(comparison, _) if wanted.contains(comparison));
+        let compares = |wanted: [Comparison; 2]| {
+            move |test: &Test| match test {
+                Test::Compare(comparison, _) => wanted.contains(comparison),
+                _ => false,
+            }
+        };
         found.lower = find(*attribute, &compares([Comparison::Greater, Comparison::GreaterOrEqual]));
         found.upper = find(*attribute, &compares([Comparison::Less, Comparison::LessOrEqual]));
         if found.lower.is_none() && found.upper.is_none() {

@@ -5,10 +5,10 @@
 //!        c0 c1 c2 c3
 //! leaf:   keys k k k | handles h h h     prev <-> next
 //! ```
-//! * Keys and handles of a leaf are separate arrays: a search touches keys only. A leaf is one piece of memory whose keys
-//!   are fetched together, so that the steps of the search do not wait for memory one after the other.
-//! * A full leaf that gets its new pair at the very end is not halved: the pair opens a new leaf, so ascending runs (bulk
-//!   loads, rising keys) fill leaves completely.
+//! * Keys and handles of a leaf are separate arrays: a search touches keys only. A leaf is one piece of memory whose
+//!   keys are fetched together, so that the steps of the search do not wait for memory one after the other.
+//! * A full leaf that gets its new pair at the very end is not halved: the pair opens a new leaf, so ascending runs
+//!   (bulk loads, rising keys) fill leaves completely.
 //! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
 //!   without a descent.
 //! * A leaf is freed when it is empty; siblings are not merged. Deletes here are of dead versions whose keys live on,

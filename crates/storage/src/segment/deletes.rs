@@ -1,4 +1,5 @@
-//! Which rows of a sealed segment have ended: a sparse map of end words, and a bitmap of rows that are gone for everyone.
+//! Which rows of a sealed segment have ended: a sparse map of end words, and a bitmap of rows that are gone for
+//! everyone.
 //!
 //! The map is shared with pins and copied before it is changed while a pin holds it, so a pin costs a reference count.
 

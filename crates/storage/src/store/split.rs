@@ -31,8 +31,8 @@ pub struct SplitBoundary {
 /// How far a split is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitStep {
-    /// Call again; `blocked_by_cursors`: everything is copied, only saved cursors (or an unfinished attach) stand in the
-    /// way of the switch.
+    /// Call again; `blocked_by_cursors`: everything is copied, only saved cursors (or an unfinished attach) stand in
+    /// the way of the switch.
     More { blocked_by_cursors: bool },
     /// From now on rows at or above the boundary are in the target, and there only.
     Done(SplitMoved),

@@ -1,7 +1,7 @@
 //! The seven transactions over the task API of the bare engine, and the four containers they run on.
 //!
-//! The containers are partitioned by `s_id`, so that all rows of a subscriber lie alike. A subscriber given by number is
-//! looked up through the local index on `sub_nbr`, in all partitions.
+//! The containers are partitioned by `s_id`, so that all rows of a subscriber lie alike. A subscriber given by number
+//! is looked up through the local index on `sub_nbr`, in all partitions.
 
 use super::population::Population;
 use super::schema::{BIT_1, ColumnType, DATA_A, Table, VLR_LOCATION};

@@ -1,7 +1,7 @@
 //! Our `sum` and `avg`, in place of DataFusion's, which wrap and give four digits.
 //!
-//! Integers and numerics are summed in 128 bits with a check; what leaves is checked against the type. Floating point is
-//! left to DataFusion.
+//! Integers and numerics are summed in 128 bits with a check; what leaves is checked against the type. Floating point
+//! is left to DataFusion.
 //!
 //! | argument        | sum                     | avg                                |
 //! |-----------------|-------------------------|------------------------------------|
