@@ -10,7 +10,7 @@ use thiserror::Error;
 #[derive(Debug, Error, Clone, PartialEq)]
 pub enum StorageError {
     /// Another row has the key.
-    #[error("duplicate key value violates unique constraint \"{index_name}\": key ({key_text}) already exists")]
+    #[error("duplicate key value violates unique constraint \"{index_name}\": key {key_text} already exists")]
     DuplicateKey { index: IndexId, index_name: Box<str>, key_text: String },
     /// NULL for an attribute that is not nullable.
     #[error("null value in column \"{name}\" violates not-null constraint")]

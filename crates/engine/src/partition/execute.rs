@@ -150,13 +150,13 @@ impl Place<'_> {
         let dataflow = Arc::clone(&self.dataflow);
         match &dataflow.operator(self.header.operator).work {
             Work::Read { request, operator } => {
-                let cursor = self.state.store.open_cursor(request)?;
+                let cursor = self.state.store.open_cursor(request)?.without_addresses();
                 self.read(Progress::Reading { cursor, state: operator.open() }, quantum)
             }
             Work::Pin { request } => {
                 let pinned = self.state.store.pin(&dataflow.snapshot());
                 dataflow.add_pinned(pinned);
-                let cursor = self.state.store.open_cursor_unsealed(request)?;
+                let cursor = self.state.store.open_cursor_unsealed(request)?.without_addresses();
                 self.read(Progress::Reading { cursor, state: Collect.open() }, quantum)
             }
             Work::Update { request, .. } | Work::Delete { request, .. } => {

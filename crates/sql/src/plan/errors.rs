@@ -39,25 +39,11 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
 /// An error of a partition.
 pub fn storage_error(error: &StorageError, table: Option<&Table>) -> SqlError {
     match error {
-        StorageError::DuplicateKey { index, index_name, key_text } => {
-            let columns = table.and_then(|table| {
-                let definition = table.schema.index(*index)?;
-                let names: Vec<&str> = definition
-                    .attributes
-                    .iter()
-                    .map(|attribute| table.columns[attribute.index()].name.as_str())
-                    .collect();
-                Some(names.join(", "))
-            });
-            let error = SqlError::new(
-                SqlState::UNIQUE,
-                format!("duplicate key value violates unique constraint \"{index_name}\""),
-            );
-            match columns {
-                Some(columns) => error.detail(format!("Key ({columns})=({key_text}) already exists.")),
-                None => error.detail(format!("Key ({key_text}) already exists.")),
-            }
-        }
+        StorageError::DuplicateKey { index_name, key_text, .. } => SqlError::new(
+            SqlState::UNIQUE,
+            format!("duplicate key value violates unique constraint \"{index_name}\""),
+        )
+        .detail(format!("Key {key_text} already exists.")),
         StorageError::NotNull { name, .. } => SqlError::not_null(name, table.map_or("?", |table| &table.name)),
         StorageError::Conflict { .. } => SqlError::serialization(),
         StorageError::Memory(error) => SqlError::out_of_memory(error),
