@@ -53,7 +53,7 @@ pub struct TpchArguments {
     /// Runs of each query; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: usize,
-    /// Systems to run beside, from PyPI packages
+    /// Systems to run beside, from `PyPI` packages
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEERS")]
     peers: Vec<PeerName>,
     /// Where the figures go; without it to standard output
@@ -220,14 +220,11 @@ impl TatpArguments {
 
 fn write_json(file: Option<&PathBuf>, report: &serde_json::Value) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(report).map_err(Failure::new)?;
-    match file {
-        Some(file) => {
-            std::fs::write(file, text + "\n").map_err(|error| Failure::Message(format!("{}: {error}", file.display())))
-        }
-        None => {
-            println!("{text}");
-            Ok(())
-        }
+    if let Some(file) = file {
+        std::fs::write(file, text + "\n").map_err(|error| Failure::Message(format!("{}: {error}", file.display())))
+    } else {
+        println!("{text}");
+        Ok(())
     }
 }
 

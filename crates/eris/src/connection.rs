@@ -51,7 +51,7 @@ impl Statement {
 enum Message {
     Event(Event),
     /// The session comes back with the result of the whole.
-    End(Session, Result<(), SqlError>),
+    End(Box<Session>, Result<(), SqlError>),
 }
 
 impl Connection {
@@ -152,7 +152,7 @@ impl Connection {
                     break;
                 }
             }
-            sender.send(Message::End(session, result)).await;
+            sender.send(Message::End(Box::new(session), result)).await;
         })?;
         self.finish(&answers, on_event)
     }
@@ -174,7 +174,7 @@ impl Connection {
             match answers.receive_blocking() {
                 Some(Message::Event(event)) => on_event(event),
                 Some(Message::End(session, result)) => {
-                    self.session = Some(session);
+                    self.session = Some(*session);
                     return result;
                 }
                 None => return Err(gone()),
@@ -272,7 +272,7 @@ async fn copy_data(
         }
         Err(error) => Err(error),
     };
-    sender.send(Message::End(session, result)).await;
+    sender.send(Message::End(Box::new(session), result)).await;
 }
 
 fn gone() -> SqlError {

@@ -347,7 +347,9 @@ mod tests {
 
     fn column(data_type: DataType, values: &[Value]) -> Datum {
         let mut builder = eris_storage::ColumnBuilder::with_capacity(data_type, values.len());
-        values.iter().for_each(|value| builder.push(value));
+        for value in values {
+            builder.push(value);
+        }
         Datum::Column(builder.finish())
     }
 

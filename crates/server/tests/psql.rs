@@ -1,5 +1,7 @@
 //! Recorded psql sessions: what is typed, and what a PostgreSQL user expects to read.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod client;
 
 use std::io::Write;

@@ -1,5 +1,7 @@
 //! A recorded psycopg session: the extended protocol as a driver uses it.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod client;
 
 use std::process::Command;

@@ -3,6 +3,8 @@
 //! The list is what this layer can answer; [`crate::SqlError`] is made with one of these and nothing else, so that the
 //! assignment of codes to causes stands in one file ([`crate::errors`]).
 
+#![expect(clippy::doc_markdown, reason = "the names are those of the standard")]
+
 use std::fmt;
 
 /// One SQLSTATE.

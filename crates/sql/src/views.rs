@@ -15,8 +15,10 @@ use crate::settings::SETTINGS;
 
 type Columns = Vec<(&'static str, ArrayRef)>;
 
-/// The views: name and content.
-const VIEWS: [(&str, fn(&Engine) -> Columns); 5] = [
+/// A view: name and content.
+type View = (&'static str, fn(&Engine) -> Columns);
+
+const VIEWS: [View; 5] = [
     ("counters", counters),
     ("memory", memory),
     ("partitions", partitions),

@@ -10,6 +10,8 @@
 //! copy                            data follows after ----
 //! ```
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::fs;

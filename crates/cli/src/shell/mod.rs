@@ -8,7 +8,7 @@ mod session;
 mod terminal;
 
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use eris::Database;
@@ -53,23 +53,23 @@ fn run_in(session: &mut ShellSession, arguments: &ShellArguments) -> Result<(), 
         if std::io::stdin().is_terminal() {
             return terminal::run(session);
         }
-        return session.run_script(&read("-".into())?);
+        return session.run_script(&read(Path::new("-"))?);
     }
     for command in &arguments.commands {
         session.run_script(command)?;
     }
     for file in &arguments.files {
-        session.run_script(&read(file.clone())?)?;
+        session.run_script(&read(file)?)?;
     }
     Ok(())
 }
 
-fn read(file: PathBuf) -> Result<String, Failure> {
+fn read(file: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let result = if file.as_os_str() == "-" {
         std::io::stdin().read_to_end(&mut bytes).map(drop)
     } else {
-        std::fs::read(&file).map(|read| bytes = read)
+        std::fs::read(file).map(|read| bytes = read)
     };
     result.map_err(|error| Failure::Message(format!("{}: {error}", file.display())))?;
     String::from_utf8(bytes).map_err(|error| {

@@ -70,7 +70,9 @@ impl Accumulator {
     pub fn update(&mut self, input: Option<&Column>, group_of_row: &[u32], groups: usize) -> Result<(), OperatorError> {
         self.grow(groups);
         if let Self::Count { counts, all: true } = self {
-            group_of_row.iter().for_each(|group| counts[*group as usize] += 1);
+            for group in group_of_row {
+                counts[*group as usize] += 1;
+            }
             return Ok(());
         }
         let input = input.ok_or_else(|| OperatorError::Internal("an aggregate without argument".to_string()))?;
@@ -255,7 +257,9 @@ fn counts_column(counts: &mut Vec<i64>) -> Column {
 
 fn values_column(values: &[Value], data_type: DataType) -> Column {
     let mut builder = ColumnBuilder::with_capacity(data_type, values.len());
-    values.iter().for_each(|value| builder.push(value));
+    for value in values {
+        builder.push(value);
+    }
     builder.finish()
 }
 

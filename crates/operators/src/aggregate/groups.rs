@@ -85,12 +85,11 @@ impl Groups {
                     } else if !key.is_null(row) {
                         let next = self.long_texts.len() as u32;
                         let bytes = views.get(row);
-                        let number = match self.long_texts.get(bytes) {
-                            Some(number) => *number,
-                            None => {
-                                self.long_texts.insert(bytes.into(), next);
-                                next
-                            }
+                        let number = if let Some(number) = self.long_texts.get(bytes) {
+                            *number
+                        } else {
+                            self.long_texts.insert(bytes.into(), next);
+                            next
                         };
                         put(row, NUMBERED | (u128::from(number) << 32));
                     }

@@ -1,5 +1,7 @@
 //! A server of its own for each test, and the PostgreSQL clients that talk to it.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::net::SocketAddr;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;

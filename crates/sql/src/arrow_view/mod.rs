@@ -6,7 +6,7 @@
 //! | integers, floats, date, timestamp | the same               | shared                           |
 //! | decimal up to 18 digits (i64)  | Decimal128                | widened, narrowed with a check   |
 //! | decimal above (i128)           | Decimal128                | shared                           |
-//! | text, bytes (views)            | Utf8View, BinaryView      | shared                           |
+//! | text, bytes (views)            | `Utf8View`, `BinaryView`      | shared                           |
 //!
 //! Types that storage does not have (unsigned integers, other time units, plain strings) are brought to the nearest one
 //! when they come back; lists, structs and the like are refused.

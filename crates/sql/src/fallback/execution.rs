@@ -85,7 +85,7 @@ impl FallbackExecution {
             .ok_or_else(|| DataFusionError::Internal(format!("table {} was not pinned", target.table.name)))?;
         Ok(Arc::new(SegmentScan::new(
             target,
-            pinned,
+            &pinned,
             Arc::clone(&self.snapshot),
             self.cancel.clone(),
             self.partitions,

@@ -53,7 +53,7 @@ struct Source {
 impl SegmentScan {
     pub fn new(
         target: ScanTarget,
-        pinned: Arc<PinnedScan>,
+        pinned: &PinnedScan,
         snapshot: Arc<SnapshotHandle>,
         cancel: CancelHandle,
         partitions: usize,

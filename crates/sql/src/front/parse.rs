@@ -56,7 +56,7 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         let start = byte_offset(sql, &lines, own[0].span.start);
         let stop = byte_offset(sql, &lines, own[own.len() - 1].span.end);
         let text = sql.get(start..stop.max(start)).unwrap_or(sql).to_string();
-        let ast = parse_one(&dialect, own).map_err(|error| parser_error(sql, &lines, own, &error))?;
+        let ast = parse_one(dialect, own).map_err(|error| parser_error(sql, &lines, own, &error))?;
         statements.push(ParsedStatement { text, ast });
     }
     Ok(statements)
@@ -66,14 +66,14 @@ fn is_space(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_) | Token::EOF)
 }
 
-fn parse_one(dialect: &PostgreSqlDialect, tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
+fn parse_one(dialect: PostgreSqlDialect, tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
     let mut tokens = tokens.to_vec();
     // The parser wants a semicolon after COPY ... FROM STDIN and reads data behind it; there is none, and no data.
     let copy = matches!(&tokens[0].token, Token::Word(word) if word.value.eq_ignore_ascii_case("copy"));
     if copy {
         tokens.push(TokenWithSpan::wrap(Token::SemiColon));
     }
-    let mut parser = Parser::new(dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens);
+    let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens);
     let statement = parser.parse_statement()?;
     while parser.consume_token(&Token::SemiColon) {}
     let next = parser.peek_token();

@@ -69,7 +69,7 @@ impl Access {
             self.conditions.iter().any(|condition| condition.attribute == *attribute && condition.is_equality())
         };
         let mut expected = Expected::Many;
-        for index in self.table.schema.indexes.iter() {
+        for index in &self.table.schema.indexes {
             let covered = index.attributes.iter().take_while(|attribute| equal(attribute)).count();
             if index.unique && covered == index.attributes.len() {
                 return Expected::One;

@@ -261,16 +261,17 @@ fn limits(skip: Option<&Slot>, fetch: Option<&Slot>, parameters: &[Value]) -> Re
         };
         match value {
             Value::Null => Ok(None),
-            Value::Int64(rows) => match u64::try_from(rows) {
-                Ok(rows) => Ok(Some(rows)),
-                Err(_) => {
+            Value::Int64(rows) => {
+                if let Ok(rows) = u64::try_from(rows) {
+                    Ok(Some(rows))
+                } else {
                     let code = if what == "LIMIT" { "2201W" } else { "2201X" };
                     Err(SqlError::new(
                         SqlState::from_text(code).unwrap_or(SqlState::INVALID_PARAMETER_VALUE),
                         format!("{what} must not be negative"),
                     ))
                 }
-            },
+            }
             other => Err(SqlError::internal(format!("{what} {other}"))),
         }
     };

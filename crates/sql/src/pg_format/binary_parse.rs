@@ -20,10 +20,7 @@ fn fixed<const N: usize>(sql_type: SqlType, bytes: &[u8]) -> Result<[u8; N], Sql
 /// Reads a value of the type from its binary form.
 pub fn parse_binary(sql_type: SqlType, bytes: &[u8]) -> Result<Value, SqlError> {
     Ok(match sql_type {
-        SqlType::Boolean => Value::Boolean(match fixed::<1>(sql_type, bytes)?[0] {
-            0 => false,
-            _ => true,
-        }),
+        SqlType::Boolean => Value::Boolean(fixed::<1>(sql_type, bytes)?[0] != 0),
         SqlType::SmallInt => Value::Int16(i16::from_be_bytes(fixed(sql_type, bytes)?)),
         SqlType::Integer => Value::Int32(i32::from_be_bytes(fixed(sql_type, bytes)?)),
         SqlType::BigInt => Value::Int64(i64::from_be_bytes(fixed(sql_type, bytes)?)),

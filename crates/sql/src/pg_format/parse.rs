@@ -104,7 +104,7 @@ fn parse_bytea(text: &str) -> Result<Vec<u8>, SqlError> {
     let bad = || SqlError::invalid_text("bytea", text);
     if let Some(hex) = text.strip_prefix("\\x") {
         let digits: Vec<u8> = hex.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-        if digits.len() % 2 != 0 {
+        if !digits.len().is_multiple_of(2) {
             return Err(bad());
         }
         let nibble = |b: u8| (b as char).to_digit(16).map(|d| d as u8);

@@ -328,9 +328,10 @@ fn plan_values(
             let target = table.columns[attribute.index()].sql_type;
             out.push(match cell {
                 None => None,
-                Some(cell) => match literal(cell, target)? {
-                    Some(value) => Some(Expression::Constant { value, data_type: target.data_type() }),
-                    None => {
+                Some(cell) => {
+                    if let Some(value) = literal(cell, target)? {
+                        Some(Expression::Constant { value, data_type: target.data_type() })
+                    } else {
                         if bare_parameter(cell).is_none() {
                             computed.push((at_row, at, cell.clone()));
                         }
@@ -339,7 +340,7 @@ fn plan_values(
                             data_type: types.get(index).unwrap_or(target).data_type(),
                         })
                     }
-                },
+                }
             });
         }
         planned.push(out);

@@ -39,11 +39,10 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
 /// An error of a partition.
 pub fn storage_error(error: &StorageError, table: Option<&Table>) -> SqlError {
     match error {
-        StorageError::DuplicateKey { index_name, key_text, .. } => SqlError::new(
-            SqlState::UNIQUE,
-            format!("duplicate key value violates unique constraint \"{index_name}\""),
-        )
-        .detail(format!("Key {key_text} already exists.")),
+        StorageError::DuplicateKey { index_name, key_text, .. } => {
+            SqlError::new(SqlState::UNIQUE, format!("duplicate key value violates unique constraint \"{index_name}\""))
+                .detail(format!("Key {key_text} already exists."))
+        }
         StorageError::NotNull { name, .. } => SqlError::not_null(name, table.map_or("?", |table| &table.name)),
         StorageError::Conflict { .. } => SqlError::serialization(),
         StorageError::Memory(error) => SqlError::out_of_memory(error),

@@ -21,6 +21,7 @@ const BATCH_ROWS: usize = 8_192;
 const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// Turns bytes into batches of a table's rows.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about where in a record the reader is")]
 pub(super) struct CopyReader {
     table: Arc<Table>,
     format: CopyFormat,

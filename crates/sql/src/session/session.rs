@@ -48,7 +48,7 @@ pub struct Session {
     pub(super) read_only: bool,
     pub(super) overlay: Overlay,
     pub(super) cancel: SessionCancel,
-    /// PREPAREd by name.
+    /// `PREPAREd` by name.
     pub(super) named: BTreeMap<String, Arc<Prepared>>,
 }
 
@@ -86,22 +86,21 @@ impl Session {
         for (index, statement) in statements.into_iter().enumerate() {
             let place = Place { index, count };
             let cached = cache.find(&statement.text, parameter_types, catalog.number, fallback);
-            let planned = match cached {
-                Some(planned) => planned,
-                None => {
-                    let command = front::lower(&statement.ast)?;
-                    // Later statements of a text may need what earlier ones create: they are planned when they run.
-                    match self.plan_in(statement.text.clone(), command.clone(), parameter_types, &catalog) {
-                        Ok(planned) => {
-                            cache.keep(&statement.text, &planned);
-                            if count == 1 && statement.text != sql {
-                                cache.keep(sql, &planned);
-                            }
-                            planned
+            let planned = if let Some(planned) = cached {
+                planned
+            } else {
+                let command = front::lower(&statement.ast)?;
+                // Later statements of a text may need what earlier ones create: they are planned when they run.
+                match self.plan_in(statement.text.clone(), command.clone(), parameter_types, &catalog) {
+                    Ok(planned) => {
+                        cache.keep(&statement.text, &planned);
+                        if count == 1 && statement.text != sql {
+                            cache.keep(sql, &planned);
                         }
-                        Err(_) if index > 0 => Arc::new(Planned::later(statement.text, command, parameter_types)),
-                        Err(error) => return Err(error),
+                        planned
                     }
+                    Err(_) if index > 0 => Arc::new(Planned::later(statement.text, command, parameter_types)),
+                    Err(error) => return Err(error),
                 }
             };
             prepared.push(Arc::new(Prepared { planned, place }));
@@ -194,6 +193,7 @@ impl Session {
     }
 
     /// Ends the session; an open transaction is rolled back.
+    #[expect(clippy::unused_async, reason = "waiting sessions will have something to wait for")]
     pub async fn close(mut self) {
         self.roll_back();
     }

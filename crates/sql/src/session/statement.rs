@@ -43,7 +43,7 @@ pub(super) enum Body {
     Insert(InsertPlan),
     Update(UpdatePlan),
     Delete(DeletePlan),
-    /// SELECT pg_sleep(seconds): the query that computes the seconds.
+    /// SELECT `pg_sleep(seconds)`: the query that computes the seconds.
     Sleep(QueryPlan),
     /// Needs no plan, or is planned when it runs.
     Utility,

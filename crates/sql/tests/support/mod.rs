@@ -1,5 +1,7 @@
 //! What the integration tests share: a database on a real engine, and statements as text in and out.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::sync::Arc;
 
 use eris_engine::{Engine, EngineOptions};

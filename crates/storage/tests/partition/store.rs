@@ -143,7 +143,7 @@ fn duplicate_keys_name_index_and_key() {
     let error = store.insert(&view(1).snapshot(&table), &rows(&schema, 4..5)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "duplicate key value violates unique constraint \"pk\": key ((key)=(4)) already exists"
+        "duplicate key value violates unique constraint \"pk\": key (key)=(4) already exists"
     );
     assert!(!error.is_retryable() && StorageError::Conflict { with: None }.is_retryable());
 }

@@ -88,17 +88,14 @@ impl GroupsAccumulator for ExactGroups {
         for (sum, count) in sums.into_iter().zip(&counts) {
             values.push(finish(self.shape, sum, *count)?.unwrap_or(0));
         }
-        let nulls = NullBuffer::from_iter(counts.iter().map(|count| *count > 0));
+        let nulls: NullBuffer = counts.iter().map(|count| *count > 0).collect();
         let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
-        match self.shape.result {
-            Some((precision, scale)) => {
-                let array = Decimal128Array::new(values.into(), nulls);
-                Ok(Arc::new(array.with_precision_and_scale(precision, scale as i8)?))
-            }
-            None => {
-                let values: Vec<i64> = values.into_iter().map(|value| value as i64).collect();
-                Ok(Arc::new(Int64Array::new(values.into(), nulls)))
-            }
+        if let Some((precision, scale)) = self.shape.result {
+            let array = Decimal128Array::new(values.into(), nulls);
+            Ok(Arc::new(array.with_precision_and_scale(precision, scale as i8)?))
+        } else {
+            let values: Vec<i64> = values.into_iter().map(|value| value as i64).collect();
+            Ok(Arc::new(Int64Array::new(values.into(), nulls)))
         }
     }
 

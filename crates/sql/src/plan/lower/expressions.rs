@@ -224,12 +224,11 @@ fn foreign(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
         .transform(|expr| match &expr {
             Expr::Column(column) => {
                 let field = columns.schema.field_from_column(column)?.as_ref().clone();
-                let at = match used.iter().position(|(known, _)| known == column) {
-                    Some(at) => at,
-                    None => {
-                        used.push((column.clone(), field));
-                        used.len() - 1
-                    }
+                let at = if let Some(at) = used.iter().position(|(known, _)| known == column) {
+                    at
+                } else {
+                    used.push((column.clone(), field));
+                    used.len() - 1
                 };
                 Ok(Transformed::yes(Expr::Column(Column::from_name(format!("c{at}")))))
             }
