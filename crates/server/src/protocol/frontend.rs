@@ -1,8 +1,8 @@
 //! Messages from the client: strict decoding of one complete message body, borrowing from it.
 //!
 //! The bytes come from outside and nothing is believed: every count is checked against what is left of the body before
-//! anything is allocated, text must be UTF-8, and a body must be used up exactly. (The decoders of the crate `pgwire`
-//! read past the end of a short body and replace invalid UTF-8; they serve as a second opinion in the tests.)
+//! anything is allocated, text must be UTF-8, and a body must be used up exactly. The tests write these messages with
+//! another codec, the one of the crate `postgres-protocol`.
 
 use crate::protocol::report::{Report, SqlState};
 

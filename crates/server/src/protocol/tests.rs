@@ -1,5 +1,5 @@
-//! Conversations with the scripted backend, written and read with the codec of the crate `pgwire`: a second opinion on
-//! every byte we read and send.
+//! Conversations with the scripted backend, written and read with the codec of the crate `postgres-protocol`: a second
+//! opinion on every byte we read and send.
 
 mod conversation;
 mod extended;
@@ -10,12 +10,12 @@ mod start;
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use eris_platform::MemoryPool;
-use pgwire::messages::extendedquery::{Bind, Close, Describe, Execute, Flush, Parse, Sync};
-use pgwire::messages::response::TransactionStatus;
-use pgwire::messages::simplequery::Query;
-use pgwire::messages::{DecodeContext, Message, PgWireBackendMessage as Answer, PgWireFrontendMessage as Request};
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::IsNull;
+use postgres_protocol::message::backend::{ErrorFields, Message as Answer};
+use postgres_protocol::message::frontend;
 
 use crate::protocol::pipe::Conversation;
 use crate::protocol::signal::Registry;
@@ -33,22 +33,32 @@ pub(super) fn client_within(memory: &Arc<MemoryPool>) -> Conversation {
     client
 }
 
-pub(super) fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
-    let mut message = pgwire::messages::startup::Startup::default();
-    for (name, value) in parameters {
-        message.parameters.insert((*name).to_owned(), (*value).to_owned());
+/// What a client sends.
+pub(super) struct Request(BytesMut);
+
+impl Request {
+    /// A request as the codec writes it.
+    pub(super) fn new<E: std::fmt::Debug>(write: impl FnOnce(&mut BytesMut) -> Result<(), E>) -> Self {
+        let mut bytes = BytesMut::new();
+        write(&mut bytes).unwrap();
+        Self(bytes)
     }
-    let mut bytes = BytesMut::new();
-    message.encode(&mut bytes).unwrap();
-    bytes.to_vec()
+
+    /// A request that cannot fail to be written.
+    pub(super) fn certain(write: impl FnOnce(&mut BytesMut)) -> Self {
+        Self::new(|bytes| {
+            write(bytes);
+            Ok::<(), std::convert::Infallible>(())
+        })
+    }
+}
+
+pub(super) fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
+    bytes([Request::new(|bytes| frontend::startup_message(parameters.iter().copied(), bytes))])
 }
 
 pub(super) fn bytes(requests: impl IntoIterator<Item = Request>) -> Vec<u8> {
-    let mut bytes = BytesMut::new();
-    for request in requests {
-        request.encode(&mut bytes).unwrap();
-    }
-    bytes.to_vec()
+    requests.into_iter().flat_map(|request| request.0).collect()
 }
 
 impl Conversation {
@@ -64,100 +74,121 @@ impl Conversation {
 }
 
 pub(super) fn query(sql: &str) -> Request {
-    Request::Query(Query::new(sql.to_owned()))
+    Request::new(|bytes| frontend::query(sql, bytes))
 }
 
 pub(super) fn parse(name: &str, sql: &str) -> Request {
-    Request::Parse(Parse::new(named(name), sql.to_owned(), Vec::new()))
+    Request::new(|bytes| frontend::parse(name, sql, [], bytes))
 }
 
 pub(super) fn bind(portal: &str, statement: &str, parameters: &[Option<&str>]) -> Request {
-    let parameters = parameters.iter().map(|p| p.map(|text| Bytes::copy_from_slice(text.as_bytes()))).collect();
-    Request::Bind(Bind::new(named(portal), named(statement), Vec::new(), parameters, Vec::new()))
+    let write = |parameter: &Option<&str>, bytes: &mut BytesMut| {
+        let Some(text) = parameter else { return Ok(IsNull::Yes) };
+        bytes.put_slice(text.as_bytes());
+        Ok(IsNull::No)
+    };
+    Request::new(|bytes| {
+        frontend::bind(portal, statement, [], parameters, write, [], bytes).map_err(|error| match error {
+            frontend::BindError::Conversion(error) => error.to_string(),
+            frontend::BindError::Serialization(error) => error.to_string(),
+        })
+    })
 }
 
 pub(super) fn describe(target: u8, name: &str) -> Request {
-    Request::Describe(Describe::new(target, named(name)))
+    Request::new(|bytes| frontend::describe(target, name, bytes))
 }
 
 pub(super) fn execute(portal: &str, limit: i32) -> Request {
-    Request::Execute(Execute::new(named(portal), limit))
+    Request::new(|bytes| frontend::execute(portal, limit, bytes))
 }
 
 pub(super) fn close(target: u8, name: &str) -> Request {
-    Request::Close(Close::new(target, named(name)))
+    Request::new(|bytes| frontend::close(target, name, bytes))
 }
 
 pub(super) fn sync() -> Request {
-    Request::Sync(Sync::new())
+    Request::certain(frontend::sync)
 }
 
 pub(super) fn flush() -> Request {
-    Request::Flush(Flush::new())
-}
-
-fn named(name: &str) -> Option<String> {
-    (!name.is_empty()).then(|| name.to_owned())
+    Request::certain(frontend::flush)
 }
 
 /// The answers in a short notation.
 pub(super) fn read(output: &[u8]) -> Vec<String> {
-    let mut context = DecodeContext::default();
-    context.awaiting_frontend_ssl = false;
-    context.awaiting_frontend_startup = false;
-    let mut buffer = BytesMut::new();
-    buffer.put_slice(output);
+    let mut buffer = BytesMut::from(output);
     let mut answers = Vec::new();
-    while let Some(answer) = Answer::decode(&mut buffer, &context).unwrap() {
-        answers.push(describe_answer(answer));
+    loop {
+        if buffer.starts_with(b"v") {
+            answers.push(negotiated(&mut buffer));
+        } else if let Some(answer) = Answer::parse(&mut buffer).unwrap() {
+            answers.push(describe_answer(&answer));
+        } else {
+            break;
+        }
     }
     assert!(buffer.is_empty(), "the output ends with a whole message, not {buffer:?} after {answers:?}");
     answers
 }
 
-fn describe_answer(answer: Answer) -> String {
-    let fields = |fields: Vec<(u8, String)>| {
-        let field = |code: u8| fields.iter().find(|(c, _)| *c == code).map_or("", |(_, text)| text.as_str()).to_owned();
-        format!("{} {}", field(b'C'), field(b'M'))
-    };
+/// The codec does not know NegotiateProtocolVersion: tag, length, newest minor version, names of unknown options.
+fn negotiated(buffer: &mut BytesMut) -> String {
+    let length = u32::from_be_bytes(buffer[1..5].try_into().unwrap()) as usize;
+    let message = buffer.split_to(1 + length);
+    let minor = u32::from_be_bytes(message[5..9].try_into().unwrap());
+    let count = u32::from_be_bytes(message[9..13].try_into().unwrap()) as usize;
+    let names: Vec<&[u8]> = message[13..].split(|byte| *byte == 0).collect();
+    assert_eq!(names.len(), count + 1, "each name ends with a zero byte");
+    let names: Vec<_> = names[..count].iter().map(|name| str::from_utf8(name).unwrap()).collect();
+    format!("negotiated {minor} without {}", names.join(" "))
+}
+
+/// The text of one field of an error or a notice.
+pub(crate) fn field(fields: ErrorFields<'_>, code: u8) -> String {
+    let found = fields.find(|field| Ok(field.type_() == code)).unwrap();
+    found.map(|field| String::from_utf8(field.value_bytes().to_vec()).unwrap()).unwrap_or_default()
+}
+
+fn describe_answer(answer: &Answer) -> String {
     match answer {
         Answer::DataRow(row) => {
-            let mut data = &row.data[..];
-            let mut values = Vec::new();
-            for _ in 0..row.field_count {
-                let length = i32::from_be_bytes(data[..4].try_into().unwrap());
-                data = &data[4..];
-                if length < 0 {
-                    values.push("NULL".to_owned());
-                } else {
-                    values.push(String::from_utf8(data[..length as usize].to_vec()).unwrap());
-                    data = &data[length as usize..];
-                }
-            }
-            assert!(data.is_empty(), "a row has no more than its values");
+            let value = |range: Option<std::ops::Range<usize>>| {
+                Ok(range.map_or("NULL".to_owned(), |range| String::from_utf8(row.buffer()[range].to_vec()).unwrap()))
+            };
+            let values: Vec<String> = row.ranges().map(value).collect().unwrap();
             format!("row {}", values.join("|"))
         }
         Answer::RowDescription(description) => {
-            let names: Vec<_> = description.fields.iter().map(|f| format!("{}:{}", f.name, f.type_id)).collect();
+            let name = |field: postgres_protocol::message::backend::Field<'_>| {
+                Ok(format!("{}:{}", field.name(), field.type_oid()))
+            };
+            let names: Vec<String> = description.fields().map(name).collect().unwrap();
             format!("columns {}", names.join(" "))
         }
-        Answer::ParameterDescription(description) => format!("parameters {:?}", description.types),
-        Answer::ErrorResponse(response) => format!("error {}", fields(response.fields)),
-        Answer::NoticeResponse(response) => format!("notice {}", fields(response.fields)),
-        Answer::CommandComplete(complete) => format!("complete {}", complete.tag),
-        Answer::ReadyForQuery(ready) => match ready.status {
-            TransactionStatus::Idle => "ready idle".to_owned(),
-            TransactionStatus::Transaction => "ready block".to_owned(),
-            TransactionStatus::Error => "ready failed".to_owned(),
+        Answer::ParameterDescription(description) => {
+            let types: Vec<u32> = description.parameters().collect().unwrap();
+            format!("parameters {types:?}")
+        }
+        Answer::ErrorResponse(body) => format!("error {} {}", field(body.fields(), b'C'), field(body.fields(), b'M')),
+        Answer::NoticeResponse(body) => format!("notice {} {}", field(body.fields(), b'C'), field(body.fields(), b'M')),
+        Answer::CommandComplete(complete) => format!("complete {}", complete.tag().unwrap()),
+        Answer::ReadyForQuery(ready) => match ready.status() {
+            b'I' => "ready idle".to_owned(),
+            b'T' => "ready block".to_owned(),
+            b'E' => "ready failed".to_owned(),
+            other => panic!("no transaction status: {other}"),
         },
-        Answer::ParameterStatus(status) => format!("set {}={}", status.name, status.value),
-        Answer::CopyInResponse(response) => format!("copy in {}", response.columns),
-        Answer::ParseComplete(_) => "parsed".to_owned(),
-        Answer::BindComplete(_) => "bound".to_owned(),
-        Answer::CloseComplete(_) => "closed".to_owned(),
-        Answer::NoData(_) => "no data".to_owned(),
-        Answer::PortalSuspended(_) => "suspended".to_owned(),
-        Answer::EmptyQueryResponse(_) => "empty".to_owned(),
-        other => format!("{other:?}"),
+        Answer::ParameterStatus(status) => format!("set {}={}", status.name().unwrap(), status.value().unwrap()),
+        Answer::CopyInResponse(response) => format!("copy in {}", response.column_formats().count().unwrap()),
+        Answer::BackendKeyData(key) => format!("key {} {}", key.process_id(), key.secret_key()),
+        Answer::AuthenticationOk => "authenticated".to_owned(),
+        Answer::ParseComplete => "parsed".to_owned(),
+        Answer::BindComplete => "bound".to_owned(),
+        Answer::CloseComplete => "closed".to_owned(),
+        Answer::NoData => "no data".to_owned(),
+        Answer::PortalSuspended => "suspended".to_owned(),
+        Answer::EmptyQueryResponse => "empty".to_owned(),
+        _ => panic!("an answer that no request of these tests has"),
     }
 }

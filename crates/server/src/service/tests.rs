@@ -8,9 +8,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use eris_engine::EngineOptions;
 use eris_platform::RealEnv;
-use pgwire::messages::simplequery::Query;
-use pgwire::messages::startup::Startup;
-use pgwire::messages::{DecodeContext, Message, PgWireBackendMessage as Answer};
+use postgres_protocol::message::backend::Message as Answer;
+use postgres_protocol::message::frontend;
 
 use super::*;
 use crate::protocol::scripted::ScriptedHost;
@@ -38,9 +37,9 @@ impl Server {
 
     fn session(&self) -> Client {
         let mut client = self.connect();
-        let mut startup = Startup::default();
-        startup.parameters.insert("user".to_owned(), "eris".to_owned());
-        client.send(&startup);
+        let mut startup = BytesMut::new();
+        frontend::startup_message([("user", "eris")], &mut startup).unwrap();
+        client.stream.write_all(&startup).unwrap();
         client.until_ready();
         client
     }
@@ -69,19 +68,16 @@ struct Client {
 }
 
 impl Client {
-    fn send(&mut self, message: &impl Message) {
+    fn send(&mut self, sql: &str) {
         let mut bytes = BytesMut::new();
-        message.encode(&mut bytes).unwrap();
+        frontend::query(sql, &mut bytes).unwrap();
         self.stream.write_all(&bytes).unwrap();
     }
 
     /// The next answer; `None` when the server closed.
     fn answer(&mut self) -> Option<Answer> {
-        let mut context = DecodeContext::default();
-        context.awaiting_frontend_ssl = false;
-        context.awaiting_frontend_startup = false;
         loop {
-            if let Some(answer) = Answer::decode(&mut self.received, &context).unwrap() {
+            if let Some(answer) = Answer::parse(&mut self.received).unwrap() {
                 return Some(answer);
             }
             let mut bytes = [0; 4096];
@@ -105,7 +101,7 @@ impl Client {
     }
 
     fn query(&mut self, sql: &str) -> Vec<Answer> {
-        self.send(&Query::new(sql.to_owned()));
+        self.send(sql);
         self.until_ready()
     }
 
@@ -115,16 +111,16 @@ impl Client {
     }
 }
 
-fn sqlstate(answer: &Answer) -> &str {
-    let Answer::ErrorResponse(response) = answer else { panic!("an error, not {answer:?}") };
-    response.fields.iter().find(|(code, _)| *code == b'C').map_or("", |(_, text)| text)
+fn sqlstate(answer: &Answer) -> String {
+    let Answer::ErrorResponse(response) = answer else { panic!("an answer that is no error") };
+    crate::protocol::tests::field(response.fields(), b'C')
 }
 
 #[test]
 fn clients_are_served_side_by_side() {
     let server = Server::start();
     let mut clients: Vec<_> = (0..8).map(|_| server.session()).collect();
-    clients[0].send(&Query::new("wait".to_owned()));
+    clients[0].send("wait");
     for client in &mut clients[1..] {
         client.rows(3_000);
     }
@@ -164,7 +160,7 @@ fn a_client_that_goes_in_the_middle_of_its_rows_is_forgotten() {
     for _ in 0..5 {
         let mut client = server.session();
         for _ in 0..20 {
-            client.send(&Query::new("rows 10000".to_owned()));
+            client.send("rows 10000");
         }
         client.answer();
     }
@@ -177,7 +173,7 @@ fn a_stopping_server_tells_its_clients() {
     let server = Server::start();
     let mut idle = server.session();
     let mut busy = server.session();
-    busy.send(&Query::new("wait".to_owned()));
+    busy.send("wait");
     drop(server);
     assert_eq!(sqlstate(&idle.answer().unwrap()), "57P01");
     assert!(idle.answer().is_none());

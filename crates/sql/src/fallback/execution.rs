@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
@@ -31,18 +30,16 @@ impl fmt::Debug for FallbackExecution {
 /// The scans of our tables anywhere in a plan, subqueries included, each different one once.
 pub fn scans_of(plan: &LogicalPlan) -> std::result::Result<Vec<ScanTarget>, SqlError> {
     let mut targets: Vec<ScanTarget> = Vec::new();
-    plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::TableScan(scan) = node {
-            let provider = source_as_provider(&scan.source)?;
-            if let Some(source) = provider.downcast_ref::<TableSourceProvider>() {
-                let target = ScanTarget::new(source.table(), scan.projection.as_deref(), &unqualified(&scan.filters)?)
-                    .map_err(|error| DataFusionError::External(Box::new(error)))?;
-                if !targets.iter().any(|known| known.same(&target)) {
-                    targets.push(target);
-                }
+    eris_binder::visit_scans(plan, &mut |scan| {
+        let provider = source_as_provider(&scan.source)?;
+        if let Some(source) = provider.downcast_ref::<TableSourceProvider>() {
+            let target = ScanTarget::new(source.table(), scan.projection.as_deref(), &unqualified(&scan.filters)?)
+                .map_err(|error| DataFusionError::External(Box::new(error)))?;
+            if !targets.iter().any(|known| known.same(&target)) {
+                targets.push(target);
             }
         }
-        Ok(TreeNodeRecursion::Continue)
+        Ok(())
     })
     .map_err(|error| datafusion_error(&error))?;
     Ok(targets)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{DataFusionError, ParamValues};
+use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
@@ -51,7 +51,7 @@ fn with_values(plan: &LogicalPlan, types: &[SqlType], values: &[Value]) -> Resul
             .map_err(|error| datafusion_error(&error))?;
         scalars.push(scalar);
     }
-    plan.clone().with_param_values(ParamValues::from(scalars)).map_err(|error| datafusion_error(&error))
+    eris_binder::fill_parameters(plan.clone(), scalars).map_err(|error| datafusion_error(&error))
 }
 
 impl FallbackRows {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::planner::ParserOptions;
 
 use super::context::Context;
 use super::errors::datafusion_error;
@@ -85,8 +85,6 @@ impl Planner {
 }
 
 fn bind(context: &Context<'_>, statement: &Statement, types: &ParameterTypes) -> Result<LogicalPlan, SqlError> {
-    let mut planning = PlannerContext::new().with_prepare_param_data_types(types.fields());
-    SqlToRel::new_with_options(context, options())
-        .sql_statement_to_plan_with_context(statement.clone(), &mut planning)
+    eris_binder::bind(context, statement.clone(), types.fields(), options())
         .map_err(|error| datafusion_error(&error))
 }

@@ -1,14 +1,14 @@
 //! The types of a statement's parameters: declared by the client, inferred from where they stand, or text.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType as ArrowType, Field, FieldRef};
 use datafusion::logical_expr::LogicalPlan;
+use eris_binder::{Text, visit_expressions};
 
 use super::errors::datafusion_error;
 use crate::arrow_view::{arrow_type, sql_type_of_arrow};
-use crate::ast::{self, Expr, Value, Visit};
+use crate::ast::{self, Expr, Value};
 use crate::errors::{SqlError, SqlState};
 use crate::types::SqlType;
 
@@ -36,11 +36,14 @@ impl ParameterTypes {
     }
 
     /// Makes room for every parameter that the statement names.
-    pub fn cover(&mut self, tree: &impl Visit) {
-        let count = parameters_of(tree);
-        if self.0.len() < count {
-            self.0.resize(count, None);
-        }
+    pub fn cover<'a>(&mut self, text: impl Into<Text<'a>>) {
+        visit_expressions(text, &mut |expr| {
+            if let Some(index) = bare_parameter(expr)
+                && self.0.len() <= index
+            {
+                self.0.resize(index + 1, None);
+            }
+        });
     }
 
     /// As DataFusion's binder wants them.
@@ -56,7 +59,7 @@ impl ParameterTypes {
 
     /// Takes over what the binder inferred. Integer types come from literals as 64 bits; that is kept.
     pub fn infer(&mut self, plan: &LogicalPlan) -> Result<(), SqlError> {
-        let inferred = plan.get_parameter_types().map_err(|error| datafusion_error(&error))?;
+        let inferred = eris_binder::parameter_types(plan).map_err(|error| datafusion_error(&error))?;
         for (name, data_type) in inferred {
             let Some(index) = index_of(&name) else { continue };
             if self.0.len() <= index {
@@ -97,18 +100,6 @@ pub(super) fn bare_parameter(expr: &Expr) -> Option<usize> {
     }
 }
 
-/// One more than the highest parameter anywhere in a tree.
-fn parameters_of(tree: &impl Visit) -> usize {
-    let mut count = 0;
-    let _: ControlFlow<()> = ast::visit_expressions(tree, |expr| {
-        if let Some(index) = bare_parameter(expr) {
-            count = count.max(index + 1);
-        }
-        ControlFlow::Continue(())
-    });
-    count
-}
-
 /// LIMIT and OFFSET take bigint; casts say their type themselves.
 pub(super) fn suggest_from_query(query: &ast::Query, types: &mut ParameterTypes) {
     if let Some(ast::LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
@@ -122,15 +113,14 @@ pub(super) fn suggest_from_query(query: &ast::Query, types: &mut ParameterTypes)
 }
 
 /// `$1::date` is a date.
-pub(super) fn suggest_from_casts(tree: &impl Visit, types: &mut ParameterTypes) {
-    let _: ControlFlow<()> = ast::visit_expressions(tree, |expr| {
+pub(super) fn suggest_from_casts<'a>(text: impl Into<Text<'a>>, types: &mut ParameterTypes) {
+    visit_expressions(text, &mut |expr| {
         if let Expr::Cast { expr, data_type, .. } = expr
             && let Some(index) = bare_parameter(expr)
             && let Ok(sql_type) = crate::front::sql_type_of(data_type)
         {
             types.suggest(index, sql_type);
         }
-        ControlFlow::Continue(())
     });
 }
 

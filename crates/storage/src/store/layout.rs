@@ -28,6 +28,9 @@ pub(super) fn sealed_module(layout: Layout, number: SegmentNumber) -> &'static s
     }
 }
 
+/// A tail is closed early when moved rows fill one part in this many of it: that bounds how small segments get.
+const MOVED_SHARE: u32 = 16;
+
 impl Store {
     /// A path for all attributes.
     pub(super) fn new_path(&self, module: &str, rows_max: u32) -> Box<dyn AccessPath> {
@@ -62,6 +65,7 @@ impl Store {
         let state = State::Open { rows: OpenRows::Own(path), words: OpenWords::new(&self.memory) };
         self.add_segment(Segment::new(number, state, rows_max));
         self.tail = Some(number);
+        self.tail_moved_rows = 0;
         number
     }
 
@@ -71,6 +75,19 @@ impl Store {
             && self.segment(number).is_some_and(Segment::is_full)
         {
             self.tail = None;
+            self.candidates.insert(number);
+        }
+    }
+
+    /// Whether enough of the tail are rows that were sealed before they moved: for them the tail is no place to stay,
+    /// since reading an open segment copies.
+    pub(super) fn tail_wants_sealing(&self) -> bool {
+        self.tail.is_some() && self.tail_moved_rows >= (self.schema.segment_rows / MOVED_SHARE).max(1)
+    }
+
+    /// Ends the tail; the next row begins another.
+    pub(super) fn close_tail(&mut self) {
+        if let Some(number) = self.tail.take() {
             self.candidates.insert(number);
         }
     }

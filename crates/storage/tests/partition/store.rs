@@ -6,7 +6,7 @@ use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
     AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexOrder, Layout, Outcome, Predicate, ReadRequest,
-    Registry, Schema, StorageError, Store, StoreOptions, Test, Timestamp, Value,
+    Registry, Schema, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp, Value, key_of_row,
 };
 use std::sync::Arc;
 
@@ -146,6 +146,34 @@ fn duplicate_keys_name_index_and_key() {
         "duplicate key value violates unique constraint \"pk\": key (key)=(4) already exists"
     );
     assert!(!error.is_retryable() && StorageError::Conflict { with: None }.is_retryable());
+}
+
+/// Rows that a split moved, or that were evacuated behind it, do not stay in open segments: a pin of them would copy.
+#[test]
+fn moved_rows_are_sealed_again() {
+    let schema = schema(Layout::Default);
+    let memory = MemoryPool::unlimited();
+    let (mut source, mut target) = (store(&schema, &memory), store(&schema, &memory));
+    let table = Table::default();
+    table.set(1, Outcome::Committed(Timestamp(5)));
+    source.insert(&view(1).snapshot(&table), &rows(&schema, 0..1_000)).unwrap();
+    let horizon = Horizon { oldest: Timestamp(100), outcomes: &table };
+    while source.maintain(&horizon, 100).more {}
+    let attributes: Box<[AttributeId]> = [AttributeId(1)].into();
+    let at = source.split_key(&attributes).unwrap();
+    let position = Arc::new(|keys: &Batch, row: usize| key_of_row(keys, row, &[0]));
+    source.begin_split(SplitBoundary { attributes, position, at }).unwrap();
+    while matches!(source.split_step(&mut target, 64).unwrap(), SplitStep::More { .. }) {}
+    let mut sealed = 0;
+    for store in [&mut source, &mut target] {
+        while store.maintain(&horizon, 100).more {}
+        assert!(!store.wants_maintenance());
+        let segments = store.segments();
+        let open = segments.iter().filter(|segment| !segment.sealed && segment.dead_rows < segment.rows);
+        assert_eq!(open.count(), 0, "{segments:?}");
+        sealed += store.statistics().rows_live_estimate;
+    }
+    assert_eq!(sealed, 1_000);
 }
 
 /// Whatever the limit, a refused statement whose transaction aborts leaves nothing behind, and other rows stay.

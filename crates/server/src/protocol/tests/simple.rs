@@ -1,17 +1,16 @@
 //! The simple protocol and COPY.
 
-use bytes::Bytes;
-use pgwire::messages::PgWireFrontendMessage as Request;
-use pgwire::messages::copy::{CopyData, CopyDone, CopyFail};
+use postgres_protocol::message::frontend;
 
-use super::{client, parse, query, read, sync};
+use super::{Request, client, parse, query, read, sync};
 
 fn data(text: &str) -> Request {
-    Request::CopyData(CopyData::new(Bytes::copy_from_slice(text.as_bytes())))
+    let data = frontend::CopyData::new(text.as_bytes()).unwrap();
+    Request::certain(|bytes| data.write(bytes))
 }
 
 fn done() -> Request {
-    Request::CopyDone(CopyDone::new())
+    Request::certain(frontend::copy_done)
 }
 
 #[test]
@@ -79,7 +78,7 @@ fn a_copy_that_fails_swallows_the_rest_of_its_data() {
     let answers = client.ask([data("bad\n"), data("a\n"), done()]);
     assert_eq!(answers, ["error 22P02 bad line", "ready idle"]);
     client.query("copy");
-    let answers = client.ask([data("a\n"), Request::CopyFail(CopyFail::new("no more".to_owned()))]);
+    let answers = client.ask([data("a\n"), Request::new(|bytes| frontend::copy_fail("no more", bytes))]);
     assert_eq!(answers, ["error 57014 COPY from stdin failed: no more", "ready idle"]);
     client.query("copy");
     assert!(client.ask([parse("", "rows 1")])[0].starts_with("error 08P01"));

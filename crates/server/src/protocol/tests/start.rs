@@ -75,7 +75,7 @@ fn newer_minor_versions_are_negotiated_down() {
     bytes[7] = 2;
     client.send(&bytes);
     let answers = read(&client.run());
-    assert!(answers[0].contains("NegotiateProtocolVersion") && answers[0].contains("_pq_.feature"), "{answers:?}");
+    assert_eq!(answers[0], "negotiated 0 without _pq_.feature");
     assert_eq!(answers.last().unwrap(), "ready idle");
 }
 

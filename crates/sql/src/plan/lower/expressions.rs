@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType as ArrowType, Field, Schema as ArrowSchema};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, DataFusionError, ExprSchema};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::expr::{InList, Placeholder};
@@ -219,38 +219,35 @@ fn foreign(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
     let mut used: Vec<(Column, Field)> = Vec::new();
     let mut parameters: Vec<(usize, Field)> = Vec::new();
     let text = expr.to_string();
-    let rewritten = expr
-        .clone()
-        .transform(|expr| match &expr {
-            Expr::Column(column) => {
-                let field = columns.schema.field_from_column(column)?.as_ref().clone();
-                let at = if let Some(at) = used.iter().position(|(known, _)| known == column) {
-                    at
-                } else {
-                    used.push((column.clone(), field));
-                    used.len() - 1
-                };
-                Ok(Transformed::yes(Expr::Column(Column::from_name(format!("c{at}")))))
+    let rewritten = eris_binder::rewrite_expression(expr.clone(), &mut |expr| match &expr {
+        Expr::Column(column) => {
+            let field = columns.schema.field_from_column(column)?.as_ref().clone();
+            let at = if let Some(at) = used.iter().position(|(known, _)| known == column) {
+                at
+            } else {
+                used.push((column.clone(), field));
+                used.len() - 1
+            };
+            Ok(Transformed::yes(Expr::Column(Column::from_name(format!("c{at}")))))
+        }
+        Expr::Placeholder(Placeholder { id, .. }) => {
+            let data_type = expr.get_type(columns.schema)?;
+            let index = index_of(id).ok_or_else(|| DataFusionError::Plan(format!("parameter {id}")))?;
+            if !parameters.iter().any(|(known, _)| *known == index) {
+                parameters.push((index, Field::new(format!("p{index}"), data_type, true)));
             }
-            Expr::Placeholder(Placeholder { id, .. }) => {
-                let data_type = expr.get_type(columns.schema)?;
-                let index = index_of(id).ok_or_else(|| DataFusionError::Plan(format!("parameter {id}")))?;
-                if !parameters.iter().any(|(known, _)| *known == index) {
-                    parameters.push((index, Field::new(format!("p{index}"), data_type, true)));
-                }
-                Ok(Transformed::yes(Expr::Column(Column::from_name(format!("p{index}")))))
-            }
-            Expr::Exists(_)
-            | Expr::InSubquery(_)
-            | Expr::ScalarSubquery(_)
-            | Expr::SetComparison(_)
-            | Expr::OuterReferenceColumn(..)
-            | Expr::AggregateFunction(_)
-            | Expr::WindowFunction(_) => Err(DataFusionError::Plan("a subquery or aggregate in an expression".into())),
-            _ => Ok(Transformed::no(expr)),
-        })
-        .map_err(NotNative::because)?
-        .data;
+            Ok(Transformed::yes(Expr::Column(Column::from_name(format!("p{index}")))))
+        }
+        Expr::Exists(_)
+        | Expr::InSubquery(_)
+        | Expr::ScalarSubquery(_)
+        | Expr::SetComparison(_)
+        | Expr::OuterReferenceColumn(..)
+        | Expr::AggregateFunction(_)
+        | Expr::WindowFunction(_) => Err(DataFusionError::Plan("a subquery or aggregate in an expression".into())),
+        _ => Ok(Transformed::no(expr)),
+    })
+    .map_err(NotNative::because)?;
     let mut fields: Vec<Field> =
         used.iter().enumerate().map(|(at, (_, field))| field.clone().with_name(format!("c{at}"))).collect();
     fields.extend(parameters.iter().map(|(_, field)| field.clone()));
