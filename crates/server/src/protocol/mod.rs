@@ -17,5 +17,5 @@ pub mod signal;
 mod simple;
 pub mod startup;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod wire;

@@ -145,7 +145,7 @@ fn negotiated(buffer: &mut BytesMut) -> String {
 }
 
 /// The text of one field of an error or a notice.
-pub(crate) fn field(fields: ErrorFields<'_>, code: u8) -> String {
+pub(crate) fn field(mut fields: ErrorFields<'_>, code: u8) -> String {
     let found = fields.find(|field| Ok(field.type_() == code)).unwrap();
     found.map(|field| String::from_utf8(field.value_bytes().to_vec()).unwrap()).unwrap_or_default()
 }

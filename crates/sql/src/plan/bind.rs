@@ -85,6 +85,5 @@ impl Planner {
 }
 
 fn bind(context: &Context<'_>, statement: &Statement, types: &ParameterTypes) -> Result<LogicalPlan, SqlError> {
-    eris_binder::bind(context, statement.clone(), types.fields(), options())
-        .map_err(|error| datafusion_error(&error))
+    eris_binder::bind(context, statement.clone(), types.fields(), options()).map_err(|error| datafusion_error(&error))
 }
