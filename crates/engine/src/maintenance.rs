@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::options::{LATCHED_RETRY, MAINTENANCE_ROWS};
-use crate::partition::Partition;
+use crate::options::{LATCHED_RETRY, MAINTENANCE_ROWS, TAIL_QUIET};
+use crate::partition::{Partition, PartitionState, TailWatch};
 use crate::runtime::Runtime;
 use crate::split::{SplitInProgress, SplitNext, continue_split, wants_split};
 
@@ -42,12 +42,37 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     if split {
         state.split = SplitInProgress::request(runtime, &container, partition, &state);
     }
-    let again = maintained.more || state.split.is_some();
+    let closed = !maintained.more && watch_tail(runtime, partition, &mut state);
+    let again = maintained.more || closed || state.split.is_some();
     let blocked = !again && state.store.wants_maintenance();
     drop(state);
     if again {
         runtime.queue_maintenance(partition);
     } else if blocked {
         runtime.block_maintenance(partition);
+    }
+}
+
+/// Closes the tail if it stayed as it was for a while; sees to it that somebody looks again if it may yet. At most one
+/// timer runs for a partition.
+fn watch_tail(runtime: &Arc<Runtime>, partition: &Partition, state: &mut PartitionState) -> bool {
+    let now = runtime.env.now();
+    match (state.store.sealable_tail(), state.tail_watch) {
+        (_, Some(watch)) if now < watch.until => false,
+        (Some(tail), Some(watch)) if watch.tail == tail => {
+            state.tail_watch = None;
+            state.store.close_tail();
+            true
+        }
+        (Some(tail), _) => {
+            let until = now + TAIL_QUIET;
+            state.tail_watch = Some(TailWatch { tail, until });
+            runtime.queue_maintenance_at(partition, until);
+            false
+        }
+        (None, _) => {
+            state.tail_watch = None;
+            false
+        }
     }
 }

@@ -72,5 +72,7 @@ pub(crate) const REACTOR_SHARE: u64 = 8;
 pub(crate) const SPIN_STEPS: u32 = 64;
 /// Maintenance of a partition that somebody else is at is tried again after this time.
 pub(crate) const LATCHED_RETRY: Duration = Duration::from_micros(500);
+/// A tail that took no row for this long is closed and sealed, if it has rows enough.
+pub(crate) const TAIL_QUIET: Duration = Duration::from_millis(100);
 /// Blocked maintenance is tried again after this time, when some transaction ended meanwhile.
 pub(crate) const MAINTENANCE_RETRY: Duration = Duration::from_millis(5);

@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 
-use eris_platform::NodeId;
-use eris_storage::{ContainerId, Key, PartitionId, Store};
+use eris_platform::{Nanos, NodeId};
+use eris_storage::{ContainerId, Key, PartitionId, SegmentNumber, Store};
 use eris_sync::{Guard, TryLatch};
 
 use crate::ids::TableVersion;
@@ -46,9 +46,17 @@ pub(crate) struct PartitionState {
     /// What this partition gave away, oldest first: older messages are passed on accordingly.
     pub splits: Vec<SplitRecord>,
     pub split: Option<SplitInProgress>,
+    pub tail_watch: Option<TailWatch>,
     ready: [VecDeque<Command>; CLASSES],
     stalled: Vec<Command>,
     picks: u32,
+}
+
+/// When to look at a tail again, and how it was at the last look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TailWatch {
+    pub tail: (SegmentNumber, u32),
+    pub until: Nanos,
 }
 
 /// The positions a partition owns: from `lower` up to, not including, `upper`.
@@ -108,6 +116,7 @@ impl LivingPartition {
                 bounds,
                 splits: Vec::new(),
                 split: None,
+                tail_watch: None,
                 ready: std::array::from_fn(|_| VecDeque::new()),
                 stalled: Vec::new(),
                 picks: 0,

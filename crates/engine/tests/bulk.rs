@@ -58,7 +58,8 @@ fn parallel_loads_arrive_whole_while_partitions_split() {
         let container = engine.next_container_id();
         let layout = [Layout::Row, Layout::Column, Layout::Mixed, Layout::Default][random.index(4)];
         // Segments above the size below which rows are inserted as rows, for whole and for odd parts.
-        let schema = Arc::new(schema(container, layout, [16, 64, 1_500][random.index(3)]));
+        let segment_rows = [16, 64, 1_500][random.index(3)];
+        let schema = Arc::new(schema(container, layout, segment_rows));
         let partitioning = match random.below(3) {
             0 => Partitioning::Hash { attributes: Box::new([KEY]), partitions: 3 },
             _ => Partitioning::Range(Box::new([KEY])),
@@ -93,6 +94,12 @@ fn parallel_loads_arrive_whole_while_partitions_split() {
         let found = simulation.block_on(count(reader, container)).expect("the read ends");
         let expected: Vec<(i64, i64)> = (0..4_000).map(|key| (key, key * 2)).collect();
         assert_eq!(found, expected, "seed {seed}");
+        for partition in engine.partitions() {
+            let open = partition.segments.iter().filter(|segment| !segment.sealed);
+            for segment in open.filter(|segment| segment.rows - segment.dead_rows >= segment_rows / 16) {
+                panic!("seed {seed}: open rows were left alone for long, but {segment:?} was not sealed");
+            }
+        }
         let statistics = engine.statistics();
         split_moving += statistics.store.splits;
         split_above += statistics.event(Event::Splits) - statistics.store.splits;

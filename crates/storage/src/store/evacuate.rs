@@ -99,7 +99,6 @@ impl Store {
         for (begin, _) in &words {
             tail.newest_begin = tail.newest_begin.max(begin.bits());
         }
-        self.tail_moved_rows += moving.len() as u32;
         let new = |row: usize| RowAddress::new(first.segment(), RowOffset(first.offset().0 + row as u32));
         if let Err(error) = self.enter_into_indexes(&batch, 0..batch.rows, first, None) {
             // The copies must not be seen beside the originals.

@@ -28,8 +28,8 @@ pub(super) fn sealed_module(layout: Layout, number: SegmentNumber) -> &'static s
     }
 }
 
-/// A tail is closed early when moved rows fill one part in this many of it: that bounds how small segments get.
-const MOVED_SHARE: u32 = 16;
+/// A tail may be closed early when one part in this many of it is filled: that bounds how small segments get.
+const TAIL_SHARE: u32 = 16;
 
 impl Store {
     /// A path for all attributes.
@@ -65,7 +65,6 @@ impl Store {
         let state = State::Open { rows: OpenRows::Own(path), words: OpenWords::new(&self.memory) };
         self.add_segment(Segment::new(number, state, rows_max));
         self.tail = Some(number);
-        self.tail_moved_rows = 0;
         number
     }
 
@@ -79,14 +78,15 @@ impl Store {
         }
     }
 
-    /// Whether enough of the tail are rows that were sealed before they moved: for them the tail is no place to stay,
-    /// since reading an open segment copies.
-    pub(super) fn tail_wants_sealing(&self) -> bool {
-        self.tail.is_some() && self.tail_moved_rows >= (self.schema.segment_rows / MOVED_SHARE).max(1)
+    /// The tail and its rows, if they are enough to be sealed without waiting for more: reading an open segment copies.
+    pub fn sealable_tail(&self) -> Option<(SegmentNumber, u32)> {
+        let tail = self.segment(self.tail?)?;
+        let live = tail.rows() - tail.vacated_count();
+        (live >= (self.schema.segment_rows / TAIL_SHARE).max(1)).then(|| (tail.number, tail.rows()))
     }
 
-    /// Ends the tail; the next row begins another.
-    pub(super) fn close_tail(&mut self) {
+    /// Ends the tail, so that it can be sealed; the next row begins another.
+    pub fn close_tail(&mut self) {
         if let Some(number) = self.tail.take() {
             self.candidates.insert(number);
         }

@@ -1,7 +1,4 @@
 //! The life cycle in quanta: settle, vacate, seal, thaw, evacuate.
-//!
-//! Rows that move gather in the tail. When nothing else is left to do, a tail with a fair number of them is closed, so
-//! that they are sealed again.
 
 use super::Store;
 use super::evacuate::Evacuation;
@@ -75,7 +72,6 @@ impl Store {
             || !self.candidates.is_empty()
             || !self.departed.is_empty()
             || self.job.is_some()
-            || self.tail_wants_sealing()
     }
 
     /// Does up to about `rows_budget` rows of maintenance.
@@ -108,11 +104,7 @@ impl Store {
                 return Ok(());
             }
             if self.job.is_none() && !self.start_job(horizon, &mut budget)? {
-                if !self.tail_wants_sealing() {
-                    return Ok(());
-                }
-                // Nothing else moves rows for now.
-                self.close_tail();
+                return Ok(());
             }
             if !self.job_step(horizon, &mut budget, maintained)? {
                 return Ok(());

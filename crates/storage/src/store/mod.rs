@@ -80,8 +80,6 @@ pub struct Store {
     segments: Vec<Option<Box<Segment>>>,
     /// The segment that takes inserts.
     tail: Option<SegmentNumber>,
-    /// Rows of the tail that came from other segments, by a split or by evacuation.
-    tail_moved_rows: u32,
     indexes: Vec<StoreIndex>,
     /// Indexes being created: maintained, not yet read.
     building: Vec<StoreIndex>,
@@ -118,7 +116,6 @@ impl Store {
             modules,
             segments: Vec::new(),
             tail: None,
-            tail_moved_rows: 0,
             indexes,
             building: Vec::new(),
             candidates: BTreeSet::new(),

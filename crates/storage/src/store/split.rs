@@ -257,7 +257,6 @@ impl Store {
             let first = RowAddress::new(tail.number, RowOffset(tail.rows()));
             let until = rows.rows.min(from + (tail.rows_max - tail.rows()) as usize);
             tail.append(rows, from..until, |row| words[row])?;
-            self.tail_moved_rows += (until - from) as u32;
             let offsets = first.offset().0..first.offset().0 + (until - from) as u32;
             addresses.extend(offsets.map(|offset| RowAddress::new(first.segment(), RowOffset(offset))));
             self.close_tail_if_full();

@@ -148,7 +148,8 @@ fn duplicate_keys_name_index_and_key() {
     assert!(!error.is_retryable() && StorageError::Conflict { with: None }.is_retryable());
 }
 
-/// Rows that a split moved, or that were evacuated behind it, do not stay in open segments: a pin of them would copy.
+/// Rows that a split moved, or that were evacuated behind it, can be sealed before they fill a segment: a pin of an open
+/// one copies.
 #[test]
 fn moved_rows_are_sealed_again() {
     let schema = schema(Layout::Default);
@@ -167,7 +168,14 @@ fn moved_rows_are_sealed_again() {
     let mut sealed = 0;
     for store in [&mut source, &mut target] {
         while store.maintain(&horizon, 100).more {}
-        assert!(!store.wants_maintenance());
+        // Closed with many dead rows, a tail is evacuated into the next one.
+        let mut closed = 0;
+        while store.sealable_tail().is_some() {
+            store.close_tail();
+            while store.maintain(&horizon, 100).more {}
+            closed += 1;
+        }
+        assert!(closed <= 2 && !store.wants_maintenance());
         let segments = store.segments();
         let open = segments.iter().filter(|segment| !segment.sealed && segment.dead_rows < segment.rows);
         assert_eq!(open.count(), 0, "{segments:?}");
