@@ -27,7 +27,7 @@ pub struct EngineOptions {
     pub split_rows: u64,
     /// A partition with more bytes than this is split.
     pub split_bytes: u64,
-    /// A table with more rows than this gets at least two partitions per worker.
+    /// A table gets a partition for each so many rows, until there are two for each worker.
     pub parallel_rows: u64,
     /// Result batches that wait for their task before the producing commands yield.
     pub result_batches_max: usize,

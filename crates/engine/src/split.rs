@@ -107,9 +107,9 @@ pub(crate) fn wants_split(runtime: &Runtime, container: &Container, partition: &
         return helps;
     }
     let partitions = container.partition_count() as u64;
-    let wanted = 2 * options.workers as u64;
     let table_rows = container.rows();
-    helps && table_rows > options.parallel_rows && partitions < wanted && rows * partitions >= table_rows
+    let wanted = (2 * options.workers as u64).min(table_rows.div_ceil(options.parallel_rows));
+    helps && partitions < wanted && rows * partitions >= table_rows
 }
 
 fn smallest_rows(container: &Container) -> u64 {

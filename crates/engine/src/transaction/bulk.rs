@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use eris_platform::Reservation;
-use eris_storage::{Batch, ContainerId, SealedSegment, Value};
+use eris_storage::{Batch, ContainerId, PartitionId, SealedSegment, Value};
 
 use super::{Transaction, group_by_partition};
 use crate::container::Container;
@@ -17,7 +17,6 @@ use crate::message::{Message, Primitive};
 use crate::partition::Partition;
 use crate::partition_table::{PartitionTable, Partitioning};
 use crate::results::Results;
-use crate::runtime::Runtime;
 use crate::split::split_above;
 
 /// Segments under way per worker before the load waits for the oldest.
@@ -32,8 +31,16 @@ pub struct BulkLoad<'t> {
     table: Arc<PartitionTable>,
     gathered: Vec<Gathered>,
     gathered_bytes: Reservation,
-    in_flight: VecDeque<Results>,
+    in_flight: VecDeque<InFlight>,
     rows: u64,
+}
+
+/// A segment on its way to a partition.
+struct InFlight {
+    partition: PartitionId,
+    rows: u64,
+    bytes: u64,
+    results: Results,
 }
 
 struct Gathered {
@@ -81,9 +88,7 @@ impl<'t> BulkLoad<'t> {
         while let Some(gathered) = self.gathered.pop() {
             self.seal(gathered, segment_rows, true).await?;
         }
-        while let Some(oldest) = self.in_flight.pop_front() {
-            oldest.finish().await?;
-        }
+        self.land_all().await?;
         Ok(self.rows)
     }
 
@@ -158,15 +163,16 @@ impl<'t> BulkLoad<'t> {
     async fn split_above(&mut self, partition: &Partition, rows: &Batch) -> Result<bool, EngineError> {
         let runtime = Arc::clone(&self.transaction.runtime);
         let partitioning = Arc::clone(&self.table.partitioning);
-        if !matches!(*partitioning, Partitioning::Range(_)) || !is_large_enough(&runtime, &self.table, partition) {
+        if !matches!(*partitioning, Partitioning::Range(_)) || !self.may_be_left(partition, rows) {
+            return Ok(false);
+        }
+        // What is under way may lie above, too, and counts only once.
+        self.land_all().await?;
+        if !self.may_be_left(partition, rows) {
             return Ok(false);
         }
         let positions = (0..rows.rows).map(|row| (partitioning.position_of_row(rows, row), row));
         let Some((at, first)) = positions.min() else { return Ok(false) };
-        // What is under way may lie above, too.
-        while let Some(oldest) = self.in_flight.pop_front() {
-            oldest.finish().await?;
-        }
         let columns = partitioning.attributes().iter().map(|attribute| attribute.index());
         let values: Vec<Value> = columns.map(|column| rows.value(first, column)).collect();
         let split = partition
@@ -181,10 +187,9 @@ impl<'t> BulkLoad<'t> {
     async fn attach(&mut self, partition: &Partition, rows: Batch, segment_rows: usize) -> Result<(), EngineError> {
         let limit = IN_FLIGHT_PER_WORKER * self.transaction.runtime.options.workers;
         while self.in_flight.len() >= limit {
-            if let Some(oldest) = self.in_flight.pop_front() {
-                oldest.finish().await?;
-            }
+            self.land_oldest().await?;
         }
+        let (count, bytes) = (rows.rows as u64, rows.bytes() as u64);
         let as_rows = rows.rows < SEAL_ROWS_MIN.min(segment_rows);
         let transaction = &*self.transaction;
         let (work, primitive) =
@@ -200,16 +205,37 @@ impl<'t> BulkLoad<'t> {
         let attachment = dataflow.attach(attachment);
         let header = transaction.header(&dataflow, primitive, Some(partition));
         let message = Message::new(header, &[&attachment.to_le_bytes()]);
-        self.in_flight.push_back(transaction.start(dataflow, vec![message]));
+        let results = transaction.start(dataflow, vec![message]);
+        self.in_flight.push_back(InFlight { partition: partition.id, rows: count, bytes, results });
         Ok(())
     }
-}
 
-/// Whether a partition may be left behind: two for each worker soon, later those that are near their limits.
-fn is_large_enough(runtime: &Runtime, table: &PartitionTable, partition: &Partition) -> bool {
-    let options = &runtime.options;
-    let few = table.entries().len() < 2 * options.workers;
-    let near = |size: u64, limit: u64| size >= limit / 4 * 3;
-    partition.rows() > 0
-        && (few || near(partition.rows(), options.split_rows) || near(partition.bytes(), options.split_bytes))
+    async fn land_oldest(&mut self) -> Result<(), EngineError> {
+        match self.in_flight.pop_front() {
+            Some(oldest) => oldest.results.finish().await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    async fn land_all(&mut self) -> Result<(), EngineError> {
+        while !self.in_flight.is_empty() {
+            self.land_oldest().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a partition may be left behind instead of taking `rows`, too: two for each worker soon, later those that
+    /// would be near their limits, where a split would move what is loaded now.
+    fn may_be_left(&self, partition: &Partition, rows: &Batch) -> bool {
+        let options = &self.transaction.runtime.options;
+        let coming = self.in_flight.iter().filter(|coming| coming.partition == partition.id);
+        let (rows_coming, bytes_coming) =
+            coming.fold((0, 0), |(rows, bytes), coming| (rows + coming.rows, bytes + coming.bytes));
+        let few = self.table.entries().len() < 2 * options.workers;
+        let near = |size: u64, limit: u64| size >= limit / 4 * 3;
+        partition.rows() + rows_coming > 0
+            && (few
+                || near(partition.rows() + rows_coming + rows.rows as u64, options.split_rows)
+                || near(partition.bytes() + bytes_coming + rows.bytes() as u64, options.split_bytes))
+    }
 }
