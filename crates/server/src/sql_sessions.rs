@@ -163,6 +163,10 @@ impl Backend for SqlSession {
         }
     }
 
+    fn spoil(&mut self) {
+        self.0.spoil();
+    }
+
     fn cancel(&self) -> Cancel {
         let handle = self.0.cancel_handle();
         Arc::new(move || handle.cancel())

@@ -1,7 +1,7 @@
 //! A database: an engine with names, plans and sessions on top.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use eris_engine::Engine;
 use eris_platform::settings::SettingValues;
@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::Lane;
 use crate::plan::Planner;
-use crate::session::{PlanCache, Session, SessionOptions};
+use crate::session::{PlanCache, Session, SessionOptions, TransactionObserver};
 use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, layout_name};
 
 /// How a database is set up.
@@ -56,6 +56,7 @@ struct Inner {
     cache: PlanCache,
     defaults: SettingValues,
     version: String,
+    observer: OnceLock<Arc<dyn TransactionObserver>>,
 }
 
 impl fmt::Debug for Database {
@@ -96,6 +97,7 @@ impl Database {
             cache: PlanCache::default(),
             defaults,
             version,
+            observer: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -123,6 +125,16 @@ impl Database {
     /// What `version()` answers.
     pub fn version(&self) -> &str {
         &self.inner.version
+    }
+
+    /// Has this observer told of all transactions from now on; there is one at most, the first.
+    pub fn observe(&self, observer: Arc<dyn TransactionObserver>) {
+        let first = self.inner.observer.set(observer).is_ok();
+        assert!(first, "a database has one observer");
+    }
+
+    pub(crate) fn observer(&self) -> Option<&dyn TransactionObserver> {
+        self.inner.observer.get().map(AsRef::as_ref)
     }
 
     pub(crate) fn planner(&self) -> &Planner {

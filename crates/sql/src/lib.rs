@@ -26,8 +26,8 @@ pub mod views;
 pub use database::{Database, DatabaseOptions};
 pub use errors::SqlError;
 pub use session::{
-    ColumnDescription, CommandTag, CopyIn, Outcome, Prepared, Rows, Session, SessionCancel, SessionOptions,
-    TransactionStatus,
+    ColumnDescription, CommandTag, CopyIn, EndedTransaction, Outcome, Prepared, Rows, Session, SessionCancel,
+    SessionOptions, TransactionObserver, TransactionStatus,
 };
 pub use sqlstate::SqlState;
 pub use types::SqlType;

@@ -101,6 +101,10 @@ pub trait Backend: Send {
 
     fn status(&self) -> TransactionStatus;
 
+    /// The client was told of an error. An open transaction is over, also if the error is none of the backend's: a
+    /// message that makes no sense, rows that were not sent to their end.
+    fn spoil(&mut self);
+
     fn cancel(&self) -> Cancel;
 
     /// The value of a setting that clients are told about.

@@ -146,7 +146,13 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 Err(failure) => failure,
             };
             match failure {
-                Failure::Statement(report) | Failure::Refused(_, report) => self.wire.reply.report(&report),
+                Failure::Statement(report) | Failure::Refused(_, report) => {
+                    self.wire.reply.report(&report);
+                    // A client may wait for it before it sends Sync, and its Flush is skipped.
+                    if let Err(Failure::Stop(stop)) = self.wire.flush().await {
+                        return stop.into();
+                    }
+                }
                 Failure::Stop(_) => return failure,
             }
         }
@@ -184,6 +190,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         }
         match result {
             Err(Failure::Statement(report) | Failure::Refused(_, report)) => {
+                self.backend.spoil();
                 if matches!(kind, Kind::Query | Kind::FunctionCall) {
                     self.wire.reply.report(&report);
                     return self.ready().await;
@@ -222,6 +229,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 self.wire.frames.release(&frame);
                 self.skip_to_sync = false;
                 if let Err(report) = result {
+                    self.backend.spoil();
                     self.wire.reply.report(&report);
                 }
                 self.ready().await

@@ -246,6 +246,10 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         let wire = &mut self.wire;
         match std::mem::replace(&mut portal.state, State::Done) {
             State::Bound => (),
+            State::Held(_) if self.backend.status() == TransactionStatus::Failed => {
+                let message = "current transaction is aborted, commands ignored until end of transaction block";
+                return Err(Report::error(SqlState::IN_FAILED_TRANSACTION, message).into());
+            }
             State::Held(mut held) => {
                 return Ok(match held.send(wire, &portal.formats, limit).await? {
                     Progress::Finished => Executed::Complete(select_tag(held.sender.sent)),

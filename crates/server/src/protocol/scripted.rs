@@ -192,9 +192,7 @@ impl CopySink for ScriptedCopy<'_> {
 impl Scripted {
     /// As in PostgreSQL an error spoils the transaction block.
     fn failed(&mut self, report: Report) -> Report {
-        if self.status == TransactionStatus::InTransaction {
-            self.status = TransactionStatus::Failed;
-        }
+        self.spoil();
         report
     }
 }
@@ -327,6 +325,12 @@ impl Backend for Scripted {
 
     fn status(&self) -> TransactionStatus {
         self.status
+    }
+
+    fn spoil(&mut self) {
+        if self.status == TransactionStatus::InTransaction {
+            self.status = TransactionStatus::Failed;
+        }
     }
 
     fn cancel(&self) -> Cancel {

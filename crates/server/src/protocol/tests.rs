@@ -82,13 +82,14 @@ pub(super) fn parse(name: &str, sql: &str) -> Request {
 }
 
 pub(super) fn bind(portal: &str, statement: &str, parameters: &[Option<&str>]) -> Request {
-    let write = |parameter: &Option<&str>, bytes: &mut BytesMut| {
+    let write = |parameter: Option<&str>, bytes: &mut BytesMut| {
         let Some(text) = parameter else { return Ok(IsNull::Yes) };
         bytes.put_slice(text.as_bytes());
         Ok(IsNull::No)
     };
     Request::new(|bytes| {
-        frontend::bind(portal, statement, [], parameters, write, [], bytes).map_err(|error| match error {
+        frontend::bind(portal, statement, [], parameters.iter().copied(), write, [], bytes).map_err(|error| match error
+        {
             frontend::BindError::Conversion(error) => error.to_string(),
             frontend::BindError::Serialization(error) => error.to_string(),
         })
@@ -132,7 +133,7 @@ pub(super) fn read(output: &[u8]) -> Vec<String> {
     answers
 }
 
-/// The codec does not know NegotiateProtocolVersion: tag, length, newest minor version, names of unknown options.
+/// The codec does not know `NegotiateProtocolVersion`: tag, length, newest minor version, names of unknown options.
 fn negotiated(buffer: &mut BytesMut) -> String {
     let length = u32::from_be_bytes(buffer[1..5].try_into().unwrap()) as usize;
     let message = buffer.split_to(1 + length);

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use eris_engine::Transaction;
-use eris_storage::Value;
+use eris_storage::{Timestamp, Value};
 
 use super::cancel::SessionCancel;
+use super::observer::EndedTransaction;
 use super::outcome::Outcome;
 use super::prepared::Prepared;
-use super::statement::{Planned, plan};
+use super::statement::{Planned, kind_of, plan};
 use super::states::{Block, Place, Step, TransactionStatus};
 use crate::catalog::{CatalogChange, CatalogVersion, Overlay};
 use crate::database::Database;
@@ -72,8 +73,20 @@ impl Session {
     /// Parses and plans all statements of a text; runs none. Types of parameters may be declared, others are inferred.
     ///
     /// Plans are made against the catalog as it is: in `CREATE TABLE t (...); INSERT INTO t ...` the second statement
-    /// is planned when it runs.
+    /// is planned when it runs. As an error in the execution of a statement, an error here ends the open transaction.
     pub fn parse(&mut self, sql: &str, parameter_types: &[Option<SqlType>]) -> Result<Vec<Arc<Prepared>>, SqlError> {
+        let parsed = self.parse_and_plan(sql, parameter_types);
+        if parsed.is_err() {
+            self.spoil();
+        }
+        parsed
+    }
+
+    fn parse_and_plan(
+        &mut self,
+        sql: &str,
+        parameter_types: &[Option<SqlType>],
+    ) -> Result<Vec<Arc<Prepared>>, SqlError> {
         let catalog = self.overlay.version(self.database.catalog())?;
         let fallback = self.settings.fallback();
         let cache = self.database.plan_cache();
@@ -90,6 +103,10 @@ impl Session {
                 planned
             } else {
                 let command = front::lower(&statement.ast)?;
+                if index == 0 {
+                    // A failed block names nothing that could be wrong with its statements.
+                    self.block.step(kind_of(&command), place)?;
+                }
                 // Later statements of a text may need what earlier ones create: they are planned when they run.
                 match self.plan_in(statement.text.clone(), command.clone(), parameter_types, &catalog) {
                     Ok(planned) => {
@@ -175,6 +192,14 @@ impl Session {
     /// What clients are told about the transaction.
     pub fn status(&self) -> TransactionStatus {
         self.block.status()
+    }
+
+    /// An error outside of the execution of a statement (a text that is none, a reply that could not be sent): the open
+    /// transaction is over, a block waits for its end.
+    pub fn spoil(&mut self) {
+        if self.block != Block::Idle {
+            self.failed();
+        }
     }
 
     /// Cancels whatever runs.
@@ -263,7 +288,9 @@ impl Session {
             self.settings = committed;
         }
         if let Some(transaction) = self.transaction.take() {
-            transaction.commit().await.map_err(|error| engine_error(&error, None))?;
+            let snapshot = transaction.snapshot_timestamp();
+            let committed = transaction.commit().await.map_err(|error| engine_error(&error, None))?;
+            self.tell_end(snapshot, Some(committed));
         }
         for change in published {
             let gone = match change {
@@ -279,6 +306,12 @@ impl Session {
         Ok(())
     }
 
+    fn tell_end(&self, snapshot: Timestamp, committed: Option<Timestamp>) {
+        if let Some(observer) = self.database.observer() {
+            observer.transaction_ended(&EndedTransaction { session: &self.options, snapshot, committed });
+        }
+    }
+
     /// Takes data, names and settings back.
     pub(super) fn roll_back(&mut self) {
         self.read_only = false;
@@ -286,7 +319,9 @@ impl Session {
             self.settings = before;
         }
         if let Some(transaction) = self.transaction.take() {
+            let snapshot = transaction.snapshot_timestamp();
             transaction.rollback();
+            self.tell_end(snapshot, None);
         }
         for change in self.overlay.abandon() {
             let made = match change {

@@ -64,12 +64,7 @@ impl Planned {
     }
 
     pub fn kind(&self) -> StatementKind {
-        match self.command {
-            Command::Begin(_) => StatementKind::Begin,
-            Command::Commit => StatementKind::Commit,
-            Command::Rollback => StatementKind::Rollback,
-            _ => StatementKind::Ordinary,
-        }
+        kind_of(&self.command)
     }
 
     /// Whether it changes data.
@@ -86,6 +81,16 @@ impl Planned {
                 | Command::DropIndex { .. }
                 | Command::Truncate { .. }
         )
+    }
+}
+
+/// What a command does to transactions.
+pub(super) fn kind_of(command: &Command) -> StatementKind {
+    match command {
+        Command::Begin(_) => StatementKind::Begin,
+        Command::Commit => StatementKind::Commit,
+        Command::Rollback => StatementKind::Rollback,
+        _ => StatementKind::Ordinary,
     }
 }
 

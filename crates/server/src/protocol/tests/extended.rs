@@ -133,6 +133,9 @@ fn held_rows_are_bounded() {
     assert_eq!(client.query("rows 1").len(), 4, "the statement that came between is not to blame");
     let answers = client.ask([execute("p", 1), sync()]);
     assert!(answers[0].starts_with("error 53200 out of memory: suspended portal asked for"), "{answers:?}");
+    assert_eq!(answers[1..], ["ready failed"], "it is an error of the block all the same");
+    client.query("rollback");
+    client.query("begin");
     client.ask([parse("", "heavy 4"), bind("q", "", &[]), execute("q", 1), sync()]);
     assert_eq!(client.query("rows 1").len(), 4, "one page is within the bound");
     assert_eq!(memory.used(), 32 << 20);
@@ -155,8 +158,18 @@ fn a_message_beyond_the_memory_is_refused_and_the_connection_stays() {
     client.query("begin");
     client.ask([parse("", "rows 4"), bind("p", "", &[]), execute("p", 1), sync()]);
     assert!(client.query(&large)[0].starts_with("error 53200"));
-    assert_eq!(client.ask([execute("p", 0), sync()]).len(), 5, "the suspended portal is as it was");
+    let answers = client.ask([execute("p", 0), sync()]);
+    assert!(answers[0].starts_with("error 25P02"), "the block has failed, and its portals: {answers:?}");
     assert_eq!(memory.used(), 0);
+}
+
+#[test]
+fn an_error_is_sent_without_a_sync() {
+    let mut client = client();
+    let answers = client.ask([parse("", "gibberish"), bind("", "", &[]), flush()]);
+    assert_eq!(answers.len(), 1, "a client may wait for it before it sends Sync: {answers:?}");
+    assert!(answers[0].starts_with("error 42601"));
+    assert_eq!(client.ask([sync()]), ["ready idle"]);
 }
 
 #[test]

@@ -109,3 +109,16 @@ fn a_server_that_stops_does_not_wait_for_who_does_not_read() {
     client.run();
     assert!(client.ended());
 }
+
+#[test]
+fn rows_that_are_not_sent_to_their_end_spoil_the_block() {
+    let mut client = client();
+    client.query("begin");
+    client.stall(true);
+    client.send(&super::bytes([query("rows 10000")]));
+    client.run();
+    cancel(&client, 1, 1);
+    client.run();
+    client.stall(false);
+    assert_eq!(read(&client.run()).last().unwrap(), "ready failed");
+}
