@@ -37,6 +37,11 @@ sim SEED TRANSACTIONS="1000":
     ERIS_SEED={{ SEED }} ERIS_TRANSACTIONS={{ TRANSACTIONS }} \
         cargo test --release -p eris-engine --test simulation histories -- --nocapture
 
+# The same for SQL sessions over the wire, on 1, 2 or 4 nodes
+sim-sql SEED NODES="1" TRANSACTIONS="1000":
+    ERIS_SEED={{ SEED }} ERIS_NODES={{ NODES }} ERIS_TRANSACTIONS={{ TRANSACTIONS }} \
+        cargo test --release -p eris-server --test simulation histories -- --nocapture
+
 # Fuzz one target (needs cargo-fuzz and a nightly toolchain): `just fuzz` lists the targets
 fuzz TARGET="" SECONDS="60":
     cargo +nightly fuzz {{ if TARGET == "" { "list" } else { "run " + TARGET + " -- -max_total_time=" + SECONDS } }}

@@ -45,11 +45,16 @@ pub enum SimulationError {
 impl Simulation {
     /// An engine of `options.workers` workers on `options.nodes` nodes.
     pub fn new(seed: u64, options: EngineOptions) -> Result<Self, EngineError> {
-        let env = SimulatedEnv::new(seed);
+        Self::on(&SimulatedEnv::new(seed), options)
+    }
+
+    /// The same on a machine that is there already.
+    pub fn on(env: &SimulatedEnv, options: EngineOptions) -> Result<Self, EngineError> {
         let plan = WorkerPlan::unpinned(options.workers, options.nodes)
             .map_err(|error| EngineError::Start(error.to_string()))?;
         let (engine, workers) = Engine::assemble_stepped(Arc::new(env.clone()), options, &plan)?;
-        Ok(Self { engine, env, workers, random: SeededRandom::new(seed ^ 0x5EED), steps: 0 })
+        let random = SeededRandom::new(env.seed() ^ 0x5EED);
+        Ok(Self { engine, env: env.clone(), workers, random, steps: 0 })
     }
 
     /// The engine; its tasks run only while the simulation does.

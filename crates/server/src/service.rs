@@ -3,7 +3,7 @@
 //! Connections go to the workers in turn: the worker's reactor watches the socket and the task runs on its node. The
 //! engine outlives the server; a stopped server leaves no task behind.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -71,15 +71,19 @@ impl ServerHandle {
     /// Stops accepting, tells every client, cancels what runs, and waits until all sessions are closed; `false` if
     /// some did not end in time. For threads that are not workers.
     pub fn stop(&self) -> bool {
+        // An engine that is gone has taken its tasks along.
+        self.engine.block_on(self.end()).unwrap_or(true)
+    }
+
+    /// The same for tasks: what is returned waits and has the answer.
+    pub fn end(&self) -> impl Future<Output = bool> + Send + 'static {
         self.acceptor.stop();
         self.registry.stop();
         let (engine, registry) = (self.engine.clone(), self.registry.clone());
-        let stopped = self.engine.block_on(async move {
+        async move {
             let deadline = engine.env().now().saturating_add(STOP_TIMEOUT);
             first_of(registry.emptied(), engine.sleep_until(deadline)).await.is_ok()
-        });
-        // An engine that is gone has taken its tasks along.
-        stopped.unwrap_or(true)
+        }
     }
 }
 
