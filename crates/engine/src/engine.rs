@@ -155,8 +155,7 @@ impl Engine {
 
     /// Resolves at the deadline.
     pub fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + Send + 'static {
-        let node = current_node().unwrap_or(self.runtime.nodes[0].id);
-        Sleep { runtime: Arc::clone(&self.runtime), node, deadline, registered: false }
+        Sleep::until(&self.runtime, deadline)
     }
 
     /// A fresh container id, for its schema.

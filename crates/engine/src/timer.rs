@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use eris_platform::{Nanos, NodeId};
 
 use crate::lock::{Lock, lock};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, current_node};
 
 #[derive(Default)]
 pub(crate) struct Timers {
@@ -72,10 +72,18 @@ impl Timers {
 
 /// Resolves at its deadline.
 pub(crate) struct Sleep {
-    pub runtime: Arc<Runtime>,
-    pub node: NodeId,
-    pub deadline: Nanos,
-    pub registered: bool,
+    runtime: Arc<Runtime>,
+    node: NodeId,
+    deadline: Nanos,
+    registered: bool,
+}
+
+impl Sleep {
+    /// The timer runs on the node of the caller.
+    pub fn until(runtime: &Arc<Runtime>, deadline: Nanos) -> Self {
+        let node = current_node().unwrap_or(runtime.nodes[0].id);
+        Self { runtime: Arc::clone(runtime), node, deadline, registered: false }
+    }
 }
 
 impl Future for Sleep {

@@ -133,3 +133,29 @@ fn a_load_with_a_duplicate_leaves_nothing_behind() {
     let reader = engine.clone();
     assert!(simulation.block_on(count(reader, container)).expect("the read ends").is_empty());
 }
+
+/// Rising keys leave full partitions behind: no row is moved by a split afterwards.
+#[test]
+fn rising_keys_are_loaded_without_moving_a_row() {
+    for seed in 0..8 {
+        let options = EngineOptions {
+            workers: 2,
+            memory_limit_bytes: 1 << 30,
+            split_bytes: 400_000,
+            parallel_rows: 2_000,
+            ..EngineOptions::default()
+        };
+        let mut simulation = Simulation::new(seed, options).expect("the engine starts");
+        let engine = simulation.engine().clone();
+        let container = engine.next_container_id();
+        let schema = Arc::new(schema(container, Layout::Default, 2_000));
+        let partitioning = Partitioning::Range(Box::new([KEY]));
+        engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+        let loader = engine.clone();
+        simulation.block_on(load(loader, container, (0..40_000).collect(), 300)).expect("the load ends");
+        simulation.run_until_idle().expect("maintenance ends");
+        let statistics = engine.statistics();
+        assert_eq!(statistics.store.splits, 0, "seed {seed}: {} splits in all", statistics.event(Event::Splits));
+        assert!(statistics.event(Event::Splits) > 4, "seed {seed}");
+    }
+}

@@ -14,15 +14,20 @@ use crate::container::Container;
 use crate::dataflow::{Attachment, Work};
 use crate::error::EngineError;
 use crate::message::{Message, Primitive};
+use crate::options::LATCHED_RETRY;
 use crate::partition::Partition;
 use crate::partition_table::{PartitionTable, Partitioning};
 use crate::results::Results;
 use crate::split::split_above;
+use crate::timer::Sleep;
 
 /// Segments under way per worker before the load waits for the oldest.
 const IN_FLIGHT_PER_WORKER: usize = 2;
 /// Fewer rows than this are inserted as rows: a segment of them would be compacted soon anyway.
 const SEAL_ROWS_MIN: usize = 1_024;
+
+/// How often a load tries to get at a partition that it would leave behind.
+const LATCH_TRIES: usize = 20;
 
 /// A bulk load within a transaction.
 pub struct BulkLoad<'t> {
@@ -175,13 +180,19 @@ impl<'t> BulkLoad<'t> {
         let Some((at, first)) = positions.min() else { return Ok(false) };
         let columns = partitioning.attributes().iter().map(|attribute| attribute.index());
         let values: Vec<Value> = columns.map(|column| rows.value(first, column)).collect();
-        let split = partition
-            .try_latch()
-            .is_some_and(|mut state| split_above(&runtime, &self.container, partition, &mut state, at, &values));
-        if split {
-            self.refresh_table();
+        for _ in 0..LATCH_TRIES {
+            if let Some(mut state) = partition.try_latch() {
+                let split = split_above(&runtime, &self.container, partition, &mut state, at, &values);
+                drop(state);
+                if split {
+                    self.refresh_table();
+                }
+                return Ok(split);
+            }
+            // Maintenance settles what was just loaded.
+            Sleep::until(&runtime, runtime.env.now() + LATCHED_RETRY).await;
         }
-        Ok(split)
+        Ok(false)
     }
 
     async fn attach(&mut self, partition: &Partition, rows: Batch, segment_rows: usize) -> Result<(), EngineError> {
@@ -232,10 +243,12 @@ impl<'t> BulkLoad<'t> {
         let (rows_coming, bytes_coming) =
             coming.fold((0, 0), |(rows, bytes), coming| (rows + coming.rows, bytes + coming.bytes));
         let few = self.table.entries().len() < 2 * options.workers;
-        let near = |size: u64, limit: u64| size >= limit / 4 * 3;
-        partition.rows() + rows_coming > 0
+        let loaded = partition.rows() + rows_coming;
+        // Half, because indexes come on top of the rows.
+        let near = |size: u64, limit: u64| size > limit / 2;
+        loaded > 0
             && (few
-                || near(partition.rows() + rows_coming + rows.rows as u64, options.split_rows)
+                || near(loaded + rows.rows as u64, options.split_rows)
                 || near(partition.bytes() + bytes_coming + rows.bytes() as u64, options.split_bytes))
     }
 }
