@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use eris_platform::Reservation;
-use eris_storage::{Batch, ContainerId, PartitionId, SealedSegment, Value};
+use eris_storage::{Batch, ContainerId, Key, PartitionId, SealedSegment, Value};
 
 use super::{Transaction, group_by_partition};
 use crate::container::Container;
@@ -163,8 +163,9 @@ impl<'t> BulkLoad<'t> {
         Ok(())
     }
 
-    /// Rising keys: when the partition is large enough and all of `rows` lie above what it holds, they go on in an
-    /// empty one, so that nothing has to be moved later. True if there is one now.
+    /// Rising keys: when the partition is large enough and `rows` lie above what it holds, they go on in an empty one, so
+    /// that nothing has to be moved later. True if there is one now. The first few of `rows` may share their position
+    /// with the last ones of the partition.
     async fn split_above(&mut self, partition: &Partition, rows: &Batch) -> Result<bool, EngineError> {
         let runtime = Arc::clone(&self.transaction.runtime);
         let partitioning = Arc::clone(&self.table.partitioning);
@@ -176,13 +177,13 @@ impl<'t> BulkLoad<'t> {
         if !self.may_be_left(partition, rows) {
             return Ok(false);
         }
-        let positions = (0..rows.rows).map(|row| (partitioning.position_of_row(rows, row), row));
-        let Some((at, first)) = positions.min() else { return Ok(false) };
-        let columns = partitioning.attributes().iter().map(|attribute| attribute.index());
-        let values: Vec<Value> = columns.map(|column| rows.value(first, column)).collect();
+        let cuts = lowest_positions(&partitioning, rows);
         for _ in 0..LATCH_TRIES {
             if let Some(mut state) = partition.try_latch() {
-                let split = split_above(&runtime, &self.container, partition, &mut state, at, &values);
+                let mut cut = |(at, values): &(Key, Vec<Value>)| {
+                    split_above(&runtime, &self.container, partition, &mut state, at.clone(), values)
+                };
+                let split = cuts.iter().any(&mut cut);
                 drop(state);
                 if split {
                     self.refresh_table();
@@ -251,4 +252,20 @@ impl<'t> BulkLoad<'t> {
                 || near(loaded + rows.rows as u64, options.split_rows)
                 || near(partition.bytes() + bytes_coming + rows.bytes() as u64, options.split_bytes))
     }
+}
+
+/// The two lowest positions of rows, with the values of the partitioning attributes there.
+fn lowest_positions(partitioning: &Partitioning, rows: &Batch) -> Vec<(Key, Vec<Value>)> {
+    let mut lowest: Vec<(Key, usize)> = Vec::new();
+    for row in 0..rows.rows {
+        let position = partitioning.position_of_row(rows, row);
+        if let Err(at) = lowest.binary_search_by(|(known, _)| known.cmp(&position))
+            && at < 2
+        {
+            lowest.insert(at, (position, row));
+            lowest.truncate(2);
+        }
+    }
+    let values = |row: usize| partitioning.attributes().iter().map(|id| rows.value(row, id.index())).collect();
+    lowest.into_iter().map(|(position, row)| (position, values(row))).collect()
 }
