@@ -26,6 +26,7 @@ pub struct Container {
     dropped: AtomicBool,
     /// Spreads inserts of a container without positions over its partitions.
     next_insert: AtomicUsize,
+    bulk_loads: AtomicUsize,
 }
 
 impl Container {
@@ -36,6 +37,7 @@ impl Container {
             table: RwLock::new(Arc::new(table)),
             dropped: AtomicBool::new(false),
             next_insert: AtomicUsize::new(0),
+            bulk_loads: AtomicUsize::new(0),
         }
     }
 
@@ -88,6 +90,19 @@ impl Container {
 
     pub(crate) fn next_insert(&self) -> usize {
         self.next_insert.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin_bulk_load(&self) {
+        self.bulk_loads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_bulk_load(&self) {
+        self.bulk_loads.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Bulk loads under way.
+    pub(crate) fn bulk_loads(&self) -> usize {
+        self.bulk_loads.load(Ordering::Relaxed)
     }
 
     pub(crate) fn mark_dropped(&self) {

@@ -138,7 +138,7 @@ fn a_load_with_a_duplicate_leaves_nothing_behind() {
 /// the lines of an order do.
 #[test]
 fn rising_keys_are_loaded_without_moving_a_row() {
-    for seed in 0..8 {
+    for seed in 0..20 {
         let options = EngineOptions {
             workers: 2,
             memory_limit_bytes: 1 << 30,
@@ -153,21 +153,26 @@ fn rising_keys_are_loaded_without_moving_a_row() {
         schema.indexes[0].attributes = Box::new([AMOUNT, KEY]);
         let partitioning = Partitioning::Range(Box::new([AMOUNT]));
         engine.create_container(ContainerSpec { schema: Arc::new(schema), partitioning }).expect("the id is fresh");
-        let loader = engine.clone();
-        let lines = async move {
-            let mut transaction = loader.begin();
-            let mut bulk = transaction.bulk(container).expect("the container exists");
-            for first in (0..40_000).step_by(300) {
-                let line = |key: i64| vec![Value::Int64(key), Value::Int64(key / 7), Value::Text("a line".into())];
-                let lines: Vec<Vec<Value>> = (first..40_000.min(first + 300)).map(line).collect();
-                let types = [DataType::Int64, DataType::Int64, DataType::Text];
-                bulk.append(Batch::from_rows(&types, &lines)).await.expect("keys are distinct");
-            }
-            bulk.finish().await.expect("keys are distinct");
-            transaction.commit().await.expect("nothing conflicts");
-        };
-        simulation.block_on(lines).expect("the load ends");
-        simulation.run_until_idle().expect("maintenance ends");
+        // Two loads side by side, each with rising keys of its own.
+        let done = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        for part in [0..20_000, 20_000..40_000] {
+            let (loader, done) = (engine.clone(), Arc::clone(&done));
+            engine.spawn(async move {
+                let mut transaction = loader.begin();
+                let mut bulk = transaction.bulk(container).expect("the container exists");
+                for first in part.clone().step_by(300) {
+                    let line = |key: i64| vec![Value::Int64(key), Value::Int64(key / 7), Value::Text("a line".into())];
+                    let lines: Vec<Vec<Value>> = (first..part.end.min(first + 300)).map(line).collect();
+                    let types = [DataType::Int64, DataType::Int64, DataType::Text];
+                    bulk.append(Batch::from_rows(&types, &lines)).await.expect("keys are distinct");
+                }
+                bulk.finish().await.expect("keys are distinct");
+                transaction.commit().await.expect("nothing conflicts");
+                done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            });
+        }
+        simulation.run_until_idle().expect("loads and maintenance end");
+        assert_eq!(done.load(std::sync::atomic::Ordering::SeqCst), 2);
         let statistics = engine.statistics();
         assert_eq!(statistics.store.splits, 0, "seed {seed}: {} splits in all", statistics.event(Event::Splits));
         assert!(statistics.event(Event::Splits) > 4, "seed {seed}");

@@ -54,11 +54,18 @@ struct Gathered {
     rows: usize,
 }
 
+impl Drop for BulkLoad<'_> {
+    fn drop(&mut self) {
+        self.container.end_bulk_load();
+    }
+}
+
 impl<'t> BulkLoad<'t> {
     pub(super) fn new(transaction: &'t mut Transaction, container: ContainerId) -> Result<Self, EngineError> {
         let container = transaction.runtime.container(container)?;
         let table = container.table();
         let gathered_bytes = transaction.runtime.memory.reserve("bulk load");
+        container.begin_bulk_load();
         Ok(Self {
             transaction,
             container,
@@ -163,9 +170,9 @@ impl<'t> BulkLoad<'t> {
         Ok(())
     }
 
-    /// Rising keys: when the partition is large enough and `rows` lie above what it holds, they go on in an empty one, so
-    /// that nothing has to be moved later. True if there is one now. The first few of `rows` may share their position
-    /// with the last ones of the partition.
+    /// Rising keys: when the partition is large enough and `rows` lie above what it holds, they go on in an empty one,
+    /// so that nothing has to be moved later. True if there is one now. The first few of `rows` may share their
+    /// position with the last ones of the partition.
     async fn split_above(&mut self, partition: &Partition, rows: &Batch) -> Result<bool, EngineError> {
         let runtime = Arc::clone(&self.transaction.runtime);
         let partitioning = Arc::clone(&self.table.partitioning);
@@ -177,7 +184,11 @@ impl<'t> BulkLoad<'t> {
         if !self.may_be_left(partition, rows) {
             return Ok(false);
         }
-        let cuts = lowest_positions(&partitioning, rows);
+        let mut cuts = lowest_positions(&partitioning, rows);
+        if partition.rows() == 0 {
+            // Nothing can share a position with the first row.
+            cuts.truncate(1);
+        }
         for _ in 0..LATCH_TRIES {
             if let Some(mut state) = partition.try_latch() {
                 let mut cut = |(at, values): &(Key, Vec<Value>)| {
@@ -247,7 +258,8 @@ impl<'t> BulkLoad<'t> {
         let loaded = partition.rows() + rows_coming;
         // Half, because indexes come on top of the rows.
         let near = |size: u64, limit: u64| size > limit / 2;
-        loaded > 0
+        // Loads side by side bring different ranges of keys: each begins a partition of its own.
+        (loaded > 0 || self.container.bulk_loads() > 1)
             && (few
                 || near(loaded + rows.rows as u64, options.split_rows)
                 || near(partition.bytes() + bytes_coming + rows.bytes() as u64, options.split_bytes))

@@ -148,8 +148,8 @@ fn duplicate_keys_name_index_and_key() {
     assert!(!error.is_retryable() && StorageError::Conflict { with: None }.is_retryable());
 }
 
-/// Rows that a split moved, or that were evacuated behind it, can be sealed before they fill a segment: a pin of an open
-/// one copies.
+/// Rows that a split moved, or that were evacuated behind it, can be sealed before they fill a segment: a pin of an
+/// open one copies.
 #[test]
 fn moved_rows_are_sealed_again() {
     let schema = schema(Layout::Default);
