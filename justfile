@@ -42,9 +42,9 @@ sim-sql SEED NODES="1" TRANSACTIONS="1000":
     ERIS_SEED={{ SEED }} ERIS_NODES={{ NODES }} ERIS_TRANSACTIONS={{ TRANSACTIONS }} \
         cargo test --release -p eris-server --test simulation histories -- --nocapture
 
-# Fuzz one target (needs cargo-fuzz and a nightly toolchain): `just fuzz` lists the targets
+# Fuzz one target (needs a nightly toolchain): `just fuzz` lists the targets
 fuzz TARGET="" SECONDS="60":
-    cargo +nightly fuzz {{ if TARGET == "" { "list" } else { "run " + TARGET + " -- -max_total_time=" + SECONDS } }}
+    scripts/fuzz {{ TARGET }} {{ if TARGET == "" { "" } else { SECONDS } }}
 
 # Run one benchmark: `just bench tpch --sf 1`
 bench NAME *ARGS:

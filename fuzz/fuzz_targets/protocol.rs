@@ -1,15 +1,8 @@
-//! Bytes as they come against framing, start-up and decoding.
-//!
-//! ```text
-//!   piece size | flags | bytes to send
-//! ```
+//! Bytes as they come against the wire protocol.
 #![no_main]
 
-use eris_fuzz::{STARTUP, converse};
+use eris_fuzz::bounded::in_time;
+use eris_fuzz::conversation::protocol;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
-    let [piece, flags, bytes @ ..] = data else { return };
-    converse(bytes, *piece, *flags);
-    converse(&[STARTUP, bytes].concat(), *piece, *flags);
-});
+fuzz_target!(|data: &[u8]| in_time(|| protocol(data)));

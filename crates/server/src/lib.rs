@@ -3,6 +3,10 @@
 //! [`protocol`] is the protocol as a function of bytes; [`service`] gives it sockets; [`sql_sessions`] puts the
 //! database behind it.
 
+// What the fuzzer runs is compiled into the tests as well, and calls the crate by its name.
+#[cfg(test)]
+extern crate self as eris_server;
+
 pub mod protocol;
 pub mod service;
 #[cfg(feature = "sql")]

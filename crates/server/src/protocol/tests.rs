@@ -3,6 +3,7 @@
 
 mod conversation;
 mod extended;
+mod fuzz_corpus;
 mod garbage;
 mod interruption;
 mod simple;
