@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use eris_engine::EngineError;
+use eris_platform::MemoryExceeded;
 use thiserror::Error as ThisError;
 
 /// An error of an expression or an aggregate.
@@ -18,6 +19,9 @@ pub enum OperatorError {
         /// The type, as SQL names it.
         type_name: &'static str,
     },
+    /// More memory would be needed than `memory_limit` leaves.
+    #[error(transparent)]
+    Memory(#[from] MemoryExceeded),
     /// An expression of the layer above failed.
     #[error("{0}")]
     Foreign(Arc<dyn Error + Send + Sync>),
@@ -28,6 +32,9 @@ pub enum OperatorError {
 
 impl From<OperatorError> for EngineError {
     fn from(error: OperatorError) -> Self {
-        Self::Foreign(Arc::new(error))
+        match error {
+            OperatorError::Memory(error) => Self::Memory(error),
+            error => Self::Foreign(Arc::new(error)),
+        }
     }
 }

@@ -15,8 +15,8 @@ pub(super) enum Accumulator {
     Exact { sums: Vec<i128>, counts: Vec<i64>, scale: u8, average: bool },
     /// Sums of floating point.
     Approximate { sums: Vec<f64>, counts: Vec<i64>, average: bool },
-    /// The smallest or largest value.
-    Extreme { values: Vec<Value>, largest: bool, data_type: DataType },
+    /// The smallest or largest value; how many bytes their texts have.
+    Extreme { values: Vec<Value>, largest: bool, data_type: DataType, text_bytes: u64 },
 }
 
 /// The type in which exact sums travel.
@@ -45,30 +45,70 @@ impl Accumulator {
                 DataType::Decimal { scale, .. } => Self::Exact { sums: Vec::new(), counts: Vec::new(), scale, average },
                 _ => Self::Exact { sums: Vec::new(), counts: Vec::new(), scale: 0, average },
             },
-            AggregateFunction::Min => Self::Extreme { values: Vec::new(), largest: false, data_type: input },
-            AggregateFunction::Max => Self::Extreme { values: Vec::new(), largest: true, data_type: input },
+            AggregateFunction::Min => Self::extreme(false, input),
+            AggregateFunction::Max => Self::extreme(true, input),
         }
     }
 
-    /// Makes room for groups that have been added.
-    pub fn grow(&mut self, groups: usize) {
+    fn extreme(largest: bool, data_type: DataType) -> Self {
+        Self::Extreme { values: Vec::new(), largest, data_type, text_bytes: 0 }
+    }
+
+    /// Bytes of a group's state. Texts come on top.
+    pub fn group_bytes(&self) -> usize {
         match self {
-            Self::Count { counts, .. } => counts.resize(groups, 0),
+            Self::Count { .. } => size_of::<i64>(),
+            Self::Exact { .. } => size_of::<i128>() + size_of::<i64>(),
+            Self::Approximate { .. } => size_of::<f64>() + size_of::<i64>(),
+            Self::Extreme { .. } => size_of::<Value>(),
+        }
+    }
+
+    /// Bytes of texts.
+    pub fn text_bytes(&self) -> u64 {
+        match self {
+            Self::Extreme { text_bytes, .. } => *text_bytes,
+            _ => 0,
+        }
+    }
+
+    /// Bytes that are allocated for anything but texts.
+    #[cfg(test)]
+    pub fn allocated_bytes(&self) -> usize {
+        let states = match self {
+            Self::Count { counts, .. } => counts.capacity(),
+            Self::Exact { sums, .. } => sums.capacity(),
+            Self::Approximate { sums, .. } => sums.capacity(),
+            Self::Extreme { values, .. } => values.capacity(),
+        };
+        states * self.group_bytes()
+    }
+
+    /// Makes room for groups that have been added, and with the first that does not fit for `room` groups.
+    pub fn grow(&mut self, groups: usize, room: usize) {
+        fn grow<T: Clone>(states: &mut Vec<T>, groups: usize, room: usize, empty: T) {
+            if groups > states.capacity() {
+                states.reserve_exact(room.max(groups) - states.len());
+            }
+            states.resize(groups, empty);
+        }
+        match self {
+            Self::Count { counts, .. } => grow(counts, groups, room, 0),
             Self::Exact { sums, counts, .. } => {
-                sums.resize(groups, 0);
-                counts.resize(groups, 0);
+                grow(sums, groups, room, 0);
+                grow(counts, groups, room, 0);
             }
             Self::Approximate { sums, counts, .. } => {
-                sums.resize(groups, 0.0);
-                counts.resize(groups, 0);
+                grow(sums, groups, room, 0.0);
+                grow(counts, groups, room, 0);
             }
-            Self::Extreme { values, .. } => values.resize(groups, Value::Null),
+            Self::Extreme { values, .. } => grow(values, groups, room, Value::Null),
         }
     }
 
-    /// Takes rows: `input` is the argument's column, `group_of_row` says where each row goes.
-    pub fn update(&mut self, input: Option<&Column>, group_of_row: &[u32], groups: usize) -> Result<(), OperatorError> {
-        self.grow(groups);
+    /// Takes rows of groups that have been [grown](Self::grow) for: `input` is the argument's column, `group_of_row`
+    /// says where each row goes.
+    pub fn update(&mut self, input: Option<&Column>, group_of_row: &[u32]) -> Result<(), OperatorError> {
         if let Self::Count { counts, all: true } = self {
             for group in group_of_row {
                 counts[*group as usize] += 1;
@@ -108,11 +148,12 @@ impl Accumulator {
                     _ => return Err(OperatorError::Internal(format!("sum of {}", input.data_type))),
                 }
             }
-            Self::Extreme { values, largest, .. } => {
+            Self::Extreme { values, largest, text_bytes, .. } => {
                 each_valid(input, group_of_row, |row, group| {
                     let value = input.value(row);
                     let best = &mut values[group];
                     if best.is_null() || if *largest { value > *best } else { value < *best } {
+                        *text_bytes = *text_bytes + text_bytes_of(&value) - text_bytes_of(best);
                         *best = value;
                     }
                 });
@@ -153,9 +194,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes partial states.
-    pub fn merge(&mut self, states: &[Column], group_of_row: &[u32], groups: usize) -> Result<(), OperatorError> {
-        self.grow(groups);
+    /// Takes partial states, as [`Self::update`] takes rows.
+    pub fn merge(&mut self, states: &[Column], group_of_row: &[u32]) -> Result<(), OperatorError> {
         let wrong = || OperatorError::Internal("a partial state of another aggregate".to_string());
         match self {
             Self::Count { counts, .. } => {
@@ -185,7 +225,7 @@ impl Accumulator {
                     counts[*group as usize] += partial_counts[row];
                 }
             }
-            Self::Extreme { .. } => self.update(Some(&states[0]), group_of_row, groups)?,
+            Self::Extreme { .. } => self.update(Some(&states[0]), group_of_row)?,
         }
         Ok(())
     }
@@ -248,6 +288,14 @@ fn decimal(unscaled: Option<i128>, precision: u8, scale: u8) -> Result<Value, Op
     match unscaled {
         Some(unscaled) if unscaled.unsigned_abs() < limit => Ok(Value::Decimal { unscaled, scale }),
         _ => Err(OperatorError::Overflow { type_name: "numeric" }),
+    }
+}
+
+fn text_bytes_of(value: &Value) -> u64 {
+    match value {
+        Value::Text(text) => text.len() as u64,
+        Value::Bytes(bytes) => bytes.len() as u64,
+        _ => 0,
     }
 }
 

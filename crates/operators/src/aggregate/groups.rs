@@ -1,13 +1,20 @@
 //! Which group a row belongs to.
 //!
 //! Every group column gives one 128-bit word per row: the value's bits, a short text's view, or the number of a long
-//! text. Words are compared in an open-addressing table; a group's values are kept once, in column builders.
+//! text. Words are compared in an open-addressing table; a group's values are kept once, in column builders. What grows
+//! is reserved in the [`Room`] before.
 
-use eris_platform::DeterministicMap;
+use eris_platform::{DeterministicMap, MemoryExceeded};
 use eris_storage::{Column, ColumnBuilder, DataType, VIEW_INLINE_MAX, Values};
+
+use super::room::Room;
 
 /// Texts longer than a view holds are numbered; no inline view has this length.
 const NUMBERED: u128 = 0xFFFF_FFFF;
+/// Of the table before the first group.
+const TABLE_SLOTS_MIN: usize = 64;
+/// What the map of long texts takes for each besides its bytes, at its worst load.
+const LONG_TEXT_BYTES: u64 = 64;
 
 #[derive(Debug)]
 pub(super) struct Groups {
@@ -19,12 +26,33 @@ pub(super) struct Groups {
     words: Vec<u128>,
     len: usize,
     long_texts: DeterministicMap<Box<[u8]>, u32>,
+    /// Bytes of long texts, in the map and in the builders.
+    text_bytes: u64,
 }
 
 impl Groups {
     pub fn new(types: Vec<DataType>) -> Self {
-        let builders = types.iter().map(|data_type| ColumnBuilder::with_capacity(*data_type, 16)).collect();
-        Self { types, builders, table: vec![0; 64], words: Vec::new(), len: 0, long_texts: DeterministicMap::default() }
+        let builders = types.iter().map(|data_type| ColumnBuilder::with_capacity(*data_type, 0)).collect();
+        Self {
+            types,
+            builders,
+            table: Vec::new(),
+            words: Vec::new(),
+            len: 0,
+            long_texts: DeterministicMap::default(),
+            text_bytes: 0,
+        }
+    }
+
+    /// Bytes of a group's entries here: its words, its values, their validity. Texts come on top.
+    pub fn group_bytes(types: &[DataType]) -> usize {
+        let values: usize = types.iter().map(|data_type| data_type.physical().width() + 1).sum();
+        (types.len() + 1) * size_of::<u128>() + values
+    }
+
+    /// Bytes of long texts.
+    pub fn text_bytes(&self) -> u64 {
+        self.text_bytes
     }
 
     pub fn len(&self) -> usize {
@@ -43,10 +71,17 @@ impl Groups {
     }
 
     /// The group of each row; new groups are added in the order in which they are met.
-    pub fn assign(&mut self, keys: &[Column], rows: usize) -> Vec<u32> {
+    pub fn assign(&mut self, keys: &[Column], rows: usize, room: &mut Room) -> Result<Vec<u32>, MemoryExceeded> {
         if keys.is_empty() {
-            self.len = self.len.max(usize::from(rows > 0));
-            return vec![0; rows];
+            if rows > 0 && self.len == 0 {
+                room.grow()?;
+                self.len = 1;
+            }
+            return Ok(vec![0; rows]);
+        }
+        if self.table.is_empty() {
+            room.add(TABLE_SLOTS_MIN * size_of::<u32>())?;
+            self.table.resize(TABLE_SLOTS_MIN, 0);
         }
         let width = self.width();
         let mut words = vec![0_u128; rows * width];
@@ -56,9 +91,12 @@ impl Groups {
         let mut groups = Vec::with_capacity(rows);
         for row in 0..rows {
             let own = &words[row * width..(row + 1) * width];
-            groups.push(self.find_or_add(own, keys, row));
+            groups.push(match self.find(own) {
+                Ok(group) => group,
+                Err(slot) => self.add(slot, own, keys, row, room)?,
+            });
         }
-        groups
+        Ok(groups)
     }
 
     fn fill(&mut self, key: &Column, at: usize, width: usize, words: &mut [u128]) {
@@ -88,6 +126,7 @@ impl Groups {
                         let number = if let Some(number) = self.long_texts.get(bytes) {
                             *number
                         } else {
+                            self.text_bytes += bytes.len() as u64 + LONG_TEXT_BYTES;
                             self.long_texts.insert(bytes.into(), next);
                             next
                         };
@@ -106,21 +145,39 @@ impl Groups {
         }
     }
 
-    fn find_or_add(&mut self, own: &[u128], keys: &[Column], row: usize) -> u32 {
+    /// The group with these words, or the slot where it belongs.
+    #[inline]
+    fn find(&self, own: &[u128]) -> Result<u32, usize> {
         let width = own.len();
         let mask = self.table.len() - 1;
         let mut slot = hash(own) as usize & mask;
         loop {
             match self.table[slot] {
-                0 => break,
+                0 => return Err(slot),
                 taken => {
                     let group = taken as usize - 1;
                     if self.words[group * width..(group + 1) * width] == *own {
-                        return group as u32;
+                        return Ok(group as u32);
                     }
                     slot = (slot + 1) & mask;
                 }
             }
+        }
+    }
+
+    fn add(
+        &mut self,
+        slot: usize,
+        own: &[u128],
+        keys: &[Column],
+        row: usize,
+        room: &mut Room,
+    ) -> Result<u32, MemoryExceeded> {
+        let width = own.len();
+        if self.len == room.groups() {
+            room.grow()?;
+            self.words.reserve_exact(room.groups() * width - self.words.len());
+            self.builders.iter_mut().for_each(|builder| builder.reserve_exact(room.groups(), 0));
         }
         let group = self.len;
         self.len += 1;
@@ -128,16 +185,22 @@ impl Groups {
         self.table[slot] = self.len as u32;
         for (builder, key) in self.builders.iter_mut().zip(keys) {
             builder.extend(key, row..row + 1);
+            if let Values::Bytes(views) = &key.values {
+                let bytes = views.views[row] as u32 as usize;
+                self.text_bytes += if bytes > VIEW_INLINE_MAX { bytes as u64 } else { 0 };
+            }
         }
         if self.len * 2 > self.table.len() {
-            self.rebuild(width);
+            self.rebuild(width, room)?;
         }
-        group as u32
+        Ok(group as u32)
     }
 
-    fn rebuild(&mut self, width: usize) {
+    fn rebuild(&mut self, width: usize, room: &mut Room) -> Result<(), MemoryExceeded> {
         let size = self.table.len() * 4;
+        room.add((size - self.table.len()) * size_of::<u32>())?;
         self.table.clear();
+        self.table.reserve_exact(size);
         self.table.resize(size, 0);
         for group in 0..self.len {
             let mut slot = hash(&self.words[group * width..(group + 1) * width]) as usize & (size - 1);
@@ -146,6 +209,13 @@ impl Groups {
             }
             self.table[slot] = group as u32 + 1;
         }
+        Ok(())
+    }
+
+    /// Bytes that are allocated for anything but texts.
+    #[cfg(test)]
+    pub fn allocated_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u128>() + self.table.capacity() * size_of::<u32>()
     }
 }
 

@@ -10,10 +10,12 @@
 
 mod accumulator;
 mod groups;
+mod room;
 
 use std::sync::Arc;
 
 use eris_engine::{EngineError, MicroOperator, OperatorState, Output};
+use eris_platform::MemoryPool;
 use eris_storage::{Batch, Column, DataType, Gateway, Value};
 
 use crate::error::OperatorError;
@@ -21,6 +23,7 @@ use crate::expression::Expression;
 use crate::logic::true_rows;
 use accumulator::Accumulator;
 use groups::Groups;
+use room::Room;
 
 /// What an aggregate computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,21 +72,52 @@ pub struct Aggregate {
     pub calls: Arc<[AggregateCall]>,
     /// The statement's parameters.
     pub parameters: Arc<[Value]>,
+    /// Where groups and their states are reserved.
+    pub memory: Arc<MemoryPool>,
+}
+
+/// Groups and their states, within the room they have.
+#[derive(Debug)]
+struct Grouped {
+    groups: Groups,
+    accumulators: Vec<Accumulator>,
+    room: Room,
+}
+
+impl Grouped {
+    fn new(plan: &Aggregate) -> Self {
+        let types: Vec<DataType> = plan.groups.iter().map(Expression::data_type).collect();
+        let accumulators: Vec<Accumulator> =
+            plan.calls.iter().map(|call| Accumulator::new(call.function, call.input_type())).collect();
+        let states: usize = accumulators.iter().map(Accumulator::group_bytes).sum();
+        let room = Room::new(&plan.memory, Groups::group_bytes(&types) + states);
+        Self { groups: Groups::new(types), accumulators, room }
+    }
+
+    /// The group of each row, with a state for each.
+    fn assign(&mut self, keys: &[Column], rows: usize) -> Result<Vec<u32>, OperatorError> {
+        let group_of_row = self.groups.assign(keys, rows, &mut self.room)?;
+        for accumulator in &mut self.accumulators {
+            accumulator.grow(self.groups.len(), self.room.groups());
+        }
+        Ok(group_of_row)
+    }
+
+    /// Reserves for the texts of the batch that was taken.
+    fn count_texts(&mut self) -> Result<(), OperatorError> {
+        let states: u64 = self.accumulators.iter().map(Accumulator::text_bytes).sum();
+        Ok(self.room.texts(self.groups.text_bytes() + states)?)
+    }
 }
 
 struct Aggregating {
     plan: Aggregate,
-    groups: Groups,
-    accumulators: Vec<Accumulator>,
+    grouped: Grouped,
 }
 
 impl MicroOperator for Aggregate {
     fn open(&self) -> Box<dyn OperatorState> {
-        Box::new(Aggregating {
-            plan: self.clone(),
-            groups: Groups::new(self.groups.iter().map(Expression::data_type).collect()),
-            accumulators: self.calls.iter().map(|call| Accumulator::new(call.function, call.input_type())).collect(),
-        })
+        Box::new(Aggregating { plan: self.clone(), grouped: Grouped::new(self) })
     }
 }
 
@@ -116,12 +150,26 @@ impl Aggregating {
             .iter()
             .map(|group| group.column(&batch, &parameters))
             .collect::<Result<Vec<Column>, _>>()?;
-        let group_of_row = self.groups.assign(&keys, batch.rows);
-        for (call, accumulator) in self.plan.calls.iter().zip(&mut self.accumulators) {
+        let group_of_row = self.grouped.assign(&keys, batch.rows)?;
+        for (call, accumulator) in self.plan.calls.iter().zip(&mut self.grouped.accumulators) {
             let input = call.input.as_ref().map(|input| input.column(&batch, &parameters)).transpose()?;
-            accumulator.update(input.as_ref(), &group_of_row, self.groups.len())?;
+            accumulator.update(input.as_ref(), &group_of_row)?;
         }
-        Ok(())
+        self.grouped.count_texts()
+    }
+
+    /// The partial groups, if there are any.
+    fn partial(&mut self) -> Option<Batch> {
+        let grouped = &mut self.grouped;
+        let rows = grouped.groups.len();
+        if rows == 0 {
+            return None;
+        }
+        let mut columns = grouped.groups.take_columns();
+        for accumulator in &mut grouped.accumulators {
+            accumulator.states(&mut columns);
+        }
+        Some(Batch::new(columns, rows))
     }
 }
 
@@ -131,16 +179,11 @@ impl OperatorState for Aggregating {
     }
 
     fn finish(&mut self, output: &mut Output<'_>) -> Result<(), EngineError> {
-        let rows = self.groups.len();
-        if rows == 0 {
-            return Ok(());
+        match self.partial() {
+            None => Ok(()),
+            // What is emitted is charged to the query; until this state is dropped, here as well.
+            Some(batch) => output.emit(batch),
         }
-        let mut columns = self.groups.take_columns();
-        for accumulator in &mut self.accumulators {
-            accumulator.grow(rows);
-            accumulator.states(&mut columns);
-        }
-        output.emit(Batch::new(columns, rows))
     }
 }
 
@@ -148,44 +191,43 @@ impl OperatorState for Aggregating {
 #[derive(Debug)]
 pub struct AggregateMerge {
     calls: Arc<[AggregateCall]>,
-    groups: Groups,
-    accumulators: Vec<Accumulator>,
+    grouped: Grouped,
     group_columns: usize,
 }
 
 impl AggregateMerge {
     /// For the partial groups of this aggregate.
     pub fn new(plan: &Aggregate) -> Self {
-        Self {
-            calls: Arc::clone(&plan.calls),
-            groups: Groups::new(plan.groups.iter().map(Expression::data_type).collect()),
-            accumulators: plan.calls.iter().map(|call| Accumulator::new(call.function, call.input_type())).collect(),
-            group_columns: plan.groups.len(),
-        }
+        Self { calls: Arc::clone(&plan.calls), grouped: Grouped::new(plan), group_columns: plan.groups.len() }
     }
 
     /// Takes the partial groups of one partition.
     pub fn merge(&mut self, partial: &Batch) -> Result<(), OperatorError> {
-        let group_of_row = self.groups.assign(&partial.columns[..self.group_columns], partial.rows);
+        // Until it is merged the batch is held by the task, and charged nowhere else.
+        let held = partial.bytes();
+        self.grouped.room.add(held)?;
+        let group_of_row = self.grouped.assign(&partial.columns[..self.group_columns], partial.rows)?;
         let mut at = self.group_columns;
-        for accumulator in &mut self.accumulators {
+        for accumulator in &mut self.grouped.accumulators {
             let width = accumulator.state_columns();
-            accumulator.merge(&partial.columns[at..at + width], &group_of_row, self.groups.len())?;
+            accumulator.merge(&partial.columns[at..at + width], &group_of_row)?;
             at += width;
         }
         assert_eq!(at, partial.columns.len(), "partial groups have the columns of their accumulators");
+        self.grouped.count_texts()?;
+        self.grouped.room.give_back(held);
         Ok(())
     }
 
     /// The group columns and results. Without group columns there is always exactly one row.
     pub fn finish(mut self) -> Result<Batch, OperatorError> {
         if self.group_columns == 0 {
-            self.groups.assign(&[], 1);
+            self.grouped.assign(&[], 1)?;
         }
-        let rows = self.groups.len();
-        let mut columns = self.groups.take_columns();
-        for (call, accumulator) in self.calls.iter().zip(&mut self.accumulators) {
-            accumulator.grow(rows);
+        let rows = self.grouped.groups.len();
+        let mut columns = self.grouped.groups.take_columns();
+        for (call, accumulator) in self.calls.iter().zip(&mut self.grouped.accumulators) {
+            self.grouped.room.add(rows * call.result.physical().width())?;
             columns.push(accumulator.results(call.result)?);
         }
         Ok(Batch::new(columns, rows))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eris_platform::SeededRandom;
+use eris_platform::{MemoryPool, SeededRandom};
 use eris_storage::{Batch, DataType, Value};
 
 use super::*;
@@ -31,6 +31,7 @@ fn plan(groups: Vec<Expression>, input: DataType, sum: DataType, average: DataTy
         ]
         .into(),
         parameters: [].into(),
+        memory: MemoryPool::unlimited(),
     }
 }
 
@@ -38,21 +39,13 @@ fn plan(groups: Vec<Expression>, input: DataType, sum: DataType, average: DataTy
 fn run(plan: &Aggregate, parts: &[Batch]) -> Result<Batch, OperatorError> {
     let mut merge = AggregateMerge::new(plan);
     for part in parts {
-        let mut state = Aggregating {
-            plan: plan.clone(),
-            groups: Groups::new(plan.groups.iter().map(Expression::data_type).collect()),
-            accumulators: plan.calls.iter().map(|call| Accumulator::new(call.function, call.input_type())).collect(),
-        };
+        let mut state = Aggregating { plan: plan.clone(), grouped: Grouped::new(plan) };
         for start in (0..part.rows).step_by(7) {
             state.update(part.slice(start, 7.min(part.rows - start)))?;
         }
-        let rows = state.groups.len();
-        let mut columns = state.groups.take_columns();
-        for accumulator in &mut state.accumulators {
-            accumulator.grow(rows);
-            accumulator.states(&mut columns);
+        if let Some(partial) = state.partial() {
+            merge.merge(&partial)?;
         }
-        merge.merge(&Batch::new(columns, rows))?;
     }
     merge.finish()
 }
@@ -121,4 +114,70 @@ fn sums_are_checked() {
     let batch = Batch::from_rows(&[DataType::Text, DataType::Int64], &rows);
     let plan = plan(vec![], DataType::Int64, DataType::Int64, DataType::Float64);
     assert!(matches!(run(&plan, &[batch]), Err(OperatorError::Overflow { type_name: "bigint" })));
+}
+
+/// `rows` rows of two columns, with `groups` different texts of `length` bytes.
+fn texts(rows: usize, groups: usize, length: usize) -> Batch {
+    let text = |row: usize| format!("{:0length$}", row % groups);
+    let rows: Vec<Vec<Value>> =
+        (0..rows).map(|row| vec![Value::Text(text(row).into()), Value::Text(text(row * 7).into())]).collect();
+    Batch::from_rows(&[DataType::Text, DataType::Text], &rows)
+}
+
+/// Smallest and largest text of each group.
+fn extremes(memory: &Arc<MemoryPool>) -> Aggregate {
+    let call = |function| AggregateCall { function, input: Some(column(1, DataType::Text)), result: DataType::Text };
+    Aggregate {
+        filter: None,
+        projection: None,
+        groups: [column(0, DataType::Text)].into(),
+        calls: [call(AggregateFunction::Min), call(AggregateFunction::Max)].into(),
+        parameters: [].into(),
+        memory: Arc::clone(memory),
+    }
+}
+
+#[test]
+fn what_groups_and_states_take_is_reserved() {
+    for (groups, length) in [(1, 5), (17, 5), (5_000, 5), (1, 300), (3_000, 300)] {
+        let memory = MemoryPool::unlimited();
+        let plan = extremes(&memory);
+        let mut state = Aggregating { plan: plan.clone(), grouped: Grouped::new(&plan) };
+        let input = texts(10_000, groups, length);
+        for start in (0..input.rows).step_by(1_000) {
+            state.update(input.slice(start, 1_000)).unwrap();
+            let Grouped { groups, accumulators, room } = &state.grouped;
+            let states: usize = accumulators.iter().map(Accumulator::allocated_bytes).sum();
+            let texts = groups.text_bytes() + accumulators.iter().map(Accumulator::text_bytes).sum::<u64>();
+            let allocated = (groups.allocated_bytes() + states) as u64 + texts;
+            assert!(room.bytes() >= allocated, "{} reserved, {allocated} allocated", room.bytes());
+            assert!(room.bytes() <= allocated * 2 + (80 << 10), "{} reserved, {allocated} allocated", room.bytes());
+        }
+        let partial = state.partial().unwrap();
+        assert_eq!(partial.rows, groups);
+        let mut merge = AggregateMerge::new(&plan);
+        merge.merge(&partial).unwrap();
+        drop(state);
+        assert!(memory.used() >= partial.bytes() as u64, "the merge holds what it was given");
+        assert_eq!(merge.finish().unwrap().rows, groups);
+        assert_eq!(memory.used(), 0);
+    }
+}
+
+#[test]
+fn beyond_the_limit_an_aggregate_fails_and_gives_everything_back() {
+    let input = texts(4_000, 4_000, 40);
+    let whole = MemoryPool::unlimited();
+    assert_eq!(run(&extremes(&whole), std::slice::from_ref(&input)).unwrap().rows, 4_000);
+    let peak = whole.peak();
+    assert!(peak > 4_000 * 3 * 40);
+    for limit in [0, 100, 10_000, peak / 3, peak - 1] {
+        let memory = MemoryPool::new(limit);
+        let failed = run(&extremes(&memory), std::slice::from_ref(&input)).unwrap_err();
+        assert!(matches!(&failed, OperatorError::Memory(error) if error.consumer == "aggregate"), "{failed}");
+        assert_eq!(memory.used(), 0);
+    }
+    assert!(run(&extremes(&MemoryPool::new(peak)), &[input]).is_ok());
+    // Few groups need little, however many rows there are.
+    assert_eq!(run(&extremes(&MemoryPool::new(16 << 10)), &[texts(20_000, 12, 5)]).unwrap().rows, 12);
 }

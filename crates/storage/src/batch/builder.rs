@@ -257,7 +257,7 @@ impl ColumnBuilder {
     }
 
     /// Makes room for exactly `rows` in all, so that the caller decides (and accounts for) every allocation.
-    pub(crate) fn reserve_exact(&mut self, rows: usize, data_bytes: usize) {
+    pub fn reserve_exact(&mut self, rows: usize, data_bytes: usize) {
         let more = rows.saturating_sub(self.len());
         match &mut self.values {
             Growing::Boolean(values) => values.reserve_exact(more),

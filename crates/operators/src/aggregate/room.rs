@@ -1,0 +1,69 @@
+//! The memory of one aggregation, reserved before it is taken.
+//!
+//! Whatever has one entry a group (words, group columns, states) grows together and by doubling, so that a growth is
+//! one reservation and rows of known groups never come here. Texts differ in length: they are counted at the end of a
+//! batch, and are at most one batch ahead of their reservation.
+
+use std::sync::Arc;
+
+use eris_platform::{MemoryExceeded, MemoryPool, Reservation};
+
+/// What the pool calls it.
+const CONSUMER: &str = "aggregate";
+/// The first growth; most groupings stay below.
+const GROUPS_MIN: usize = 16;
+/// Texts are reserved in steps of this size.
+const TEXT_STEP_BYTES: u64 = 64 << 10;
+
+#[derive(Debug)]
+pub(super) struct Room {
+    reservation: Reservation,
+    /// Bytes of everything that has one entry a group.
+    group_bytes: u64,
+    groups: usize,
+    texts: u64,
+}
+
+impl Room {
+    pub fn new(memory: &Arc<MemoryPool>, group_bytes: usize) -> Self {
+        Self { reservation: memory.reserve(CONSUMER), group_bytes: group_bytes as u64, groups: 0, texts: 0 }
+    }
+
+    /// Groups that have room.
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// Makes room for at least one group more.
+    pub fn grow(&mut self) -> Result<(), MemoryExceeded> {
+        let groups = (self.groups * 2).max(GROUPS_MIN);
+        self.reservation.grow((groups - self.groups) as u64 * self.group_bytes)?;
+        self.groups = groups;
+        Ok(())
+    }
+
+    /// Reserves what is neither an entry of a group nor text.
+    pub fn add(&mut self, bytes: usize) -> Result<(), MemoryExceeded> {
+        self.reservation.grow(bytes as u64)
+    }
+
+    /// Gives back what was [added](Self::add).
+    pub fn give_back(&mut self, bytes: usize) {
+        self.reservation.shrink(bytes as u64);
+    }
+
+    /// Reserves for texts of so many bytes in all.
+    pub fn texts(&mut self, bytes: u64) -> Result<(), MemoryExceeded> {
+        if bytes > self.texts {
+            let wanted = bytes.next_multiple_of(TEXT_STEP_BYTES);
+            self.reservation.grow(wanted - self.texts)?;
+            self.texts = wanted;
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub fn bytes(&self) -> u64 {
+        self.reservation.bytes()
+    }
+}
