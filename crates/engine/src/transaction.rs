@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
+use eris_platform::MemoryPool;
 use eris_storage::{
     AttributeId, Batch, ContainerId, IndexDefinition, Key, PinnedSegment, ReadRequest, Schema, StatementNumber,
     Timestamp, TransactionId,
@@ -111,6 +112,11 @@ impl Transaction {
     /// The snapshot of the current statement, for readers on other threads.
     pub fn snapshot_handle(&self) -> Arc<SnapshotHandle> {
         Arc::clone(&self.snapshot)
+    }
+
+    /// The memory of the database, for what a task holds besides.
+    pub fn memory(&self) -> &Arc<MemoryPool> {
+        &self.runtime.memory
     }
 
     /// Cancels the running statement from outside.

@@ -1,11 +1,11 @@
 //! The rows of a native plan, as they come.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use eris_engine::Results;
 use eris_storage::Batch;
 
+use super::held::Held;
 use crate::catalog::Table;
 use crate::errors::SqlError;
 use crate::plan::engine_error;
@@ -18,14 +18,14 @@ pub struct NativeRows {
 }
 
 enum Source {
-    Ready(VecDeque<Batch>),
+    Ready(Held),
     Streaming { results: Results, table: Arc<Table> },
 }
 
 impl NativeRows {
     /// Batches that are there.
-    pub fn ready(batches: Vec<Batch>) -> Self {
-        Self { source: Source::Ready(batches.into()), skip: 0, left: u64::MAX }
+    pub fn ready(batches: Held) -> Self {
+        Self { source: Source::Ready(batches), skip: 0, left: u64::MAX }
     }
 
     /// Batches that arrive.
@@ -43,7 +43,7 @@ impl NativeRows {
     pub async fn next(&mut self) -> Result<Option<Batch>, SqlError> {
         while self.left > 0 {
             let batch = match &mut self.source {
-                Source::Ready(batches) => batches.pop_front(),
+                Source::Ready(batches) => batches.pop(),
                 Source::Streaming { results, table } => {
                     results.next().await.map_err(|error| engine_error(&error, Some(table)))?
                 }
@@ -62,7 +62,7 @@ impl NativeRows {
                 return Ok(Some(batch));
             }
         }
-        self.source = Source::Ready(VecDeque::new());
+        self.source = Source::Ready(Held::default());
         Ok(None)
     }
 }

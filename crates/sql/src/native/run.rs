@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use eris_engine::{Results, Transaction};
 use eris_operators::{Aggregate, AggregateMerge, Expression, FilterProject, select};
+use eris_platform::MemoryPool;
 use eris_storage::{Batch, Column, ColumnBuilder, Value};
 
 use super::access::{Access, Bound, Expected};
 use super::conditions::{OuterRow, Slot};
+use super::held::Held;
 use super::node::Node;
 use super::rows::NativeRows;
 use crate::errors::{SqlError, SqlState};
@@ -40,6 +42,15 @@ impl RunContext<'_> {
         }
     }
 
+    fn memory(&self) -> &Arc<MemoryPool> {
+        self.transaction.memory()
+    }
+
+    /// Batches that the task holds from now on.
+    fn held(&self, batches: Vec<Batch>) -> Result<Held, SqlError> {
+        Held::all(batches, self.memory())
+    }
+
     fn check_cancelled(&self) -> Result<(), SqlError> {
         if self.transaction.cancel_handle().is_cancelled() { Err(SqlError::cancelled()) } else { Ok(()) }
     }
@@ -54,7 +65,7 @@ pub async fn start(node: &Node, context: &mut RunContext<'_>) -> Result<NativeRo
         Node::Limit { input, skip, fetch } => {
             let (skip, fetch) = limits(skip.as_ref(), fetch.as_ref(), &context.parameters)?;
             if fetch == Some(0) {
-                return Ok(NativeRows::ready(Vec::new()));
+                return Ok(NativeRows::ready(Held::default()));
             }
             if let Node::Scan { access, filter, projection } = input.as_ref()
                 && access.expected() == Expected::Many
@@ -77,7 +88,7 @@ fn stream(
     limit: Option<u64>,
     context: &mut RunContext<'_>,
 ) -> Result<NativeRows, SqlError> {
-    let Bound::Read(read) = access.bind(&context.parameters)? else { return Ok(NativeRows::ready(Vec::new())) };
+    let Bound::Read(read) = access.bind(&context.parameters)? else { return Ok(NativeRows::ready(Held::default())) };
     let operator = context.filter_project(filter, projection, limit);
     let results = context
         .transaction
@@ -87,16 +98,16 @@ fn stream(
 }
 
 /// Runs a plan to its end and gives all batches.
-pub fn run<'r>(node: &'r Node, context: &'r mut RunContext<'_>) -> Running<'r, Vec<Batch>> {
+pub fn run<'r>(node: &'r Node, context: &'r mut RunContext<'_>) -> Running<'r, Held> {
     Box::pin(async move {
         match node {
-            Node::Values { rows, types } => values(rows, types, &context.parameters),
+            Node::Values { rows, types } => context.held(values(rows, types, &context.parameters)?),
             Node::Scan { access, filter, projection } => {
                 scan(access, filter.as_ref(), projection.as_ref(), context).await
             }
             Node::KeyJoin { outer, inner, filter, left } => {
                 let outer = run(outer, context).await?;
-                key_join(&outer, inner, filter.as_ref(), *left, context).await
+                key_join(outer, inner, filter.as_ref(), *left, context).await
             }
             Node::Aggregate { access, filter, projection, groups, calls } => {
                 let aggregate = Aggregate {
@@ -105,31 +116,34 @@ pub fn run<'r>(node: &'r Node, context: &'r mut RunContext<'_>) -> Running<'r, V
                     groups: Arc::clone(groups),
                     calls: Arc::clone(calls),
                     parameters: Arc::clone(&context.parameters),
+                    memory: Arc::clone(context.memory()),
                 };
                 aggregated(access, aggregate, context).await
             }
             Node::Project { input, expressions } => {
                 let batches = run(input, context).await?;
-                apply(&context.filter_project(None, Some(expressions), None), batches)
+                apply(&context.filter_project(None, Some(expressions), None), batches, context)
             }
             Node::Filter { input, condition } => {
                 let batches = run(input, context).await?;
-                apply(&context.filter_project(Some(condition), None, None), batches)
+                apply(&context.filter_project(Some(condition), None, None), batches, context)
             }
             Node::Sort { input, spec } => {
-                let batches = run(input, context).await?;
+                let mut batches = run(input, context).await?;
                 if batches.is_empty() {
                     return Ok(batches);
                 }
                 context.check_cancelled()?;
-                Ok(vec![spec.keys.sort(&Batch::concat(&batches), spec.fetch)])
+                let sorted = spec.keys.sort(batches.batches(), spec.fetch, context.memory());
+                let (batch, reservation) = sorted.map_err(|error| operator_error(&error))?;
+                Ok(Held::charged(batch, reservation))
             }
             Node::Limit { input, skip, fetch } => {
                 let (skip, fetch) = limits(skip.as_ref(), fetch.as_ref(), &context.parameters)?;
                 let mut rows = NativeRows::ready(run(input, context).await?).limited(skip, fetch);
-                let mut batches = Vec::new();
+                let mut batches = Held::default();
                 while let Some(batch) = rows.next().await? {
-                    batches.push(batch);
+                    batches.push(batch, context.memory())?;
                 }
                 Ok(batches)
             }
@@ -156,12 +170,15 @@ fn values(
     Ok(vec![Batch::new(columns, rows.len())])
 }
 
-fn apply(operator: &FilterProject, batches: Vec<Batch>) -> Result<Vec<Batch>, SqlError> {
-    batches
-        .into_iter()
-        .map(|batch| operator.apply(batch).map_err(|error| operator_error(&error)))
-        .filter(|batch| batch.as_ref().map_or(true, |batch| batch.rows > 0))
-        .collect()
+fn apply(operator: &FilterProject, mut batches: Held, context: &RunContext<'_>) -> Result<Held, SqlError> {
+    let mut applied = Held::default();
+    while let Some(batch) = batches.pop() {
+        let batch = operator.apply(batch).map_err(|error| operator_error(&error))?;
+        if batch.rows > 0 {
+            applied.push(batch, context.memory())?;
+        }
+    }
+    Ok(applied)
 }
 
 async fn scan(
@@ -169,20 +186,21 @@ async fn scan(
     filter: Option<&Arc<Expression>>,
     projection: Option<&Arc<[Expression]>>,
     context: &mut RunContext<'_>,
-) -> Result<Vec<Batch>, SqlError> {
+) -> Result<Held, SqlError> {
     if access.expected() == Expected::Many {
         let mut rows = stream(access, filter, projection, None, context)?;
-        let mut batches = Vec::new();
+        let mut batches = Held::default();
         while let Some(batch) = rows.next().await? {
-            batches.push(batch);
+            batches.push(batch, context.memory())?;
         }
         return Ok(batches);
     }
     let batches = read(access, None, context).await?;
+    let batches = context.held(batches)?;
     if filter.is_none() && projection.is_none() {
         return Ok(batches);
     }
-    apply(&context.filter_project(filter, projection, None), batches)
+    apply(&context.filter_project(filter, projection, None), batches, context)
 }
 
 async fn read(
@@ -195,14 +213,14 @@ async fn read(
 }
 
 async fn key_join(
-    outer: &[Batch],
+    mut outer: Held,
     inner: &Access,
     filter: Option<&Arc<Expression>>,
     left: bool,
     context: &mut RunContext<'_>,
-) -> Result<Vec<Batch>, SqlError> {
-    let mut joined = Vec::new();
-    for batch in outer {
+) -> Result<Held, SqlError> {
+    let mut joined = Held::default();
+    for batch in outer.batches() {
         for row in 0..batch.rows {
             context.check_cancelled()?;
             let found = read(inner, Some(OuterRow { batch, row }), context).await?;
@@ -219,24 +237,20 @@ async fn key_join(
                 }
                 if both.rows > 0 {
                     matched = true;
-                    joined.push(both);
+                    joined.push(both, context.memory())?;
                 }
             }
             if left && !matched {
                 let nulls = inner.types().into_iter().map(|data_type| Column::constant(data_type, &Value::Null, 1));
                 let columns: Vec<Column> = batch.slice(row, 1).columns.iter().cloned().chain(nulls).collect();
-                joined.push(Batch::new(columns, 1));
+                joined.push(Batch::new(columns, 1), context.memory())?;
             }
         }
     }
     Ok(joined)
 }
 
-async fn aggregated(
-    access: &Access,
-    aggregate: Aggregate,
-    context: &mut RunContext<'_>,
-) -> Result<Vec<Batch>, SqlError> {
+async fn aggregated(access: &Access, aggregate: Aggregate, context: &mut RunContext<'_>) -> Result<Held, SqlError> {
     let mut merge = AggregateMerge::new(&aggregate);
     if let Bound::Read(read) = access.bind(&context.parameters)? {
         let failed = |error| engine_error(&error, Some(&access.table));
@@ -246,7 +260,7 @@ async fn aggregated(
         }
     }
     let batch = merge.finish().map_err(|error| operator_error(&error))?;
-    Ok(if batch.rows == 0 { Vec::new() } else { vec![batch] })
+    context.held(if batch.rows == 0 { Vec::new() } else { vec![batch] })
 }
 
 fn limits(skip: Option<&Slot>, fetch: Option<&Slot>, parameters: &[Value]) -> Result<(u64, Option<u64>), SqlError> {

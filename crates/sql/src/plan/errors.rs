@@ -61,6 +61,7 @@ pub fn operator_error(error: &OperatorError) -> SqlError {
     match error {
         OperatorError::DivisionByZero => SqlError::division_by_zero(),
         OperatorError::Overflow { type_name } => SqlError::out_of_range(type_name),
+        OperatorError::Memory(error) => SqlError::out_of_memory(error),
         OperatorError::Foreign(source) => {
             source.downcast_ref::<SqlError>().cloned().unwrap_or_else(|| SqlError::internal(source))
         }

@@ -15,7 +15,7 @@ use super::states::Step;
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::FallbackRows;
 use crate::front::Command;
-use crate::native::{InsertPlan, InsertRows, NativeRows, RunContext, run, start};
+use crate::native::{Held, InsertPlan, InsertRows, NativeRows, RunContext, run, start};
 use crate::plan::engine_error;
 
 impl Session {
@@ -171,8 +171,8 @@ impl Session {
             return Err(SqlError::unsupported("pg_sleep of a subquery", "Give it a number."));
         };
         let mut context = RunContext { transaction: self.transaction(), parameters: Arc::clone(parameters) };
-        let batches = run(node, &mut context).await?;
-        match batches.first().map(|batch| batch.value(0, 0)) {
+        let mut rows = run(node, &mut context).await?;
+        match rows.pop().map(|batch| batch.value(0, 0)) {
             Some(Value::Float64(seconds)) if seconds.is_finite() => Ok(seconds.clamp(0.0, 1e9)),
             _ => Ok(0.0),
         }
@@ -220,6 +220,6 @@ impl Attempt {
     /// Rows that are there.
     pub fn ready(batches: Vec<Batch>, columns: Option<Arc<[ColumnDescription]>>, word: &'static str) -> Self {
         let columns = columns.unwrap_or_else(|| Arc::from([]));
-        Self::Rows { source: RowSource::Native(NativeRows::ready(batches)), columns, word }
+        Self::Rows { source: RowSource::Native(NativeRows::ready(Held::few(batches))), columns, word }
     }
 }
