@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod wire;
+
 use std::net::SocketAddr;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -19,12 +21,41 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Server {
-        let options = EngineOptions { workers: 2, nodes: 1, ..EngineOptions::default() };
+        Server::with(EngineOptions { workers: 2, nodes: 1, ..EngineOptions::default() })
+    }
+
+    pub fn with(options: EngineOptions) -> Server {
         let engine = Engine::start(Arc::new(RealEnv::new()), options).unwrap();
         let database = Database::new(engine.clone(), DatabaseOptions::default()).unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let handle = listen(&engine, address, SqlHost::new(database)).unwrap();
         Server { engine, handle }
+    }
+
+    /// Bytes that are reserved now.
+    pub fn memory_used(&self) -> u64 {
+        self.engine.memory().used()
+    }
+
+    /// Changes how many bytes may be reserved.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.engine.memory().set_limit(bytes);
+    }
+
+    /// Waits until no more than `bytes` are reserved: what a statement held is given back when partitions have seen
+    /// its end, and rows that nobody can see are collected later.
+    pub fn wait_for_memory(&self, bytes: u64) {
+        for _ in 0..4_000 {
+            if self.memory_used() <= bytes {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!(
+            "{} bytes stay reserved, {bytes} were before: {:?}",
+            self.memory_used(),
+            self.engine.memory().by_consumer()
+        );
     }
 
     pub fn port(&self) -> u16 {

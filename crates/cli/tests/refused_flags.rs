@@ -1,0 +1,58 @@
+//! Flags that cannot be: one line that says why, on the error stream, before anything is started.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Command, Stdio};
+
+/// What `eris` says when it refuses.
+fn refusal(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_eris")).args(arguments).stdin(Stdio::null()).output().unwrap();
+    let (printed, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {:?} {errors}", output.status);
+    assert_eq!(printed, "", "{arguments:?}");
+    assert!(errors.starts_with("error: ") && !errors.contains("panicked"), "{arguments:?}: {errors}");
+    errors
+}
+
+fn assert_refused(arguments: &[&str], says: &[&str]) {
+    let errors = refusal(arguments);
+    for part in says {
+        assert!(errors.contains(part), "{arguments:?} says {part}: {errors}");
+    }
+}
+
+#[test]
+fn no_workers() {
+    for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["shell", "-c", "SELECT 1"], &["demo"]] {
+        assert_refused(&[command, &["--workers", "0"]].concat(), &["workers", "0"]);
+    }
+}
+
+#[test]
+fn fewer_workers_than_nodes() {
+    assert_refused(&["serve", "--listen", "127.0.0.1:0", "--workers", "2", "--nodes", "3"], &["2 workers", "3 nodes"]);
+    assert_refused(&["serve", "--listen", "127.0.0.1:0", "--nodes", "0"], &["node"]);
+    assert_refused(&["serve", "--listen", "127.0.0.1:0", "--workers", "many"], &["many", "--workers"]);
+}
+
+#[test]
+fn addresses_that_others_can_reach() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:5433"] {
+        assert_refused(&["serve", "--listen", address], &[address, "authentication", "loopback"]);
+    }
+    assert_refused(&["serve", "--listen", "localhost"], &["localhost", "--listen"]);
+}
+
+#[test]
+fn an_address_that_is_taken() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    assert_refused(&["serve", "--listen", &address], &[&address, "in use"]);
+}
+
+#[test]
+fn memory_that_is_none() {
+    assert_refused(&["serve", "--memory-limit", "0"], &["0 bytes"]);
+    assert_refused(&["serve", "--memory-limit", "5 bananas"], &["bananas"]);
+    assert_refused(&["serve", "--memory-limit=-1"], &["-1"]);
+}

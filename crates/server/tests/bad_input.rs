@@ -1,0 +1,270 @@
+//! What a client may get wrong, on purpose or by dying: a clear error, a connection that is usable afterwards, other
+//! connections that notice nothing.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod client;
+
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use client::Server;
+use client::wire::{Wire, message, query};
+
+/// A table of one row, and somebody in the middle of a transaction on it.
+fn with_witness(server: &Server) -> Wire {
+    let mut witness = Wire::start(server);
+    witness.run("CREATE TABLE t (id int PRIMARY KEY, n smallint NOT NULL, name varchar(5), price numeric(6,2))");
+    witness.run("INSERT INTO t VALUES (1, 1, 'one', 1.00)");
+    witness.run("BEGIN");
+    witness.run("INSERT INTO t VALUES (100, 1, NULL, NULL)");
+    witness
+}
+
+/// The witness has noticed nothing, and nothing of what was done wrong is there.
+fn assert_unharmed(server: &Server, mut witness: Wire) {
+    assert_eq!(witness.run("SELECT count(*) FROM t").value(), "2");
+    assert_eq!(witness.run("COMMIT").tags, ["COMMIT"]);
+    assert_eq!(Wire::start(server).run("SELECT count(*) FROM t").value(), "2");
+    drop(witness);
+    server.wait_for_connections(0);
+}
+
+#[test]
+fn statements_that_are_wrong_say_how() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    let mut client = Wire::start(&server);
+    let long = format!("SELECT {}", "(".repeat(10_000));
+    let chain = format!("SELECT 1{}", " + 1".repeat(10_000));
+    for (sql, sqlstate, says) in [
+        // Malformed.
+        ("SELEC 1", "42601", "SELEC"),
+        ("SELECT * FROM", "42601", "end of input"),
+        ("SELECT 'open", "42601", "unterminated"),
+        (&*long, "54001", "too complex"),
+        (&*chain, "54001", "too complex"),
+        // Unknown names, with suggestions.
+        ("SELECT * FROM tt", "42P01", "\"t\""),
+        ("SELECT nam FROM t", "42703", "\"name\""),
+        ("UPDATE t SET nn = 1", "42703", "\"n\""),
+        ("INSERT INTO t (idd) VALUES (1)", "42703", "\"id\""),
+        ("SELECT uper(name) FROM t", "42883", "upper"),
+        ("SET statement_timeot = 1", "42704", ""),
+        ("EXECUTE nothing", "26000", "nothing"),
+        // Types.
+        ("SELECT id FROM t WHERE name = 1 + true", "42804", ""),
+        ("INSERT INTO t VALUES ('x', 1)", "22P02", "integer"),
+        ("SELECT cast('2024-02-30' AS date)", "22007", "2024-02-30"),
+        // Values that do not fit.
+        ("INSERT INTO t VALUES (2, 40000)", "22003", "smallint"),
+        ("SELECT id + 2147483647 FROM t WHERE id = 1", "22003", "integer"),
+        ("INSERT INTO t VALUES (2, 1, 'longer')", "22001", "varying(5)"),
+        ("INSERT INTO t VALUES (2, 1, NULL, 12345.00)", "22003", "numeric"),
+        ("SELECT 1 / (id - 1) FROM t WHERE id = 1", "22012", "division by zero"),
+        // Constraints.
+        ("INSERT INTO t VALUES (1, 1)", "23505", "(id)=(1)"),
+        ("INSERT INTO t VALUES (2, NULL)", "23502", "\"n\""),
+        ("UPDATE t SET n = NULL WHERE id = 1", "23502", "\"n\""),
+        // What there is not, with what to do instead.
+        ("CREATE TABLE u (a int REFERENCES t (id))", "0A000", "REFERENCES"),
+        ("SELECT * FROM t FOR UPDATE", "0A000", "40001"),
+        ("BEGIN ISOLATION LEVEL SERIALIZABLE", "0A000", "REPEATABLE READ"),
+    ] {
+        let shown = &sql[..sql.len().min(60)];
+        let reply = client.query(sql);
+        assert_eq!(reply.sqlstate(), sqlstate, "{shown}: {reply:?}");
+        let error = &reply.errors[0];
+        let whole = format!("{} {} {}", error.message, error.detail, error.hint);
+        assert!(whole.contains(says), "{shown}: {whole}");
+        assert_eq!((reply.errors.len(), reply.status), (1, Some('I')), "{shown}");
+        assert_eq!(client.run("SELECT 1").value(), "1", "after {shown}");
+    }
+    drop(client);
+    assert_unharmed(&server, witness);
+}
+
+#[test]
+fn text_that_is_not_utf8_is_refused() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    let mut client = Wire::start(&server);
+    client.send(&message(b'Q', b"SELECT '\xff\xfe'\0"));
+    assert_eq!(client.until_ready().sqlstate(), "22021");
+    client.send(&message(b'Q', b"SELECT 'a\0b'\0"));
+    assert!(["08P01", "22021"].contains(&client.until_ready().sqlstate()), "a zero ends a text");
+    let reply = client.copy("COPY t (id, n, name) FROM STDIN WITH (FORMAT csv)", b"7,1,ok\n8,1,\xc3\x28\n");
+    assert_eq!(reply.sqlstate(), "22021", "{reply:?}");
+    assert!(reply.errors[0].context.contains("line 2"), "{reply:?}");
+    assert_eq!(client.run("SELECT 'ä'").value(), "ä");
+    drop(client);
+    assert_unharmed(&server, witness);
+}
+
+#[test]
+fn bad_rows_of_a_copy_are_named_and_nothing_of_it_stays() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    let mut client = Wire::start(&server);
+    let good: String = (1_000..3_000).map(|id| format!("{id},1,x,1.5\n")).collect();
+    for (bad, sqlstate, place) in [
+        ("x,1,a,1\n", "22P02", "line 2001, column id: \"x\""),
+        ("1,1,a,1\n", "23505", ""),
+        ("9,,a,1\n", "23502", "line 2001"),
+        ("9,70000,a,1\n", "22003", "line 2001, column n: \"70000\""),
+        ("9,1,too long,1\n", "22001", "line 2001, column name: \"too long\""),
+        ("9,1,a,99999\n", "22003", "line 2001, column price: \"99999\""),
+        ("9,1,a\n", "22P04", "line 2001"),
+        ("9,1,a,1,more\n", "22P04", "line 2001"),
+        ("9,1,\"open,1\n", "22P04", "line 2001"),
+    ] {
+        let data = format!("{good}{bad}");
+        let reply = client.copy("COPY t FROM STDIN WITH (FORMAT csv)", data.as_bytes());
+        assert_eq!(reply.sqlstate(), sqlstate, "{bad}: {reply:?}");
+        assert!(reply.errors[0].context.contains(place), "{bad}: {reply:?}");
+        assert_eq!(reply.status, Some('I'));
+        assert_eq!(client.run("SELECT count(*) FROM t").value(), "1", "after {bad}");
+    }
+    drop(client);
+    assert_unharmed(&server, witness);
+}
+
+#[test]
+fn garbage_bytes_end_a_connection_with_an_error() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    for garbage in [&b"GET / HTTP/1.1\r\nHost: eris\r\n\r\n"[..], &[0xff; 5_000], &[0; 64], b"\x16\x03\x01\x02\0\x01"] {
+        let mut stranger = Wire::silent(&server);
+        stranger.try_send(garbage);
+        stranger.stream.shutdown(Shutdown::Write).unwrap();
+        let reply = stranger.until_ready();
+        assert_eq!(reply.status, None, "a stranger is not served");
+    }
+    for garbage in [&[0xff; 70_000][..], b"\x99\0\0\0\x04", b"\0\0\0\0\0\0\0\0"] {
+        let mut client = Wire::start(&server);
+        client.run("BEGIN");
+        client.run("UPDATE t SET n = 2 WHERE id = 1");
+        client.try_send(garbage);
+        let reply = client.until_ready();
+        assert_eq!((reply.sqlstate(), reply.status), ("08P01", None), "{reply:?}");
+        // What it had locked is free again.
+        let mut next = Wire::start(&server);
+        assert_eq!(next.run("SELECT n FROM t WHERE id = 1").value(), "1");
+        next.run("UPDATE t SET n = 1 WHERE id = 1");
+    }
+    assert_unharmed(&server, witness);
+}
+
+#[test]
+fn messages_whose_length_is_wrong_end_a_connection_with_an_error() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    let used = server.memory_used();
+    // Too short to be, longer than any message may be, negative.
+    for length in [0_u32, 3, 1 << 30, i32::MAX as u32, u32::MAX] {
+        let mut client = Wire::start(&server);
+        client.try_send(&[b"Q", &length.to_be_bytes()[..], b"SELECT 1\0"].concat());
+        let reply = client.until_ready();
+        assert_eq!((reply.sqlstate(), reply.status), ("08P01", None), "length {length}: {reply:?}");
+    }
+    // Bodies that end before they should, or go on after.
+    let mut client = Wire::start(&server);
+    for body in
+        [&b"B\0\0\0\x08\0\0\0\x05"[..], b"P\0\0\0\x06x\0", b"D\0\0\0\x05S", b"E\0\0\0\x08\0\0\0\x01", b"C\0\0\0\x04"]
+    {
+        client.send(&[body, b"S\0\0\0\x04"].concat());
+        let reply = client.until_ready();
+        assert_eq!((reply.sqlstate(), reply.status), ("08P01", Some('I')), "{body:?}: {reply:?}");
+        assert_eq!(client.run("SELECT 1").value(), "1");
+    }
+    drop(client);
+    server.wait_for_memory(used);
+    assert_unharmed(&server, witness);
+}
+
+/// A client that goes without a word after it sent `bytes`.
+fn vanish(server: &Server, prepare: &[&str], bytes: &[u8]) {
+    let connections = server.handle.connections();
+    let mut client = Wire::start(server);
+    for sql in prepare {
+        client.run(sql);
+    }
+    client.send(bytes);
+    drop(client);
+    server.wait_for_connections(connections);
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing_behind() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    let used = server.memory_used();
+    let row = b"d\0\0\0\x0a7,1,a\n";
+    let copy = query("COPY t (id, n, name) FROM STDIN WITH (FORMAT csv)");
+    let cases: [(&str, &[&str], Vec<u8>); 7] = [
+        ("before it introduced itself", &[], Vec::new()),
+        ("in the middle of a message", &[], b"Q\0\0\0\x20SELECT".to_vec()),
+        ("in the middle of a message inside a transaction", &["BEGIN", "UPDATE t SET n = 2"], b"Q\0\0".to_vec()),
+        ("inside a transaction", &["BEGIN", "UPDATE t SET n = 2", "INSERT INTO t VALUES (7, 1)"], Vec::new()),
+        ("in the middle of a COPY", &[], [&copy[..], row, row].concat()),
+        ("in the middle of a row of a COPY", &["BEGIN"], [&copy[..], row, b"d\0\0\0\xff7,"].concat()),
+        ("while its statement runs", &["BEGIN", "UPDATE t SET n = 2"], query("SELECT pg_sleep(100)")),
+    ];
+    for (when, prepare, bytes) in cases {
+        let started = Instant::now();
+        vanish(&server, prepare, &bytes);
+        assert!(started.elapsed() < Duration::from_secs(20), "{when}: its statement ends with it");
+        let mut next = Wire::start(&server);
+        assert_eq!(next.run("SELECT count(*) FROM t WHERE n = 1").value(), "1", "{when}: rolled back");
+        // No lock is left: neither on the row nor on the key.
+        next.run("UPDATE t SET n = 1 WHERE id = 1");
+        next.run("INSERT INTO t VALUES (7, 1)");
+        next.run("DELETE FROM t WHERE id = 7");
+    }
+    let mut half_open: Vec<Wire> = (0..20).map(|_| Wire::silent(&server)).collect();
+    for client in &mut half_open[10..] {
+        client.send(b"\0\0\0");
+    }
+    assert_eq!(Wire::start(&server).run("SELECT 1").value(), "1", "the silent are in nobody's way");
+    drop(half_open);
+    server.wait_for_connections(1);
+    server.wait_for_memory(used + (64 << 10));
+    assert_unharmed(&server, witness);
+}
+
+#[test]
+fn a_cancelled_statement_is_over_and_its_connection_usable() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    let mut client = Wire::start(&server);
+    client.run("CREATE TABLE many (id int PRIMARY KEY, n int)");
+    let data: String = (0..30_000).map(|id| format!("{id},{}\n", id % 1_000)).collect();
+    client.copy("COPY many FROM STDIN WITH (FORMAT csv)", data.as_bytes());
+    let used = server.memory_used();
+    let endless = "SELECT count(*) FROM many a, many b WHERE a.n + b.n < 0";
+    for (sql, wait_ms) in [("SELECT pg_sleep(100)", 100), (endless, 300), ("COPY many FROM STDIN", 100)] {
+        client.send(&query(sql));
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        let started = Instant::now();
+        client.cancel();
+        let reply = client.until_ready();
+        assert_eq!((reply.sqlstate(), reply.status), ("57014", Some('I')), "{sql}: {reply:?}");
+        assert!(started.elapsed() < Duration::from_secs(10), "{sql}: {:?}", started.elapsed());
+        assert_eq!(client.run("SELECT count(*) FROM many").value(), "30000");
+    }
+    // Inside a block the block fails, as after any error.
+    client.run("BEGIN");
+    client.run("UPDATE many SET n = 0 WHERE id = 1");
+    client.send(&query("SELECT pg_sleep(100)"));
+    std::thread::sleep(Duration::from_millis(100));
+    client.cancel();
+    assert_eq!(client.until_ready().status, Some('E'));
+    assert_eq!(client.query("SELECT 1").sqlstate(), "25P02");
+    client.run("ROLLBACK");
+    // A cancel that comes too late hits nothing.
+    client.cancel();
+    assert_eq!(client.run("SELECT n FROM many WHERE id = 1").value(), "1");
+    server.wait_for_memory(used + (64 << 10));
+    drop(client);
+    assert_unharmed(&server, witness);
+}

@@ -1,0 +1,153 @@
+//! The memory limit is reached: by INSERT, by COPY, by queries on either path. The statement fails with 53200 and says
+//! what to do; the connection goes on; what was reserved is given back.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod client;
+
+use client::Server;
+use client::wire::{Reply, Wire};
+use eris_engine::EngineOptions;
+
+const LIMIT: u64 = 48 << 20;
+/// What connections may hold more or less than before.
+const SLACK: u64 = 256 << 10;
+
+fn server() -> Server {
+    Server::with(EngineOptions { workers: 2, nodes: 1, memory_limit_bytes: LIMIT, ..EngineOptions::default() })
+}
+
+fn assert_refused(reply: &Reply, what: &str) {
+    assert_eq!(reply.sqlstate(), "53200", "{what}: {reply:?}");
+    assert!(reply.errors[0].hint.contains("memory"), "{what}: {reply:?}");
+    assert!(reply.status.is_some(), "{what}: the connection goes on");
+}
+
+/// CSV of `rows` rows, each a number and a text that does not compress.
+fn csv(rows: u64) -> String {
+    let text = |id: u64| format!("{:x}", id.wrapping_mul(0x9e37_79b9_7f4a_7c15)).repeat(6);
+    (0..rows).map(|id| format!("{id},{}\n", text(id))).collect()
+}
+
+#[test]
+fn inserts_beyond_the_limit_fail_and_their_memory_comes_back() {
+    let server = server();
+    let mut client = Wire::start(&server);
+    let before = server.memory_used();
+    for layout in ["row", "column", "mixed"] {
+        client.run(&format!("CREATE TABLE t (id bigint PRIMARY KEY, name text) WITH (layout = {layout})"));
+        let name = "x".repeat(100);
+        let values: Vec<String> = (0..1_000).map(|id| format!("({id}, '{name}')")).collect();
+        client.run(&format!("INSERT INTO t VALUES {}", values.join(", ")));
+        let mut rows = 1_000;
+        let refused = loop {
+            let reply = client.query(&format!("INSERT INTO t SELECT id + {rows}, name FROM t"));
+            if !reply.errors.is_empty() {
+                break reply;
+            }
+            rows *= 2;
+            assert!(rows < 10_000_000, "the limit is reached some time");
+        };
+        assert_refused(&refused, layout);
+        assert_eq!(client.run("SELECT count(*) FROM t").value(), rows.to_string(), "the statement is atomic");
+        // In a block, the whole block is lost.
+        client.run("BEGIN");
+        client.run("INSERT INTO t VALUES (-1, 'x')");
+        assert_refused(&client.query(&format!("INSERT INTO t SELECT id + {rows}, name FROM t")), layout);
+        assert_eq!(client.query("SELECT 1").sqlstate(), "25P02");
+        client.run("ROLLBACK");
+        assert_eq!(client.run("SELECT count(*) FROM t WHERE id < 0").value(), "0");
+        client.run("DROP TABLE t");
+        server.wait_for_memory(before + SLACK);
+    }
+}
+
+#[test]
+fn a_copy_beyond_the_limit_fails_and_its_memory_comes_back() {
+    let server = server();
+    let mut client = Wire::start(&server);
+    let before = server.memory_used();
+    client.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)");
+    client.run("INSERT INTO t VALUES (-1, 'stays')");
+    let with_row = server.memory_used();
+    for _ in 0..2 {
+        assert_refused(&client.copy("COPY t FROM STDIN WITH (FORMAT csv)", csv(600_000).as_bytes()), "COPY");
+        assert_eq!(client.run("SELECT count(*) FROM t").value(), "1", "the statement is atomic");
+        server.wait_for_memory(with_row + SLACK);
+    }
+    assert_eq!(client.copy("COPY t FROM STDIN WITH (FORMAT csv)", csv(10_000).as_bytes()).sqlstate(), "");
+    assert_eq!(client.run("SELECT count(*) FROM t").value(), "10001");
+    client.run("DROP TABLE t");
+    server.wait_for_memory(before + SLACK);
+}
+
+/// A table of `rows` rows with an engine whose limit is changed afterwards.
+fn loaded(rows: u64) -> (Server, Wire) {
+    let server = Server::with(EngineOptions { workers: 2, nodes: 1, ..EngineOptions::default() });
+    let mut client = Wire::start(&server);
+    client.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)");
+    assert_eq!(client.copy("COPY t FROM STDIN WITH (FORMAT csv)", csv(rows).as_bytes()).sqlstate(), "");
+    (server, client)
+}
+
+/// Runs a query with more and more memory until it succeeds; who was refused on the way.
+fn refusals(server: &Server, client: &mut Wire, sql: &str, rows: usize) -> Vec<String> {
+    let used = server.memory_used();
+    let mut refused = Vec::new();
+    for step in 0.. {
+        server.limit_memory(used + (16 << 10) + (step << 17) + (step * step << 14));
+        let reply = client.query(sql);
+        server.limit_memory(u64::MAX);
+        if reply.errors.is_empty() {
+            assert_eq!(reply.rows.len(), rows, "{sql}");
+            break;
+        }
+        assert_refused(&reply, sql);
+        refused.push(reply.errors[0].detail.clone());
+        assert_eq!(client.run("SELECT 1").value(), "1");
+        server.wait_for_memory(used + SLACK);
+        assert!(step < 400, "some time there is enough: {:?}", reply.errors);
+    }
+    server.wait_for_memory(used + SLACK);
+    refused
+}
+
+fn assert_path(client: &mut Wire, sql: &str, native: bool) {
+    let plan = client.run(&format!("EXPLAIN {sql}")).rows;
+    let fallback = plan.iter().flatten().flatten().any(|line| line.contains("[fallback]"));
+    assert_eq!(fallback, !native, "{sql}: {plan:?}");
+}
+
+#[test]
+fn a_native_aggregate_beyond_the_limit_fails() {
+    let (server, mut client) = loaded(30_000);
+    let sql = "SELECT name, count(*), max(name) FROM t GROUP BY name";
+    assert_path(&mut client, sql, true);
+    let refused = refusals(&server, &mut client, sql, 30_000);
+    assert!(refused.iter().any(|detail| detail.contains("aggregate asked for")), "{refused:?}");
+}
+
+#[test]
+fn a_native_sort_beyond_the_limit_fails() {
+    let (server, mut client) = loaded(30_000);
+    let sql = "SELECT name, count(*) FROM t GROUP BY name ORDER BY name DESC";
+    assert_path(&mut client, sql, true);
+    let refused = refusals(&server, &mut client, sql, 30_000);
+    for consumer in ["aggregate asked for", "sort asked for"] {
+        assert!(refused.iter().any(|detail| detail.contains(consumer)), "{consumer}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_fallback_query_beyond_the_limit_fails() {
+    let (server, mut client) = loaded(30_000);
+    for sql in [
+        "SELECT a.id FROM t a, t b WHERE a.name = b.name AND a.id = b.id + 0 ORDER BY b.name",
+        "SELECT id, row_number() OVER (PARTITION BY name ORDER BY id) FROM t",
+        "SELECT DISTINCT name || 'x', id FROM t",
+    ] {
+        assert_path(&mut client, sql, false);
+        let refused = refusals(&server, &mut client, sql, 30_000);
+        assert!(!refused.is_empty(), "{sql}");
+    }
+}
