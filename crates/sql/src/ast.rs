@@ -2,7 +2,7 @@
 //! crate itself, and so without the rest of the SQL stack.
 
 pub use datafusion::sql::sqlparser::ast::*;
-pub use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+pub use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 pub use datafusion::sql::sqlparser::keywords::Keyword;
 pub use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 pub use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};

@@ -9,6 +9,7 @@
 
 mod copy;
 mod create;
+mod dialect;
 mod dml;
 mod expressions;
 mod lower;

@@ -4,9 +4,13 @@
 //! (the key of the plan cache), and an error's position is counted from the start of the whole text.
 //!
 //! Hostile input: the parser limits its own recursion; operator chains (`1+1+1+...`, `UNION` after `UNION`) make trees
-//! as deep as they are long without recursion, so chains are limited here, before anything walks the tree.
+//! as deep as they are long without recursion, so chains are limited here, before anything walks the tree. How often
+//! the parser may try again is limited for expressions by the [dialect](super::dialect), for queries here.
 
-use crate::ast::{Location, Parser, ParserError, PostgreSqlDialect, Statement, Token, TokenWithSpan, Tokenizer};
+use super::dialect::BoundedDialect;
+use crate::ast::{
+    Keyword, Location, Parser, ParserError, PostgreSqlDialect, Statement, Token, TokenWithSpan, Tokenizer,
+};
 use crate::errors::{SqlError, SqlState};
 
 /// Nesting the parser follows before it gives up. PostgreSQL's default stack holds a few thousand levels; nobody writes
@@ -15,6 +19,10 @@ const NESTING_MAX: usize = 100;
 /// Tokens between two commas of one bracket level. A chain this long is at most this deep a tree, which every pass
 /// over it can walk on a worker's stack.
 const CHAIN_MAX: usize = 6_000;
+/// How often a query may be read because of the parentheses around it and the queries it stands in: before a query the
+/// parser takes each of several parentheses for its beginning. Ten queries within each other, all in double
+/// parentheses.
+const READINGS_MAX: usize = 1 << 10;
 /// The longest statement, in bytes.
 pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
 
@@ -43,6 +51,7 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         .tokenize_with_location()
         .map_err(|error| tokenizer_error(sql, &error.message, error.location))?;
     let lines = line_starts(sql);
+    let mut place = Place::default();
     let mut statements = Vec::new();
     let mut rest = tokens.as_slice();
     while !rest.is_empty() {
@@ -53,20 +62,49 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         let last = own.iter().rposition(|token| !is_space(token)).unwrap_or(first);
         let own = &own[first..=last];
         check_chains(own)?;
-        let start = byte_offset(sql, &lines, own[0].span.start);
-        let stop = byte_offset(sql, &lines, own[own.len() - 1].span.end);
-        let text = sql.get(start..stop.max(start)).unwrap_or(sql).to_string();
-        let ast = parse_one(dialect, own).map_err(|error| parser_error(sql, &lines, own, &error))?;
+        check_readings(own)?;
+        let start = place.advance(sql, own[0].span.start);
+        let stop = place.advance(sql, own[own.len() - 1].span.end);
+        let text = sql[start..stop].to_string();
+        let ast = parse_one(own).map_err(|error| parser_error(sql, &lines, own, &error))?;
         statements.push(ParsedStatement { text, ast });
     }
     Ok(statements)
+}
+
+/// A place in a text that is walked once, however many statements it has.
+struct Place {
+    byte: usize,
+    line: u64,
+    column: u64,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { byte: 0, line: 1, column: 1 }
+    }
+}
+
+impl Place {
+    /// Goes on to `location`, as the tokenizer counts; gives the byte.
+    fn advance(&mut self, sql: &str, location: Location) -> usize {
+        for c in sql[self.byte..].chars() {
+            if (self.line, self.column) >= (location.line, location.column) {
+                break;
+            }
+            self.byte += c.len_utf8();
+            (self.line, self.column) = if c == '\n' { (self.line + 1, 1) } else { (self.line, self.column + 1) };
+        }
+        self.byte
+    }
 }
 
 fn is_space(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_) | Token::EOF)
 }
 
-fn parse_one(dialect: PostgreSqlDialect, tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
+fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
+    let dialect = BoundedDialect::new(tokens.len());
     let mut tokens = tokens.to_vec();
     // The parser wants a semicolon after COPY ... FROM STDIN and reads data behind it; there is none, and no data.
     let copy = matches!(&tokens[0].token, Token::Word(word) if word.value.eq_ignore_ascii_case("copy"));
@@ -110,6 +148,45 @@ fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
                 }
             }
         }
+    }
+    Ok(())
+}
+
+/// Refuses queries within queries whose parentheses the parser would read over and over again.
+fn check_readings(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+    /// What a query begins with.
+    const BEGINNINGS: [Keyword; 8] = [
+        Keyword::SELECT,
+        Keyword::WITH,
+        Keyword::VALUES,
+        Keyword::TABLE,
+        Keyword::INSERT,
+        Keyword::UPDATE,
+        Keyword::DELETE,
+        Keyword::MERGE,
+    ];
+    // For each open parenthesis how often what is behind it is read; parentheses directly before this token.
+    let mut readings = vec![1_usize];
+    let mut run = 0;
+    for token in tokens.iter().filter(|token| !is_space(token)) {
+        match &token.token {
+            Token::LParen => {
+                run += 1;
+                readings.push(readings[readings.len() - 1]);
+                continue;
+            }
+            Token::RParen if readings.len() > 1 => drop(readings.pop()),
+            Token::Word(word) if run > 1 && BEGINNINGS.contains(&word.keyword) => {
+                if let Some(innermost) = readings.last_mut() {
+                    *innermost = innermost.saturating_mul(run);
+                    if *innermost > READINGS_MAX {
+                        return Err(too_complex());
+                    }
+                }
+            }
+            _ => {}
+        }
+        run = 0;
     }
     Ok(())
 }
@@ -205,6 +282,48 @@ mod tests {
         assert_eq!(error.sqlstate.as_str(), "42601", "{error}");
         assert_eq!(parse("select 'abc").unwrap_err().sqlstate.as_str(), "42601");
         assert_eq!(parse("select 1 2 3").unwrap_err().position, Some(10));
+    }
+
+    #[test]
+    fn many_statements_on_one_line_are_cut_in_one_walk() {
+        let statements = texts(&"select 'ä' ; ".repeat(20_000));
+        assert!(statements.len() == 20_000 && statements.iter().all(|text| text == "select 'ä'"));
+    }
+
+    #[test]
+    fn nesting_that_is_read_again_and_again_ends() {
+        // Nobody would live to see the end of any of these.
+        let nests = [
+            ("f(", "select "),
+            ("f(a, ", "select "),
+            ("cast(", "select "),
+            ("position(", "select "),
+            ("substring(", "select "),
+            ("array[", "select "),
+            ("row(", "select "),
+            ("((select * from ", "select * from "),
+            ("(((select * from ", "select * from "),
+            ("((values ", ""),
+            ("((select ", ""),
+            ("((table ", "select * from "),
+            ("f(", "select * from "),
+            ("in ((select a ", "select a "),
+            ("(explain ", "explain "),
+        ];
+        for (nest, before) in nests {
+            for depth in [12, 25, 60] {
+                let error = parse(&format!("{before}{}", nest.repeat(depth))).unwrap_err();
+                assert!(["54001", "42601"].contains(&error.sqlstate.as_str()), "{depth} x {nest}: {error}");
+            }
+        }
+        // What is complete is read once, however deep.
+        for (open, close) in [("f(", ")"), ("coalesce(a, ", ")"), ("cast(", " as int)"), ("((select ", "))")] {
+            let depth = if open.starts_with('(') { 10 } else { 18 };
+            let sql = format!("select {}1{}", open.repeat(depth), close.repeat(depth));
+            assert_eq!(parse(&sql).unwrap().len(), 1, "{sql}");
+        }
+        let error = parse("select f(f(f(f(f(f(f(f(1 2))))))))").unwrap_err();
+        assert_eq!(error.sqlstate.as_str(), "42601", "a mistake within some levels is told as what it is");
     }
 
     #[test]
