@@ -13,7 +13,7 @@ const CONSUMER: &str = "aggregate";
 /// The first growth; most groupings stay below.
 const GROUPS_MIN: usize = 16;
 /// Texts are reserved in steps of this size.
-const TEXT_STEP_BYTES: u64 = 64 << 10;
+const TEXT_STEP_BYTES: u64 = 4 << 10;
 
 #[derive(Debug)]
 pub(super) struct Room {

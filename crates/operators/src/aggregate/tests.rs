@@ -151,7 +151,7 @@ fn what_groups_and_states_take_is_reserved() {
             let texts = groups.text_bytes() + accumulators.iter().map(Accumulator::text_bytes).sum::<u64>();
             let allocated = (groups.allocated_bytes() + states) as u64 + texts;
             assert!(room.bytes() >= allocated, "{} reserved, {allocated} allocated", room.bytes());
-            assert!(room.bytes() <= allocated * 2 + (80 << 10), "{} reserved, {allocated} allocated", room.bytes());
+            assert!(room.bytes() <= allocated * 2 + (16 << 10), "{} reserved, {allocated} allocated", room.bytes());
         }
         let partial = state.partial().unwrap();
         assert_eq!(partial.rows, groups);
@@ -179,5 +179,5 @@ fn beyond_the_limit_an_aggregate_fails_and_gives_everything_back() {
     }
     assert!(run(&extremes(&MemoryPool::new(peak)), &[input]).is_ok());
     // Few groups need little, however many rows there are.
-    assert_eq!(run(&extremes(&MemoryPool::new(16 << 10)), &[texts(20_000, 12, 5)]).unwrap().rows, 12);
+    assert_eq!(run(&extremes(&MemoryPool::new(32 << 10)), &[texts(20_000, 12, 5)]).unwrap().rows, 12);
 }
