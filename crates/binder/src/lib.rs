@@ -8,4 +8,7 @@ mod bind;
 mod walk;
 
 pub use bind::bind;
-pub use walk::{Text, fill_parameters, parameter_types, rewrite_expression, visit_expressions, visit_scans};
+pub use walk::{
+    RewriteQuery, Text, fill_parameters, parameter_types, rewrite_expression, rewrite_plan, rewrite_query,
+    visit_expressions, visit_scans,
+};

@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{ParamValues, Result, ScalarValue};
+use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, VisitMut, VisitorMut};
 
 /// Visits every scan of a plan, those of subqueries included.
 pub fn visit_scans(plan: &LogicalPlan, visit: &mut dyn FnMut(&TableScan) -> Result<()>) -> Result<()> {
@@ -22,7 +24,33 @@ pub fn visit_scans(plan: &LogicalPlan, visit: &mut dyn FnMut(&TableScan) -> Resu
 
 /// Rewrites an expression from the leaves up.
 pub fn rewrite_expression(expr: Expr, rewrite: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>) -> Result<Expr> {
-    Ok(expr.transform_up(|expr| rewrite(expr))?.data)
+    Ok(expr.transform_up(rewrite)?.data)
+}
+
+/// Rewrites every expression of a plan, subqueries included, from the leaves up. The schemas of the nodes follow, their
+/// names stay. A rewrite gets the columns that an expression refers to.
+pub fn rewrite_plan(
+    plan: LogicalPlan,
+    rewrite: &mut dyn FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    Ok(plan.transform_up_with_subqueries(|node| rewrite_node(node, rewrite))?.data)
+}
+
+fn rewrite_node(
+    node: LogicalPlan,
+    rewrite: &mut dyn FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut columns = merge_schema(&node.inputs());
+    if let LogicalPlan::TableScan(scan) = &node {
+        columns.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+    }
+    let names = NamePreserver::new(&node);
+    let node = node.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| rewrite(expr, &columns))?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })?;
+    if node.transformed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
 }
 
 /// The types of a plan's parameters, by name; `None` where nothing says.
@@ -68,4 +96,42 @@ fn visit_text(text: Text<'_>, visit: &mut dyn FnMut(&ast::Expr)) {
         Text::Query(query) => ast::visit_expressions(query, &mut visit),
         Text::Expression(expr) => ast::visit_expressions(expr, &mut visit),
     };
+}
+
+/// Changes a query's text in place.
+pub trait RewriteQuery {
+    /// A query, before what is in it.
+    fn query(&mut self, query: &mut ast::Query);
+
+    /// A SELECT, before what is in it.
+    fn select(&mut self, select: &mut ast::Select);
+
+    /// An expression, after what is in it.
+    fn expression(&mut self, expr: &mut ast::Expr);
+}
+
+struct Rewriting<'a>(&'a mut dyn RewriteQuery);
+
+impl VisitorMut for Rewriting<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        self.0.query(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut ast::Select) -> ControlFlow<()> {
+        self.0.select(select);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+        self.0.expression(expr);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Changes a query and everything in it.
+pub fn rewrite_query(query: &mut ast::Query, rewriter: &mut dyn RewriteQuery) {
+    let _: ControlFlow<()> = query.visit(&mut Rewriting(rewriter));
 }

@@ -236,6 +236,6 @@ fn report(error: SqlError) -> Report {
         detail: error.detail,
         hint: error.hint,
         position: error.position,
-        context: error.context,
+        context: error.context.map(String::from),
     }
 }

@@ -219,3 +219,62 @@ fn strangers_are_refused() {
     assert!(refused("--username=root").contains("role \"root\" does not exist"));
     assert!(refused("--dbname=other").contains("database \"other\" does not exist"));
 }
+
+#[test]
+fn backslash_commands_show_names() {
+    if !has_psql() {
+        return;
+    }
+    let server = Server::start();
+    let script = "CREATE TABLE book (id int PRIMARY KEY, title varchar(40) NOT NULL DEFAULT 'untitled', \
+                  price numeric(8,2), UNIQUE (id, title));
+CREATE INDEX by_price ON book (price);
+CREATE TABLE plain (a int);
+\\dt
+\\d book
+\\d plain
+\\di by*
+\\l
+\\dn pub*
+";
+    let printed = session(&server, script);
+    // As PostgreSQL 15 and its psql print it.
+    let expected = "       List of relations
+ Schema | Name  | Type  | Owner
+--------+-------+-------+-------
+ public | book  | table | eris
+ public | plain | table | eris
+(2 rows)
+
+                                  Table \"public.book\"
+ Column |         Type          | Collation | Nullable |            Default
+--------+-----------------------+-----------+----------+-------------------------------
+ id     | integer               |           | not null |
+ title  | character varying(40) |           | not null | 'untitled'::character varying
+ price  | numeric(8,2)          |           |          |
+Indexes:
+    \"book_pkey\" PRIMARY KEY, btree (id)
+    \"book_id_title_key\" UNIQUE CONSTRAINT, btree (id, title)
+    \"by_price\" btree (price)
+
+               Table \"public.plain\"
+ Column |  Type   | Collation | Nullable | Default
+--------+---------+-----------+----------+---------
+ a      | integer |           |          |
+
+             List of relations
+ Schema |   Name   | Type  | Owner | Table
+--------+----------+-------+-------+-------
+ public | by_price | index | eris  | book
+(1 row)
+";
+    for (printed, expected) in printed.lines().zip(expected.lines()) {
+        assert_eq!(printed.trim_end(), expected.trim_end(), "in\n{printed}");
+    }
+    assert!(
+        printed.contains(" eris | eris  | UTF8     | C       | C     |            | libc            |"),
+        "{printed}"
+    );
+    assert!(printed.contains(" public | eris"), "{printed}");
+    assert!(!printed.contains("ERROR"), "{printed}");
+}

@@ -137,6 +137,11 @@ impl Database {
         self.inner.observer.get().map(AsRef::as_ref)
     }
 
+    /// How many queries were planned so far.
+    pub fn planned(&self) -> u64 {
+        self.inner.planner.planned()
+    }
+
     pub(crate) fn planner(&self) -> &Planner {
         &self.inner.planner
     }

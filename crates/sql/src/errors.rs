@@ -21,8 +21,14 @@ pub struct SqlError {
     /// Where in the statement's text, in characters from one.
     pub position: Option<usize>,
     /// What was going on: for COPY, line and column.
-    pub context: Option<String>,
+    pub context: Option<Box<str>>,
+    /// The name that is wrong, part by part: what [`crate::front::locate`] looks for in the text.
+    pub(crate) about: Option<Box<Name>>,
 }
+
+/// A name, part by part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name(pub Vec<String>);
 
 impl fmt::Display for SqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -43,7 +49,7 @@ impl fmt::Display for SqlError {
 impl SqlError {
     /// An error of this code.
     pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Self {
-        Self { sqlstate, message: message.into(), detail: None, hint: None, position: None, context: None }
+        Self { sqlstate, message: message.into(), detail: None, hint: None, position: None, context: None, about: None }
     }
 
     /// The same with a detail.
@@ -70,7 +76,14 @@ impl SqlError {
     /// The same with what was going on.
     #[must_use]
     pub fn context(mut self, context: impl Into<String>) -> Self {
-        self.context = Some(context.into());
+        self.context = Some(context.into().into());
+        self
+    }
+
+    /// The same with the name that it is about, part by part.
+    #[must_use]
+    pub(crate) fn about(mut self, parts: &[&str]) -> Self {
+        self.about = Some(Box::new(Name(parts.iter().map(|part| (*part).to_string()).collect())));
         self
     }
 
@@ -138,7 +151,7 @@ impl SqlError {
 
     /// 42P01 with suggestions.
     pub fn no_such_table(name: &str, suggestions: &[String]) -> Self {
-        let error = Self::new(SqlState::NO_SUCH_TABLE, format!("relation \"{name}\" does not exist"));
+        let error = Self::new(SqlState::NO_SUCH_TABLE, format!("relation \"{name}\" does not exist")).about(&[name]);
         match suggest(suggestions) {
             Some(hint) => error.hint(hint),
             None => error,
@@ -151,7 +164,7 @@ impl SqlError {
             Some(relation) => format!("column \"{name}\" of relation \"{relation}\" does not exist"),
             None => format!("column \"{name}\" does not exist"),
         };
-        let error = Self::new(SqlState::NO_SUCH_COLUMN, message);
+        let error = Self::new(SqlState::NO_SUCH_COLUMN, message).about(&[name]);
         match suggest(suggestions) {
             Some(hint) => error.hint(hint),
             None => error,

@@ -47,6 +47,10 @@ states! {
     FEATURE_NOT_SUPPORTED = b"0A000";
     /// cardinality_violation: a scalar subquery gave more than one row
     CARDINALITY_VIOLATION = b"21000";
+    /// invalid_row_count_in_limit_clause
+    NEGATIVE_LIMIT = b"2201W";
+    /// invalid_row_count_in_result_offset_clause
+    NEGATIVE_OFFSET = b"2201X";
     /// string_data_right_truncation
     STRING_TOO_LONG = b"22001";
     /// numeric_value_out_of_range
@@ -81,6 +85,8 @@ states! {
     FAILED_TRANSACTION = b"25P02";
     /// invalid_sql_statement_name: no such prepared statement
     NO_SUCH_STATEMENT = b"26000";
+    /// dependent_objects_still_exist
+    DEPENDENT_OBJECTS = b"2BP01";
     /// invalid_catalog_name
     NO_SUCH_DATABASE = b"3D000";
     /// invalid_schema_name
@@ -105,6 +111,10 @@ states! {
     GROUPING = b"42803";
     /// datatype_mismatch
     TYPE_MISMATCH = b"42804";
+    /// cannot_coerce: there is no such cast
+    CANNOT_COERCE = b"42846";
+    /// wrong_object_type
+    WRONG_OBJECT = b"42809";
     /// undefined_function
     NO_SUCH_FUNCTION = b"42883";
     /// undefined_table

@@ -48,6 +48,9 @@ pub enum SqlType {
 }
 
 impl SqlType {
+    /// `numeric` without precision: 28 digits before the point, ten behind it.
+    pub const NUMERIC: Self = Self::Numeric { precision: 38, scale: 10 };
+
     /// PostgreSQL's object id of the type.
     pub fn oid(self) -> u32 {
         match self {
@@ -86,7 +89,7 @@ impl SqlType {
             1082 => Self::Date,
             1114 => Self::Timestamp,
             1186 => Self::Interval,
-            1700 => Self::Numeric { precision: 38, scale: 10 },
+            1700 => Self::NUMERIC,
             _ => return None,
         })
     }
@@ -177,6 +180,7 @@ impl fmt::Display for SqlType {
             Self::Numeric { precision, scale } => write!(f, "numeric({precision},{scale})"),
             Self::Varchar(Some(n)) => write!(f, "character varying({n})"),
             Self::Char(Some(n)) => write!(f, "character({n})"),
+            Self::Timestamp => f.write_str("timestamp without time zone"),
             other => f.write_str(other.base_name()),
         }
     }

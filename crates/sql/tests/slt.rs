@@ -6,14 +6,19 @@
 //! statement ok                    must succeed
 //! statement count 3               must report 3 rows
 //! statement error 22012 zero      must fail with this SQLSTATE, the text contains the rest of the line
-//! query [rowsort] [native]        rows follow after ----, columns separated by a bar; native: no DataFusion node ran
-//! copy                            data follows after ----
+//! query [rowsort] [native] [fallback] [names]
+//!                                 rows follow after ----, columns separated by a bar; native: no DataFusion node ran,
+//!                                 fallback: one did; names: the first line is the names of the columns
+//! copy count 3                    data follows after ----; also copy error
+//! session name                    the records that follow are another client's
 //! ```
+//! A text after `statement error` is looked for in message, detail, hint and context.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -65,6 +70,24 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
+/// The clients of a file, by name.
+struct Sessions<'i> {
+    instance: &'i Instance,
+    clients: BTreeMap<String, Client>,
+    current: String,
+}
+
+impl<'i> Sessions<'i> {
+    fn new(instance: &'i Instance) -> Self {
+        Self { instance, clients: BTreeMap::new(), current: String::new() }
+    }
+
+    fn client(&mut self) -> &mut Client {
+        let instance = self.instance;
+        self.clients.entry(self.current.clone()).or_insert_with(|| instance.session())
+    }
+}
+
 struct Record<'a> {
     line: usize,
     head: &'a str,
@@ -96,9 +119,14 @@ fn records(text: &str) -> Vec<Record<'_>> {
     records
 }
 
-fn check(client: &mut Client, record: &Record<'_>) -> Result<(), String> {
+fn check(sessions: &mut Sessions<'_>, record: &Record<'_>) -> Result<(), String> {
     let words: Vec<&str> = record.head.split_whitespace().collect();
-    let data = record.expected.join("\n") + "\n";
+    if let ["session", name] = words.as_slice() {
+        sessions.current = (*name).to_string();
+        return Ok(());
+    }
+    let client = sessions.client();
+    let data = record.expected.iter().flat_map(|line| [line, "\n"]).collect::<String>();
     let copied = (words[0] == "copy").then_some(data.as_str());
     let answer = client.run_with(&record.sql, &[], copied);
     match (words.as_slice(), answer) {
@@ -120,7 +148,13 @@ fn check(client: &mut Client, record: &Record<'_>) -> Result<(), String> {
             if modes.contains(&"native") && !answer.native {
                 return Err("is not native".to_string());
             }
+            if modes.contains(&"fallback") && answer.native {
+                return Err("is native".to_string());
+            }
             let mut rows: Vec<String> = answer.rows.iter().map(|row| joined(row)).collect();
+            if modes.contains(&"names") {
+                rows.insert(0, answer.columns.join("|"));
+            }
             let mut expected: Vec<String> = record.expected.iter().map(ToString::to_string).collect();
             if modes.contains(&"rowsort") {
                 rows.sort();
@@ -150,10 +184,10 @@ fn all_files_under_all_variants() {
             }
             let text = fs::read_to_string(&file).expect("a readable SQL test");
             let instance = Instance::start(variant.workers, variant.nodes, variant.options.clone());
-            let mut client = instance.session();
+            let mut sessions = Sessions::new(&instance);
             for record in records(&text) {
                 checked += 1;
-                if let Err(problem) = check(&mut client, &record) {
+                if let Err(problem) = check(&mut sessions, &record) {
                     failures.push(format!("{name}:{} ({})\n{}{problem}\n", record.line, variant.name, record.sql));
                 }
             }

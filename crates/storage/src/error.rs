@@ -2,6 +2,7 @@
 
 use crate::ids::{AttributeId, IndexId};
 use crate::mvcc::TransactionId;
+use crate::value::Value;
 use eris_platform::memory::MemoryExceeded;
 use thiserror::Error;
 
@@ -9,9 +10,9 @@ use thiserror::Error;
 /// already written: that belongs to the transaction, which must abort.
 #[derive(Debug, Error, Clone, PartialEq)]
 pub enum StorageError {
-    /// Another row has the key.
-    #[error("duplicate key value violates unique constraint \"{index_name}\": key {key_text} already exists")]
-    DuplicateKey { index: IndexId, index_name: Box<str>, key_text: String },
+    /// Another row has the key: names and values of its attributes.
+    #[error("duplicate key value violates unique constraint \"{index_name}\": key {} already exists", key_text(key))]
+    DuplicateKey { index: IndexId, index_name: Box<str>, key: Box<[(Box<str>, Value)]> },
     /// NULL for an attribute that is not nullable.
     #[error("null value in column \"{name}\" violates not-null constraint")]
     NotNull { attribute: AttributeId, name: Box<str> },
@@ -58,4 +59,10 @@ impl StorageError {
             | Self::Foreign { .. } => false,
         }
     }
+}
+
+fn key_text(key: &[(Box<str>, Value)]) -> String {
+    let names: Vec<&str> = key.iter().map(|(name, _)| &**name).collect();
+    let values: Vec<String> = key.iter().map(|(_, value)| value.to_string()).collect();
+    format!("({})=({})", names.join(", "), values.join(", "))
 }

@@ -199,7 +199,9 @@ fn describe(error: &SqlError, sql: &str) -> String {
             text.push_str(&format!("{label}{line}\n{}^\n", " ".repeat(label.chars().count() + column)));
         }
     }
-    for (label, value) in [("DETAIL", &error.detail), ("HINT", &error.hint), ("CONTEXT", &error.context)] {
+    let notes =
+        [("DETAIL", error.detail.as_deref()), ("HINT", error.hint.as_deref()), ("CONTEXT", error.context.as_deref())];
+    for (label, value) in notes {
         if let Some(value) = value {
             text.push_str(&format!("{label}:  {value}\n"));
         }

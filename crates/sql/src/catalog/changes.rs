@@ -83,7 +83,8 @@ impl Overlay {
         self.changes.is_empty()
     }
 
-    /// What the session sees: the published version with its own changes.
+    /// What the session sees: the published version with its own changes. If others have published what contradicts
+    /// them, it goes on seeing what it saw: its COMMIT will fail.
     pub fn version(&mut self, catalog: &Catalog) -> Result<Arc<CatalogVersion>, SqlError> {
         let current = catalog.current();
         if self.changes.is_empty() {
@@ -91,30 +92,40 @@ impl Overlay {
         }
         match &self.version {
             Some(version) if self.base == current.number => Ok(Arc::clone(version)),
-            _ => {
-                let mut version = CatalogVersion::clone(&current);
-                for change in &self.changes {
-                    change.apply(&mut version)?;
-                }
-                // Plans made against an overlay must not be found by others: its number is its own.
-                version.number = u64::MAX;
-                let version = Arc::new(version);
-                self.base = current.number;
-                self.version = Some(Arc::clone(&version));
-                Ok(version)
-            }
+            seen => match self.changed(&current) {
+                Ok(version) => Ok(self.keep(version, current.number)),
+                Err(error) => seen.clone().ok_or(error),
+            },
         }
+    }
+
+    /// A published version with the changes applied.
+    fn changed(&self, current: &CatalogVersion) -> Result<CatalogVersion, SqlError> {
+        let mut version = current.clone();
+        self.changes.iter().try_for_each(|change| change.apply(&mut version))?;
+        // Plans made against an overlay must not be found by others: its number is its own.
+        version.number = u64::MAX;
+        Ok(version)
+    }
+
+    fn keep(&mut self, version: CatalogVersion, base: u64) -> Arc<CatalogVersion> {
+        let version = Arc::new(version);
+        self.base = base;
+        self.version = Some(Arc::clone(&version));
+        version
     }
 
     /// Adds a change, if it applies.
     pub fn add(&mut self, catalog: &Catalog, change: CatalogChange) -> Result<(), SqlError> {
+        let current = catalog.current();
         self.changes.push(change);
-        self.version = None;
-        match self.version(catalog) {
-            Ok(_) => Ok(()),
+        match self.changed(&current) {
+            Ok(version) => {
+                self.keep(version, current.number);
+                Ok(())
+            }
             Err(error) => {
                 self.changes.pop();
-                self.version = None;
                 Err(error)
             }
         }

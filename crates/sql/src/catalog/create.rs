@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use eris_engine::Partitioning;
-use eris_storage::{
-    Attribute, AttributeId, ContainerId, IndexDefinition, IndexId, Layout, Schema, SchemaVersion, Value,
-};
+use eris_storage::{Attribute, AttributeId, ContainerId, IndexDefinition, IndexId, Layout, Schema, SchemaVersion};
 
 use super::names::suggestions;
-use super::table::{Table, TableColumn};
+use super::table::{ColumnDefault, Table, TableColumn};
 use crate::arrow_view::arrow_schema;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{CreateIndexCommand, CreateTableCommand, NewConstraint};
@@ -27,12 +25,12 @@ pub struct NewTable {
 /// Columns of a table at most: what an attribute id and a person can hold.
 const COLUMNS_MAX: usize = 1_600;
 
-/// The table that a command describes; `defaults` are the values of the DEFAULT clauses.
+/// The table that a command describes; `defaults` are those of its columns.
 pub fn new_table(
     command: &CreateTableCommand,
     container: ContainerId,
     stored: NewTable,
-    defaults: Vec<Value>,
+    defaults: Vec<ColumnDefault>,
 ) -> Result<Table, SqlError> {
     if command.columns.is_empty() || command.columns.len() > COLUMNS_MAX {
         return Err(SqlError::new(
@@ -74,14 +72,16 @@ pub fn new_table(
         layout: stored.layout,
         segment_rows: stored.segment_rows,
     };
-    Ok(table_of(command.table.name.clone(), columns.into(), schema, partitioning))
-}
-
-/// A table from its parts.
-fn table_of(name: String, columns: Box<[TableColumn]>, schema: Schema, partitioning: Partitioning) -> Table {
     let sql_types: Vec<_> = columns.iter().map(|column| column.sql_type).collect();
     let arrow = arrow_schema(&schema, &sql_types);
-    Table { name, columns, schema: Arc::new(schema), partitioning, arrow }
+    Ok(Table {
+        name: command.table.name.clone(),
+        columns: columns.into(),
+        constraint_count: schema.indexes.len(),
+        schema: Arc::new(schema),
+        partitioning,
+        arrow,
+    })
 }
 
 fn key_indexes(command: &CreateTableCommand, columns: &mut [TableColumn]) -> Result<Vec<IndexDefinition>, SqlError> {
@@ -169,14 +169,18 @@ fn check_unique(indexes: &[IndexDefinition], partitioning: &Partitioning) -> Res
     Ok(())
 }
 
-/// The definition of a new index, and the table that has it.
-pub fn index_definition(command: &CreateIndexCommand, table: &Table) -> Result<(IndexDefinition, Table), SqlError> {
+/// The definition of a new index of this name on a container that is at `stored`.
+pub fn index_of_columns(
+    command: &CreateIndexCommand,
+    table: &Table,
+    name: &str,
+    stored: &Schema,
+) -> Result<IndexDefinition, SqlError> {
     let attributes = key_attributes(&command.columns, &table.columns).map_err(|mut error| {
         error.message = error.message.replace("named in key does not exist", "does not exist");
         error
     })?;
-    let name = command.name.clone().unwrap_or_else(|| format!("{}_{}_idx", table.name, command.columns.join("_")));
-    let id = table.schema.indexes.iter().map(|index| index.id.0 + 1).max().unwrap_or(0);
+    let id = stored.indexes.iter().map(|index| index.id.0 + 1).max().unwrap_or(0);
     let definition = IndexDefinition {
         id: IndexId(id),
         name: name.into(),
@@ -185,13 +189,5 @@ pub fn index_definition(command: &CreateIndexCommand, table: &Table) -> Result<(
         primary: false,
     };
     check_unique(std::slice::from_ref(&definition), &table.partitioning)?;
-    let mut indexes = table.schema.indexes.to_vec();
-    indexes.push(definition.clone());
-    let schema = Schema {
-        version: SchemaVersion(table.schema.version.0 + 1),
-        indexes: indexes.into(),
-        ..Schema::clone(&table.schema)
-    };
-    let next = table_of(table.name.clone(), table.columns.clone(), schema, table.partitioning.clone());
-    Ok((definition, next))
+    Ok(definition)
 }

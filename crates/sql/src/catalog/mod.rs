@@ -5,13 +5,15 @@
 //! that they are made again when it moved.
 
 mod changes;
+mod claims;
 mod create;
 mod names;
 mod table;
 mod version;
 
 pub use changes::{CatalogChange, Overlay};
-pub use create::{NewTable, index_definition, new_table};
+pub use claims::{IndexClaim, IndexClaims};
+pub use create::{NewTable, index_of_columns, new_table};
 pub use names::suggestions;
-pub use table::{Table, TableColumn};
+pub use table::{ColumnDefault, Table, TableColumn};
 pub use version::{Catalog, CatalogVersion};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use eris_engine::Partitioning;
-use eris_storage::{AttributeId, ContainerId, Schema, Value};
+use eris_storage::{AttributeId, ContainerId, IndexDefinition, Schema, Value};
 
+use crate::ast::Expr;
 use crate::types::SqlType;
 
 /// A column as SQL sees it.
@@ -18,7 +19,16 @@ pub struct TableColumn {
     /// Whether NULL is refused.
     pub not_null: bool,
     /// What a missing value becomes.
-    pub default: Value,
+    pub default: ColumnDefault,
+}
+
+/// DEFAULT.
+#[derive(Clone, Debug)]
+pub enum ColumnDefault {
+    /// The same for every row; NULL if nothing was said.
+    Value(Value),
+    /// Computed for each statement: `now()`, `current_user`.
+    Moment(Box<Expr>),
 }
 
 /// A version of a table; immutable.
@@ -28,8 +38,10 @@ pub struct Table {
     pub name: String,
     /// Its columns, in the order of the schema's attributes.
     pub columns: Box<[TableColumn]>,
-    /// How the engine knows it.
+    /// How the engine knows it; of its version only the indexes count, see [`Self::with_indexes`].
     pub schema: Arc<Schema>,
+    /// So many of its first indexes stand for constraints of CREATE TABLE.
+    pub constraint_count: usize,
     /// How it is cut.
     pub partitioning: Partitioning,
     /// The schema in Arrow's words.
@@ -40,6 +52,30 @@ impl Table {
     /// The container.
     pub fn container(&self) -> ContainerId {
         self.schema.container
+    }
+
+    /// The indexes that stand for constraints.
+    pub fn constraints(&self) -> impl Iterator<Item = &IndexDefinition> {
+        self.schema.indexes.iter().take(self.constraint_count)
+    }
+
+    /// The same table with other indexes; those of constraints stay in front.
+    #[must_use]
+    pub fn with_indexes(&self, indexes: Box<[IndexDefinition]>) -> Self {
+        self.with_schema(Schema { indexes, ..Schema::clone(&self.schema) })
+    }
+
+    /// The same table as another container or with other indexes.
+    #[must_use]
+    pub fn with_schema(&self, schema: Schema) -> Self {
+        Self {
+            name: self.name.clone(),
+            columns: self.columns.clone(),
+            schema: Arc::new(schema),
+            constraint_count: self.constraint_count,
+            partitioning: self.partitioning.clone(),
+            arrow: Arc::clone(&self.arrow),
+        }
     }
 
     /// The column of this name.

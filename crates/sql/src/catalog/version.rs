@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use super::claims::IndexClaims;
 use super::names::suggestions;
 use super::table::Table;
-use crate::errors::SqlError;
+use crate::errors::{SqlError, SqlState};
 use crate::front::TableName;
+use crate::views::{is_view, view_names};
 
 /// All names at one time; immutable.
 #[derive(Clone, Debug, Default)]
@@ -21,10 +23,25 @@ pub struct CatalogVersion {
 impl CatalogVersion {
     /// The table of this name, or 42P01 with suggestions.
     pub fn table(&self, name: &TableName) -> Result<&Arc<Table>, SqlError> {
-        check_schema(name)?;
-        self.tables.get(&name.name).ok_or_else(|| {
-            SqlError::no_such_table(&name.name, &suggestions(&name.name, self.tables.keys().map(String::as_str)))
-        })
+        if let Some(table) = self.tables.get(&name.name).filter(|_| name.is_public()) {
+            return Ok(table);
+        }
+        if name.is_public() && self.indexes.contains_key(&name.name) {
+            return Err(SqlError::new(SqlState::WRONG_OBJECT, format!("\"{}\" is an index", name.name))
+                .hint("Use DROP INDEX to remove it, or name its table.")
+                .about(&[&name.name]));
+        }
+        if is_view(name) {
+            return Err(SqlError::new(SqlState::WRONG_OBJECT, format!("\"{name}\" is a view and can only be read"))
+                .about(&[&name.name]));
+        }
+        let close = match name.schema.as_deref() {
+            None | Some("public") => suggestions(&name.name, self.tables.keys().map(String::as_str)),
+            Some(schema) => suggestions(&name.name, view_names(schema)),
+        };
+        let mut error = SqlError::no_such_table(&name.name, &close);
+        error.message = format!("relation \"{name}\" does not exist");
+        Err(error)
     }
 
     /// The table of this name, if there is one.
@@ -53,28 +70,23 @@ impl CatalogVersion {
     }
 }
 
-/// Only `public` holds tables.
-pub(super) fn check_schema(name: &TableName) -> Result<(), SqlError> {
-    match name.schema.as_deref() {
-        None | Some("public" | "eris") => Ok(()),
-        Some(other) => {
-            Err(SqlError::new(crate::errors::SqlState::NO_SUCH_SCHEMA, format!("schema \"{other}\" does not exist"))
-                .hint("Tables are in schema \"public\"."))
-        }
-    }
-}
-
 /// The current version, and the lock of those who make the next one.
 #[derive(Debug, Default)]
 pub struct Catalog {
     current: RwLock<Arc<CatalogVersion>>,
     changing: Mutex<()>,
+    index_claims: IndexClaims,
 }
 
 impl Catalog {
     /// The version that statements plan against now.
     pub fn current(&self) -> Arc<CatalogVersion> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Who changes indexes.
+    pub fn index_claims(&self) -> &IndexClaims {
+        &self.index_claims
     }
 
     /// Makes the next version from the current one and publishes it, or publishes nothing.

@@ -1,5 +1,7 @@
 //! What a statement asks for, after everything that is not planned has been refused.
 
+use std::fmt;
+
 use crate::ast;
 use crate::types::SqlType;
 
@@ -10,6 +12,22 @@ pub struct TableName {
     pub schema: Option<String>,
     /// The name itself.
     pub name: String,
+}
+
+impl TableName {
+    /// Whether it means a table of `public`: tables of users are nowhere else.
+    pub fn is_public(&self) -> bool {
+        self.schema.as_deref().is_none_or(|schema| schema == "public")
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.schema {
+            Some(schema) => write!(f, "{schema}.{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
 }
 
 /// One statement.
@@ -120,7 +138,7 @@ pub enum InsertSource {
     Query(Box<ast::Query>),
 }
 
-/// UPDATE table SET assignments WHERE selection.
+/// UPDATE table SET assignments FROM others WHERE selection.
 #[derive(Clone, Debug)]
 pub struct UpdateCommand {
     /// Which table.
@@ -129,6 +147,8 @@ pub struct UpdateCommand {
     pub alias: Option<String>,
     /// SET.
     pub assignments: Vec<Assignment>,
+    /// FROM.
+    pub others: Vec<ast::TableWithJoins>,
     /// WHERE.
     pub selection: Option<ast::Expr>,
 }
@@ -142,13 +162,15 @@ pub struct Assignment {
     pub value: Option<ast::Expr>,
 }
 
-/// DELETE FROM table WHERE selection.
+/// DELETE FROM table USING others WHERE selection.
 #[derive(Clone, Debug)]
 pub struct DeleteCommand {
     /// Which table.
     pub table: TableName,
     /// Its alias.
     pub alias: Option<String>,
+    /// USING.
+    pub others: Vec<ast::TableWithJoins>,
     /// WHERE.
     pub selection: Option<ast::Expr>,
 }

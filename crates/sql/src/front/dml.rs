@@ -3,8 +3,10 @@
 use super::command::{Assignment, Command, DeleteCommand, InsertCommand, InsertSource, UpdateCommand};
 use super::names::{fold, simple_name, table_name};
 use super::{Lowered, TableName, expressions, query, refuse_if};
-use crate::ast::{self, AssignmentTarget, Expr, FromTable, SetExpr, TableFactor, TableObject, TableWithJoins};
-use crate::errors::SqlError;
+use crate::ast::{
+    self, AssignmentTarget, Expr, FromTable, SetExpr, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind,
+};
+use crate::errors::{SqlError, SqlState};
 
 const NO_RETURNING: &str = "Read the rows with a SELECT in the same transaction.";
 
@@ -121,7 +123,14 @@ pub(super) fn update(update: &ast::Update) -> Lowered<Command> {
         order_by,
         limit,
     } = update;
-    refuse_if(from.is_some(), "UPDATE ... FROM", "Use a subquery in WHERE, or SELECT the keys first.")?;
+    let others = match from {
+        None => &[],
+        Some(UpdateTableFromKind::AfterSet(others)) => others.as_slice(),
+        Some(UpdateTableFromKind::BeforeSet(_)) => {
+            return Err(SqlError::unsupported("FROM before SET", "Write UPDATE table SET ... FROM others."));
+        }
+    };
+    others.iter().try_for_each(query::check_from)?;
     refuse_if(returning.is_some() || output.is_some(), "UPDATE ... RETURNING", NO_RETURNING)?;
     refuse_if(
         or.is_some() || !order_by.is_empty() || limit.is_some() || !optimizer_hints.is_empty(),
@@ -131,15 +140,42 @@ pub(super) fn update(update: &ast::Update) -> Lowered<Command> {
     let (table, alias) = single_table(table, "UPDATE")?;
     let mut lowered = Vec::with_capacity(assignments.len());
     for assignment in assignments {
-        let AssignmentTarget::ColumnName(name) = &assignment.target else {
-            return Err(SqlError::unsupported("SET (a, b) = (...)", "Write SET a = ..., b = ...."));
-        };
-        lowered.push(Assignment { column: simple_name(name)?, value: value_or_default(&assignment.value)? });
+        match &assignment.target {
+            AssignmentTarget::ColumnName(name) => {
+                lowered.push(Assignment { column: simple_name(name)?, value: value_or_default(&assignment.value)? });
+            }
+            AssignmentTarget::Tuple(names) => assign_row(names, &assignment.value, &mut lowered)?,
+        }
     }
     if let Some(condition) = selection {
         expressions::check(condition)?;
     }
-    Ok(Command::Update(UpdateCommand { table, alias, assignments: lowered, selection: selection.clone() }))
+    Ok(Command::Update(UpdateCommand {
+        table,
+        alias,
+        assignments: lowered,
+        others: others.to_vec(),
+        selection: selection.clone(),
+    }))
+}
+
+/// SET (a, b) = (x, y).
+fn assign_row(names: &[ast::ObjectName], values: &Expr, lowered: &mut Vec<Assignment>) -> Lowered<()> {
+    let values = match values {
+        Expr::Tuple(values) => values.as_slice(),
+        Expr::Nested(value) => std::slice::from_ref(&**value),
+        Expr::Subquery(_) => {
+            return Err(SqlError::unsupported("SET (a, b) = (SELECT ...)", "Write UPDATE table SET ... FROM others."));
+        }
+        _ => return Err(SqlError::syntax("=", None).detail("A list of columns takes a list of values.")),
+    };
+    if names.len() != values.len() {
+        return Err(SqlError::new(SqlState::SYNTAX, "number of columns does not match number of values"));
+    }
+    for (name, value) in names.iter().zip(values) {
+        lowered.push(Assignment { column: simple_name(name)?, value: value_or_default(value)? });
+    }
+    Ok(())
 }
 
 pub(super) fn delete(delete: &ast::Delete) -> Lowered<Command> {
@@ -155,7 +191,8 @@ pub(super) fn delete(delete: &ast::Delete) -> Lowered<Command> {
         order_by,
         limit,
     } = delete;
-    refuse_if(using.is_some(), "DELETE ... USING", "Use a subquery in WHERE, or SELECT the keys first.")?;
+    let others = using.as_deref().unwrap_or_default();
+    others.iter().try_for_each(query::check_from)?;
     refuse_if(returning.is_some() || output.is_some(), "DELETE ... RETURNING", NO_RETURNING)?;
     refuse_if(
         !tables.is_empty() || !order_by.is_empty() || limit.is_some() || !optimizer_hints.is_empty(),
@@ -170,7 +207,7 @@ pub(super) fn delete(delete: &ast::Delete) -> Lowered<Command> {
     if let Some(condition) = selection {
         expressions::check(condition)?;
     }
-    Ok(Command::Delete(DeleteCommand { table, alias, selection: selection.clone() }))
+    Ok(Command::Delete(DeleteCommand { table, alias, others: others.to_vec(), selection: selection.clone() }))
 }
 
 fn single_table(table: &TableWithJoins, statement: &str) -> Lowered<(TableName, Option<String>)> {

@@ -1,7 +1,7 @@
 //! Expressions: a list of what may pass. Everything not on it is refused by name.
 
 use super::type_names::sql_type_of;
-use super::{Lowered, query, refuse_if};
+use super::{Lowered, query, reads_nothing, refuse_if};
 use crate::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Interval, TypedString, UnaryOperator, Value, WindowFrameBound, WindowSpec,
@@ -109,6 +109,8 @@ fn check_one(expr: &Expr) -> Lowered<()> {
             }
             check_all(else_result.iter().map(AsRef::as_ref))
         }
+        // It will be NULL.
+        Expr::Subquery(subquery) if reads_nothing(subquery) => Ok(()),
         Expr::Exists { subquery, negated: _ } | Expr::Subquery(subquery) => query::check(subquery),
         Expr::GroupingSets(sets) | Expr::Cube(sets) | Expr::Rollup(sets) => check_all(sets.iter().flatten()),
         Expr::Tuple(list) => check_all(list),
@@ -131,8 +133,11 @@ fn check_one(expr: &Expr) -> Lowered<()> {
         Expr::AnyOp { .. } | Expr::AllOp { .. } => {
             Err(SqlError::unsupported("ANY and ALL", "Write IN, EXISTS or compare with min() or max()."))
         }
-        Expr::Collate { .. } => {
-            Err(SqlError::unsupported("COLLATE", "Text is ordered by its bytes (UTF-8, as collation \"C\")."))
+        Expr::Collate { expr, collation } => {
+            let name = collation.0.last().and_then(|part| part.as_ident()).map_or("", |ident| &ident.value);
+            let bytes = name == "C" || name == "POSIX" || name.eq_ignore_ascii_case("default");
+            refuse_if(!bytes, "COLLATE", "Text is ordered by its bytes (UTF-8, as collation \"C\").")?;
+            check(expr)
         }
         Expr::SimilarTo { .. } => Err(SqlError::unsupported("SIMILAR TO", "Use LIKE or the operator ~.")),
         Expr::AtTimeZone { .. } => {
@@ -181,6 +186,10 @@ fn check_value(value: &Value) -> Lowered<()> {
     }
 }
 
+/// What may be written `OPERATOR(pg_catalog.x)`.
+pub const PLAIN_OPERATORS: [&str; 19] =
+    ["=", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "~", "~*", "!~", "!~*", "~~", "!~~"];
+
 fn check_operator(op: &BinaryOperator) -> Lowered<()> {
     match op {
         BinaryOperator::Plus
@@ -210,8 +219,10 @@ fn check_operator(op: &BinaryOperator) -> Lowered<()> {
         | BinaryOperator::PGILikeMatch
         | BinaryOperator::PGNotLikeMatch
         | BinaryOperator::PGNotILikeMatch => Ok(()),
-        BinaryOperator::PGCustomBinaryOperator(_) => {
-            Err(SqlError::unsupported("OPERATOR(...)", "Write the operator itself."))
+        BinaryOperator::PGCustomBinaryOperator(parts) => {
+            let plain = matches!(parts.as_slice(), [schema, operator]
+                if schema.eq_ignore_ascii_case("pg_catalog") && PLAIN_OPERATORS.contains(&operator.as_str()));
+            refuse_if(!plain, "OPERATOR(...)", "Write the operator itself.")
         }
         other => Err(SqlError::unsupported(format!("the operator {other}"), "Use a function instead.")),
     }

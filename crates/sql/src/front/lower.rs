@@ -2,13 +2,17 @@
 
 use super::command::{Command, ExplainCommand};
 use super::names::{fold, table_name};
-use super::{Lowered, copy, create, dml, query, refuse_if, utility};
+use super::{Lowered, copy, create, dml, nothing, query, refuse_if, utility};
 use crate::ast::{ObjectType, Statement};
 use crate::errors::SqlError;
 
 /// Turns a statement into a command, or refuses it.
 pub fn lower(statement: &Statement) -> Lowered<Command> {
     match statement {
+        Statement::Query(q) if nothing::reads_nothing(q) => match nothing::without_rows(q) {
+            Some(empty) => Ok(Command::Query(empty)),
+            None => Err(SqlError::unsupported("* of a table that is always empty", "Name the columns.")),
+        },
         Statement::Query(q) => {
             query::check(q)?;
             Ok(Command::Query(q.clone()))

@@ -12,8 +12,10 @@ mod create;
 mod dialect;
 mod dml;
 mod expressions;
+mod locate;
 mod lower;
 mod names;
+mod nothing;
 mod parse;
 mod query;
 mod type_names;
@@ -26,9 +28,12 @@ pub use command::{
     ExplainCommand, InsertCommand, InsertSource, Isolation, NewColumn, NewConstraint, SetValue, TableName,
     UpdateCommand,
 };
+pub use expressions::PLAIN_OPERATORS;
+pub use locate::locate;
 pub use lower::lower;
+pub use nothing::reads_nothing;
 pub use parse::{ParsedStatement, parse};
-pub use type_names::sql_type_of;
+pub use type_names::{is_bare_numeric, sql_type_of};
 
 /// What every step of the pass gives.
 pub(crate) type Lowered<T> = Result<T, crate::errors::SqlError>;

@@ -31,6 +31,8 @@ pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
 pub struct ParsedStatement {
     /// Its own text, without the semicolon.
     pub text: String,
+    /// Characters of the whole text before it.
+    pub offset: usize,
     /// Its tree.
     pub ast: Statement,
 }
@@ -52,6 +54,7 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         .map_err(|error| tokenizer_error(sql, &error.message, error.location))?;
     let lines = line_starts(sql);
     let mut place = Place::default();
+    let mut offset = 0;
     let mut statements = Vec::new();
     let mut rest = tokens.as_slice();
     while !rest.is_empty() {
@@ -63,11 +66,14 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         let own = &own[first..=last];
         check_chains(own)?;
         check_readings(own)?;
+        let before = place.byte;
         let start = place.advance(sql, own[0].span.start);
+        offset += sql[before..start].chars().count();
         let stop = place.advance(sql, own[own.len() - 1].span.end);
         let text = sql[start..stop].to_string();
         let ast = parse_one(own).map_err(|error| parser_error(sql, &lines, own, &error))?;
-        statements.push(ParsedStatement { text, ast });
+        statements.push(ParsedStatement { text, offset, ast });
+        offset += sql[start..stop].chars().count();
     }
     Ok(statements)
 }

@@ -2,9 +2,9 @@
 
 use super::{Lowered, expressions, refuse_if};
 use crate::ast::{
-    Cte, Distinct, GroupByExpr, Join, JoinConstraint, JoinOperator, LimitClause, NamedWindowExpr, OrderBy, OrderByExpr,
-    OrderByKind, Query, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetQuantifier,
-    TableAlias, TableFactor, TableWithJoins, WildcardAdditionalOptions, With,
+    Cte, Distinct, Fetch, GroupByExpr, Join, JoinConstraint, JoinOperator, LimitClause, NamedWindowExpr, OrderBy,
+    OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins, WildcardAdditionalOptions, With,
 };
 use crate::errors::SqlError;
 
@@ -63,7 +63,10 @@ pub(super) fn check(query: &Query) -> Lowered<()> {
 /// What stands behind a query's body besides ORDER BY and LIMIT: all of it is refused.
 pub(super) fn check_tail(query: &Query) -> Lowered<()> {
     refuse_if(!query.locks.is_empty(), "SELECT ... FOR UPDATE/SHARE", NO_LOCKS)?;
-    refuse_if(query.fetch.is_some(), "FETCH FIRST", "Write LIMIT.")?;
+    if let Some(Fetch { with_ties, percent, quantity }) = &query.fetch {
+        refuse_if(*with_ties || *percent, "FETCH FIRST with TIES or PERCENT", "Write FETCH FIRST n ROWS ONLY.")?;
+        quantity.iter().try_for_each(expressions::check)?;
+    }
     refuse_if(
         query.for_clause.is_some()
             || query.settings.is_some()
@@ -79,7 +82,10 @@ fn check_body(body: &SetExpr) -> Lowered<()> {
     let mut body = body;
     loop {
         match body {
-            SetExpr::SetOperation { left, op: _, set_quantifier, right } => {
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                let counted = matches!(op, SetOperator::Intersect | SetOperator::Except | SetOperator::Minus)
+                    && matches!(set_quantifier, SetQuantifier::All);
+                refuse_if(counted, "INTERSECT ALL and EXCEPT ALL", "Number equal rows with row_number() first.")?;
                 match set_quantifier {
                     SetQuantifier::All | SetQuantifier::Distinct | SetQuantifier::None => {}
                     SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName => {
@@ -219,7 +225,8 @@ fn check_wildcard(options: &WildcardAdditionalOptions) -> Lowered<()> {
     )
 }
 
-fn check_from(from: &TableWithJoins) -> Lowered<()> {
+/// Checks one item of FROM.
+pub(super) fn check_from(from: &TableWithJoins) -> Lowered<()> {
     let TableWithJoins { relation, joins } = from;
     check_relation(relation)?;
     for Join { relation, global, join_operator } in joins {

@@ -1,7 +1,7 @@
 //! Type names of SQL text.
 
 use super::Lowered;
-use crate::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+use crate::ast::{CharacterLength, DataType, ExactNumberInfo, ObjectName, TimezoneInfo};
 use crate::errors::{SqlError, SqlState};
 use crate::types::SqlType;
 
@@ -45,9 +45,21 @@ pub fn sql_type_of(data_type: &DataType) -> Lowered<SqlType> {
         | DataType::Nvarchar(length) => SqlType::Varchar(text_length(*length)?),
         DataType::Char(length) | DataType::Character(length) => SqlType::Char(Some(text_length(*length)?.unwrap_or(1))),
         DataType::Bytea => SqlType::Bytea,
-        DataType::Custom(name, _) => match name.to_string().to_lowercase().as_str() {
+        DataType::Custom(name, _) => match catalog_name(name).as_str() {
             "bpchar" => SqlType::Char(None),
-            "name" => SqlType::Text,
+            "name" | "text" | "char" => SqlType::Text,
+            "bool" => SqlType::Boolean,
+            "int2" => SqlType::SmallInt,
+            "int4" => SqlType::Integer,
+            // Object ids are 32 bits without sign in PostgreSQL; here they are numbers, also where it shows a name.
+            "int8" | "oid" | "regclass" | "regtype" | "regnamespace" | "regrole" | "regproc" => SqlType::BigInt,
+            "float4" => SqlType::Real,
+            "float8" => SqlType::Double,
+            "numeric" => SqlType::NUMERIC,
+            "varchar" => SqlType::Varchar(None),
+            "date" => SqlType::Date,
+            "timestamp" => SqlType::Timestamp,
+            "bytea" => SqlType::Bytea,
             other => {
                 return Err(SqlError::new(SqlState::NO_SUCH_OBJECT, format!("type \"{other}\" does not exist"))
                     .hint(KNOWN_TYPES));
@@ -57,17 +69,33 @@ pub fn sql_type_of(data_type: &DataType) -> Lowered<SqlType> {
     })
 }
 
+/// A type's own name, with or without its schema.
+fn catalog_name(name: &ObjectName) -> String {
+    let parts: Vec<String> =
+        name.0.iter().filter_map(|part| part.as_ident()).map(|ident| ident.value.to_lowercase()).collect();
+    match parts.as_slice() {
+        [schema, own] if schema == "pg_catalog" => own.clone(),
+        _ => name.to_string().to_lowercase(),
+    }
+}
+
+/// Whether a type name is `numeric` without precision: a column has a type all the same, a cast keeps the digits that
+/// there are.
+pub fn is_bare_numeric(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Numeric(ExactNumberInfo::None)
+            | DataType::Decimal(ExactNumberInfo::None)
+            | DataType::Dec(ExactNumberInfo::None)
+    )
+}
+
 const KNOWN_TYPES: &str = "There are boolean, smallint, integer, bigint, real, double precision, numeric(p,s), date, \
                            timestamp, text, varchar(n), char(n), bytea.";
 
 fn numeric(info: ExactNumberInfo) -> Lowered<SqlType> {
     let (precision, scale) = match info {
-        ExactNumberInfo::None => {
-            return Err(SqlError::unsupported(
-                "numeric without precision",
-                "Say how many digits: numeric(precision, scale), at most 38 digits.",
-            ));
-        }
+        ExactNumberInfo::None => return Ok(SqlType::NUMERIC),
         ExactNumberInfo::Precision(precision) => (precision, 0),
         ExactNumberInfo::PrecisionAndScale(precision, scale) => (precision, scale),
     };

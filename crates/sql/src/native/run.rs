@@ -279,11 +279,8 @@ fn limits(skip: Option<&Slot>, fetch: Option<&Slot>, parameters: &[Value]) -> Re
                 if let Ok(rows) = u64::try_from(rows) {
                     Ok(Some(rows))
                 } else {
-                    let code = if what == "LIMIT" { "2201W" } else { "2201X" };
-                    Err(SqlError::new(
-                        SqlState::from_text(code).unwrap_or(SqlState::INVALID_PARAMETER_VALUE),
-                        format!("{what} must not be negative"),
-                    ))
+                    let state = if what == "LIMIT" { SqlState::NEGATIVE_LIMIT } else { SqlState::NEGATIVE_OFFSET };
+                    Err(SqlError::new(state, format!("{what} must not be negative")))
                 }
             }
             other => Err(SqlError::internal(format!("{what} {other}"))),

@@ -20,6 +20,8 @@ pub struct InsertPlan {
     pub table: Arc<Table>,
     /// By column of the table: the position in the source, or `None` for the default.
     pub source_of_column: Box<[Option<usize>]>,
+    /// By column of the table: its default, if it is needed.
+    pub defaults: Box<[Value]>,
     /// The rows.
     pub rows: InsertRows,
 }
@@ -37,12 +39,12 @@ impl InsertPlan {
     /// The batch of a VALUES list.
     pub fn values_batch(&self, rows: &[Vec<Option<Expression>>], parameters: &[Value]) -> Result<Batch, SqlError> {
         let mut columns = Vec::with_capacity(self.table.columns.len());
-        for (column, source) in self.table.columns.iter().zip(&self.source_of_column) {
+        for ((column, source), default) in self.table.columns.iter().zip(&self.source_of_column).zip(&self.defaults) {
             let mut builder = ColumnBuilder::with_capacity(column.sql_type.data_type(), rows.len());
             for row in rows {
                 let expression = source.and_then(|position| row[position].as_ref());
                 let value = match expression {
-                    None => column.default.clone(),
+                    None => default.clone(),
                     Some(expression) => {
                         let value = expression.constant(parameters).map_err(|error| operator_error(&error))?;
                         assign(value, column.sql_type)?
@@ -61,9 +63,9 @@ impl InsertPlan {
     /// A batch of a query's rows as rows of the table.
     pub fn query_batch(&self, batch: &Batch, types: &[SqlType]) -> Result<Batch, SqlError> {
         let mut columns = Vec::with_capacity(self.table.columns.len());
-        for (column, source) in self.table.columns.iter().zip(&self.source_of_column) {
+        for ((column, source), default) in self.table.columns.iter().zip(&self.source_of_column).zip(&self.defaults) {
             let values = match source {
-                None => Column::constant(column.sql_type.data_type(), &column.default, batch.rows),
+                None => Column::constant(column.sql_type.data_type(), default, batch.rows),
                 Some(position) => store_as(&batch.columns[*position], types[*position], column.sql_type)?,
             };
             if column.not_null && values.null_count() > 0 {

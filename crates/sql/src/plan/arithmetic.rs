@@ -12,7 +12,7 @@ use datafusion::arrow::datatypes::{DataType as ArrowType, Field};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, ScalarUDF};
 use eris_operators::ArithmeticOperator;
 
 use super::checked::CheckedArithmetic;
@@ -79,6 +79,16 @@ fn narrow(expr: Expr, other: &ArrowType, other_is_literal: bool) -> Expr {
     }
 }
 
+/// A text literal beside a number is a number.
+fn typed(expr: Expr, other: &ArrowType) -> Expr {
+    match &expr {
+        Expr::Literal(ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)), _) if is_number(other) => {
+            Expr::Cast(Cast::new(Box::new(expr), other.clone()))
+        }
+        _ => expr,
+    }
+}
+
 /// Gives an untyped parameter the type of the other operand.
 fn infer(expr: Expr, other: &ArrowType) -> Expr {
     match expr {
@@ -107,8 +117,8 @@ impl ExprPlanner for Arithmetic {
         };
         let (left_type, right_type) = (type_of(&left), type_of(&right));
         let both_literal = integer_literal(&left).is_some() && integer_literal(&right).is_some();
-        let left = infer(narrow(left, &right_type, both_literal), &right_type);
-        let right = infer(narrow(right, &left_type, both_literal), &left_type);
+        let left = infer(typed(narrow(left, &right_type, both_literal), &right_type), &right_type);
+        let right = infer(typed(narrow(right, &left_type, both_literal), &left_type), &left_type);
         let (left_type, right_type) = (type_of(&left), type_of(&right));
         let known = |data_type: &ArrowType| is_number(data_type) || *data_type == ArrowType::Null;
         if !known(&left_type) || !known(&right_type) || (left_type == ArrowType::Null && right_type == ArrowType::Null)

@@ -7,6 +7,7 @@ use datafusion::sql::planner::ParserOptions;
 
 use super::context::Context;
 use super::errors::datafusion_error;
+use super::normalize::normalize;
 use super::parameters::{ParameterTypes, suggest_from_query};
 use super::planner::Planner;
 use super::result_names;
@@ -60,7 +61,8 @@ impl Planner {
         let mut query = query.clone();
         types.cover(&query);
         suggest_from_query(&query, &mut types);
-        let shown = result_names::prepare(&mut query);
+        let shown = result_names::shown_names(&query);
+        normalize(&mut query);
         let context = Context::new(self, catalog, values);
         let statement = Statement::Query(Box::new(query));
         let mut plan = bind(&context, &statement, &types)?;

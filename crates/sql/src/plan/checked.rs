@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use datafusion::arrow::datatypes::{DataType as ArrowType, Decimal128Type, i256};
 use datafusion::common::{DataFusionError, Result, exec_err, plan_err};
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use eris_operators::{ArithmeticOperator, Expression};
 use eris_storage::{Batch, Column};
 
@@ -176,6 +176,11 @@ impl ScalarUDFImpl for CheckedArithmetic {
         }
         Ok(ColumnarValue::Array(result))
     }
+}
+
+/// The function `mod`.
+pub(super) fn checked_modulo() -> ScalarUDF {
+    ScalarUDF::new_from_impl(CheckedArithmetic::new(ArithmeticOperator::Modulo))
 }
 
 fn external(error: SqlError) -> DataFusionError {

@@ -11,6 +11,7 @@ use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanne
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 
 use super::bind::SessionValues;
+use super::catalog_functions::catalog_function;
 use super::functions::session_function;
 use super::planner::Planner;
 use super::source::TableSourceProvider;
@@ -35,7 +36,7 @@ impl<'a> Context<'a> {
 impl ContextProvider for Context<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
         let name = TableName { schema: name.schema().map(str::to_string), name: name.table().to_string() };
-        if let Some(view) = self.planner.system_view(&name) {
+        if let Some(view) = self.planner.system_view(&name, self.catalog, self.values) {
             self.momentary.store(true, Ordering::Relaxed);
             return Ok(provider_as_source(view));
         }
@@ -53,6 +54,7 @@ impl ContextProvider for Context<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         session_function(name, self.values, &self.momentary)
+            .or_else(|| catalog_function(name, self.catalog, self.values, &self.momentary))
             .or_else(|| self.planner.state().scalar_functions().get(name).cloned())
     }
 

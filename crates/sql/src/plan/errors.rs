@@ -8,6 +8,7 @@ use eris_storage::StorageError;
 
 use crate::catalog::{Table, suggestions};
 use crate::errors::{SqlError, SqlState};
+use crate::pg_format::value_text;
 
 /// An error of the engine; `table` is the one that was written or read, for names in messages.
 pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
@@ -39,9 +40,12 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
 /// An error of a partition.
 pub fn storage_error(error: &StorageError, table: Option<&Table>) -> SqlError {
     match error {
-        StorageError::DuplicateKey { index_name, key_text, .. } => {
+        StorageError::DuplicateKey { index_name, key, .. } => {
+            let names: Vec<&str> = key.iter().map(|(name, _)| &**name).collect();
+            let values: Vec<String> =
+                key.iter().map(|(_, value)| value_text(value).unwrap_or_else(|| "null".to_string())).collect();
             SqlError::new(SqlState::UNIQUE, format!("duplicate key value violates unique constraint \"{index_name}\""))
-                .detail(format!("Key {key_text} already exists."))
+                .detail(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")))
         }
         StorageError::NotNull { name, .. } => SqlError::not_null(name, table.map_or("?", |table| &table.name)),
         StorageError::Conflict { .. } => SqlError::serialization(),
@@ -174,6 +178,7 @@ fn schema_error(error: &SchemaError) -> SqlError {
     match error {
         SchemaError::AmbiguousReference { field } => {
             SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("column reference \"{}\" is ambiguous", field.name))
+                .about(&[&field.name])
         }
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
             SqlError::new(SqlState::DUPLICATE_ALIAS, format!("name \"{name}\" specified more than once"))
@@ -188,7 +193,8 @@ fn schema_error(error: &SchemaError) -> SqlError {
                     let error = SqlError::new(
                         SqlState::NO_SUCH_TABLE,
                         format!("missing FROM-clause entry for table \"{relation}\""),
-                    );
+                    )
+                    .about(&[relation.table()]);
                     let close = suggestions(relation.table(), relations.iter().map(String::as_str));
                     return match close.first() {
                         Some(close) => error.hint(format!("Perhaps you meant the table \"{close}\".")),
@@ -197,7 +203,7 @@ fn schema_error(error: &SchemaError) -> SqlError {
                 }
                 let mut error = SqlError::no_such_column(&field.name, None, &close);
                 error.message = format!("column {relation}.{} does not exist", field.name);
-                return error;
+                return error.about(&[relation.table(), &field.name]);
             }
             SqlError::no_such_column(&field.name, None, &close)
         }
@@ -211,7 +217,7 @@ fn plan_error(text: &str) -> SqlError {
     let state = if lower.contains("invalid function") || lower.contains("function not found") {
         let name = text.split('\'').nth(1).unwrap_or("?");
         let close = text.split("Did you mean '").nth(1).and_then(|rest| rest.split('\'').next());
-        let error = SqlError::new(SqlState::NO_SUCH_FUNCTION, format!("function {name} does not exist"));
+        let error = SqlError::new(SqlState::NO_SUCH_FUNCTION, format!("function {name} does not exist")).about(&[name]);
         return match close {
             Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
             None => error,
@@ -222,12 +228,20 @@ fn plan_error(text: &str) -> SqlError {
         || lower.contains("candidate functions")
     {
         SqlState::NO_SUCH_FUNCTION
+    } else if let Some(missing) = missing_operator(text) {
+        return missing;
+    } else if lower.contains("non-boolean predicate") {
+        return SqlError::new(SqlState::TYPE_MISMATCH, "argument of WHERE must be type boolean")
+            .detail(first_sentence(text));
+    } else if lower.starts_with("limit must be") {
+        return SqlError::new(SqlState::NEGATIVE_LIMIT, "LIMIT must not be negative");
+    } else if lower.starts_with("offset must be") {
+        return SqlError::new(SqlState::NEGATIVE_OFFSET, "OFFSET must not be negative");
     } else if lower.contains("cannot coerce")
         || lower.contains("cannot infer common")
         || lower.contains("type mismatch")
         || lower.contains("not supported for type")
         || lower.contains("incompatible")
-        || lower.contains("invalid comparison operation")
         || lower.contains("cannot get result type")
     {
         SqlState::TYPE_MISMATCH
@@ -239,6 +253,54 @@ fn plan_error(text: &str) -> SqlError {
         SqlState::SYNTAX
     };
     SqlError::new(state, first_sentence(text))
+}
+
+/// "Cannot coerce arithmetic expression Boolean + Int64 to valid types" and its relatives, in PostgreSQL's words.
+fn missing_operator(text: &str) -> Option<SqlError> {
+    let heads = [
+        "Cannot coerce arithmetic expression ",
+        "Cannot infer common argument type for comparison operation ",
+        "Cannot infer common argument type for logical boolean operation ",
+        "Cannot infer common string type for string concat operation ",
+        "Cannot infer common argument type for regex operation ",
+        "Cannot infer common type for bitwise operation ",
+        "Invalid comparison operation: ",
+    ];
+    let (_, rest) = heads.iter().find_map(|head| text.split_once(head))?;
+    let rest = first_sentence(rest);
+    let rest = rest.strip_suffix(" to valid types").unwrap_or(&rest);
+    // The operator is the one word that is no part of a type's name.
+    let words: Vec<&str> = rest.split(' ').collect();
+    let is_operator = |word: &&str| !word.is_empty() && word.chars().all(|c| "+-*/%=<>!~|&#^".contains(c));
+    let at = words.iter().position(|word| is_operator(word) || ["AND", "OR"].contains(word))?;
+    let name = |words: &[&str]| sql_name_of(&words.join(" "));
+    let message = format!("operator does not exist: {} {} {}", name(&words[..at]), words[at], name(&words[at + 1..]));
+    Some(
+        SqlError::new(SqlState::NO_SUCH_FUNCTION, message)
+            .hint("No operator matches the given argument types. You might need to add explicit type casts."),
+    )
+}
+
+/// What SQL calls one of Arrow's types.
+fn sql_name_of(arrow: &str) -> String {
+    let known = [
+        ("Boolean", "boolean"),
+        ("Int16", "smallint"),
+        ("Int32", "integer"),
+        ("Int64", "bigint"),
+        ("Float32", "real"),
+        ("Float64", "double precision"),
+        ("Decimal", "numeric"),
+        ("Utf8", "text"),
+        ("Date32", "date"),
+        ("Timestamp", "timestamp"),
+        ("Interval", "interval"),
+        ("Binary", "bytea"),
+    ];
+    match known.iter().find(|(name, _)| arrow.starts_with(name)) {
+        Some((_, sql)) => (*sql).to_string(),
+        None => arrow.to_string(),
+    }
 }
 
 fn first_sentence(text: &str) -> String {

@@ -8,14 +8,17 @@
 //! natively is planned here.
 
 mod aggregates;
+mod analyze;
 mod arithmetic;
 mod bind;
+mod catalog_functions;
 mod checked;
 mod context;
 mod dml;
 mod errors;
 mod functions;
 mod lower;
+mod normalize;
 mod parameters;
 mod planner;
 mod result_names;
@@ -23,7 +26,7 @@ mod source;
 mod types;
 
 pub use bind::{BoundQuery, SessionValues};
-pub use dml::{PlannedWrite, Scope, plan_delete, plan_insert, plan_update};
+pub use dml::{Constant, PlannedWrite, Scope, plan_delete, plan_insert, plan_update};
 pub use errors::{arrow_error, datafusion_error, engine_error, operator_error, storage_error};
 pub use lower::{Lowering, NotNative, condition_of, lower_query};
 pub use parameters::ParameterTypes;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::catalog::TableProvider;
@@ -9,21 +10,37 @@ use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::config::SessionConfig;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::planner::ExprPlanner;
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use eris_engine::Engine;
 use eris_storage::BATCH_ROWS;
 
 use super::aggregates::exact_aggregates;
+use super::analyze::analyzer_rules;
 use super::arithmetic::Arithmetic;
+use super::bind::SessionValues;
+use super::checked::checked_modulo;
 use super::errors::datafusion_error;
-use crate::catalog::Table;
+use crate::catalog::{CatalogVersion, Table};
 use crate::errors::SqlError;
 use crate::front::TableName;
-use crate::views::system_view;
+use crate::views::{Named, system_view};
 
 /// Rows of a batch in the fallback lane: what DataFusion's operators are tuned for, a multiple of ours.
 pub const FALLBACK_BATCH_ROWS: usize = 4 * BATCH_ROWS;
+
+/// DataFusion's functions, some of them also under PostgreSQL's names.
+fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
+    let mut functions: Vec<Arc<ScalarUDF>> = SessionStateDefaults::default_scalar_functions()
+        .into_iter()
+        .map(|function| match function.name() {
+            "signum" => Arc::new(ScalarUDF::clone(&function).with_aliases(["sign"])),
+            _ => function,
+        })
+        .collect();
+    functions.push(Arc::new(checked_modulo().with_aliases(["mod"])));
+    functions
+}
 
 /// Plans statements of one database. Clones share everything.
 #[derive(Clone)]
@@ -31,6 +48,8 @@ pub struct Planner {
     engine: Engine,
     state: Arc<SessionState>,
     expr_planners: Arc<[Arc<dyn ExprPlanner>]>,
+    /// Queries planned so far.
+    planned: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Planner {
@@ -58,11 +77,17 @@ impl Planner {
             .with_config(config)
             .with_runtime_env(runtime)
             .with_expr_planners(expr_planners.clone())
-            .with_scalar_functions(SessionStateDefaults::default_scalar_functions())
+            .with_analyzer_rules(analyzer_rules())
+            .with_scalar_functions(scalar_functions())
             .with_aggregate_functions(aggregates.collect())
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .build();
-        Self { engine, state: Arc::new(state), expr_planners: expr_planners.into() }
+        Self { engine, state: Arc::new(state), expr_planners: expr_planners.into(), planned: Arc::default() }
+    }
+
+    /// How many queries were planned so far: what a cached plan saves.
+    pub fn planned(&self) -> u64 {
+        self.planned.load(Ordering::Relaxed)
     }
 
     /// DataFusion's state: functions, rules, configuration.
@@ -83,12 +108,19 @@ impl Planner {
         self.engine.container(table.container()).map_or(0, |container| container.rows())
     }
 
-    pub(super) fn system_view(&self, name: &TableName) -> Option<Arc<dyn TableProvider>> {
-        system_view(name, &self.engine)
+    pub(super) fn system_view(
+        &self,
+        name: &TableName,
+        catalog: &CatalogVersion,
+        values: &SessionValues,
+    ) -> Option<Arc<dyn TableProvider>> {
+        let known = Named { engine: &self.engine, catalog, user: &values.user, database: &values.database };
+        system_view(name, &known)
     }
 
     /// Analyses and optimises a plan. A momentary one gets the time of now; others must not depend on it.
     pub fn optimize(&self, plan: &LogicalPlan, momentary: bool) -> Result<LogicalPlan, SqlError> {
+        self.planned.fetch_add(1, Ordering::Relaxed);
         if !momentary {
             return self.state.optimize(plan).map_err(|error| datafusion_error(&error));
         }

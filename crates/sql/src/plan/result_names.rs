@@ -1,10 +1,10 @@
 //! The names of a result's columns, as PostgreSQL gives them.
 //!
 //! A column keeps its name, a function gives its own, a cast that of what it casts; everything else is `?column?`.
-//! DataFusion names columns by their expression and refuses two of the same name, so items that would clash get an
+//! DataFusion names columns by their expression and refuses two of the same name, so items that are no columns get an
 //! alias here, and the names shown are computed from the text.
 
-use crate::ast::{Expr, Ident, Query, SelectItem, SetExpr};
+use crate::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr};
 
 /// The shown name of one select item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,46 +15,70 @@ pub(super) enum ShownName {
     Wildcard,
 }
 
-/// Gives clashing items aliases; returns the shown names, if the query has a select list of its own.
-pub(super) fn prepare(query: &mut Query) -> Option<Vec<ShownName>> {
-    names_of(&mut query.body)
+/// The shown names, if the query has a select list of its own.
+pub(super) fn shown_names(query: &Query) -> Option<Vec<ShownName>> {
+    names_of(&query.body)
 }
 
-fn names_of(body: &mut SetExpr) -> Option<Vec<ShownName>> {
+fn names_of(body: &SetExpr) -> Option<Vec<ShownName>> {
     match body {
-        SetExpr::Select(select) => {
-            let shown = select.projection.iter().map(shown_name).collect();
-            separate(&mut select.projection);
-            Some(shown)
-        }
-        SetExpr::Query(query) => names_of(&mut query.body),
-        SetExpr::SetOperation { left, right, .. } => {
-            names_of(right);
-            names_of(left)
-        }
+        SetExpr::Select(select) => Some(select.projection.iter().map(shown_name).collect()),
+        SetExpr::Query(query) => names_of(&query.body),
+        SetExpr::SetOperation { left, .. } => names_of(left),
         _ => None,
     }
 }
 
-fn separate(items: &mut [SelectItem]) {
+/// Names the items of a select list so that DataFusion takes them: by PostgreSQL's names, as far as nothing else in the
+/// list or the SELECT could be meant by them, otherwise by numbers.
+pub(super) fn name_items(select: &mut Select) {
+    let items = &mut select.projection;
     let wildcard = items.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
-    let mut seen: Vec<String> = Vec::new();
+    // In HAVING DataFusion prefers such a name to a column.
+    let by_name = !wildcard && select.having.is_none();
+    let columns: Vec<String> = items.iter().filter_map(column_name).collect();
+    let mut taken: Vec<String> = Vec::new();
     for (at, item) in items.iter_mut().enumerate() {
-        let (key, is_alias) = match item {
-            SelectItem::UnnamedExpr(expr) => (expr.to_string(), false),
-            SelectItem::ExprWithAlias { alias, .. } => (alias.value.clone(), true),
+        let number = || Ident::with_quote('"', format!("__column_{at}"));
+        let alias = match item {
+            SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
+                // Columns of two tables may have one name, if they are told apart by their tables.
+                let key = expr.to_string();
+                if !taken.contains(&key) && !wildcard {
+                    taken.push(key);
+                    continue;
+                }
+                number()
+            }
+            SelectItem::UnnamedExpr(expr) => match name_of(expr).filter(|_| by_name) {
+                Some(name) if !taken.contains(&name) && !columns.contains(&name) => {
+                    taken.push(name.clone());
+                    Ident::with_quote('"', name)
+                }
+                _ => number(),
+            },
+            SelectItem::ExprWithAlias { alias, .. } => {
+                let name = folded(alias);
+                if !taken.contains(&name) {
+                    taken.push(name);
+                    continue;
+                }
+                number()
+            }
             _ => continue,
         };
-        let clash = seen.contains(&key) || (wildcard && !is_alias);
-        if clash {
-            let expr = match item {
-                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
-                _ => continue,
-            };
-            *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', format!("__column_{at}")) };
-        } else {
-            seen.push(key);
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
+    }
+}
+
+/// The name of an item that is a column.
+fn column_name(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => name_of(expr),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
     }
 }
 

@@ -8,13 +8,13 @@ use super::execute::Attempt;
 use super::outcome::CommandTag;
 use super::prepared::Prepared;
 use super::session::Session;
-use super::statement::{Body, Planned};
+use super::statement::Planned;
 use super::states::{Block, Place, Step};
 use crate::ast::Expr;
+use crate::catalog::CatalogVersion;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{Command, Isolation, SetValue};
-use crate::native::{Node, assign};
-use crate::plan::{ParameterTypes, lower_query, operator_error};
+use crate::types::SqlType;
 
 impl Session {
     /// A statement that begins or ends a transaction.
@@ -29,6 +29,7 @@ impl Session {
                 Ok(()) => CommandTag::Done("COMMIT"),
                 Err(error) => {
                     self.roll_back();
+                    self.settle().await;
                     self.block = Block::Idle;
                     return Err(error);
                 }
@@ -36,6 +37,7 @@ impl Session {
             (Step::Nothing, Command::Commit) => CommandTag::Done("COMMIT"),
             _ => {
                 self.roll_back();
+                self.settle().await;
                 CommandTag::Done("ROLLBACK")
             }
         };
@@ -133,7 +135,7 @@ impl Session {
     fn prepare(
         &mut self,
         name: &str,
-        parameter_types: &[crate::types::SqlType],
+        parameter_types: &[SqlType],
         statement: &Command,
         planned: &Planned,
     ) -> Result<(), SqlError> {
@@ -146,7 +148,7 @@ impl Session {
         let declared: Vec<_> = parameter_types.iter().map(|sql_type| Some(*sql_type)).collect();
         let catalog = self.overlay.version(self.database.catalog())?;
         let planned = self.plan_in(planned.text.clone(), statement.clone(), &declared, &catalog)?;
-        self.named.insert(name.to_string(), Arc::new(Prepared { planned, place: Place::ALONE }));
+        self.named.insert(name.to_string(), Arc::new(Prepared { planned, place: Place::ALONE, offset: 0 }));
         Ok(())
     }
 
@@ -163,7 +165,8 @@ impl Session {
         }
         let mut values = Vec::with_capacity(arguments.len());
         for (argument, sql_type) in arguments.iter().zip(types) {
-            values.push(assign(self.constant(argument)?, sql_type)?);
+            // No tables: an argument that reads one is refused.
+            values.push(self.scope(&CatalogVersion::default(), &self.values()).constant(argument, sql_type)?.value);
         }
         let values: Arc<[Value]> = values.into();
         // The plan may have to be made again: its text is that of PREPARE, so it does not go through the cache.
@@ -172,41 +175,7 @@ impl Session {
         if !planned.holds(catalog.number, self.settings.fallback()) || catalog.number == u64::MAX {
             planned = self.plan_in(planned.text.clone(), planned.command.clone(), &planned.declared, &catalog)?;
         }
-        if self.read_only && planned.writes() {
-            return Err(SqlError::new(
-                SqlState::READ_ONLY_TRANSACTION,
-                "cannot change data in a read-only transaction",
-            ));
-        }
-        match &planned.body {
-            Body::Query(plan) => {
-                let source = self.query(plan, &values).await?;
-                Ok(Attempt::Rows { source, columns: Arc::clone(&plan.columns), word: "SELECT" })
-            }
-            Body::Insert(plan) => Ok(Attempt::Tag(CommandTag::Insert(self.insert(plan, &values).await?))),
-            Body::Update(plan) => Ok(Attempt::Tag(CommandTag::Update(plan.run(self.transaction(), &values).await?))),
-            Body::Delete(plan) => Ok(Attempt::Tag(CommandTag::Delete(plan.run(self.transaction(), &values).await?))),
-            Body::Sleep(_) | Body::Utility => {
-                Err(SqlError::unsupported("EXECUTE of this statement", "Run it directly."))
-            }
-        }
-    }
-
-    /// The value of a constant expression.
-    pub(super) fn constant(&mut self, expr: &Expr) -> Result<Value, SqlError> {
-        let statement = crate::front::parse(&format!("SELECT {expr}"))?;
-        let Some(crate::ast::Statement::Query(query)) = statement.into_iter().next().map(|parsed| parsed.ast) else {
-            return Err(SqlError::internal("a constant that is no expression"));
-        };
-        let catalog = self.overlay.version(self.database.catalog())?;
-        let values = crate::plan::SessionValues::default();
-        let bound = self.database.planner().bind_query(&query, &catalog, &values, ParameterTypes::default())?;
-        match lower_query(&bound.plan) {
-            Ok(Node::Values { rows, .. }) if rows.len() == 1 && rows[0].len() == 1 => {
-                rows[0][0].constant(&[]).map_err(|error| operator_error(&error))
-            }
-            _ => Err(SqlError::unsupported(format!("the expression {expr} here"), "Only constants are allowed.")),
-        }
+        self.run_plan(&planned, &values).await
     }
 }
 

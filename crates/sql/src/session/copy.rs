@@ -121,7 +121,14 @@ impl Session {
     fn start_load(&mut self, command: &CopyCommand) -> Result<Load, SqlError> {
         let catalog = self.overlay.version(self.database.catalog())?;
         let table = Arc::clone(catalog.table(&command.table)?);
-        let reader = CopyReader::new(&table, &command.columns, command.format.clone())?;
+        let values = self.values();
+        let scope = self.scope(&catalog, &values);
+        let defaults = table
+            .columns
+            .iter()
+            .map(|column| scope.default_of(column).map(|(value, _)| value))
+            .collect::<Result<Box<[_]>, SqlError>>()?;
+        let reader = CopyReader::new(&table, &command.columns, command.format.clone(), defaults)?;
         self.transaction();
         let Some(transaction) = self.transaction.take() else {
             return Err(SqlError::internal("a load without a transaction"));

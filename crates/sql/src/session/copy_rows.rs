@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use eris_storage::{Batch, Column, ColumnBuilder};
+use eris_storage::{Batch, Column, ColumnBuilder, Value};
 
 use crate::catalog::{Table, suggestions};
 use crate::errors::{SqlError, SqlState};
@@ -25,6 +25,8 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 pub(super) struct CopyReader {
     table: Arc<Table>,
     format: CopyFormat,
+    /// By column of the table: what it gets if no field is for it.
+    defaults: Box<[Value]>,
     /// By field: the position of its column.
     targets: Vec<usize>,
     builders: Vec<ColumnBuilder>,
@@ -44,7 +46,12 @@ pub(super) struct CopyReader {
 }
 
 impl CopyReader {
-    pub fn new(table: &Arc<Table>, columns: &[String], format: CopyFormat) -> Result<Self, SqlError> {
+    pub fn new(
+        table: &Arc<Table>,
+        columns: &[String],
+        format: CopyFormat,
+        defaults: Box<[Value]>,
+    ) -> Result<Self, SqlError> {
         let mut targets = Vec::new();
         for name in columns {
             let Some((attribute, _)) = table.column(name) else {
@@ -69,6 +76,7 @@ impl CopyReader {
         let mut reader = Self {
             table: Arc::clone(table),
             format,
+            defaults,
             targets,
             builders: Vec::new(),
             rows: 0,
@@ -349,13 +357,13 @@ impl CopyReader {
             given[*target] = Some(builder.finish());
         }
         let mut columns = Vec::with_capacity(given.len());
-        for (column, values) in self.table.columns.iter().zip(given) {
+        for ((column, default), values) in self.table.columns.iter().zip(&self.defaults).zip(given) {
             columns.push(match values {
                 Some(values) => values,
-                None if column.not_null && column.default.is_null() => {
+                None if column.not_null && default.is_null() => {
                     return Err(SqlError::not_null(&column.name, &self.table.name).context(self.place(None)));
                 }
-                None => Column::constant(column.sql_type.data_type(), &column.default, rows),
+                None => Column::constant(column.sql_type.data_type(), default, rows),
             });
         }
         self.ready.push(Batch::new(columns, rows));

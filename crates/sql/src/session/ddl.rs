@@ -7,13 +7,13 @@ use eris_storage::{Schema, SchemaVersion, Value};
 
 use super::outcome::CommandTag;
 use super::session::Session;
-use super::states::Block;
-use crate::catalog::{CatalogChange, NewTable, Table, index_definition, new_table, suggestions};
+use crate::ast::Expr;
+use crate::catalog::{CatalogChange, CatalogVersion, ColumnDefault, NewTable, Table, new_table, suggestions};
 use crate::errors::{SqlError, SqlState};
-use crate::front::{Command, CreateIndexCommand, CreateTableCommand, TableName};
-use crate::native::assign;
+use crate::front::{Command, CreateTableCommand, TableName};
 use crate::plan::engine_error;
 use crate::settings::{SessionSettings, layout_of};
+use crate::types::SqlType;
 
 impl Session {
     pub(super) async fn define_table(&mut self, command: &Command) -> Result<CommandTag, SqlError> {
@@ -28,9 +28,13 @@ impl Session {
     }
 
     fn create_table(&mut self, create: &CreateTableCommand) -> Result<CommandTag, SqlError> {
-        if create.table.schema.as_deref() == Some("eris") {
-            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for schema eris")
-                .hint("Create the table in schema public."));
+        if !create.table.is_public() {
+            let schema = create.table.schema.as_deref().unwrap_or_default();
+            return Err(match schema {
+                "eris" => SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for schema eris"),
+                other => SqlError::new(SqlState::NO_SUCH_SCHEMA, format!("schema \"{other}\" does not exist")),
+            }
+            .hint("Create the table in schema public."));
         }
         let catalog = self.overlay.version(self.database.catalog())?;
         if create.if_not_exists && catalog.find(&create.table.name).is_some() {
@@ -40,8 +44,8 @@ impl Session {
         let mut defaults = Vec::with_capacity(create.columns.len());
         for column in &create.columns {
             defaults.push(match &column.default {
-                None => Value::Null,
-                Some(expr) => assign(self.constant(expr)?, column.sql_type)?,
+                None => ColumnDefault::Value(Value::Null),
+                Some(expr) => self.default_of(expr, column.sql_type)?,
             });
         }
         let engine = self.database.engine().clone();
@@ -51,81 +55,43 @@ impl Session {
         Ok(CommandTag::Done("CREATE TABLE"))
     }
 
+    fn default_of(&self, expr: &Expr, sql_type: SqlType) -> Result<ColumnDefault, SqlError> {
+        let constant = self.scope(&CatalogVersion::default(), &self.values()).constant(expr, sql_type)?;
+        if constant.volatile {
+            return Err(SqlError::unsupported(
+                format!("DEFAULT {expr}, which gives something else for every row,"),
+                "Compute the value in the INSERT.",
+            ));
+        }
+        Ok(if constant.momentary {
+            ColumnDefault::Moment(Box::new(expr.clone()))
+        } else {
+            ColumnDefault::Value(constant.value)
+        })
+    }
+
     fn table_named(&mut self, name: &TableName, if_exists: bool) -> Result<Option<Arc<Table>>, SqlError> {
         let catalog = self.overlay.version(self.database.catalog())?;
         match catalog.table(name) {
             Ok(table) => Ok(Some(Arc::clone(table))),
             Err(error) if if_exists && error.sqlstate == SqlState::NO_SUCH_TABLE => Ok(None),
-            Err(mut error) => {
-                error.message = format!("table \"{}\" does not exist", name.name);
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
     }
 
     fn drop_tables(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
         for name in names {
-            if let Some(table) = self.table_named(name, if_exists)? {
+            let found = self.table_named(name, if_exists).map_err(|mut error| {
+                if error.sqlstate == SqlState::NO_SUCH_TABLE {
+                    error.message = format!("table \"{name}\" does not exist");
+                }
+                error
+            })?;
+            if let Some(table) = found {
                 self.overlay.add(self.database.catalog(), CatalogChange::Drop(table))?;
             }
         }
         Ok(CommandTag::Done("DROP TABLE"))
-    }
-
-    /// Whether the open transaction itself made the table, so that nobody else can use it.
-    fn is_own(&self, table: &Table) -> bool {
-        self.database.catalog().current().find(&table.name).is_none_or(|known| known.container() != table.container())
-    }
-
-    async fn create_index(&mut self, create: &CreateIndexCommand) -> Result<CommandTag, SqlError> {
-        let catalog = self.overlay.version(self.database.catalog())?;
-        let old = Arc::clone(catalog.table(&create.table)?);
-        let (definition, new) = index_definition(create, &old)?;
-        if catalog.is_taken(&definition.name) {
-            if create.if_not_exists && catalog.table_of_index(&definition.name).is_some() {
-                return Ok(CommandTag::Done("CREATE INDEX"));
-            }
-            return Err(SqlError::new(
-                SqlState::DUPLICATE_TABLE,
-                format!("relation \"{}\" already exists", definition.name),
-            ));
-        }
-        if !self.is_own(&old) && self.block == Block::Open {
-            self.block.refuse_inside("CREATE INDEX on a table of others")?;
-        }
-        let new = Arc::new(new);
-        let engine = self.database.engine().clone();
-        engine
-            .create_index(definition, Arc::clone(&new.schema))
-            .await
-            .map_err(|error| engine_error(&error, Some(&new)))?;
-        self.overlay.add(self.database.catalog(), CatalogChange::Replace { old, new })?;
-        Ok(CommandTag::Done("CREATE INDEX"))
-    }
-
-    fn drop_index(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
-        let catalog = self.overlay.version(self.database.catalog())?;
-        for name in names {
-            match catalog.table_of_index(&name.name) {
-                Some(table) => {
-                    return Err(SqlError::unsupported(
-                        "DROP INDEX",
-                        format!("Create table \"{}\" again without it.", table.name),
-                    ));
-                }
-                None if if_exists => {}
-                None => {
-                    let close = suggestions(&name.name, catalog.index_names());
-                    let error =
-                        SqlError::new(SqlState::NO_SUCH_OBJECT, format!("index \"{}\" does not exist", name.name));
-                    return Err(match close.first() {
-                        Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
-                        None => error,
-                    });
-                }
-            }
-        }
-        Ok(CommandTag::Done("DROP INDEX"))
     }
 
     /// A truncated table is a new, empty container under the old name.
@@ -138,13 +104,7 @@ impl Session {
                 version: SchemaVersion(1),
                 ..Schema::clone(&old.schema)
             };
-            let new = Arc::new(Table {
-                name: old.name.clone(),
-                columns: old.columns.clone(),
-                schema: Arc::new(schema),
-                partitioning: old.partitioning.clone(),
-                arrow: Arc::clone(&old.arrow),
-            });
+            let new = Arc::new(old.with_schema(schema));
             let change = CatalogChange::Replace { old, new: Arc::clone(&new) };
             self.overlay.add(self.database.catalog(), change)?;
             create_container(&engine, &new)?;

@@ -1,7 +1,6 @@
 //! Running statements: which transaction, how often, and what comes out.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use eris_platform::Nanos;
 use eris_storage::{Batch, Value};
@@ -15,7 +14,7 @@ use super::states::Step;
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::FallbackRows;
 use crate::front::Command;
-use crate::native::{Held, InsertPlan, InsertRows, NativeRows, RunContext, run, start};
+use crate::native::{ChangePlan, FoundRows, Held, InsertPlan, InsertRows, NativeRows, RunContext, start};
 use crate::plan::engine_error;
 
 impl Session {
@@ -46,6 +45,7 @@ impl Session {
                     Ok(()) => return Ok(Outcome::Complete(tag)),
                     Err(error) => {
                         self.failed();
+                        self.settle().await;
                         return Err(error);
                     }
                 },
@@ -63,17 +63,19 @@ impl Session {
                 Ok(Attempt::CopyIn(command)) => {
                     return match self.copy_in(&command, step) {
                         Ok(copy) => Ok(Outcome::CopyIn(copy)),
-                        Err(error) => Err(error),
+                        Err(error) => Err(statement.placed(error)),
                     };
                 }
                 Err(error) if retries > 0 && error.is_retryable() => {
                     retries -= 1;
                     self.failed();
+                    self.settle().await;
                     self.pause(retries).await;
                 }
                 Err(error) => {
                     self.failed();
-                    return Err(error);
+                    self.settle().await;
+                    return Err(statement.placed(error));
                 }
             }
         }
@@ -95,29 +97,71 @@ impl Session {
         step: Step,
     ) -> Result<Attempt, SqlError> {
         let planned = self.current_plan(statement)?;
+        match &planned.body {
+            Body::Utility => {
+                self.check_writes(&planned)?;
+                self.utility(&planned, parameters, step).await
+            }
+            _ => self.run_plan(&planned, parameters).await,
+        }
+    }
+
+    fn check_writes(&self, planned: &Planned) -> Result<(), SqlError> {
         if self.read_only && planned.writes() {
             return Err(SqlError::new(
                 SqlState::READ_ONLY_TRANSACTION,
-                "cannot change data in a read-only transaction",
+                format!("cannot execute {} in a read-only transaction", planned.word()),
             ));
         }
-        match &planned.body {
-            Body::Query(plan) => {
-                let source = self.query(plan, parameters).await?;
-                Ok(Attempt::Rows { source, columns: Arc::clone(&plan.columns), word: "SELECT" })
-            }
-            Body::Insert(plan) => Ok(Attempt::Tag(CommandTag::Insert(self.insert(plan, parameters).await?))),
-            Body::Update(plan) => Ok(Attempt::Tag(CommandTag::Update(plan.run(self.transaction(), parameters).await?))),
-            Body::Delete(plan) => Ok(Attempt::Tag(CommandTag::Delete(plan.run(self.transaction(), parameters).await?))),
+        Ok(())
+    }
+
+    /// Runs a query or DML.
+    pub(super) async fn run_plan(&mut self, planned: &Planned, parameters: &Arc<[Value]>) -> Result<Attempt, SqlError> {
+        self.check_writes(planned)?;
+        let (plan, word) = match &planned.body {
+            Body::Query(plan) => (plan, "SELECT"),
             Body::Sleep(plan) => {
-                let seconds = self.sleep_seconds(plan, parameters).await?;
-                self.sleep(seconds).await?;
-                let nothing = [vec![Value::Text("".into())]];
-                let batch = Batch::from_rows(&[eris_storage::DataType::Text], &nothing);
-                Ok(Attempt::ready(vec![batch], planned.columns.clone(), "SELECT"))
+                self.sleep(plan, parameters).await?;
+                (&plan.query, "SELECT")
             }
-            Body::Utility => self.utility(&planned, parameters, step).await,
+            Body::Insert(plan) => return Ok(Attempt::Tag(CommandTag::Insert(self.insert(plan, parameters).await?))),
+            Body::Change(plan) => return Ok(Attempt::Tag(self.change(plan, parameters).await?)),
+            Body::Utility => return Err(SqlError::internal("a statement without a plan")),
+        };
+        let source = self.query(plan, parameters).await?;
+        Ok(Attempt::Rows { source, columns: Arc::clone(&plan.columns), word })
+    }
+
+    /// Runs an UPDATE or DELETE.
+    pub(super) async fn change(
+        &mut self,
+        plan: &ChangePlan,
+        parameters: &Arc<[Value]>,
+    ) -> Result<CommandTag, SqlError> {
+        let plan = match plan {
+            ChangePlan::Update(plan) => {
+                return Ok(CommandTag::Update(plan.run(self.transaction(), parameters).await?));
+            }
+            ChangePlan::Delete(plan) => {
+                return Ok(CommandTag::Delete(plan.run(self.transaction(), parameters).await?));
+            }
+            ChangePlan::Keyed(plan) => plan,
+        };
+        let engine = self.database.engine().clone();
+        let mut found = FoundRows::new(plan, engine.memory());
+        let mut source = self.query(&plan.query, parameters).await?;
+        while let Some(batch) = source.next().await? {
+            found.add(&batch)?;
         }
+        // While a stream is open nothing runs in place.
+        drop(source);
+        let Some(transaction) = self.transaction.as_mut() else {
+            return Err(SqlError::internal("the transaction ended while rows were looked for"));
+        };
+        let table_rows = engine.container(plan.table.container()).map_or(0, |container| container.rows());
+        let changed = found.change(transaction, table_rows).await?;
+        Ok(if plan.attributes.is_some() { CommandTag::Update(changed) } else { CommandTag::Delete(changed) })
     }
 
     pub(super) async fn query(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<RowSource, SqlError> {
@@ -163,36 +207,6 @@ impl Session {
                 }
                 Ok(inserted)
             }
-        }
-    }
-
-    async fn sleep_seconds(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<f64, SqlError> {
-        let QueryBody::Native(node) = &plan.body else {
-            return Err(SqlError::unsupported("pg_sleep of a subquery", "Give it a number."));
-        };
-        let mut context = RunContext { transaction: self.transaction(), parameters: Arc::clone(parameters) };
-        let mut rows = run(node, &mut context).await?;
-        match rows.pop().map(|batch| batch.value(0, 0)) {
-            Some(Value::Float64(seconds)) if seconds.is_finite() => Ok(seconds.clamp(0.0, 1e9)),
-            _ => Ok(0.0),
-        }
-    }
-
-    /// Sleeps in slices, so that a cancel is seen soon after it is asked for.
-    async fn sleep(&mut self, seconds: f64) -> Result<(), SqlError> {
-        const SLICE: Duration = Duration::from_millis(10);
-        let cancel = self.transaction().cancel_handle();
-        let engine = self.database.engine();
-        let end = engine.env().now().0.saturating_add(Duration::from_secs_f64(seconds).as_nanos() as u64);
-        loop {
-            if cancel.is_cancelled() {
-                return Err(SqlError::cancelled());
-            }
-            let now = engine.env().now().0;
-            if now >= end {
-                return Ok(());
-            }
-            engine.sleep_until(Nanos(end.min(now + SLICE.as_nanos() as u64))).await;
         }
     }
 

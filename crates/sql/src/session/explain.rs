@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use eris_operators::Expression;
 use eris_storage::{Batch, DataType, Value};
 
 use super::execute::Attempt;
+use super::outcome::CommandTag;
 use super::plans::{QueryBody, QueryPlan};
 use super::session::Session;
 use super::statement::{Body, Planned};
 use crate::errors::SqlError;
 use crate::fallback;
 use crate::front::ExplainCommand;
-use crate::native::{Bound, ConditionTemplate, InsertRows, Node, accesses, describe};
+use crate::native::{Access, Bound, ChangePlan, ConditionTemplate, InsertRows, Node, accesses, describe};
 use crate::plan::engine_error;
 
 impl Session {
@@ -42,13 +44,22 @@ impl Session {
                     self.query_lines(&query, explain, 1, &mut lines).await?;
                 }
             }
-            Body::Update(plan) => {
-                write_lines("Update", plan.access.as_ref(), plan.filter.as_ref(), &mut lines);
+            Body::Change(ChangePlan::Update(plan)) => {
+                self.change_lines("Update", plan.access.as_ref(), plan.filter.as_ref(), &mut lines)?;
             }
-            Body::Delete(plan) => {
-                write_lines("Delete", plan.access.as_ref(), plan.filter.as_ref(), &mut lines);
+            Body::Change(ChangePlan::Delete(plan)) => {
+                self.change_lines("Delete", plan.access.as_ref(), plan.filter.as_ref(), &mut lines)?;
             }
-            Body::Sleep(_) => lines.push("Sleep  [native, task]".to_string()),
+            Body::Change(ChangePlan::Keyed(plan)) => {
+                let word = if plan.attributes.is_some() { "Update" } else { "Delete" };
+                lines.push(format!("{word} {}: by key, the rows that a query finds  [native]", plan.table.name));
+                let query = Arc::clone(&plan.query);
+                self.query_lines(&query, explain, 1, &mut lines).await?;
+            }
+            Body::Sleep(plan) => {
+                lines.push("Sleep, then:  [native, task]".to_string());
+                self.query_lines(&plan.query, explain, 1, &mut lines).await?;
+            }
             Body::Utility => {}
         }
         lines.push(format!("Lane: {}", if inner.is_native() { "native" } else { "fallback" }));
@@ -120,18 +131,17 @@ impl Session {
         let env = Arc::clone(self.database.engine().env());
         let started = env.now();
         let rows = match &inner.body {
-            Body::Query(plan) => {
-                let mut source = self.query(plan, parameters).await?;
-                let mut rows = 0;
-                while let Some(batch) = source.next().await? {
-                    rows += batch.rows as u64;
-                }
-                rows
-            }
+            Body::Query(plan) => self.count_rows(plan, parameters).await?,
             Body::Insert(plan) => self.insert(plan, parameters).await?,
-            Body::Update(plan) => plan.run(self.transaction(), parameters).await?,
-            Body::Delete(plan) => plan.run(self.transaction(), parameters).await?,
-            Body::Sleep(_) | Body::Utility => 0,
+            Body::Change(plan) => match self.change(plan, parameters).await? {
+                CommandTag::Update(rows) | CommandTag::Delete(rows) => rows,
+                _ => 0,
+            },
+            Body::Sleep(plan) => {
+                self.sleep(plan, parameters).await?;
+                self.count_rows(&plan.query, parameters).await?
+            }
+            Body::Utility => 0,
         };
         let millis = |nanos: u64| nanos as f64 / 1e6;
         lines.push(format!("Rows: {rows}"));
@@ -139,20 +149,30 @@ impl Session {
         lines.push(format!("Execution: {:.3} ms (measured)", millis(env.now().0.saturating_sub(started.0))));
         Ok(())
     }
-}
 
-fn write_lines(
-    word: &str,
-    access: Option<&crate::native::Access>,
-    filter: Option<&Arc<eris_operators::Expression>>,
-    lines: &mut Vec<String>,
-) {
-    match access {
-        None => lines.push(format!("{word}: no row can qualify  [native]")),
-        Some(access) => {
-            lines.push(format!("{word} {}: through the data gateway, in the partition  [native]", access.table.name));
-            let scan = Node::Scan { access: access.clone(), filter: filter.cloned(), projection: None };
-            describe(&scan, 1, lines);
+    async fn count_rows(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<u64, SqlError> {
+        let mut source = self.query(plan, parameters).await?;
+        let mut rows = 0;
+        while let Some(batch) = source.next().await? {
+            rows += batch.rows as u64;
         }
+        Ok(rows)
+    }
+
+    fn change_lines(
+        &self,
+        word: &str,
+        access: Option<&Access>,
+        filter: Option<&Arc<Expression>>,
+        lines: &mut Vec<String>,
+    ) -> Result<(), SqlError> {
+        let Some(access) = access else {
+            lines.push(format!("{word}: no row can qualify  [native]"));
+            return Ok(());
+        };
+        lines.push(format!("{word} {}: through the data gateway, in the partition  [native]", access.table.name));
+        let scan = Node::Scan { access: access.clone(), filter: filter.cloned(), projection: None };
+        describe(&scan, 1, lines);
+        self.micro_lines(&scan, 1, lines)
     }
 }

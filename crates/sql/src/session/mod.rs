@@ -8,12 +8,14 @@ mod copy_rows;
 mod ddl;
 mod execute;
 mod explain;
+mod indexes;
 mod observer;
 mod outcome;
 mod plans;
 mod prepared;
 #[allow(clippy::module_inception)]
 mod session;
+mod sleep;
 mod statement;
 mod states;
 

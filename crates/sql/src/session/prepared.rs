@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::statement::Planned;
 use super::states::Place;
+use crate::errors::SqlError;
+use crate::front;
 use crate::types::SqlType;
 
 /// A column of a result.
@@ -20,9 +22,16 @@ pub struct ColumnDescription {
 pub struct Prepared {
     pub(super) planned: Arc<Planned>,
     pub(super) place: Place,
+    /// Characters of the client's text before the statement: positions in errors count from there.
+    pub(super) offset: usize,
 }
 
 impl Prepared {
+    /// The error with its place in the client's text.
+    pub(super) fn placed(&self, error: SqlError) -> SqlError {
+        placed(error, &self.planned.text, self.offset)
+    }
+
     /// The types of its parameters.
     pub fn parameters(&self) -> &[SqlType] {
         &self.planned.parameters
@@ -42,4 +51,11 @@ impl Prepared {
     pub fn text(&self) -> &str {
         &self.planned.text
     }
+}
+
+/// An error about a statement's text with the place in the client's text, which has `offset` characters before it.
+pub(super) fn placed(error: SqlError, text: &str, offset: usize) -> SqlError {
+    let error = front::locate(error, text);
+    let position = error.position.map(|position| position + offset);
+    error.at(position)
 }

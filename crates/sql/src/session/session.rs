@@ -7,12 +7,13 @@ use eris_engine::Transaction;
 use eris_storage::{Timestamp, Value};
 
 use super::cancel::SessionCancel;
+use super::indexes::settle_indexes;
 use super::observer::EndedTransaction;
 use super::outcome::Outcome;
-use super::prepared::Prepared;
+use super::prepared::{Prepared, placed};
 use super::statement::{Planned, kind_of, plan};
 use super::states::{Block, Place, Step, TransactionStatus};
-use crate::catalog::{CatalogChange, CatalogVersion, Overlay};
+use crate::catalog::{CatalogChange, CatalogVersion, IndexClaim, Overlay};
 use crate::database::Database;
 use crate::errors::SqlError;
 use crate::front::{self, Command};
@@ -48,6 +49,8 @@ pub struct Session {
     pub(super) transaction: Option<Transaction>,
     pub(super) read_only: bool,
     pub(super) overlay: Overlay,
+    /// Of the tables whose indexes the open transaction changes.
+    pub(super) claims: Vec<IndexClaim>,
     pub(super) cancel: SessionCancel,
     /// `PREPAREd` by name.
     pub(super) named: BTreeMap<String, Arc<Prepared>>,
@@ -65,6 +68,7 @@ impl Session {
             transaction: None,
             read_only: false,
             overlay: Overlay::default(),
+            claims: Vec::new(),
             cancel: SessionCancel::default(),
             named: BTreeMap::new(),
         }
@@ -91,7 +95,8 @@ impl Session {
         let fallback = self.settings.fallback();
         let cache = self.database.plan_cache();
         if let Some(planned) = cache.find(sql, parameter_types, catalog.number, fallback) {
-            return Ok(vec![Arc::new(Prepared { planned, place: Place::ALONE })]);
+            let offset = sql.find(&planned.text).map_or(0, |start| sql[..start].chars().count());
+            return Ok(vec![Arc::new(Prepared { planned, place: Place::ALONE, offset })]);
         }
         let statements = front::parse(sql)?;
         let count = statements.len();
@@ -117,10 +122,10 @@ impl Session {
                         planned
                     }
                     Err(_) if index > 0 => Arc::new(Planned::later(statement.text, command, parameter_types)),
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(placed(error, &statement.text, statement.offset)),
                 }
             };
-            prepared.push(Arc::new(Prepared { planned, place }));
+            prepared.push(Arc::new(Prepared { planned, place, offset: statement.offset }));
         }
         Ok(prepared)
     }
@@ -133,18 +138,22 @@ impl Session {
         catalog: &CatalogVersion,
     ) -> Result<Arc<Planned>, SqlError> {
         let values = self.values();
-        let scope = Scope {
-            planner: self.database.planner(),
-            catalog,
-            values: &values,
-            fallback: self.settings.fallback() && self.database.allows_fallback(),
-        };
-        let mut planned = plan(text, command, declared, scope)?;
+        let mut planned = plan(text, command, declared, self.scope(catalog, &values))?;
         planned.fallback = self.settings.fallback();
         Ok(Arc::new(planned))
     }
 
-    fn values(&self) -> SessionValues {
+    /// What planning needs to know.
+    pub(super) fn scope<'a>(&'a self, catalog: &'a CatalogVersion, values: &'a SessionValues) -> Scope<'a> {
+        Scope {
+            planner: self.database.planner(),
+            catalog,
+            values,
+            fallback: self.settings.fallback() && self.database.allows_fallback(),
+        }
+    }
+
+    pub(super) fn values(&self) -> SessionValues {
         SessionValues {
             version: self.database.version().to_string(),
             user: self.options.user.clone(),
@@ -186,6 +195,7 @@ impl Session {
         if parameters.len() != statement.parameters().len() {
             return Err(crate::plan::wrong_count(statement.parameters().len(), parameters.len()));
         }
+        self.settle().await;
         self.run(statement, parameters).await
     }
 
@@ -218,9 +228,9 @@ impl Session {
     }
 
     /// Ends the session; an open transaction is rolled back.
-    #[expect(clippy::unused_async, reason = "waiting sessions will have something to wait for")]
     pub async fn close(mut self) {
         self.roll_back();
+        self.settle().await;
     }
 
     /// The open transaction at a new statement, beginning one if there is none.
@@ -303,6 +313,8 @@ impl Session {
                 let _ = self.database.engine().drop_container(container);
             }
         }
+        let claims = std::mem::take(&mut self.claims);
+        settle_indexes(self.database.engine(), self.database.catalog(), claims).await;
         Ok(())
     }
 
@@ -332,6 +344,28 @@ impl Session {
             if let Some(container) = made {
                 let _ = self.database.engine().drop_container(container);
             }
+        }
+    }
+
+    /// Has the partitions drop what a transaction that was rolled back had built. Where nothing can be waited for, the
+    /// next statement does it.
+    pub(super) async fn settle(&mut self) {
+        if self.transaction.is_none() && self.overlay.is_empty() && !self.claims.is_empty() {
+            let claims = std::mem::take(&mut self.claims);
+            settle_indexes(self.database.engine(), self.database.catalog(), claims).await;
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.roll_back();
+        let claims = std::mem::take(&mut self.claims);
+        if !claims.is_empty() {
+            let database = self.database.clone();
+            self.database.engine().spawn(async move {
+                settle_indexes(database.engine(), database.catalog(), claims).await;
+            });
         }
     }
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::plans::QueryPlan;
 use super::prepared::ColumnDescription;
+use super::sleep::{SleepPlan, split_sleep};
 use super::states::StatementKind;
 use crate::ast;
 use crate::catalog::CatalogVersion;
 use crate::errors::SqlError;
 use crate::front::Command;
-use crate::native::{DeletePlan, InsertPlan, InsertRows, UpdatePlan};
+use crate::native::{ChangePlan, InsertPlan, InsertRows};
 use crate::plan::{ParameterTypes, Scope, plan_delete, plan_insert, plan_update};
 use crate::types::SqlType;
 
@@ -41,10 +42,9 @@ pub(super) struct Planned {
 pub(super) enum Body {
     Query(QueryPlan),
     Insert(InsertPlan),
-    Update(UpdatePlan),
-    Delete(DeletePlan),
-    /// SELECT `pg_sleep(seconds)`: the query that computes the seconds.
-    Sleep(QueryPlan),
+    Change(ChangePlan),
+    /// A query that sleeps first.
+    Sleep(Box<SleepPlan>),
     /// Needs no plan, or is planned when it runs.
     Utility,
 }
@@ -54,7 +54,9 @@ impl Planned {
         match &self.body {
             Body::Query(plan) => plan.is_native(),
             Body::Insert(InsertPlan { rows: InsertRows::Query(plan), .. }) => plan.is_native(),
-            Body::Insert(_) | Body::Update(_) | Body::Delete(_) | Body::Sleep(_) | Body::Utility => true,
+            Body::Change(ChangePlan::Keyed(plan)) => plan.query.is_native(),
+            Body::Sleep(plan) => plan.query.is_native(),
+            Body::Insert(_) | Body::Change(_) | Body::Utility => true,
         }
     }
 
@@ -65,6 +67,22 @@ impl Planned {
 
     pub fn kind(&self) -> StatementKind {
         kind_of(&self.command)
+    }
+
+    /// The words that PostgreSQL names it with.
+    pub fn word(&self) -> &'static str {
+        match self.command {
+            Command::Insert(_) => "INSERT",
+            Command::Update(_) => "UPDATE",
+            Command::Delete(_) => "DELETE",
+            Command::Copy(_) => "COPY FROM",
+            Command::CreateTable(_) => "CREATE TABLE",
+            Command::DropTable { .. } => "DROP TABLE",
+            Command::CreateIndex(_) => "CREATE INDEX",
+            Command::DropIndex { .. } => "DROP INDEX",
+            Command::Truncate { .. } => "TRUNCATE TABLE",
+            _ => "this statement",
+        }
     }
 
     /// Whether it changes data.
@@ -116,11 +134,11 @@ pub(super) fn plan(
         }
         Command::Update(update) => {
             let planned = plan_update(update, scope, types)?;
-            (Body::Update(planned.plan), planned.parameters, None, planned.momentary)
+            (Body::Change(planned.plan), planned.parameters, None, planned.momentary)
         }
         Command::Delete(delete) => {
             let planned = plan_delete(delete, scope, types)?;
-            (Body::Delete(planned.plan), planned.parameters, None, planned.momentary)
+            (Body::Change(planned.plan), planned.parameters, None, planned.momentary)
         }
         Command::Show(Some(name)) => (Body::Utility, Vec::new(), Some(text_columns(&[name])), false),
         Command::Show(None) => {
@@ -156,44 +174,16 @@ pub(super) fn plan(
 type PlannedQuery = (Body, Vec<SqlType>, Option<Arc<[ColumnDescription]>>, bool);
 
 fn plan_query(query: &ast::Query, types: ParameterTypes, scope: Scope<'_>) -> Result<PlannedQuery, SqlError> {
-    if let Some(seconds) = sleep_argument(query) {
-        let mut seconds_query = query.clone();
-        if let ast::SetExpr::Select(select) = seconds_query.body.as_mut() {
-            select.projection = vec![ast::SelectItem::UnnamedExpr(seconds)];
-        }
-        let bound = scope.planner.bind_query(&seconds_query, scope.catalog, scope.values, types)?;
-        let parameters = bound.parameters.clone();
-        let plan = QueryPlan::make(bound, scope.fallback)?;
-        return Ok((Body::Sleep(plan), parameters, Some(text_columns(&["pg_sleep"])), true));
+    if let Some(sleeping) = split_sleep(query)? {
+        let plan = SleepPlan::make(&sleeping, types, scope)?;
+        let (parameters, columns) = (plan.query.parameters.clone(), Arc::clone(&plan.query.columns));
+        return Ok((Body::Sleep(Box::new(plan)), parameters, Some(columns), true));
     }
     let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
     let (parameters, momentary) = (bound.parameters.clone(), bound.momentary);
     let plan = QueryPlan::make(bound, scope.fallback)?;
     let columns = Arc::clone(&plan.columns);
     Ok((Body::Query(plan), parameters, Some(columns), momentary))
-}
-
-/// The argument of `SELECT pg_sleep(seconds)`, as double precision.
-fn sleep_argument(query: &ast::Query) -> Option<ast::Expr> {
-    let ast::SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let [ast::SelectItem::UnnamedExpr(ast::Expr::Function(function))] = select.projection.as_slice() else {
-        return None;
-    };
-    let name = function.name.to_string().to_lowercase();
-    if !select.from.is_empty() || (name != "pg_sleep" && name != "pg_catalog.pg_sleep") {
-        return None;
-    }
-    let ast::FunctionArguments::List(list) = &function.args else { return None };
-    match list.args.as_slice() {
-        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(seconds))] => Some(ast::Expr::Cast {
-            kind: ast::CastKind::Cast,
-            expr: Box::new(seconds.clone()),
-            data_type: ast::DataType::DoublePrecision,
-            array: false,
-            format: None,
-        }),
-        _ => None,
-    }
 }
 
 impl Planned {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use eris_engine::{Engine, EngineOptions};
 use eris_platform::RealEnv;
-use eris_sql::{Database, DatabaseOptions, Outcome, Session, SessionOptions, SqlError, pg_format};
+use eris_sql::{Database, DatabaseOptions, Outcome, Session, SessionOptions, SqlError, SqlType, pg_format};
 use eris_storage::Value;
 
 /// An engine with a database, shut down when dropped.
@@ -82,6 +82,15 @@ impl Client {
     pub fn ok(&mut self, sql: &str) -> Answer {
         match self.run(sql) {
             Ok(answer) => answer,
+            Err(error) => panic!("{sql}\n{error}"),
+        }
+    }
+
+    /// The types of a statement's parameters.
+    pub fn parameters(&mut self, sql: &str) -> Vec<SqlType> {
+        let session = self.session.as_mut().expect("no statement runs");
+        match session.parse(sql, &[]) {
+            Ok(statements) => statements[0].parameters().to_vec(),
             Err(error) => panic!("{sql}\n{error}"),
         }
     }

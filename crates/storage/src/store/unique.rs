@@ -70,13 +70,12 @@ impl Store {
                 }
                 Version::SeenByTheSnapshot => return Err(StorageError::Conflict { with: None }),
                 Version::Live => {
-                    let name = |id: &crate::ids::AttributeId| self.schema.attributes[id.index()].name.to_string();
-                    let names: Vec<String> = index.definition.attributes.iter().map(name).collect();
-                    let values: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
+                    let attributes = index.definition.attributes.iter();
+                    let names = attributes.map(|id| self.schema.attributes[id.index()].name.clone());
                     return Err(StorageError::DuplicateKey {
                         index: index.definition.id,
                         index_name: index.definition.name.clone(),
-                        key_text: format!("({})=({})", names.join(", "), values.join(", ")),
+                        key: names.zip(columns.iter().map(|column| column.value(row))).collect(),
                     });
                 }
             }

@@ -1,24 +1,14 @@
-//! Schema `eris`: what the engine tells about itself, as tables.
-//!
-//! A view is a function from the engine's statistics to one batch, taken when a statement is planned.
+//! Schema `eris`: what the engine tells about itself.
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{Field, Schema as ArrowSchema};
-use datafusion::catalog::TableProvider;
-use datafusion::datasource::MemTable;
-use eris_engine::{EVENTS, Engine};
+use datafusion::arrow::array::BooleanArray;
+use eris_engine::EVENTS;
 
-use crate::front::TableName;
+use super::{Columns, Named, View, integers, texts};
 use crate::settings::SETTINGS;
 
-type Columns = Vec<(&'static str, ArrayRef)>;
-
-/// A view: name and content.
-type View = (&'static str, fn(&Engine) -> Columns);
-
-const VIEWS: [View; 5] = [
+pub(super) const VIEWS: [View; 5] = [
     ("counters", counters),
     ("memory", memory),
     ("partitions", partitions),
@@ -26,31 +16,8 @@ const VIEWS: [View; 5] = [
     ("settings", settings),
 ];
 
-/// The view of this name, as it is now.
-pub fn system_view(name: &TableName, engine: &Engine) -> Option<Arc<dyn TableProvider>> {
-    if name.schema.as_deref() != Some("eris") {
-        return None;
-    }
-    let (_, content) = VIEWS.iter().find(|(known, _)| *known == name.name)?;
-    let columns = content(engine);
-    let fields: Vec<Field> =
-        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
-    let schema = Arc::new(ArrowSchema::new(fields));
-    let arrays = columns.into_iter().map(|(_, array)| array).collect();
-    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).ok()?;
-    let table = MemTable::try_new(schema, vec![vec![batch]]).ok()?;
-    Some(Arc::new(table))
-}
-
-fn integers(values: impl IntoIterator<Item = u64>) -> ArrayRef {
-    Arc::new(values.into_iter().map(|value| Some(value as i64)).collect::<Int64Array>())
-}
-
-fn texts(values: impl IntoIterator<Item = String>) -> ArrayRef {
-    Arc::new(values.into_iter().map(Some).collect::<StringArray>())
-}
-
-fn counters(engine: &Engine) -> Columns {
+fn counters(known: &Named<'_>) -> Columns {
+    let engine = known.engine;
     let statistics = engine.statistics();
     let mut rows: Vec<(String, u64)> =
         EVENTS.iter().map(|event| (event.name().to_string(), statistics.event(*event))).collect();
@@ -63,7 +30,8 @@ fn counters(engine: &Engine) -> Columns {
     ]
 }
 
-fn memory(engine: &Engine) -> Columns {
+fn memory(known: &Named<'_>) -> Columns {
+    let engine = known.engine;
     let consumers = engine.memory().by_consumer();
     vec![
         ("consumer", texts(consumers.iter().map(|(name, _)| (*name).to_string()))),
@@ -71,7 +39,8 @@ fn memory(engine: &Engine) -> Columns {
     ]
 }
 
-fn partitions(engine: &Engine) -> Columns {
+fn partitions(known: &Named<'_>) -> Columns {
+    let engine = known.engine;
     let list = engine.partitions();
     vec![
         ("partition", integers(list.iter().map(|partition| partition.id.0))),
@@ -82,7 +51,8 @@ fn partitions(engine: &Engine) -> Columns {
     ]
 }
 
-fn segments(engine: &Engine) -> Columns {
+fn segments(known: &Named<'_>) -> Columns {
+    let engine = known.engine;
     let list: Vec<_> = engine
         .partitions()
         .into_iter()
@@ -103,7 +73,7 @@ fn segments(engine: &Engine) -> Columns {
     ]
 }
 
-fn settings(_engine: &Engine) -> Columns {
+fn settings(_known: &Named<'_>) -> Columns {
     vec![
         ("name", texts(SETTINGS.iter().map(|setting| setting.name.to_string()))),
         ("type", texts(SETTINGS.iter().map(|setting| setting.type_name().to_string()))),

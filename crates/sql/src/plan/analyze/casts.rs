@@ -1,0 +1,76 @@
+//! Casts as PostgreSQL does them.
+//!
+//! | cast                                        | Arrow           | here                                       |
+//! |---------------------------------------------|-----------------|--------------------------------------------|
+//! | numeric to an integer                       | truncates       | rounds half away from zero                 |
+//! | floating point to an integer                | truncates       | rounds half to even                        |
+//! | floats, timestamp, interval, bytea to text  | forms of its own | PostgreSQL's                              |
+//! | text to anything                            | forms of its own | what literals and COPY accept             |
+//! | text to `varchar(n)`, `char(n)`             | nothing          | cut                                       |
+//! | between numbers and dates                   | days            | refused                                    |
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType as ArrowType, IntervalUnit};
+use datafusion::common::{DFSchema, DataFusionError, Result};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+
+use super::functions::Function;
+use super::rounding::Rounding;
+use crate::arrow_view::{field_sql_type, sql_type_of_arrow};
+use crate::errors::{SqlError, SqlState};
+use crate::types::SqlType;
+
+/// Any cast, after types were coerced.
+pub(super) fn cast(cast: &Cast, columns: &DFSchema) -> Result<Option<Expr>> {
+    let Ok(from) = cast.expr.get_type(columns) else { return Ok(None) };
+    let to = cast.field.data_type();
+    // What is computed below; the cast to the very Arrow type that was asked for stays around it.
+    let below = |function: Function| {
+        let new = function.call(cast.expr.as_ref().clone());
+        Ok(Some(Expr::Cast(Cast::new_from_field(Box::new(new), Arc::clone(&cast.field)))))
+    };
+    match &from {
+        ArrowType::Decimal128(_, scale) if to.is_integer() && *scale > 0 => below(Function::Whole(Rounding::Nearest)),
+        ArrowType::Float32 | ArrowType::Float64 if to.is_integer() => below(Function::Whole(Rounding::Nearest)),
+        ArrowType::Float32
+        | ArrowType::Float64
+        | ArrowType::Timestamp(..)
+        | ArrowType::Interval(IntervalUnit::MonthDayNano)
+        | ArrowType::BinaryView
+        | ArrowType::Binary
+            if to.is_string() =>
+        {
+            below(Function::Text)
+        }
+        text if text.is_string() => match field_sql_type(&cast.field) {
+            Ok(fitted @ (SqlType::Varchar(Some(_)) | SqlType::Char(_))) => below(Function::Cut(fitted)),
+            Ok(SqlType::Interval | SqlType::Text | SqlType::Varchar(None) | SqlType::Unknown) | Err(_) => Ok(None),
+            Ok(parsed) => below(Function::Parse(parsed)),
+        },
+        _ => refuse(&from, to).map(|()| None),
+    }
+}
+
+/// Casts that Arrow has a meaning for and PostgreSQL has none.
+fn refuse(from: &ArrowType, to: &ArrowType) -> Result<()> {
+    let (Ok(from), Ok(to)) = (sql_type_of_arrow(from), sql_type_of_arrow(to)) else { return Ok(()) };
+    let is_time = |sql_type| matches!(sql_type, SqlType::Date | SqlType::Timestamp);
+    let is_number = |sql_type| {
+        matches!(
+            sql_type,
+            SqlType::SmallInt
+                | SqlType::Integer
+                | SqlType::BigInt
+                | SqlType::Real
+                | SqlType::Double
+                | SqlType::Numeric { .. }
+                | SqlType::Boolean
+        )
+    };
+    if (is_time(from) && is_number(to)) || (is_number(from) && is_time(to)) {
+        let error = SqlError::new(SqlState::CANNOT_COERCE, format!("cannot cast type {from} to {to}"));
+        return Err(DataFusionError::External(Box::new(error)));
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Digits of numerics, before types are coerced.
+//!
+//! - A cast to `numeric` without precision changes no digits of an integer or numeric; a column of that type has ten
+//!   behind the point.
+//! - `1e3` is read as 1 with minus three digits behind the point, which is 1000.
+
+use datafusion::arrow::datatypes::{DataType as ArrowType, Field};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+
+const BARE_NUMERIC_KEY: &str = "eris.bare_numeric";
+
+/// Notes with a cast's target that it is `numeric` without `(p, s)`.
+pub(in crate::plan) fn mark_bare_numeric(field: Field) -> Field {
+    field.with_metadata([(BARE_NUMERIC_KEY.to_string(), String::new())].into())
+}
+
+/// An expression with the digits that its text has.
+pub(super) fn keep(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
+    match expr {
+        Expr::Literal(ScalarValue::Decimal128(Some(value), _, scale @ ..0), metadata) => {
+            let whole = 10_i128.checked_pow(u32::from(scale.unsigned_abs())).and_then(|power| value.checked_mul(power));
+            Ok(whole.map(|value| {
+                let digits = value.unsigned_abs().to_string().len().min(38) as u8;
+                Expr::Literal(ScalarValue::Decimal128(Some(value), digits, 0), metadata.clone())
+            }))
+        }
+        Expr::Cast(cast) if cast.field.metadata().contains_key(BARE_NUMERIC_KEY) => {
+            let digits = match cast.expr.get_type(columns)? {
+                ArrowType::Decimal128(..) => return Ok(Some(cast.expr.as_ref().clone())),
+                ArrowType::Int8 | ArrowType::Int16 => 5,
+                ArrowType::Int32 => 10,
+                ArrowType::Int64 => 19,
+                _ => return Ok(Some(Expr::Cast(Cast::new(cast.expr.clone(), cast.field.data_type().clone())))),
+            };
+            Ok(Some(Expr::Cast(Cast::new(cast.expr.clone(), ArrowType::Decimal128(digits, 0)))))
+        }
+        _ => Ok(None),
+    }
+}

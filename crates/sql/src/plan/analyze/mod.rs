@@ -1,0 +1,73 @@
+//! Where DataFusion's expressions mean something else than PostgreSQL's: rewritten while a plan is analysed.
+//!
+//! ```text
+//!   keep_digits -> DataFusion's rules (coercion of types, ...) -> as_postgres
+//! ```
+//! What the type of its surroundings depends on is looked at before types are coerced, everything else after that,
+//! because coercion adds casts of its own.
+
+mod casts;
+mod digits;
+mod functions;
+mod rounding;
+mod subqueries;
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
+
+pub(super) use digits::mark_bare_numeric;
+
+type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
+
+/// DataFusion's rules between ours.
+pub(super) fn analyzer_rules() -> Vec<Rule> {
+    let mut rules: Vec<Rule> = vec![Arc::new(Rewriting { name: "keep_digits", rewrite: digits::keep })];
+    rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(Rewriting { name: "as_postgres", rewrite: as_postgres }));
+    rules
+}
+
+/// What becomes of an expression over some columns; `None`: it stays.
+type Rewrite = fn(&Expr, &DFSchema) -> Result<Option<Expr>>;
+
+fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
+    match expr {
+        Expr::Cast(cast) => casts::cast(cast, columns),
+        Expr::ScalarFunction(function) => Ok(rounding::rewrite(function, columns)),
+        Expr::ScalarSubquery(subquery) => subqueries::subquery(subquery),
+        _ => Ok(None),
+    }
+}
+
+/// Applies a rewrite to every expression of a plan.
+struct Rewriting {
+    name: &'static str,
+    rewrite: Rewrite,
+}
+
+impl fmt::Debug for Rewriting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl AnalyzerRule for Rewriting {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        eris_binder::rewrite_plan(plan, &mut |expr, columns| {
+            Ok(match (self.rewrite)(&expr, columns)? {
+                Some(new) => Transformed::yes(new),
+                None => Transformed::no(expr),
+            })
+        })
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+}

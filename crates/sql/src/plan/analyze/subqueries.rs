@@ -1,0 +1,144 @@
+//! Scalar subqueries: no row is NULL, more than one an error.
+//!
+//! DataFusion takes `(SELECT id FROM t WHERE ...)` for not nullable if `id` is, and fails, or answers wrongly, when
+//! there is no row: a function around the subquery says that its result is nullable. And it takes subqueries that refer
+//! to columns outside only if they aggregate, because it makes joins of them; so
+//!
+//! ```text
+//!   (SELECT x FROM u WHERE u.k = t.k)                      ->  only_row((SELECT array_agg(x) FROM u WHERE u.k = t.k))
+//!   (SELECT x FROM u WHERE u.k = t.k ORDER BY y LIMIT 1)   ->  (SELECT first_value(x ORDER BY y) FROM u WHERE ...)
+//!   (SELECT x FROM u WHERE u.k = t.k AND t.b)              ->  CASE WHEN t.b THEN (SELECT x ... u.k = t.k) END
+//! ```
+//! `only_row` fails for two values. It sees those that a row outside asks for, so it fails when PostgreSQL does.
+
+use std::sync::Arc;
+
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_aggregate::array_agg::array_agg_udaf;
+use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::expr_rewriter::strip_outer_reference;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{
+    Aggregate, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, Subquery,
+    SubqueryAlias, when,
+};
+
+use super::functions::Function;
+
+/// What a scalar subquery becomes.
+pub(super) fn subquery(subquery: &Subquery) -> Result<Option<Expr>> {
+    if !subquery.outer_ref_columns.is_empty() && !is_aggregated(&subquery.subquery) {
+        return correlated(subquery);
+    }
+    let nullable = subquery.subquery.schema().fields().first().is_none_or(|field| field.is_nullable());
+    let around = !nullable && !has_a_row(&subquery.subquery);
+    Ok(around.then(|| Function::Maybe.call(Expr::ScalarSubquery(subquery.clone()))))
+}
+
+fn correlated(subquery: &Subquery) -> Result<Option<Expr>> {
+    if subquery.subquery.schema().fields().len() != 1 {
+        return Ok(None);
+    }
+    // A condition on columns outside only cannot become part of a join: it decides whether to look at all.
+    let mut outside = Vec::new();
+    let plan = without_outside(&subquery.subquery, &mut outside)?;
+    let value = one_value(&plan, subquery)?;
+    Ok(Some(match conjunction(outside) {
+        None => value,
+        Some(condition) => when(condition, value).end()?,
+    }))
+}
+
+/// The value of a subquery's only row.
+fn one_value(plan: &LogicalPlan, subquery: &Subquery) -> Result<Expr> {
+    let with_plan = |plan: LogicalPlan| {
+        let outer_ref_columns = plan.all_out_ref_exprs();
+        Expr::ScalarSubquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: subquery.spans.clone() })
+    };
+    if plan.all_out_ref_exprs().is_empty() {
+        return Ok(Function::Maybe.call(with_plan(plan.clone())));
+    }
+    if let Some((input, value, keys)) = first_row(plan) {
+        let call = AggregateFunction::new_udf(first_value_udaf(), vec![value], false, None, keys, None);
+        return Ok(with_plan(aggregated(input, call)?));
+    }
+    let value = Expr::Column(plan.schema().columns()[0].clone());
+    let call = AggregateFunction::new_udf(array_agg_udaf(), vec![value], false, None, Vec::new(), None);
+    Ok(Function::OnlyRow.call(with_plan(aggregated(plan, call)?)))
+}
+
+/// A plan without the conditions of its WHERE that mention columns outside only; they are put into `outside`.
+fn without_outside(plan: &LogicalPlan, outside: &mut Vec<Expr>) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Projection(_) | LogicalPlan::Sort(_) | LogicalPlan::SubqueryAlias(_) => {
+            let input = without_outside(plan.inputs()[0], outside)?;
+            plan.with_new_exprs(plan.expressions(), vec![input])
+        }
+        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
+            let (only_outside, inside): (Vec<Expr>, Vec<Expr>) = split_conjunction(predicate)
+                .into_iter()
+                .cloned()
+                .partition(|condition| condition.contains_outer() && !condition.any_column_refs());
+            if only_outside.is_empty() {
+                return Ok(plan.clone());
+            }
+            outside.extend(only_outside.into_iter().map(strip_outer_reference));
+            match conjunction(inside) {
+                None => Ok(input.as_ref().clone()),
+                Some(condition) => Ok(LogicalPlan::Filter(Filter::try_new(condition, Arc::clone(input))?)),
+            }
+        }
+        other => Ok(other.clone()),
+    }
+}
+
+fn aggregated(input: &LogicalPlan, call: AggregateFunction) -> Result<LogicalPlan> {
+    LogicalPlanBuilder::from(input.clone()).aggregate(Vec::<Expr>::new(), vec![Expr::AggregateFunction(call)])?.build()
+}
+
+/// `SELECT value FROM input ORDER BY keys LIMIT 1`, taken apart.
+fn first_row(plan: &LogicalPlan) -> Option<(&LogicalPlan, Expr, Vec<SortExpr>)> {
+    match plan {
+        LogicalPlan::Limit(Limit { skip: None, fetch: Some(fetch), input }) if is_one(fetch) => match input.as_ref() {
+            LogicalPlan::Sort(Sort { expr, input, fetch: None }) => {
+                Some((input, Expr::Column(input.schema().columns().first()?.clone()), expr.clone()))
+            }
+            // Keys that are not selected are projected away above the sort.
+            LogicalPlan::Projection(Projection { expr, input, .. }) => match (expr.as_slice(), input.as_ref()) {
+                ([value], LogicalPlan::Sort(Sort { expr: keys, input, fetch: None })) => {
+                    Some((input, value.clone().unalias(), keys.clone()))
+                }
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_one(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Int64(Some(1)), _))
+}
+
+/// Whether a subquery is what DataFusion makes a join of.
+fn is_aggregated(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(Projection { input, .. })
+        | LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. })
+        | LogicalPlan::Filter(Filter { input, .. }) => is_aggregated(input),
+        LogicalPlan::Aggregate(_) => true,
+        _ => false,
+    }
+}
+
+fn has_a_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(Projection { input, .. }) | LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. }) => {
+            has_a_row(input)
+        }
+        LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        _ => false,
+    }
+}

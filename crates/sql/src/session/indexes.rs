@@ -1,0 +1,151 @@
+//! CREATE INDEX and DROP INDEX.
+//!
+//! ```text
+//!   CREATE INDEX   partitions build it now -> named in the overlay -> COMMIT publishes the name
+//!                                                                  -> ROLLBACK: partitions drop it
+//!   DROP INDEX     unnamed in the overlay -> COMMIT publishes, then partitions drop it
+//! ```
+//! Either way a transaction ends with [`settle_indexes`]: whatever the partitions have beyond the published table goes.
+
+use std::sync::Arc;
+
+use eris_engine::Engine;
+use eris_storage::{ContainerId, IndexDefinition, Schema, SchemaVersion};
+
+use super::outcome::CommandTag;
+use super::session::Session;
+use crate::catalog::{Catalog, CatalogChange, CatalogVersion, IndexClaim, Table, index_of_columns, suggestions};
+use crate::errors::{SqlError, SqlState};
+use crate::front::{CreateIndexCommand, TableName};
+use crate::plan::engine_error;
+
+impl Session {
+    /// The right to change a table's indexes until the transaction ends.
+    fn claim_indexes(&mut self, container: ContainerId) -> Result<(), SqlError> {
+        if self.claims.iter().any(|claim| claim.container() == container) {
+            return Ok(());
+        }
+        match self.database.catalog().index_claims().claim(container) {
+            Some(claim) => {
+                self.claims.push(claim);
+                Ok(())
+            }
+            None => Err(SqlError::serialization().detail("Another transaction is changing indexes of the table.")),
+        }
+    }
+
+    pub(super) async fn create_index(&mut self, create: &CreateIndexCommand) -> Result<CommandTag, SqlError> {
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let old = Arc::clone(catalog.table(&create.table)?);
+        let named = create.name.clone().unwrap_or_else(|| free_name(create, &old, &catalog));
+        if catalog.is_taken(&named) {
+            if create.if_not_exists && catalog.table_of_index(&named).is_some() {
+                return Ok(CommandTag::Done("CREATE INDEX"));
+            }
+            return Err(SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{named}\" already exists")));
+        }
+        self.claim_indexes(old.container())?;
+        let engine = self.database.engine().clone();
+        let stored = stored_schema(&engine, &old)?;
+        let definition = index_of_columns(create, &old, &named, &stored)?;
+        let schema = Schema {
+            version: SchemaVersion(stored.version.0 + 1),
+            indexes: stored.indexes.iter().chain([&definition]).cloned().collect(),
+            ..Schema::clone(&stored)
+        };
+        let new = Arc::new(old.with_indexes(old.schema.indexes.iter().chain([&definition]).cloned().collect()));
+        let built = engine.create_index(definition, Arc::new(schema)).await;
+        built.map_err(|error| not_built(engine_error(&error, Some(&new)), &named))?;
+        self.overlay.add(self.database.catalog(), CatalogChange::Replace { old, new })?;
+        Ok(CommandTag::Done("CREATE INDEX"))
+    }
+
+    pub(super) fn drop_index(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
+        for name in names {
+            let catalog = self.overlay.version(self.database.catalog())?;
+            let Some(old) = catalog.table_of_index(&name.name).filter(|_| name.is_public()).map(Arc::clone) else {
+                if if_exists && !catalog.is_taken(&name.name) {
+                    continue;
+                }
+                return Err(no_such_index(name, &catalog));
+            };
+            let kept: Box<[IndexDefinition]> =
+                old.schema.indexes.iter().filter(|index| *index.name != *name.name).cloned().collect();
+            if old.constraints().any(|index| *index.name == *name.name) {
+                return Err(SqlError::new(
+                    SqlState::DEPENDENT_OBJECTS,
+                    format!(
+                        "cannot drop index {0} because constraint {0} on table {1} requires it",
+                        name.name, old.name
+                    ),
+                )
+                .hint("Constraints stay as long as their table."));
+            }
+            self.claim_indexes(old.container())?;
+            let new = Arc::new(old.with_indexes(kept));
+            self.overlay.add(self.database.catalog(), CatalogChange::Replace { old, new })?;
+        }
+        Ok(CommandTag::Done("DROP INDEX"))
+    }
+}
+
+/// A key that is there twice, in the words for a new index.
+fn not_built(mut error: SqlError, name: &str) -> SqlError {
+    if error.sqlstate == SqlState::UNIQUE {
+        error.message = format!("could not create unique index \"{name}\"");
+        error.detail = error.detail.map(|detail| detail.replace("already exists", "is duplicated"));
+    }
+    error
+}
+
+/// The schema that the partitions are at.
+fn stored_schema(engine: &Engine, table: &Table) -> Result<Arc<Schema>, SqlError> {
+    match engine.container(table.container()) {
+        Some(container) => Ok(container.schema()),
+        None => Err(SqlError::serialization().detail(format!("Table \"{}\" was dropped meanwhile.", table.name))),
+    }
+}
+
+/// `table_column_idx`, with a number behind it if that is taken.
+fn free_name(create: &CreateIndexCommand, table: &Table, catalog: &CatalogVersion) -> String {
+    let base = format!("{}_{}_idx", table.name, create.columns.join("_"));
+    let mut name = base.clone();
+    let mut number = 0_u64;
+    while catalog.is_taken(&name) {
+        number += 1;
+        name = format!("{base}{number}");
+    }
+    name
+}
+
+fn no_such_index(name: &TableName, catalog: &CatalogVersion) -> SqlError {
+    if name.is_public() && catalog.find(&name.name).is_some() {
+        return SqlError::new(SqlState::WRONG_OBJECT, format!("\"{}\" is not an index", name.name))
+            .hint("Use DROP TABLE to remove a table.");
+    }
+    let close = suggestions(&name.name, catalog.index_names());
+    let error =
+        SqlError::new(SqlState::NO_SUCH_OBJECT, format!("index \"{}\" does not exist", name.name)).about(&[&name.name]);
+    match close.first() {
+        Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
+        None => error,
+    }
+}
+
+/// Has the partitions drop every index that the published tables do not name. The claims are given back after that.
+pub(super) async fn settle_indexes(engine: &Engine, catalog: &Catalog, claims: Vec<IndexClaim>) {
+    for claim in claims {
+        let published = catalog.current();
+        let Some(table) = published.tables().find(|table| table.container() == claim.container()) else { continue };
+        let Some(container) = engine.container(claim.container()) else { continue };
+        let stored = container.schema();
+        let named = |index: &&IndexDefinition| table.schema.indexes.iter().any(|known| known.id == index.id);
+        let kept: Box<[IndexDefinition]> = stored.indexes.iter().filter(named).cloned().collect();
+        if kept.len() < stored.indexes.len() {
+            let version = SchemaVersion(stored.version.0 + 1);
+            let schema = Schema { version, indexes: kept, ..Schema::clone(&stored) };
+            // It fails only when the engine shuts down or the table was dropped: then there is nothing to settle.
+            let _ = engine.drop_index(Arc::new(schema)).await;
+        }
+    }
+}

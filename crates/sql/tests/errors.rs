@@ -1,0 +1,195 @@
+//! What a client is told when something is wrong: code, message, detail, hint, place in the text; and that the session
+//! goes on.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use eris_sql::{DatabaseOptions, SqlError};
+use support::{Client, Instance};
+
+fn instance() -> Instance {
+    let instance = Instance::start(1, 1, DatabaseOptions::default());
+    let mut client = instance.session();
+    client.ok("CREATE TABLE orders (id int PRIMARY KEY, customer text NOT NULL, total numeric(8,2), placed date)");
+    client.ok("INSERT INTO orders VALUES (1, 'Ada', 10, '2024-01-01')");
+    instance
+}
+
+fn error(client: &mut Client, sql: &str) -> SqlError {
+    match client.run(sql) {
+        Ok(answer) => panic!("{sql} gave {answer:?}"),
+        Err(error) => error,
+    }
+}
+
+/// Position: the character of the text, counted from one, that `^` stands under.
+#[test]
+fn errors_point_at_the_name() {
+    let instance = instance();
+    let mut client = instance.session();
+    client.ok("CREATE TABLE other (id int PRIMARY KEY)");
+    let cases = [
+        ("42703", "SELECT custmer FROM orders", "       ^"),
+        ("42703", "SELECT id FROM orders WHERE custmer = 'x'", "                            ^"),
+        ("42703", "SELECT 'äöü', o.custmer FROM orders o", "              ^"),
+        ("42703", "SELECT id AS custmer FROM orders ORDER BY customr", "                                          ^"),
+        ("42703", "INSERT INTO orders (id, custmer) VALUES (1, 'x')", "                        ^"),
+        ("42703", "UPDATE orders SET custmer = 'x'", "                  ^"),
+        ("42703", "DELETE FROM orders WHERE custmer = 'x'", "                         ^"),
+        ("42703", "COPY orders (id, custmer) FROM STDIN", "                 ^"),
+        ("42703", "CREATE INDEX ON orders (custmer)", "                        ^"),
+        ("42703", "EXPLAIN SELECT custmer FROM orders", "               ^"),
+        ("42703", "PREPARE p AS SELECT custmer FROM orders", "                    ^"),
+        ("42702", "SELECT id FROM orders, other", "       ^"),
+        ("42P01", "SELECT * FROM oders", "              ^"),
+        ("42P01", "INSERT INTO oders VALUES (1)", "            ^"),
+        ("42P01", "DROP TABLE oders", "           ^"),
+        ("42P01", "SELECT x.id FROM orders", "       ^"),
+        ("42883", "SELECT uper('x')", "       ^"),
+        ("42601", "SELECT id FROM orders WHERE )", "                            ^"),
+    ];
+    for (state, sql, mark) in cases {
+        let error = error(&mut client, sql);
+        let expected = mark.chars().position(|c| c == '^').map(|at| at + 1);
+        assert_eq!((error.sqlstate.as_str(), error.position), (state, expected), "{sql}\n{error}");
+    }
+}
+
+/// The place is counted from the start of the client's text, whichever statement of it is wrong, and whenever it is
+/// found out.
+#[test]
+fn positions_count_over_the_whole_text() {
+    let instance = instance();
+    let mut client = instance.session();
+    let place = |client: &mut Client, sql: &str| {
+        let position = error(client, sql).position;
+        position.map(|position| sql.chars().skip(position - 1).take(4).collect::<String>())
+    };
+    assert_eq!(place(&mut client, "\n  SELECT\n  nope FROM orders").as_deref(), Some("nope"));
+    assert_eq!(place(&mut client, "SELECT 'ß';\nSELECT nope FROM orders").as_deref(), Some("nope"));
+    assert_eq!(
+        place(&mut client, "SELECT 1; -- ü\nSELECT 2; SELECT nope FROM orders; SELECT 3").as_deref(),
+        Some("nope")
+    );
+    assert_eq!(
+        place(&mut client, "CREATE TABLE made (a int); INSERT INTO made VALUES (1); SELECT nope FROM made").as_deref(),
+        Some("nope")
+    );
+    assert_eq!(place(&mut client, "SELECT 1;\nSELEC 2").as_deref(), Some("SELE"));
+    // The same statement found in the plan cache, with other text before it.
+    client.ok("SELECT id FROM orders");
+    let mut other = instance.session();
+    other.ok("DROP TABLE orders");
+    assert_eq!(place(&mut client, "SELECT id FROM orders"), Some("orde".to_string()));
+    assert_eq!(place(&mut client, "  SELECT id FROM orders"), Some("orde".to_string()));
+}
+
+#[test]
+fn hints_say_what_to_do() {
+    let instance = instance();
+    let mut client = instance.session();
+    let cases = [
+        ("SELECT custmer FROM orders", "Perhaps you meant \"customer\"."),
+        ("SELECT * FROM oders", "Perhaps you meant \"orders\"."),
+        ("SELECT o.custmer FROM orders o", "Perhaps you meant \"customer\"."),
+        ("SELECT ordes.id FROM orders", "Perhaps you meant the table \"orders\"."),
+        ("SET layuot = row", "Perhaps you meant \"layout\"."),
+        ("CREATE TABLE t (a int) WITH (layuot = row)", "Perhaps you meant \"layout\"."),
+        ("CREATE TABLE t (a intt)", "There are boolean, smallint, integer"),
+        ("DROP INDEX orders_pky", "Perhaps you meant \"orders_pkey\"."),
+        ("SELECT customer + 1 FROM orders", "You might need to add explicit type casts."),
+        ("UPDATE orders SET placed = true", "You will need to rewrite or cast the expression."),
+        ("CREATE TABLE t (a int REFERENCES orders)", "Foreign keys are not enforced yet: leave REFERENCES out."),
+        ("INSERT INTO orders VALUES (1) ON CONFLICT DO NOTHING", "Try the INSERT, and UPDATE when it answers 23505"),
+        ("BEGIN ISOLATION LEVEL SERIALIZABLE", "REPEATABLE READ gives snapshot isolation"),
+    ];
+    for (sql, hint) in cases {
+        let error = error(&mut client, sql);
+        let given = error.hint.clone().unwrap_or_default();
+        assert!(given.contains(hint), "{sql}\n{error}");
+    }
+}
+
+#[test]
+fn details_name_the_key_and_the_limit() {
+    let instance = instance();
+    let mut client = instance.session();
+    client.ok("CREATE TABLE keyed (a int, d date, b boolean, n numeric(4,1), PRIMARY KEY (a, d, b, n))");
+    client.ok("INSERT INTO keyed VALUES (1, '2024-02-29', true, 1.5)");
+    let duplicate = error(&mut client, "INSERT INTO keyed VALUES (1, '2024-02-29', true, 1.5)");
+    assert_eq!(duplicate.detail.as_deref(), Some("Key (a, d, b, n)=(1, 2024-02-29, t, 1.5) already exists."));
+    let overflow = error(&mut client, "INSERT INTO keyed VALUES (1, '2024-02-29', true, 1234)");
+    assert_eq!(overflow.sqlstate.as_str(), "22003");
+    let detail = overflow.detail.unwrap();
+    assert!(detail.contains("precision 4, scale 1") && detail.contains("less than 10^3"), "{detail}");
+}
+
+/// After any error the same session answers.
+#[test]
+fn the_session_goes_on() {
+    let instance = instance();
+    let mut client = instance.session();
+    let wrong = [
+        "SELEC",
+        "SELECT",
+        "SELECT * FROM missing",
+        "SELECT 1/0",
+        "SELECT 1/0 FROM orders",
+        "SELECT sum(total) / 0 FROM orders GROUP BY customer",
+        "SELECT a.id FROM orders a, orders b WHERE 1 / (a.id - b.id) > 0",
+        "SELECT 2147483647 + id FROM orders",
+        "INSERT INTO orders VALUES (1, 'again', 1, NULL)",
+        "INSERT INTO orders (id) VALUES (2)",
+        "INSERT INTO orders SELECT id + 1, NULL, 1, NULL FROM orders",
+        "UPDATE orders SET customer = NULL",
+        "UPDATE orders SET total = total * 1000000",
+        "DELETE FROM orders WHERE 1 / (id - 1) = 1",
+        "CREATE TABLE orders (a int)",
+        "SELECT * FROM orders FOR UPDATE",
+        "EXECUTE nothing",
+        "SELECT \u{0}",
+        "SELECT 'unterminated",
+        "SELECT $1",
+        "SELECT id FROM orders LIMIT 'x'",
+        "COPY orders FROM '/no/such/file'",
+        "SET layout = round",
+        "COMMIT AND CHAIN",
+    ];
+    for sql in wrong {
+        error(&mut client, sql);
+        assert_eq!(client.rows("SELECT count(*), min(customer) FROM orders"), ["1|Ada"], "after {sql}");
+    }
+    assert_eq!(client.rows("SELECT sum(total) FROM orders"), ["10.00"]);
+}
+
+/// 53200 with the consumer's name; everything that was taken is given back, and smaller statements go on working.
+#[test]
+fn the_memory_limit_is_an_error_and_bytes_go_back() {
+    let limit = 24 << 20;
+    let engine = eris_engine::EngineOptions { workers: 1, nodes: 1, memory_limit_bytes: limit, ..Default::default() };
+    let instance = Instance::with_engine(engine, DatabaseOptions::default());
+    let mut client = instance.session();
+    client.ok("CREATE TABLE big (id int PRIMARY KEY, t text)");
+    client.ok("INSERT INTO big VALUES (1, 'x')");
+    let memory = instance.database.engine().memory();
+    let before = memory.used();
+    let refused = loop {
+        let sql = "INSERT INTO big SELECT a.id + b.id, repeat('x', 1000) \
+                   FROM (SELECT max(id) AS id FROM big) a, (SELECT id FROM big) b";
+        if let Err(error) = client.run(sql) {
+            break error;
+        }
+    };
+    assert_eq!(refused.sqlstate.as_str(), "53200", "{refused}");
+    assert!(refused.detail.is_some() && refused.hint.as_deref().unwrap().contains("--memory-limit"), "{refused}");
+    client.ok("DROP TABLE big");
+    client.ok("CREATE TABLE small (id int PRIMARY KEY)");
+    client.ok("INSERT INTO small VALUES (1)");
+    assert_eq!(client.rows("SELECT * FROM small"), ["1"]);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while memory.used() > before * 2 && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(memory.used() <= before * 2, "{} of {before} bytes are held: {:?}", memory.used(), memory.by_consumer());
+}
