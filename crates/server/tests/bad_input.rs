@@ -53,7 +53,7 @@ fn statements_that_are_wrong_say_how() {
         ("SET statement_timeot = 1", "42704", ""),
         ("EXECUTE nothing", "26000", "nothing"),
         // Types.
-        ("SELECT id FROM t WHERE name = 1 + true", "42804", ""),
+        ("SELECT id FROM t WHERE name = 1 + true", "42883", "+"),
         ("INSERT INTO t VALUES ('x', 1)", "22P02", "integer"),
         ("SELECT cast('2024-02-30' AS date)", "22007", "2024-02-30"),
         // Values that do not fit.

@@ -10,7 +10,7 @@ use crate::errors::SqlError;
 #[must_use]
 pub fn locate(error: SqlError, text: &str) -> SqlError {
     match &error.about {
-        Some(name) if error.position.is_none() => {
+        Some(name) if error.position.is_none() && !name.0.is_empty() => {
             let position = find(text, &name.0);
             error.at(position)
         }
