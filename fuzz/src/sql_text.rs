@@ -104,7 +104,7 @@ const TOKENS: &[&str] = &[
     "any", "some", "array", "row", "collate", "at time zone", "similar to", "escape", "grouping sets", "cube", "rollup",
     "intersect", "except", "fetch first", "only", "tablesample", "returning", "conflict", "do nothing", "truncate",
     "alter table", "add column", "merge into", "savepoint", "release", "isolation level", "serializable", "read only",
-    "transaction", "local", "session", "to", "off", "all", "discard", "vacuum", "grant", "view", "materialized", "int",
+    "transaction", "local", "session", "to", "off", "all", "discard", "grant", "view", "materialized", "int",
     "double precision", "char", "bytea", "layout", "mixed", "partitions", "segment_rows", "müller", "\u{1F388}",
     "\u{a0}", "'", "\"", "$", "\\", "pg_sleep", "count", "(*)", "sum", "null", "ilike", "isnull", "unknown", "of",
 ];

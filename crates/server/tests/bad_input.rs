@@ -55,7 +55,7 @@ fn statements_that_are_wrong_say_how() {
         // Types.
         ("SELECT id FROM t WHERE name = 1 + true", "42883", "+"),
         ("INSERT INTO t VALUES ('x', 1)", "22P02", "integer"),
-        ("SELECT cast('2024-02-30' AS date)", "22007", "2024-02-30"),
+        ("SELECT cast('2024-02-30' AS date)", "22008", "2024-02-30"),
         // Values that do not fit.
         ("INSERT INTO t VALUES (2, 40000)", "22003", "smallint"),
         ("SELECT id + 2147483647 FROM t WHERE id = 1", "22003", "integer"),

@@ -26,7 +26,7 @@ fn assert_refused(reply: &Reply, what: &str) {
 /// CSV of `rows` rows, each a number and a text that does not compress.
 fn csv(rows: u64) -> String {
     let text = |id: u64| format!("{:x}", id.wrapping_mul(0x9e37_79b9_7f4a_7c15)).repeat(6);
-    (0..rows).map(|id| format!("{id},{}\n", text(id))).collect()
+    (0..rows).flat_map(|id| [id.to_string(), ",".to_owned(), text(id), "\n".to_owned()]).collect()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn refusals(server: &Server, client: &mut Wire, sql: &str, rows: usize) -> Vec<S
     let used = server.memory_used();
     let mut refused = Vec::new();
     for step in 0.. {
-        server.limit_memory(used + (16 << 10) + (step << 17) + (step * step << 14));
+        server.limit_memory(used + (16 << 10) + (step << 17) + ((step * step) << 14));
         let reply = client.query(sql);
         server.limit_memory(u64::MAX);
         if reply.errors.is_empty() {

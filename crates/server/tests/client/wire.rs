@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Server;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Asks to cancel what another connection does.
 const CANCEL: u32 = 80_877_102;
 
@@ -20,7 +20,7 @@ pub struct Reply {
     pub status: Option<char>,
 }
 
-/// An ErrorResponse.
+/// An `ErrorResponse`.
 #[derive(Debug, Default, Clone)]
 pub struct Error {
     pub sqlstate: String,
@@ -170,15 +170,12 @@ fn values(body: &[u8]) -> Vec<Option<String>> {
     let mut rest = &body[2..];
     let mut values = Vec::new();
     while let [a, b, c, d, tail @ ..] = rest {
-        match usize::try_from(i32::from_be_bytes([*a, *b, *c, *d])) {
-            Ok(length) => {
-                values.push(Some(text(&tail[..length])));
-                rest = &tail[length..];
-            }
-            Err(_) => {
-                values.push(None);
-                rest = tail;
-            }
+        if let Ok(length) = usize::try_from(i32::from_be_bytes([*a, *b, *c, *d])) {
+            values.push(Some(text(&tail[..length])));
+            rest = &tail[length..];
+        } else {
+            values.push(None);
+            rest = tail;
         }
     }
     values

@@ -35,6 +35,8 @@ pub enum TestTemplate {
     CompareAttribute(Comparison, AttributeId),
     /// attribute LIKE 'text%'
     StartsWith(Arc<str>),
+    /// No row qualifies.
+    Never,
 }
 
 /// A condition on one attribute.
@@ -58,7 +60,8 @@ impl ConditionTemplate {
             TestTemplate::IsNull
             | TestTemplate::IsNotNull
             | TestTemplate::CompareAttribute(..)
-            | TestTemplate::StartsWith(_) => true,
+            | TestTemplate::StartsWith(_)
+            | TestTemplate::Never => true,
         }
     }
 }
@@ -120,6 +123,7 @@ impl ConditionTemplate {
                 }
                 Test::In(values.into())
             }
+            TestTemplate::Never => return Ok(Filled::Never),
             TestTemplate::IsNull => Test::IsNull,
             TestTemplate::IsNotNull => Test::IsNotNull,
             TestTemplate::CompareAttribute(comparison, other) => Test::CompareAttribute(*comparison, *other),

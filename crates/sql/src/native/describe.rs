@@ -172,6 +172,7 @@ fn condition_text(condition: &ConditionTemplate, access: &Access) -> String {
             let values: Vec<String> = slots.iter().map(slot_text).collect();
             format!("{left} in ({})", values.join(", "))
         }
+        TestTemplate::Never => "false".to_string(),
         TestTemplate::IsNull => format!("{left} is null"),
         TestTemplate::IsNotNull => format!("{left} is not null"),
         TestTemplate::CompareAttribute(comparison, right) => {

@@ -21,7 +21,9 @@ mod lower;
 mod normalize;
 mod parameters;
 mod planner;
+mod precedence;
 mod result_names;
+mod rules;
 mod source;
 mod types;
 

@@ -9,10 +9,11 @@
 //! | `pg_catalog.f(a)`                         | `f(a)`                      |
 //! | `(SELECT count(*) ...) AS x`              | its column is named `count` |
 //! | `(SELECT a FROM pg_policy)`               | `NULL`: it is always empty  |
+//! | `a IS DISTINCT FROM b AND c`              | see [`precedence`]          |
 
 use eris_binder::RewriteQuery;
 
-use super::result_names;
+use super::{precedence, result_names};
 use crate::ast::{
     BinaryOperator, Expr, Function, FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName,
     ObjectNamePart, Query, Select, Value,
@@ -43,6 +44,7 @@ impl RewriteQuery for Normalizing {
     }
 
     fn expression(&mut self, expr: &mut Expr) {
+        precedence::repair(expr);
         match expr {
             Expr::BinaryOp { op, .. } => {
                 if let BinaryOperator::PGCustomBinaryOperator(parts) = op

@@ -21,6 +21,7 @@ use super::arithmetic::Arithmetic;
 use super::bind::SessionValues;
 use super::checked::checked_modulo;
 use super::errors::datafusion_error;
+use super::rules::{optimizer_rules, physical_rules};
 use crate::catalog::{CatalogVersion, Table};
 use crate::errors::SqlError;
 use crate::front::TableName;
@@ -78,6 +79,8 @@ impl Planner {
             .with_runtime_env(runtime)
             .with_expr_planners(expr_planners.clone())
             .with_analyzer_rules(analyzer_rules())
+            .with_optimizer_rules(optimizer_rules())
+            .with_physical_optimizer_rules(physical_rules())
             .with_scalar_functions(scalar_functions())
             .with_aggregate_functions(aggregates.collect())
             .with_window_functions(SessionStateDefaults::default_window_functions())

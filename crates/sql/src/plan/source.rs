@@ -6,9 +6,14 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
-use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::common::{DFSchema, DataFusionError, Result, Statistics};
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column as PhysicalColumn;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use eris_storage::{AttributeId, Predicate, ReadRequest};
 
 use super::lower::condition_of;
@@ -33,27 +38,45 @@ pub struct ScanTarget {
     pub request: ReadRequest,
     /// No row can qualify.
     pub nothing: bool,
+    /// Filters to be evaluated on what is read.
+    left: Vec<Expr>,
+    /// How many of the columns read were asked for.
+    width: usize,
 }
 
 impl ScanTarget {
-    /// For a projection and filters that the table accepted.
+    /// For a projection and filters that the table accepted. What the optimiser made of them afterwards may be
+    /// something that storage cannot evaluate: that is left, and the columns it needs are read behind the others.
     pub fn new(table: &Arc<Table>, projection: Option<&[usize]>, filters: &[Expr]) -> Result<Self, SqlError> {
         let mut conditions = Vec::new();
+        let mut left = Vec::new();
         for filter in filters {
-            let own = condition_of(filter, table)
-                .ok_or_else(|| SqlError::internal(format!("the filter {filter} reached a scan")))?;
-            conditions.extend(own);
+            match condition_of(filter, table) {
+                Some(own) => conditions.extend(own),
+                None => left.push(filter.clone()),
+            }
         }
-        let desired: Arc<[AttributeId]> = match projection {
+        let mut desired: Vec<AttributeId> = match projection {
             Some(projection) => projection.iter().map(|position| AttributeId(*position as u16)).collect(),
-            None => table.attributes(),
+            None => table.attributes().to_vec(),
         };
+        let width = desired.len();
+        let mut needed: Vec<AttributeId> = left
+            .iter()
+            .flat_map(Expr::column_refs)
+            .filter_map(|column| table.column(&column.name).map(|(attribute, _)| attribute))
+            .filter(|attribute| !desired.contains(attribute))
+            .collect();
+        needed.sort_unstable();
+        needed.dedup();
+        desired.extend(needed);
+        let desired: Arc<[AttributeId]> = desired.into();
         let access = Access { table: Arc::clone(table), conditions, desired: Arc::clone(&desired), order: None };
         Ok(match access.bind(&[])? {
-            Bound::Read(read) => Self { table: Arc::clone(table), request: read.request, nothing: false },
+            Bound::Read(read) => Self { table: Arc::clone(table), request: read.request, nothing: false, left, width },
             Bound::Nothing => {
                 let request = ReadRequest { predicate: Predicate::all(), desired, order: None };
-                Self { table: Arc::clone(table), request, nothing: true }
+                Self { table: Arc::clone(table), request, nothing: true, left, width }
             }
         })
     }
@@ -117,6 +140,18 @@ impl TableProvider for TableSourceProvider {
             .ok_or_else(|| DataFusionError::Internal("a scan outside of a statement".to_string()))?;
         let target = ScanTarget::new(&self.table, projection.map(Vec::as_slice), filters)
             .map_err(|error| DataFusionError::External(Box::new(error)))?;
-        execution.scan(target)
+        let (left, width) = (target.left.clone(), target.width);
+        let scan = execution.scan(target)?;
+        let Some(filter) = conjunction(left) else { return Ok(scan) };
+        let schema = DFSchema::try_from(scan.schema())?;
+        let filtered = FilterExec::try_new(state.create_physical_expr(filter, &schema)?, scan)?;
+        let schema = filtered.schema();
+        let column = |(at, name): (usize, &String)| {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(PhysicalColumn::new(name, at));
+            (column, name.clone())
+        };
+        let asked: Vec<_> =
+            schema.fields().iter().map(|field| field.name()).take(width).enumerate().map(column).collect();
+        Ok(Arc::new(ProjectionExec::try_new(asked, Arc::new(filtered))?))
     }
 }

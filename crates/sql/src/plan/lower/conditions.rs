@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Column, DFSchema};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable};
 use eris_storage::{AttributeId, Comparison, DataType};
@@ -59,6 +59,12 @@ pub fn condition_of(expr: &Expr, table: &Table) -> Option<Vec<ConditionTemplate>
             }
             one(condition(column, table, TestTemplate::StartsWith(Arc::from(prefix))))
         }
+        // What simplification leaves of a filter.
+        Expr::Literal(scalar, _) => match scalar {
+            ScalarValue::Boolean(Some(true)) => Some(Vec::new()),
+            ScalarValue::Boolean(_) | ScalarValue::Null => one(condition(AttributeId(0), table, TestTemplate::Never)),
+            _ => None,
+        },
         Expr::Column(_) => one(boolean(plain_column(expr, table)?, true, table)?),
         Expr::Not(inner) => one(boolean(plain_column(inner, table)?, false, table)?),
         Expr::Alias(alias) => condition_of(&alias.expr, table),

@@ -1,0 +1,70 @@
+//! Which of DataFusion's rules run, and those of ours between them.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, Filter, LogicalPlan};
+use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+
+/// Rules for logical plans.
+pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
+    for rule in Optimizer::new().rules {
+        let simplifies = rule.name() == "simplify_expressions";
+        rules.push(rule);
+        if simplifies {
+            rules.push(Arc::new(NeverTrue));
+        }
+    }
+    rules
+}
+
+/// Rules for physical plans, without two that find columns by name and position and take those of one side of a join
+/// for those of the other: filters are where the optimiser of logical plans put them, and a projection that was once
+/// moved into a filter must not be moved through it again.
+pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut projections = 0;
+    let wanted = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| match rule.name() {
+        "FilterPushdown" => false,
+        "ProjectionPushdown" => {
+            projections += 1;
+            projections == 1
+        }
+        _ => true,
+    };
+    PhysicalOptimizer::new().rules.into_iter().filter(wanted).collect()
+}
+
+/// A filter one of whose conditions is never true is false. Simplification leaves `x IS NULL AND NULL` of
+/// `NOT (x = x)`, and the rule that moves conditions below an outer join loses one without columns.
+#[derive(Debug)]
+struct NeverTrue;
+
+fn is_never_true(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Boolean(None | Some(false)) | ScalarValue::Null, _))
+}
+
+impl OptimizerRule for NeverTrue {
+    fn name(&self) -> &'static str {
+        "never_true"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Filter(filter) = plan else { return Ok(Transformed::no(plan)) };
+        let parts = split_conjunction(&filter.predicate);
+        if parts.len() < 2 || !parts.into_iter().any(is_never_true) {
+            return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+        }
+        let never = Expr::Literal(ScalarValue::Boolean(Some(false)), None);
+        Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(never, filter.input)?)))
+    }
+}
