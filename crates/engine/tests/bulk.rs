@@ -94,12 +94,13 @@ fn parallel_loads_arrive_whole_while_partitions_split() {
         let found = simulation.block_on(count(reader, container)).expect("the read ends");
         let expected: Vec<(i64, i64)> = (0..4_000).map(|key| (key, key * 2)).collect();
         assert_eq!(found, expected, "seed {seed}");
-        for partition in engine.partitions() {
-            let open = partition.segments.iter().filter(|segment| !segment.sealed);
-            for segment in open.filter(|segment| segment.rows - segment.dead_rows >= segment_rows / 16) {
-                panic!("seed {seed}: open rows were left alone for long, but {segment:?} was not sealed");
-            }
-        }
+        let open = engine
+            .partitions()
+            .into_iter()
+            .flat_map(|partition| partition.segments)
+            .filter(|segment| !segment.sealed && segment.rows - segment.dead_rows >= segment_rows / 16);
+        let open: Vec<_> = open.collect();
+        assert!(open.is_empty(), "seed {seed}: open rows were left alone for long, but not sealed: {open:?}");
         let statistics = engine.statistics();
         split_moving += statistics.store.splits;
         split_above += statistics.event(Event::Splits) - statistics.store.splits;

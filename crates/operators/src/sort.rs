@@ -111,8 +111,9 @@ mod tests {
             [Value::Int32(2), Value::Null, Value::Int32(1)].into_iter().map(|value| vec![value]).collect();
         let batch = Batch::from_rows(&[DataType::Int32], &rows);
         let order = |descending, nulls_first, limit| {
-            let (sorted, _memory) =
-                keys(descending, nulls_first).sort(&[batch.clone()], limit, &MemoryPool::unlimited()).unwrap();
+            let (sorted, _memory) = keys(descending, nulls_first)
+                .sort(std::slice::from_ref(&batch), limit, &MemoryPool::unlimited())
+                .unwrap();
             (0..sorted.rows).map(|row| sorted.value(row, 0).to_string()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(order(false, false, None), "1 2 NULL");

@@ -30,6 +30,10 @@ fn assert_unharmed(server: &Server, mut witness: Wire) {
     server.wait_for_connections(0);
 }
 
+fn lines(ids: std::ops::Range<u32>, line: impl Fn(u32) -> String) -> String {
+    ids.map(line).collect::<Vec<_>>().concat()
+}
+
 #[test]
 fn statements_that_are_wrong_say_how() {
     let server = Server::start();
@@ -106,7 +110,7 @@ fn bad_rows_of_a_copy_are_named_and_nothing_of_it_stays() {
     let server = Server::start();
     let witness = with_witness(&server);
     let mut client = Wire::start(&server);
-    let good: String = (1_000..3_000).map(|id| format!("{id},1,x,1.5\n")).collect();
+    let good = lines(1_000..3_000, |id| format!("{id},1,x,1.5\n"));
     for (bad, sqlstate, place) in [
         ("x,1,a,1\n", "22P02", "line 2001, column id: \"x\""),
         ("1,1,a,1\n", "23505", ""),
@@ -140,7 +144,7 @@ fn garbage_bytes_end_a_connection_with_an_error() {
         let reply = stranger.until_ready();
         assert_eq!(reply.status, None, "a stranger is not served");
     }
-    for garbage in [&[0xff; 70_000][..], b"\x99\0\0\0\x04", b"\0\0\0\0\0\0\0\0"] {
+    for garbage in [&vec![0xff; 70_000][..], b"\x99\0\0\0\x04", b"\0\0\0\0\0\0\0\0"] {
         let mut client = Wire::start(&server);
         client.run("BEGIN");
         client.run("UPDATE t SET n = 2 WHERE id = 1");
@@ -238,7 +242,7 @@ fn a_cancelled_statement_is_over_and_its_connection_usable() {
     let witness = with_witness(&server);
     let mut client = Wire::start(&server);
     client.run("CREATE TABLE many (id int PRIMARY KEY, n int)");
-    let data: String = (0..30_000).map(|id| format!("{id},{}\n", id % 1_000)).collect();
+    let data = lines(0..30_000, |id| format!("{id},{}\n", id % 1_000));
     client.copy("COPY many FROM STDIN WITH (FORMAT csv)", data.as_bytes());
     let used = server.memory_used();
     let endless = "SELECT count(*) FROM many a, many b WHERE a.n + b.n < 0";
