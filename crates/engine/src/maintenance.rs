@@ -20,6 +20,11 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
         // Dropped: its rows go with the last dataflow that still reads them.
         return;
     };
+    let horizon = runtime.transactions.horizon();
+    let maintained = state.store.maintain(&horizon, MAINTENANCE_ROWS);
+    for transaction in &maintained.settled {
+        runtime.transactions.settled(*transaction);
+    }
     if state.split.is_some() {
         let next = continue_split(runtime, &container, partition, &mut state);
         partition.publish_size(&state);
@@ -27,15 +32,10 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
         // What waited for the switch may go on.
         runtime.visit(partition);
         match next {
-            SplitNext::Over | SplitNext::Again => runtime.queue_maintenance(partition),
-            SplitNext::At(time) => runtime.queue_maintenance_at(partition, time),
+            SplitNext::At(time) if !maintained.more => runtime.queue_maintenance_at(partition, time),
+            SplitNext::Over | SplitNext::Again | SplitNext::At(_) => runtime.queue_maintenance(partition),
         }
         return;
-    }
-    let horizon = runtime.transactions.horizon();
-    let maintained = state.store.maintain(&horizon, MAINTENANCE_ROWS);
-    for transaction in &maintained.settled {
-        runtime.transactions.settled(*transaction);
     }
     partition.publish_size(&state);
     let split = !container.is_dropped() && wants_split(runtime, &container, partition);

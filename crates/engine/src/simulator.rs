@@ -35,8 +35,8 @@ pub enum SimulationError {
     #[error("seed {seed}: nobody has work after {steps} steps, and the task is not done\n{state}")]
     Deadlock { seed: u64, steps: u64, state: String },
     /// The limit of steps is reached.
-    #[error("seed {seed}: the task is not done after {steps} steps")]
-    TooLong { seed: u64, steps: u64 },
+    #[error("seed {seed}: the task is not done after {steps} steps\n{state}")]
+    TooLong { seed: u64, steps: u64, state: String },
     /// The task panicked or was dropped.
     #[error("seed {seed}: the task ended without a result")]
     Lost { seed: u64 },
@@ -96,7 +96,7 @@ impl Simulation {
         let limit = self.steps + STEPS_MAX;
         while !done() {
             if self.steps >= limit {
-                return Err(SimulationError::TooLong { seed: self.env.seed(), steps: self.steps });
+                return Err(self.too_long());
             }
             if !self.step() && !done() && !self.advance_to_next_timer() {
                 let state = self.engine.runtime().describe();
@@ -111,10 +111,15 @@ impl Simulation {
         let limit = self.steps + STEPS_MAX;
         while self.step() || self.advance_to_next_timer() {
             if self.steps >= limit {
-                return Err(SimulationError::TooLong { seed: self.env.seed(), steps: self.steps });
+                return Err(self.too_long());
             }
         }
         Ok(())
+    }
+
+    fn too_long(&self) -> SimulationError {
+        let state = self.engine.runtime().describe();
+        SimulationError::TooLong { seed: self.env.seed(), steps: self.steps, state }
     }
 
     /// One step of some worker that has work; false if none has.

@@ -158,14 +158,7 @@ pub(crate) fn continue_split(
             let until = now + CURSOR_WAIT;
             copy(runtime, container, partition, state, at, target, until)
         }
-        Phase::Switching { target, until } if now < until || !state.has_saved_cursors() => {
-            copy(runtime, container, partition, state, at, target, until)
-        }
-        Phase::Switching { target, .. } => {
-            let until = now + RETRY_WAIT;
-            state.split = Some(SplitInProgress { at, phase: Phase::PutOff { target, until } });
-            SplitNext::At(until)
-        }
+        Phase::Switching { target, until } => copy(runtime, container, partition, state, at, target, until),
     }
 }
 
@@ -182,6 +175,12 @@ fn copy(
         Ok(SplitStep::More { blocked_by_cursors: false }) => {
             state.split = Some(SplitInProgress { at, phase: Phase::Copying { target } });
             SplitNext::Again
+        }
+        // Not only cursors of commands stand in the way: a load that failed does until its transaction is settled.
+        Ok(SplitStep::More { blocked_by_cursors: true }) if runtime.env.now() >= until => {
+            let until = runtime.env.now() + RETRY_WAIT;
+            state.split = Some(SplitInProgress { at, phase: Phase::PutOff { target, until } });
+            SplitNext::At(until)
         }
         Ok(SplitStep::More { blocked_by_cursors: true }) => {
             state.split = Some(SplitInProgress { at, phase: Phase::Switching { target, until } });

@@ -135,6 +135,67 @@ fn a_load_with_a_duplicate_leaves_nothing_behind() {
     assert!(simulation.block_on(count(reader, container)).expect("the read ends").is_empty());
 }
 
+/// A load that fails keeps its segment until its transaction is settled, and a split waits for that; commands wait for
+/// the split only for a while.
+#[test]
+fn loads_that_fail_do_not_stop_a_partition_that_is_split() {
+    let mut splits = 0;
+    for seed in 0..30 {
+        let options = EngineOptions {
+            workers: 2,
+            memory_limit_bytes: 1 << 30,
+            quantum: Duration::ZERO,
+            split_rows: 1_000,
+            parallel_rows: 1_000_000,
+            ..EngineOptions::default()
+        };
+        let mut simulation = Simulation::new(seed, options).expect("the engine starts");
+        let engine = simulation.engine().clone();
+        let container = engine.next_container_id();
+        let schema = Arc::new(schema(container, Layout::Default, 64));
+        let partitioning = Partitioning::Range(Box::new([KEY]));
+        engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+        let mut random = SeededRandom::new(seed);
+        let mut kept: Vec<i64> = (0..4_000).map(|key| key * 2).collect();
+        random.shuffle(&mut kept);
+        let loader = engine.clone();
+        let failed = simulation.block_on(async move {
+            let (good, bad) = (loader.clone(), loader.clone());
+            let loaded = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let told = Arc::clone(&loaded);
+            loader.spawn(async move {
+                load(good, container, kept, 300).await;
+                told.store(true, std::sync::atomic::Ordering::SeqCst);
+            });
+            let mut failed = 0;
+            while !loaded.load(std::sync::atomic::Ordering::SeqCst) {
+                let mut transaction = bad.begin();
+                let mut bulk = transaction.bulk(container).expect("the container exists");
+                let mut keys: Vec<i64> = (0..400).map(|_| random.below(4_000) as i64 * 2 + 1).collect();
+                keys.push(keys[0]);
+                let appended = bulk.append(rows(&keys)).await.is_ok();
+                let refused = if appended {
+                    bulk.finish().await.is_err()
+                } else {
+                    drop(bulk);
+                    true
+                };
+                failed += usize::from(refused);
+                // The client thinks about it before it gives up.
+                let until = bad.env().now() + Duration::from_millis(random.below(100));
+                bad.sleep_until(until).await;
+                transaction.rollback();
+            }
+            (failed, count(bad, container).await.len())
+        });
+        let (failed, rows) = failed.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(failed > 0 && rows == 4_000, "seed {seed}: {failed} loads failed, {rows} rows");
+        simulation.run_until_idle().expect("maintenance ends");
+        splits += engine.statistics().store.splits;
+    }
+    assert!(splits > 0, "no split moved rows");
+}
+
 /// Rising keys leave full partitions behind: no row is moved by a split afterwards. Several rows share a position, as
 /// the lines of an order do.
 #[test]

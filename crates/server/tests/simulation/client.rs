@@ -238,6 +238,20 @@ impl Client {
         record.steps[step].outcome = outcome;
     }
 
+    /// Notes that a statement failed while its rows were read ahead to make room for the one that was sent last: a
+    /// request to cancel that one meets both.
+    pub fn note_read_ahead(&mut self, step: usize, outcome: Outcome) {
+        let record = self.record.as_mut().expect("a transaction under way");
+        record.steps[step].cancelled |= record.steps.last().is_some_and(|last| last.cancelled);
+        self.note(step, outcome);
+    }
+
+    /// Whether the statement that was sent last failed so.
+    pub fn last_outcome_is(&self, sqlstate: &str) -> bool {
+        let last = self.record.as_ref().and_then(|record| record.steps.last());
+        last.is_some_and(|step| matches!(&step.outcome, Outcome::Failed { sqlstate: other, .. } if other == sqlstate))
+    }
+
     /// Notes that a cancel request was sent for the statements from this one on.
     pub fn note_cancel(&mut self, from: usize) {
         let record = self.record.as_mut().expect("a transaction under way");

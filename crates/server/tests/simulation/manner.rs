@@ -270,8 +270,7 @@ impl Client {
                     let other = self.statement();
                     self.world.count("statements between two parts of a portal");
                     if !other.is_copy() && !self.simple(other, in_block).await? {
-                        self.note(step, Outcome::Partly(sorted(rows)));
-                        return self.failed_portal(&portal).await;
+                        return self.failed_portal(&portal, step, rows).await;
                     }
                 }
                 _ => {}
@@ -284,17 +283,20 @@ impl Client {
         Ok(true)
     }
 
-    /// A portal fails with its block.
-    async fn failed_portal(&mut self, portal: &str) -> Result<bool, Trouble> {
+    /// A portal fails with its block; or the block failed with the portal, whose rows were read ahead to make room for
+    /// the other statement.
+    async fn failed_portal(&mut self, portal: &str, step: usize, rows: Vec<TextRow>) -> Result<bool, Trouble> {
         let mut requests = Requests::default();
         requests.execute(portal, 0);
         self.submit(&requests.take(), None).await?;
         let reply = self.sync(None).await?;
         Self::check_status(&reply, true)?;
-        if reply.error.as_deref() == Some(FAILED_BLOCK) {
-            return Ok(false);
+        match reply.error {
+            Some(sqlstate) if sqlstate == FAILED_BLOCK => self.note(step, Outcome::Partly(sorted(rows))),
+            Some(sqlstate) if self.last_outcome_is(FAILED_BLOCK) => self.note_read_ahead(step, failed(sqlstate, rows)),
+            _ => return Err(Trouble::Broken(format!("a portal of a failed block answers {reply:?}"))),
         }
-        Err(Trouble::Broken(format!("a portal of a failed block answers {reply:?}")))
+        Ok(false)
     }
 
     /// Ends a cycle of the extended protocol that failed with `error`, if it did.
