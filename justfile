@@ -42,6 +42,10 @@ sim-sql SEED NODES="1" TRANSACTIONS="1000":
     ERIS_SEED={{ SEED }} ERIS_NODES={{ NODES }} ERIS_TRANSACTIONS={{ TRANSACTIONS }} \
         cargo test --release -p eris-server --test simulation histories -- --nocapture
 
+# Many seeds of SQL sessions under the simulator: `just simulate 4 1000`
+simulate NODES SEEDS *ARGS:
+    scripts/simulate {{ NODES }} {{ SEEDS }} {{ ARGS }}
+
 # Fuzz one target (needs a nightly toolchain): `just fuzz` lists the targets
 fuzz TARGET="" SECONDS="60":
     scripts/fuzz {{ TARGET }} {{ if TARGET == "" { "" } else { SECONDS } }}

@@ -21,6 +21,8 @@ pub struct InstanceOptions {
     pub nodes: usize,
     pub memory_limit_bytes: u64,
     pub in_place: bool,
+    /// A partition with more rows than this is split; `None` is the default.
+    pub split_rows: Option<u64>,
 }
 
 /// Starts an engine alone.
@@ -30,6 +32,7 @@ pub fn start_engine(options: &InstanceOptions) -> Result<Engine, BenchError> {
         nodes: options.nodes,
         memory_limit_bytes: options.memory_limit_bytes,
         in_place: options.in_place,
+        split_rows: options.split_rows.unwrap_or(EngineOptions::default().split_rows),
         ..EngineOptions::default()
     };
     Ok(Engine::start(Arc::new(RealEnv::new()), engine_options)?)
@@ -91,6 +94,7 @@ impl Instance {
             nodes: options.nodes,
             memory_limit_bytes: options.memory_limit_bytes,
             in_place: options.in_place,
+            split_rows: options.split_rows.unwrap_or(EngineOptions::default().split_rows),
             ..Options::default()
         };
         Ok(Self { database: Database::open(options)? })

@@ -47,6 +47,12 @@ pub struct TpchArguments {
     /// Rows of a segment
     #[arg(long, value_name = "N")]
     segment_rows: Option<u32>,
+    /// Rows above which a partition is split
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
+    split_rows: Option<u64>,
+    /// Clients that insert, change and delete orders beside the queries; no answer may show it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    refresh: usize,
     /// Memory for data and queries
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_limit: Option<u64>,
@@ -169,6 +175,8 @@ impl TpchArguments {
             partitions: self.partitions,
             layout: self.layout.and_then(|layout| Some(layout.to_possible_value()?.get_name().to_owned())),
             segment_rows: self.segment_rows,
+            split_rows: self.split_rows,
+            refresh_clients: self.refresh,
             memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
             repeat: self.repeat,
             peers: self.peers.iter().map(|peer| peer.kind()).collect(),

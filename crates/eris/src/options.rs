@@ -23,6 +23,8 @@ pub struct Options {
     pub fallback: bool,
     /// Whether a task may run a command in place on an idle partition of its node.
     pub in_place: bool,
+    /// A partition with more rows than this is split.
+    pub split_rows: u64,
 }
 
 impl Default for Options {
@@ -35,6 +37,7 @@ impl Default for Options {
             pinning: Pinning::Auto,
             fallback: true,
             in_place: true,
+            split_rows: EngineOptions::default().split_rows,
         }
     }
 }
@@ -49,6 +52,7 @@ impl Options {
             pinning: self.pinning,
             memory_limit_bytes: self.memory_limit_bytes,
             in_place: self.in_place,
+            split_rows: self.split_rows,
             ..EngineOptions::default()
         })
     }

@@ -27,6 +27,7 @@ pub(super) fn run(
         nodes: options.nodes,
         memory_limit_bytes: options.memory_limit_bytes,
         in_place: options.in_place,
+        split_rows: None,
     })?;
     let meter = CpuMeter::new(|| ProcessId::own().cpu_time());
     let open = || Ok(Box::new(instance.connect()) as Box<dyn SqlConnection>);

@@ -15,6 +15,7 @@ pub(super) fn run(options: &TatpOptions, progress: &mut dyn FnMut(&str)) -> Resu
         nodes: options.nodes,
         memory_limit_bytes: options.memory_limit_bytes,
         in_place: options.in_place,
+        split_rows: None,
     })?;
     let population = options.population();
     progress(&format!("loading {} subscribers", options.subscribers));

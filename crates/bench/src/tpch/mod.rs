@@ -2,6 +2,7 @@
 
 mod load;
 mod peers;
+mod refresh;
 mod report;
 
 pub use load::load;
@@ -13,6 +14,7 @@ use crate::figures::{geometric_mean, median};
 use crate::instance::{Instance, InstanceOptions};
 use crate::process::ProcessId;
 use eris_workloads::tpch::{FOREIGN_KEYS, QueryNumber, StoredAnswer, dump};
+use refresh::Refresh;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,10 @@ pub struct TpchOptions {
     pub partitions: Option<usize>,
     pub layout: Option<String>,
     pub segment_rows: Option<u32>,
+    /// A partition with more rows than this is split.
+    pub split_rows: Option<u64>,
+    /// Clients that insert, change and delete orders beside the queries, see `refresh`.
+    pub refresh_clients: usize,
     pub memory_limit_bytes: u64,
     pub repeat: usize,
     pub peers: Vec<PeerKind>,
@@ -41,6 +47,8 @@ impl Default for TpchOptions {
             partitions: None,
             layout: None,
             segment_rows: None,
+            split_rows: None,
+            refresh_clients: 0,
             memory_limit_bytes: 16 << 30,
             repeat: 3,
             peers: Vec::new(),
@@ -77,10 +85,12 @@ pub fn tpch(options: &TpchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tpc
         nodes: options.nodes,
         memory_limit_bytes: options.memory_limit_bytes,
         in_place: true,
+        split_rows: options.split_rows,
     })?;
     progress(&format!("loading scale factor {}", options.scale_factor));
     let load = load(&instance, options)?;
     let mut peers = start_peers(options, progress)?;
+    let refresh = Refresh::start(&instance, options.refresh_clients, options.scale_factor)?;
     let mut results = Vec::new();
     let mut peer_runs: Vec<PeerRuns> = peers.iter().map(|_| PeerRuns::default()).collect();
     for query in QueryNumber::all() {
@@ -98,6 +108,7 @@ pub fn tpch(options: &TpchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tpc
         progress(&format!("{:>4}  {:>10.1} ms  {}", result.name, result.median_ms, result.answer));
         results.push(result);
     }
+    let refresh_transactions = refresh.end()?;
     let medians: Vec<f64> = results.iter().map(|result| result.median_ms).collect();
     let peer_results = peers.iter().zip(peer_runs).map(|(peer, runs)| (peer.kind.name(), runs.result(peer)));
     let report = TpchReport {
@@ -108,6 +119,9 @@ pub fn tpch(options: &TpchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tpc
         partitions: options.partitions,
         layout: options.layout.clone(),
         segment_rows: options.segment_rows,
+        split_rows: options.split_rows,
+        refresh_clients: options.refresh_clients,
+        refresh_transactions,
         repeat: options.repeat,
         total_ms: medians.iter().sum(),
         geomean_ms: geometric_mean(&medians),

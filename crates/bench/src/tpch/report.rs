@@ -12,6 +12,10 @@ pub struct TpchReport {
     pub partitions: Option<usize>,
     pub layout: Option<String>,
     pub segment_rows: Option<u32>,
+    pub split_rows: Option<u64>,
+    /// Clients that inserted, changed and deleted orders beside the queries, and what they ran.
+    pub refresh_clients: usize,
+    pub refresh_transactions: u64,
     pub repeat: usize,
     /// Sum and geometric mean of the queries' medians.
     pub total_ms: f64,
