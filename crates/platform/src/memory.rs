@@ -4,6 +4,9 @@
 //! `"hash join"`), grows and shrinks, and gives everything back when it is dropped. The pool keeps one counter for all
 //! and one for each consumer; a grow costs an addition on both. What is counted is what consumers say; reconciling it
 //! with what the operating system sees is the business of a controller above.
+//!
+//! A small part of the limit is kept for what gives memory back: a full database could otherwise not even be emptied,
+//! since whoever deletes a row notes that first ([`MemoryPool::reserve_for_release`]).
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +34,7 @@ pub struct MemoryExceeded {
     pub consumer: &'static str,
     pub asked: u64,
     pub used: u64,
+    /// For this consumer: without what is kept for others.
     pub limit: u64,
     pub refused_by: RefusedBy,
 }
@@ -56,6 +60,14 @@ impl fmt::Display for RefusedBy {
         }
     }
 }
+
+/// Of the limit, one part in so many is kept for what gives memory back. A deleted row costs up to forty bytes until
+/// its transaction ends, so this is enough to delete many rows at a time.
+const KEPT_SHARE: u64 = 16;
+/// What is kept at most: enough for six million rows.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+/// A limit below this keeps nothing: no database runs in so little.
+const KEPT_FROM_BYTES: u64 = 1 << 20;
 
 /// The setting that bounds the pool.
 pub const MEMORY_LIMIT_SETTING: &str = "memory_limit";
@@ -84,6 +96,15 @@ impl MemoryPool {
 
     /// An empty reservation of `consumer`. Reservations of one name are added up in [`by_consumer`](Self::by_consumer).
     pub fn reserve(self: &Arc<Self>, consumer: &'static str) -> Reservation {
+        self.reservation(consumer, false)
+    }
+
+    /// The same for what is needed to give memory back: it may also take what is kept for that.
+    pub fn reserve_for_release(self: &Arc<Self>, consumer: &'static str) -> Reservation {
+        self.reservation(consumer, true)
+    }
+
+    fn reservation(self: &Arc<Self>, consumer: &'static str, releases: bool) -> Reservation {
         let mut consumers = self.consumers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = consumers.iter().find(|known| known.name == consumer).cloned();
         let consumer = known.unwrap_or_else(|| {
@@ -91,7 +112,7 @@ impl MemoryPool {
             consumers.push(Arc::clone(&new));
             new
         });
-        Reservation { pool: Arc::clone(self), consumer, bytes: AtomicU64::new(0) }
+        Reservation { pool: Arc::clone(self), consumer, bytes: AtomicU64::new(0), releases }
     }
 
     /// Bytes reserved now.
@@ -101,6 +122,11 @@ impl MemoryPool {
 
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the limit that only what gives memory back may take.
+    pub fn kept(&self) -> u64 {
+        kept_of(self.limit())
     }
 
     /// Changes the limit. Below what is used, only new reservations are refused.
@@ -123,12 +149,18 @@ impl MemoryPool {
     }
 }
 
+fn kept_of(limit: u64) -> u64 {
+    if limit < KEPT_FROM_BYTES { 0 } else { (limit / KEPT_SHARE).min(KEPT_BYTES_MAX) }
+}
+
 /// Bytes held by one consumer; given back when dropped. May be shared between threads.
 #[derive(Debug)]
 pub struct Reservation {
     pool: Arc<MemoryPool>,
     consumer: Arc<Consumer>,
     bytes: AtomicU64,
+    /// May take what is kept.
+    releases: bool,
 }
 
 impl Reservation {
@@ -139,6 +171,7 @@ impl Reservation {
     pub fn grow(&self, bytes: u64) -> Result<(), MemoryExceeded> {
         let before = self.pool.used.fetch_add(bytes, Ordering::Relaxed);
         let limit = self.pool.limit();
+        let limit = if self.releases { limit } else { limit - kept_of(limit) };
         match before.checked_add(bytes) {
             Some(after) if after <= limit => {
                 if after > self.pool.peak.load(Ordering::Relaxed) {
@@ -227,6 +260,25 @@ mod tests {
         assert_eq!(pool.used(), 300);
         drop(join);
         assert_eq!(pool.used(), 0);
+    }
+
+    #[test]
+    fn a_part_is_kept_for_what_gives_memory_back() {
+        let pool = MemoryPool::new(16 << 20);
+        assert_eq!(pool.kept(), 1 << 20);
+        let rows = pool.reserve("rows");
+        rows.grow(15 << 20).unwrap();
+        let refused = rows.grow(1).unwrap_err();
+        assert_eq!((refused.used, refused.limit), (15 << 20, 15 << 20));
+        let deletes = pool.reserve_for_release("deletes");
+        deletes.grow(1 << 20).unwrap();
+        assert_eq!(deletes.grow(1).unwrap_err().limit, 16 << 20);
+        rows.shrink(1 << 20);
+        assert!(rows.grow(1).is_err(), "what deletes took is missing elsewhere");
+        drop(deletes);
+        rows.grow(1 << 20).unwrap();
+        pool.set_limit(1 << 40);
+        assert_eq!(pool.kept(), KEPT_BYTES_MAX);
     }
 
     #[test]

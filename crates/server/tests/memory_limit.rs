@@ -149,3 +149,61 @@ fn a_fallback_query_beyond_the_limit_fails() {
         assert!(!refused.is_empty(), "{sql}");
     }
 }
+
+#[test]
+fn a_full_database_can_be_emptied() {
+    for layout in ["row", "column"] {
+        let server = server();
+        let mut client = Wire::start(&server);
+        let before = server.memory_used();
+        client.run(&format!("CREATE TABLE t (id bigint PRIMARY KEY, name text) WITH (layout = {layout})"));
+        let mut rows = 0;
+        let mut piece = 1_000;
+        while piece > 0 {
+            let row = |id: u64| format!("({id}, '{id:x} is the name')");
+            let values: Vec<String> = (rows..rows + piece).map(row).collect();
+            if client.query(&format!("INSERT INTO t VALUES {}", values.join(", "))).errors.is_empty() {
+                rows += piece;
+            } else {
+                piece /= 2;
+            }
+        }
+        assert!(rows > 50_000, "{layout}: {rows} rows fill the memory");
+        client.run("BEGIN");
+        assert_eq!(client.run("DELETE FROM t WHERE id < 10000").tags, ["DELETE 10000"], "{layout}");
+        client.run("ROLLBACK");
+        let mut left = rows;
+        while left > 0 {
+            let delete = format!("DELETE FROM t WHERE id >= {}", left.saturating_sub(20_000));
+            // What is kept for deletes may be used up by those before, until their rows are collected.
+            let mut reply = client.query(&delete);
+            for _ in 0..1_000 {
+                if reply.errors.is_empty() {
+                    break;
+                }
+                assert_refused(&reply, layout);
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                reply = client.query(&delete);
+            }
+            assert_eq!(reply.tags, [format!("DELETE {}", left.min(20_000))], "{layout}");
+            left = left.saturating_sub(20_000);
+        }
+        // The open segment stays.
+        server.wait_for_memory(LIMIT / 2);
+        client.run("INSERT INTO t VALUES (1, 'there is room')");
+        client.run("DROP TABLE t");
+        server.wait_for_memory(before + SLACK);
+    }
+}
+
+#[test]
+fn tables_of_a_full_database_are_dropped_and_truncated() {
+    for command in ["TRUNCATE t", "DROP TABLE t", "BEGIN; DROP TABLE t; COMMIT"] {
+        let (server, mut client) = loaded(30_000);
+        server.limit_memory(server.memory_used());
+        assert_refused(&client.query("INSERT INTO t VALUES (-1, 'x')"), command);
+        client.run(command);
+        client.run("CREATE TABLE u (id bigint PRIMARY KEY)");
+        client.run("INSERT INTO u VALUES (1)");
+    }
+}

@@ -26,7 +26,13 @@ pub(crate) struct DeleteMap {
 
 impl DeleteMap {
     pub(crate) fn new(memory: &Arc<MemoryPool>) -> Self {
-        Self { sparse: BTreeMap::new(), gone: None, gone_count: 0, locks: 0, memory: memory.reserve("delete maps") }
+        Self {
+            sparse: BTreeMap::new(),
+            gone: None,
+            gone_count: 0,
+            locks: 0,
+            memory: memory.reserve_for_release("delete maps"),
+        }
     }
 
     /// Whether every row is there for everyone.
@@ -111,7 +117,7 @@ impl DeleteMap {
     /// A copy cannot be refused: settling and vacating depend on it, and those are what frees memory. When the limit is
     /// reached it goes unaccounted; a map is small beside its segment.
     fn copy(&self) -> Self {
-        let memory = self.memory.pool().reserve("delete maps");
+        let memory = self.memory.pool().reserve_for_release("delete maps");
         let _ = memory.grow(self.memory.bytes());
         Self {
             sparse: self.sparse.clone(),

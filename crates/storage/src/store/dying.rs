@@ -16,7 +16,7 @@ const ENTRY_BYTES: u64 = size_of::<RowAddress>() as u64;
 
 impl Dying {
     pub(super) fn new(memory: &Arc<MemoryPool>) -> Self {
-        Self { by_end: BTreeMap::new(), memory: memory.reserve("dying rows") }
+        Self { by_end: BTreeMap::new(), memory: memory.reserve_for_release("dying rows") }
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -27,6 +27,16 @@ pub(super) struct Locks {
     pub locked: Locked,
 }
 
+impl Locks {
+    /// Whether these rows lie directly behind, with the same word locked.
+    fn goes_on_with(&self, next: &Locks) -> bool {
+        self.locked != Locked::Segment
+            && self.locked == next.locked
+            && self.first.segment() == next.first.segment()
+            && self.first.offset().0 + self.rows == next.first.offset().0
+    }
+}
+
 /// See the module's documentation.
 pub(super) struct Pending {
     transactions: BTreeMap<TransactionId, Vec<Locks>>,
@@ -37,7 +47,7 @@ const LOCKS_BYTES: u64 = size_of::<Locks>() as u64;
 
 impl Pending {
     pub(super) fn new(memory: &Arc<MemoryPool>) -> Self {
-        Self { transactions: BTreeMap::new(), memory: memory.reserve("transaction locks") }
+        Self { transactions: BTreeMap::new(), memory: memory.reserve_for_release("transaction locks") }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -64,11 +74,18 @@ impl Pending {
         new
     }
 
-    /// Notes locks of a transaction that was entered and whose memory was reserved.
+    /// Notes locks of a transaction that was entered and whose memory was reserved. A run that goes on where the last
+    /// one ended is one with it.
     pub(super) fn add(&mut self, transaction: TransactionId, locks: Locks) {
-        match self.transactions.get_mut(&transaction) {
-            Some(list) => list.push(locks),
-            None => unreachable!("transaction {transaction} was entered"),
+        let Some(list) = self.transactions.get_mut(&transaction) else {
+            unreachable!("transaction {transaction} was entered");
+        };
+        match list.last_mut() {
+            Some(last) if last.goes_on_with(&locks) => {
+                last.rows += locks.rows;
+                self.memory.shrink(LOCKS_BYTES);
+            }
+            _ => list.push(locks),
         }
     }
 
