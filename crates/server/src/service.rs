@@ -14,11 +14,11 @@ use eris_platform::{ByteStream, Listener};
 
 use crate::protocol::connection::{Host, serve};
 use crate::protocol::report::Report;
-use crate::protocol::signal::{Registration, Registry, Signal};
-use crate::protocol::wire::{Transport, Wire, first_of};
+use crate::protocol::signal::{Registration, Registry, Signal, stopping};
+use crate::protocol::wire::{Transport, Wire, first_of, step_back};
 
 /// How long a client may take to introduce itself.
-pub const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
+pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a stopping server waits for its statements to notice that they are cancelled.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after an accept that failed: out of descriptors, as a rule, and that passes.
@@ -77,7 +77,7 @@ impl ServerHandle {
 
     /// The same for tasks: what is returned waits and has the answer.
     pub fn end(&self) -> impl Future<Output = bool> + Send + 'static {
-        self.acceptor.stop();
+        self.acceptor.stop(stopping());
         self.registry.stop();
         let (engine, registry) = (self.engine.clone(), self.registry.clone());
         async move {
@@ -121,6 +121,8 @@ async fn accept<H: Host + 'static>(
             }
             Err(report) => refuse(&engine, stream, &report).await,
         }
+        // Who came first is heard first: otherwise a crowd makes those give way whose packet was only not read yet.
+        step_back().await;
     }
 }
 

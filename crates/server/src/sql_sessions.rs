@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use eris_sql::{
-    ColumnDescription, CopyIn, Database, Prepared, Rows, Session, SessionOptions, SqlError, SqlType, pg_format,
+    ColumnDescription, CopyIn, Database, Notice, Prepared, Rows, Session, SessionOptions, SqlError, SqlType, pg_format,
 };
 use eris_storage::{Batch, Value};
 
-use crate::protocol::backend::{Backend, Cancel, ColumnInfo, CopySink, Outcome, Page, RowStream, TransactionStatus};
+use crate::protocol::backend::{
+    Backend, Cancel, ColumnInfo, Commit, CopySink, Outcome, Page, RowStream, TransactionStatus,
+};
 use crate::protocol::connection::Host;
 use crate::protocol::frontend::{Format, utf8};
 use crate::protocol::report::{Report, Severity, SqlState};
@@ -123,8 +125,13 @@ impl Backend for SqlSession {
         &'s mut self,
         statement: &'s Arc<Prepared>,
         parameters: &'s [Value],
+        commit: Commit,
     ) -> Result<Outcome<SqlRows<'s>, SqlCopyIn<'s>>, Report> {
-        Ok(match self.0.execute(statement, parameters).await.map_err(report)? {
+        let executed = match commit {
+            Commit::WithText => self.0.execute(statement, parameters).await,
+            Commit::AtSync => self.0.execute_pipelined(statement, parameters).await,
+        };
+        Ok(match executed.map_err(report)? {
             eris_sql::Outcome::Empty => Outcome::Empty,
             eris_sql::Outcome::Complete(tag) => Outcome::Complete(tag.to_string()),
             eris_sql::Outcome::Rows(rows) => {
@@ -133,6 +140,10 @@ impl Backend for SqlSession {
             }
             eris_sql::Outcome::CopyIn(copy) => Outcome::CopyIn(SqlCopyIn(copy)),
         })
+    }
+
+    async fn sync(&mut self) -> Result<(), Report> {
+        self.0.sync().await.map_err(report)
     }
 
     fn encode(
@@ -174,6 +185,10 @@ impl Backend for SqlSession {
 
     fn setting(&self, name: &str) -> Option<String> {
         self.0.parameter(name)
+    }
+
+    fn take_notices(&mut self) -> Vec<Report> {
+        self.0.take_notices().into_iter().map(notice).collect()
     }
 
     async fn close(self) {
@@ -226,6 +241,11 @@ impl CopySink for SqlCopyIn<'_> {
     async fn fail(self, reason: &str) -> Report {
         report(self.0.fail(reason).await)
     }
+}
+
+fn notice(notice: Notice) -> Report {
+    let severity = if notice.is_warning { Severity::Warning } else { Severity::Notice };
+    Report { severity, ..Report::error(SqlState::new(notice.sqlstate.as_str()), notice.message) }
 }
 
 fn report(error: SqlError) -> Report {

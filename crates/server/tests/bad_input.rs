@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use client::Server;
 use client::wire::{Wire, message, query};
+use eris_server::protocol::signal::STRANGERS_MAX;
 
 /// A table of one row, and somebody in the middle of a transaction on it.
 fn with_witness(server: &Server) -> Wire {
@@ -225,10 +226,13 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
         next.run("INSERT INTO t VALUES (7, 1)");
         next.run("DELETE FROM t WHERE id = 7");
     }
-    let mut half_open: Vec<Wire> = (0..20).map(|_| Wire::silent(&server)).collect();
-    for client in &mut half_open[10..] {
+    // More than may wait at one time.
+    let mut half_open: Vec<Wire> = (0..STRANGERS_MAX + 50).map(|_| Wire::silent(&server)).collect();
+    for client in &mut half_open[STRANGERS_MAX..] {
         client.send(b"\0\0\0");
     }
+    let gave_way = half_open[0].until_ready();
+    assert_eq!((gave_way.sqlstate(), gave_way.status), ("53300", None), "{gave_way:?}");
     assert_eq!(Wire::start(&server).run("SELECT 1").value(), "1", "the silent are in nobody's way");
     drop(half_open);
     server.wait_for_connections(1);

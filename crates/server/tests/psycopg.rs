@@ -228,3 +228,41 @@ with connect(application_name='test of the driver', autocommit=True) as connecti
 print('done')
 ");
 }
+
+#[test]
+fn many_executions_are_one_transaction() {
+    run("
+with connect(autocommit=True) as connection:
+    connection.execute('CREATE TABLE t (id int PRIMARY KEY, n int)')
+    def count():
+        return connection.execute('SELECT count(*) FROM t').fetchone()[0]
+    try:
+        connection.cursor().executemany('INSERT INTO t VALUES (%s, 1 / %s)', [(1, 1), (2, 1), (3, 0), (4, 1)])
+        assert False
+    except psycopg.errors.DivisionByZero:
+        assert count() == 0
+    connection.cursor().executemany('INSERT INTO t VALUES (%s, %s)', [(n, n) for n in range(1000)])
+    assert count() == 1000
+    with connection.pipeline() as pipeline:
+        connection.execute('DELETE FROM t WHERE id < 500')
+        cursor = connection.execute('SELECT count(*) FROM t')
+        pipeline.sync()
+        assert cursor.fetchone() == (500,)
+        connection.execute('DELETE FROM t')
+        try:
+            connection.execute('SELECT 1 / 0').fetchone()
+            assert False
+        except psycopg.errors.DivisionByZero:
+            pass
+        try:
+            connection.execute('DELETE FROM t')
+            pipeline.sync()
+        except psycopg.errors.PipelineAborted:
+            pipeline.sync()
+    assert count() == 500
+    with connection.pipeline(), connection.transaction():
+        connection.execute('DELETE FROM t')
+    assert count() == 0
+print('done')
+");
+}

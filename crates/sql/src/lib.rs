@@ -26,7 +26,7 @@ pub mod views;
 pub use database::{Database, DatabaseOptions};
 pub use errors::SqlError;
 pub use session::{
-    ColumnDescription, CommandTag, CopyIn, EndedTransaction, Outcome, Prepared, Rows, Session, SessionCancel,
+    ColumnDescription, CommandTag, CopyIn, EndedTransaction, Notice, Outcome, Prepared, Rows, Session, SessionCancel,
     SessionOptions, TransactionObserver, TransactionStatus,
 };
 pub use sqlstate::SqlState;

@@ -43,6 +43,8 @@ macro_rules! states {
 }
 
 states! {
+    /// successful_completion: what notices have
+    SUCCESS = b"00000";
     /// feature_not_supported
     FEATURE_NOT_SUPPORTED = b"0A000";
     /// cardinality_violation: a scalar subquery gave more than one row

@@ -27,6 +27,15 @@ pub struct ColumnInfo<'a> {
     pub type_modifier: i32,
 }
 
+/// When what a statement does is committed, unless a block is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// With the last statement of its text.
+    WithText,
+    /// Together with the statements around it, at [`Backend::sync`].
+    AtSync,
+}
+
 /// Ends the running statement from another task.
 pub type Cancel = Arc<dyn Fn() + Send + Sync>;
 
@@ -82,12 +91,16 @@ pub trait Backend: Send {
         bytes: Option<&[u8]>,
     ) -> Result<Self::Value, Report>;
 
-    /// Runs the statement in the open transaction block, or as a transaction of its own.
+    /// Runs the statement in the open transaction block, or in a transaction that ends as `commit` says.
     fn execute<'s>(
         &'s mut self,
         statement: &'s Self::Statement,
         parameters: &'s [Self::Value],
+        commit: Commit,
     ) -> impl Future<Output = Result<Outcome<Self::Rows<'s>, Self::CopyIn<'s>>, Report>> + Send + 's;
+
+    /// Commits what was left to do so, unless a block is open. Called wherever a client may send its next request.
+    fn sync(&mut self) -> impl Future<Output = Result<(), Report>> + Send;
 
     /// Appends one value of a page; `false` is NULL, and appends nothing.
     fn encode(

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use eris_platform::MemoryPool;
 
-use crate::protocol::backend::{Backend, TransactionStatus};
+use crate::protocol::backend::{Backend, Commit, TransactionStatus};
 use crate::protocol::extended::Portals;
 use crate::protocol::frames::Frame;
 use crate::protocol::frontend::{self, Kind};
 use crate::protocol::report::{Report, Severity, SqlState};
-use crate::protocol::signal::{Registration, Registry, stopping};
+use crate::protocol::signal::{Registration, Registry};
 use crate::protocol::startup::{self, Packet, Startup};
 use crate::protocol::wire::{Failure, Stop, Transport, Wire, first_of};
 
@@ -66,7 +66,7 @@ pub async fn serve<T: Transport, H: Host>(
         Err(Report::fatal(SqlState::QUERY_CANCELED, "canceling authentication due to timeout").into())
     });
     let failure = match greeting {
-        Ok(Some(startup)) => match open(&mut wire, host, &startup) {
+        Ok(Some(startup)) => match open(&mut wire, host, &startup, &registration) {
             Ok(backend) => {
                 registration.signal.attach(backend.cancel());
                 let mut connection =
@@ -92,7 +92,7 @@ pub async fn serve<T: Transport, H: Host>(
 async fn farewell<T: Transport>(wire: &mut Wire<T>, failure: Failure) {
     let report = match failure {
         Failure::Stop(Stop::Gone) => return,
-        Failure::Stop(Stop::ServerStops) => stopping(),
+        Failure::Stop(Stop::Dismissed) => wire.signal.dismissal(),
         Failure::Stop(Stop::Fatal(report)) | Failure::Statement(report) | Failure::Refused(_, report) => report,
     };
     wire.reply.report(&Report { severity: Severity::Fatal, ..report });
@@ -125,7 +125,14 @@ async fn greet<T: Transport>(wire: &mut Wire<T>, registry: &Registry) -> Result<
     Err(Report::fatal(SqlState::PROTOCOL_VIOLATION, "too many requests for encryption, which is not supported").into())
 }
 
-fn open<T: Transport, H: Host>(wire: &mut Wire<T>, host: &H, startup: &Startup) -> Result<H::Backend, Failure> {
+fn open<T: Transport, H: Host>(
+    wire: &mut Wire<T>,
+    host: &H,
+    startup: &Startup,
+    registration: &Registration,
+) -> Result<H::Backend, Failure> {
+    // Not before: a client that is still asking for encryption would not understand why.
+    registration.introduce()?;
     startup.check()?;
     let options = startup.protocol_options();
     if startup.minor_version > 0 || !options.is_empty() {
@@ -162,7 +169,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         for (name, value) in startup.settings()? {
             let assignment = format!("SET \"{}\" TO '{}'", name.replace('"', "\"\""), value.replace('\'', "''"));
             for statement in self.backend.parse(&assignment, &[])? {
-                self.wire.watch(self.backend.execute(&statement, &[])).await?;
+                self.wire.watch(self.backend.execute(&statement, &[], Commit::WithText)).await?;
             }
         }
         self.wire.reply.authentication_ok();
@@ -191,6 +198,8 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         match result {
             Err(Failure::Statement(report) | Failure::Refused(_, report)) => {
                 self.backend.spoil();
+                // Those that the transaction had changed are what they were.
+                self.tell_settings();
                 if matches!(kind, Kind::Query | Kind::FunctionCall) {
                     self.wire.reply.report(&report);
                     return self.ready().await;
@@ -249,8 +258,12 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         }
     }
 
-    /// Ends a cycle: the client may send its next request.
+    /// Ends a cycle: what is still to be committed is, and the client may send its next request.
     pub(crate) async fn ready(&mut self) -> Result<(), Failure> {
+        if let Err(report) = self.wire.watch(self.backend.sync()).await {
+            self.tell_settings();
+            self.wire.reply.report(&report);
+        }
         let status = self.backend.status();
         if status == TransactionStatus::Idle {
             self.portals.transaction_ends();

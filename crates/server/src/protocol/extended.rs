@@ -4,10 +4,13 @@
 //! stream: `execute` looks at the messages that follow and answers those that do not need the session. When another
 //! statement needs it, the rest of the result moves into memory ([`Held`]). A portal lives until it is closed, replaced
 //! or its transaction ends.
+//!
+//! All that is executed between two Syncs is one transaction, unless there is a block: an error undoes it whole, and
+//! Sync commits it.
 
 use std::collections::BTreeMap;
 
-use crate::protocol::backend::{Backend, Outcome, RowStream, TransactionStatus};
+use crate::protocol::backend::{Backend, Commit, Outcome, RowStream, TransactionStatus};
 use crate::protocol::connection::Connection;
 use crate::protocol::copy::copy_in;
 use crate::protocol::frames::Frame;
@@ -212,6 +215,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         for notice in self.backend.take_notices() {
             self.wire.reply.report(&notice);
         }
+        let mut ends = false;
         portal.state = match executed {
             Err(failure) => {
                 portal.state = State::Done;
@@ -223,13 +227,14 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 State::Done
             }
             Ok(Executed::Complete(tag)) => {
+                ends = matches!(tag.as_str(), "COMMIT" | "ROLLBACK");
                 self.complete(&tag);
                 State::Done
             }
             Ok(Executed::Suspended(state)) => state,
         };
         self.portals.portals.insert(name, portal);
-        if in_block && self.backend.status() == TransactionStatus::Idle {
+        if ends {
             self.portals.transaction_ends();
         }
         Ok(())
@@ -269,7 +274,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 .into());
             }
         }
-        let mut rows = match wire.watch(self.backend.execute(statement, &portal.parameters)).await? {
+        let mut rows = match wire.watch(self.backend.execute(statement, &portal.parameters, Commit::AtSync)).await? {
             Outcome::Empty => return Ok(Executed::Empty),
             Outcome::Complete(tag) => return Ok(Executed::Complete(tag)),
             Outcome::CopyIn(sink) => return copy_in(wire, sink).await.map(Executed::Complete),

@@ -19,7 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-use crate::protocol::backend::{Backend, Cancel, ColumnInfo, CopySink, Outcome, Page, RowStream, TransactionStatus};
+use crate::protocol::backend::{
+    Backend, Cancel, ColumnInfo, Commit, CopySink, Outcome, Page, RowStream, TransactionStatus,
+};
 use crate::protocol::connection::Host;
 use crate::protocol::frontend::{Format, utf8};
 use crate::protocol::report::{Report, Severity, SqlState};
@@ -60,6 +62,7 @@ impl Host for ScriptedHost {
             settings: BTreeMap::new(),
             notices: Vec::new(),
             interrupt: Arc::default(),
+            uncommitted: 0,
         })
     }
 }
@@ -70,6 +73,8 @@ pub struct Scripted {
     settings: BTreeMap<String, String>,
     notices: Vec<Report>,
     interrupt: Arc<Interrupt>,
+    /// Statements that Sync is to commit.
+    uncommitted: u64,
 }
 
 #[derive(Default)]
@@ -258,12 +263,16 @@ impl Backend for Scripted {
         &'s mut self,
         statement: &'s ScriptedStatement,
         parameters: &'s [Option<String>],
+        commit: Commit,
     ) -> Result<Outcome<ScriptedRows<'s>, ScriptedCopy<'s>>, Report> {
         self.calls.add(format!("execute {} {parameters:?}", statement.command));
         self.interrupt.cancelled.store(false, Ordering::SeqCst);
         let (verb, rest) = statement.words();
         if self.status == TransactionStatus::Failed && !matches!(verb, "commit" | "rollback") {
             return Err(Report::error(SqlState::IN_FAILED_TRANSACTION, "current transaction is aborted"));
+        }
+        if commit == Commit::AtSync && self.status == TransactionStatus::Idle {
+            self.uncommitted += 1;
         }
         match verb {
             "rows" | "heavy" | "late" => {
@@ -306,6 +315,13 @@ impl Backend for Scripted {
         }
     }
 
+    async fn sync(&mut self) -> Result<(), Report> {
+        if std::mem::take(&mut self.uncommitted) > 0 && self.status == TransactionStatus::Idle {
+            self.calls.add("sync");
+        }
+        Ok(())
+    }
+
     fn encode(
         _: &usize,
         page: &ScriptedPage,
@@ -328,6 +344,7 @@ impl Backend for Scripted {
     }
 
     fn spoil(&mut self) {
+        self.uncommitted = 0;
         if self.status == TransactionStatus::InTransaction {
             self.status = TransactionStatus::Failed;
         }

@@ -3,7 +3,7 @@
 //! A cancel request is honoured only while a statement runs, as a client cannot know whether its statement is over by
 //! the time the request arrives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,12 @@ use std::task::{Context, Poll, Waker};
 use crate::protocol::backend::Cancel;
 use crate::protocol::report::{Report, SqlState};
 
-/// Connections at one time, half-open ones included.
+/// Sessions at one time.
 pub const CONNECTIONS_MAX: usize = 1_000;
+/// Connections at one time that have not introduced themselves: enough for as many clients as start in one moment,
+/// and what they hold is a socket. When there are more the oldest gives way, so that sockets that say nothing keep
+/// nobody out for long.
+pub const STRANGERS_MAX: usize = 256;
 
 /// What a connection listens to besides its client.
 #[derive(Default)]
@@ -30,6 +34,8 @@ struct State {
     running: bool,
     waker: Option<Waker>,
     cancel: Option<Cancel>,
+    /// What the client is told when it is asked to go.
+    dismissal: Option<Report>,
 }
 
 impl Signal {
@@ -51,10 +57,14 @@ impl Signal {
         }
     }
 
-    /// Asks the connection to end.
-    pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
-        let waker = self.state().waker.take();
+    /// Asks the connection to end; the first reason counts.
+    pub fn stop(&self, reason: Report) {
+        let waker = {
+            let mut state = self.state();
+            state.dismissal.get_or_insert(reason);
+            self.stopping.store(true, Ordering::Release);
+            state.waker.take()
+        };
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -83,6 +93,11 @@ impl Signal {
         self.stopping.load(Ordering::Acquire)
     }
 
+    /// Why the connection was asked to end.
+    pub(crate) fn dismissal(&self) -> Report {
+        self.state().dismissal.clone().unwrap_or_else(stopping)
+    }
+
     /// To be called before the flags are looked at, so that a change after the look wakes the task.
     pub(crate) fn listen(&self, context: &Context<'_>) {
         let mut state = self.state();
@@ -107,45 +122,65 @@ impl Signal {
 /// All connections of a server.
 #[derive(Default)]
 pub struct Registry {
-    connections: Mutex<BTreeMap<u32, Entry>>,
+    connections: Mutex<Connections>,
     last_process: AtomicU32,
     stopping: AtomicBool,
     /// Waits for the last connection to go.
     emptied: Mutex<Option<Waker>>,
 }
 
+#[derive(Default)]
+struct Connections {
+    entries: BTreeMap<u32, Entry>,
+    /// Who has not said who it is, in order of arrival; those that were asked to go are not among them.
+    strangers: VecDeque<u32>,
+    sessions: usize,
+}
+
 struct Entry {
     secret: u32,
     signal: Arc<Signal>,
+    /// Counted among the sessions.
+    introduced: bool,
 }
 
 impl Registry {
-    /// Admits a connection; it is known until the registration is dropped.
+    /// Admits a connection; it is known until the registration is dropped. Its place among the sessions it gets when it
+    /// says who it is ([`Registration::introduce`]).
     pub fn admit(self: &Arc<Self>, secret: u32) -> Result<Registration, Report> {
         let mut connections = self.connections();
         if self.stopping.load(Ordering::Acquire) {
             return Err(stopping());
         }
-        if connections.len() >= CONNECTIONS_MAX {
-            return Err(Report::fatal(
-                SqlState::TOO_MANY_CONNECTIONS,
-                format!("sorry, too many clients already: the limit is {CONNECTIONS_MAX} connections"),
-            ));
+        let mut dismissed = None;
+        if connections.strangers.len() >= STRANGERS_MAX
+            && let Some(oldest) = connections.strangers.pop_front()
+        {
+            dismissed = connections.entries.get(&oldest).map(|entry| entry.signal.clone());
         }
         let process = loop {
             let number = self.last_process.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff;
-            if number != 0 && !connections.contains_key(&number) {
+            if number != 0 && !connections.entries.contains_key(&number) {
                 break number;
             }
         };
         let signal = Arc::new(Signal::default());
-        connections.insert(process, Entry { secret, signal: signal.clone() });
+        connections.entries.insert(process, Entry { secret, signal: signal.clone(), introduced: false });
+        connections.strangers.push_back(process);
+        drop(connections);
+        if let Some(signal) = dismissed {
+            signal.stop(Report::fatal(
+                SqlState::TOO_MANY_CONNECTIONS,
+                format!("too many connections without a startup packet: of {STRANGERS_MAX} the oldest gives way"),
+            ));
+        }
         Ok(Registration { registry: self.clone(), process, secret, signal })
     }
 
     /// Cancels what connection `process` runs, if the caller knows its secret.
     pub fn cancel(&self, process: u32, secret: u32) {
-        let signal = self.connections().get(&process).filter(|entry| entry.secret == secret).map(|e| e.signal.clone());
+        let signal =
+            self.connections().entries.get(&process).filter(|entry| entry.secret == secret).map(|e| e.signal.clone());
         if let Some(signal) = signal {
             signal.cancel();
         }
@@ -154,9 +189,9 @@ impl Registry {
     /// Ends all connections and admits no more.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        let signals: Vec<_> = self.connections().values().map(|entry| entry.signal.clone()).collect();
+        let signals: Vec<_> = self.connections().entries.values().map(|entry| entry.signal.clone()).collect();
         for signal in signals {
-            signal.stop();
+            signal.stop(stopping());
         }
     }
 
@@ -170,14 +205,14 @@ impl Registry {
     }
 
     pub fn len(&self) -> usize {
-        self.connections().len()
+        self.connections().entries.len()
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn connections(&self) -> MutexGuard<'_, BTreeMap<u32, Entry>> {
+    fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -199,11 +234,39 @@ impl Registration {
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
+
+    /// Takes a place among the sessions; refused when all are taken, or when the connection was asked to go meanwhile.
+    pub(crate) fn introduce(&self) -> Result<(), Report> {
+        if self.signal.is_stopping() {
+            return Err(self.signal.dismissal());
+        }
+        let mut connections = self.registry.connections();
+        if connections.sessions >= CONNECTIONS_MAX {
+            let message = format!("sorry, too many clients already: the limit is {CONNECTIONS_MAX} connections");
+            return Err(Report::fatal(SqlState::TOO_MANY_CONNECTIONS, message)
+                .with_hint("Close connections that are not needed, or share them with a connection pool."));
+        }
+        if let Some(entry) = connections.entries.get_mut(&self.process)
+            && !std::mem::replace(&mut entry.introduced, true)
+        {
+            connections.sessions += 1;
+            connections.strangers.retain(|process| *process != self.process);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.registry.connections().remove(&self.process);
+        {
+            let mut connections = self.registry.connections();
+            let entry = connections.entries.remove(&self.process);
+            if entry.is_some_and(|entry| entry.introduced) {
+                connections.sessions -= 1;
+            } else {
+                connections.strangers.retain(|process| *process != self.process);
+            }
+        }
         let waker = self.registry.emptied.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(waker) = waker {
             waker.wake();

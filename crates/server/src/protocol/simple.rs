@@ -1,6 +1,6 @@
 //! The simple protocol: one Query message, any number of statements, results in text form.
 
-use crate::protocol::backend::{Backend, Outcome, RowStream};
+use crate::protocol::backend::{Backend, Commit, Outcome, RowStream};
 use crate::protocol::connection::Connection;
 use crate::protocol::copy::copy_in;
 use crate::protocol::frontend::{Format, Formats};
@@ -36,7 +36,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
 
     async fn simple_statement(&mut self, statement: &B::Statement) -> Result<Option<String>, Failure> {
         let wire = &mut self.wire;
-        match wire.watch(self.backend.execute(statement, &[])).await? {
+        match wire.watch(self.backend.execute(statement, &[], Commit::WithText)).await? {
             Outcome::Empty => Ok(None),
             Outcome::Complete(tag) => Ok(Some(tag)),
             Outcome::Rows(mut rows) => {

@@ -45,8 +45,8 @@ pub enum Stop {
     Gone,
     /// The client was told why, or is to be told.
     Fatal(Report),
-    /// The server stops.
-    ServerStops,
+    /// The server asks for it; the signal says why.
+    Dismissed,
 }
 
 /// Why a message could not be worked on.
@@ -149,7 +149,7 @@ impl<T: Transport> Wire<T> {
         std::future::poll_fn(|context| {
             self.signal.listen(context);
             if self.signal.is_stopping() {
-                return Poll::Ready(Err(Stop::ServerStops.into()));
+                return Poll::Ready(Err(Stop::Dismissed.into()));
             }
             if self.signal.is_cancelled() {
                 return Poll::Ready(Err(Report::cancelled().into()));
@@ -198,7 +198,7 @@ impl<T: Transport> Wire<T> {
                     Poll::Pending => {
                         self.signal.listen(context);
                         if self.signal.is_stopping() {
-                            return Poll::Ready(Err(Stop::ServerStops.into()));
+                            return Poll::Ready(Err(Stop::Dismissed.into()));
                         }
                         if self.signal.is_cancelled() {
                             return Poll::Ready(Err(Report::cancelled().into()));
@@ -257,7 +257,7 @@ impl<T: Transport> Wire<T> {
             return Err(Report::cancelled().into());
         }
         if self.signal.is_stopping() {
-            return Err(Stop::ServerStops.into());
+            return Err(Stop::Dismissed.into());
         }
         Ok(())
     }
@@ -294,17 +294,22 @@ impl<T: Transport> Wire<T> {
             return;
         }
         self.turn = 0;
-        let mut yielded = false;
-        std::future::poll_fn(|context| {
-            if yielded {
-                return Poll::Ready(());
-            }
-            yielded = true;
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        step_back().await;
     }
+}
+
+/// Lets other tasks work.
+pub(crate) async fn step_back() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The output of `work`, or that of `other` if it is there first.

@@ -132,6 +132,11 @@ impl Wire {
         reply
     }
 
+    /// The kind of the next message.
+    pub fn until_message(&mut self) -> u8 {
+        self.message().expect("the connection lives").0
+    }
+
     fn message(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 5];
         if !self.read(&mut head) {

@@ -19,6 +19,17 @@ use crate::types::SqlType;
 impl Session {
     /// A statement that begins or ends a transaction.
     pub(super) async fn control(&mut self, command: &Command, step: Step) -> Result<CommandTag, SqlError> {
+        match (step, command) {
+            (Step::Adopt, _) if self.block == Block::Open => {
+                self.warning(SqlState::ACTIVE_TRANSACTION, "there is already a transaction in progress");
+            }
+            (Step::Commit | Step::Rollback | Step::Nothing, _)
+                if matches!(self.block, Block::Idle | Block::Implicit) =>
+            {
+                self.warning(SqlState::NO_ACTIVE_TRANSACTION, "there is no transaction in progress");
+            }
+            _ => {}
+        }
         let tag = match (step, command) {
             (Step::Begin | Step::Adopt, Command::Begin(isolation)) => {
                 self.set_isolation(*isolation);
@@ -59,6 +70,12 @@ impl Session {
         let done = |word| Ok(Attempt::Tag(CommandTag::Done(word)));
         match command {
             Command::SetTransaction(isolation) => {
+                if self.block != Block::Open {
+                    self.warning(
+                        SqlState::NO_ACTIVE_TRANSACTION,
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    );
+                }
                 self.set_isolation(*isolation);
                 done("SET")
             }
@@ -109,8 +126,11 @@ impl Session {
     }
 
     fn set(&mut self, name: &str, value: &SetValue, local: bool, step: Step) -> Result<(), SqlError> {
+        if local && self.block != Block::Open {
+            self.warning(SqlState::NO_ACTIVE_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
+        }
         if local && step == Step::Alone {
-            // PostgreSQL warns that this has no effect; the value is checked all the same.
+            // It has no effect; the value is checked all the same.
             let mut trial = self.settings.clone();
             return change(&mut trial, name, value);
         }

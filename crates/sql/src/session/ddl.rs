@@ -37,7 +37,8 @@ impl Session {
             .hint("Create the table in schema public."));
         }
         let catalog = self.overlay.version(self.database.catalog())?;
-        if create.if_not_exists && catalog.find(&create.table.name).is_some() {
+        if create.if_not_exists && catalog.is_taken(&create.table.name) {
+            self.already_exists(&create.table.name);
             return Ok(CommandTag::Done("CREATE TABLE"));
         }
         let stored = stored_as(&create.options, &self.settings)?;
@@ -87,17 +88,31 @@ impl Session {
                 }
                 error
             })?;
-            if let Some(table) = found {
-                self.overlay.add(self.database.catalog(), CatalogChange::Drop(table))?;
+            match found {
+                Some(table) => self.overlay.add(self.database.catalog(), CatalogChange::Drop(table))?,
+                None => self.skipped("table", name),
             }
         }
         Ok(CommandTag::Done("DROP TABLE"))
     }
 
+    /// What IF EXISTS left out.
+    pub(super) fn skipped(&mut self, kind: &str, name: &TableName) {
+        self.notice(SqlState::SUCCESS, format!("{kind} \"{name}\" does not exist, skipping"));
+    }
+
+    /// What IF NOT EXISTS left out.
+    pub(super) fn already_exists(&mut self, name: &str) {
+        self.notice(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists, skipping"));
+    }
+
     /// A truncated table is a new, empty container under the old name.
     fn truncate(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
         for name in names {
-            let Some(old) = self.table_named(name, if_exists)? else { continue };
+            let Some(old) = self.table_named(name, if_exists)? else {
+                self.skipped("table", name);
+                continue;
+            };
             let engine = self.database.engine().clone();
             let schema = Schema {
                 container: engine.next_container_id(),

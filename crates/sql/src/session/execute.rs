@@ -10,7 +10,7 @@ use super::plans::{QueryBody, QueryPlan};
 use super::prepared::{ColumnDescription, Prepared};
 use super::session::Session;
 use super::statement::{Body, Planned};
-use super::states::Step;
+use super::states::{Block, Place, Step};
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::FallbackRows;
 use crate::front::Command;
@@ -22,9 +22,10 @@ impl Session {
         &'s mut self,
         statement: &Arc<Prepared>,
         parameters: &[Value],
+        place: Place,
     ) -> Result<Outcome<'s>, SqlError> {
         let kind = statement.planned.kind();
-        let step = match self.block.step(kind, statement.place) {
+        let step = match self.block.step(kind, place) {
             Ok(step) => step,
             Err(error) => {
                 self.block = self.block.after_error();
@@ -38,7 +39,8 @@ impl Session {
             Step::Alone | Step::Inside { .. } => {}
         }
         let parameters: Arc<[Value]> = parameters.into();
-        let mut retries = if step == Step::Alone { self.settings.retries() } else { 0 };
+        // The first statement of its transaction may begin again; a later one would lose what came before it.
+        let mut retries = if self.block == Block::Idle { self.settings.retries() } else { 0 };
         loop {
             match self.attempt(&statement.planned, &parameters, step).await {
                 Ok(Attempt::Tag(tag)) => match self.succeeded(step).await {

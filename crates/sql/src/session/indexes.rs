@@ -39,7 +39,8 @@ impl Session {
         let old = Arc::clone(catalog.table(&create.table)?);
         let named = create.name.clone().unwrap_or_else(|| free_name(create, &old, &catalog));
         if catalog.is_taken(&named) {
-            if create.if_not_exists && catalog.table_of_index(&named).is_some() {
+            if create.if_not_exists {
+                self.already_exists(&named);
                 return Ok(CommandTag::Done("CREATE INDEX"));
             }
             return Err(SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{named}\" already exists")));
@@ -65,6 +66,7 @@ impl Session {
             let catalog = self.overlay.version(self.database.catalog())?;
             let Some(old) = catalog.table_of_index(&name.name).filter(|_| name.is_public()).map(Arc::clone) else {
                 if if_exists && !catalog.is_taken(&name.name) {
+                    self.skipped("index", name);
                     continue;
                 }
                 return Err(no_such_index(name, &catalog));

@@ -47,6 +47,11 @@ impl Prepared {
         self.planned.is_native()
     }
 
+    /// Whether it is a `COPY ... FROM STDIN`: running it gives [`super::Outcome::CopyIn`].
+    pub fn takes_data(&self) -> bool {
+        self.planned.takes_data()
+    }
+
     /// Its text.
     pub fn text(&self) -> &str {
         &self.planned.text

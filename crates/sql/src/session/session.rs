@@ -8,6 +8,7 @@ use eris_storage::{Timestamp, Value};
 
 use super::cancel::SessionCancel;
 use super::indexes::settle_indexes;
+use super::notices::Notice;
 use super::observer::EndedTransaction;
 use super::outcome::Outcome;
 use super::prepared::{Prepared, placed};
@@ -54,6 +55,8 @@ pub struct Session {
     pub(super) cancel: SessionCancel,
     /// `PREPAREd` by name.
     pub(super) named: BTreeMap<String, Arc<Prepared>>,
+    /// Of the last statement.
+    pub(super) notices: Vec<Notice>,
 }
 
 impl Session {
@@ -71,6 +74,7 @@ impl Session {
             claims: Vec::new(),
             cancel: SessionCancel::default(),
             named: BTreeMap::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -186,17 +190,50 @@ impl Session {
         Ok(planned)
     }
 
-    /// Runs a statement inside the open transaction, or in one of its own.
+    /// Runs a statement inside the open transaction, or in one of its own, or in one with the rest of its text.
     pub async fn execute<'s>(
         &'s mut self,
         statement: &Arc<Prepared>,
         parameters: &[Value],
     ) -> Result<Outcome<'s>, SqlError> {
+        self.execute_at(statement, parameters, statement.place).await
+    }
+
+    /// Runs a statement inside the open transaction, or in one with those that follow it, up to [`Session::sync`].
+    pub async fn execute_pipelined<'s>(
+        &'s mut self,
+        statement: &Arc<Prepared>,
+        parameters: &[Value],
+    ) -> Result<Outcome<'s>, SqlError> {
+        self.execute_at(statement, parameters, Place::PIPELINED).await
+    }
+
+    async fn execute_at<'s>(
+        &'s mut self,
+        statement: &Arc<Prepared>,
+        parameters: &[Value],
+        place: Place,
+    ) -> Result<Outcome<'s>, SqlError> {
         if parameters.len() != statement.parameters().len() {
             return Err(crate::plan::wrong_count(statement.parameters().len(), parameters.len()));
         }
+        self.notices.clear();
         self.settle().await;
-        self.run(statement, parameters).await
+        self.run(statement, parameters, place).await
+    }
+
+    /// Commits what statements have done since the last call, unless a block is open.
+    pub async fn sync(&mut self) -> Result<(), SqlError> {
+        if self.block != Block::Implicit {
+            return Ok(());
+        }
+        self.block = Block::Idle;
+        let committed = self.commit().await;
+        if committed.is_err() {
+            self.failed();
+            self.settle().await;
+        }
+        committed
     }
 
     /// What clients are told about the transaction.

@@ -9,7 +9,7 @@ use super::states::StatementKind;
 use crate::ast;
 use crate::catalog::CatalogVersion;
 use crate::errors::SqlError;
-use crate::front::Command;
+use crate::front::{Command, CopySource};
 use crate::native::{ChangePlan, InsertPlan, InsertRows};
 use crate::plan::{ParameterTypes, Scope, plan_delete, plan_insert, plan_update};
 use crate::types::SqlType;
@@ -83,6 +83,11 @@ impl Planned {
             Command::Truncate { .. } => "TRUNCATE TABLE",
             _ => "this statement",
         }
+    }
+
+    /// Whether the client sends data for it.
+    pub fn takes_data(&self) -> bool {
+        matches!(&self.command, Command::Copy(copy) if matches!(copy.source, CopySource::Stdin))
     }
 
     /// Whether it changes data.

@@ -9,6 +9,9 @@
 //!   Idle -- first of several statements of one text --> Implicit -- the last one, or an error --> Idle
 //!                                                          | BEGIN: becomes Open
 //! ```
+//!
+//! Statements of the extended protocol belong together from one Sync to the next: each is placed as one of many
+//! ([`Place::PIPELINED`]), so that the first begins an implicit transaction and Sync ends it.
 
 use crate::errors::{SqlError, SqlState};
 
@@ -29,7 +32,7 @@ pub enum Block {
     /// No transaction; statements commit by themselves.
     #[default]
     Idle,
-    /// Between the statements of one text.
+    /// Between the statements of one text, or of the messages before one Sync.
     Implicit,
     /// In a block.
     Open,
@@ -49,6 +52,9 @@ pub struct Place {
 impl Place {
     /// A statement on its own.
     pub const ALONE: Place = Place { index: 0, count: 1 };
+
+    /// A statement that more may follow: nobody knows how many.
+    pub const PIPELINED: Place = Place { index: 0, count: usize::MAX };
 
     fn is_last(self) -> bool {
         self.index + 1 >= self.count
@@ -141,11 +147,11 @@ impl Block {
     /// Refuses a statement that cannot run inside a block.
     pub fn refuse_inside(self, what: &str) -> Result<(), SqlError> {
         match self {
-            Self::Open => Err(SqlError::new(
+            Self::Open | Self::Implicit => Err(SqlError::new(
                 SqlState::ACTIVE_TRANSACTION,
                 format!("{what} cannot run inside a transaction block"),
             )),
-            Self::Idle | Self::Implicit | Self::Failed => Ok(()),
+            Self::Idle | Self::Failed => Ok(()),
         }
     }
 }

@@ -189,3 +189,41 @@ fn a_long_pipeline_is_answered_whole() {
     assert_eq!(answers.len(), 1501);
     assert_eq!(answers[1498], "row 499");
 }
+
+#[test]
+fn what_is_executed_between_two_syncs_is_committed_at_the_second() {
+    let mut client = client();
+    client.ask([parse("s", "set a 1"), sync()]);
+    let run = || [bind("", "s", &[]), execute("", 0)];
+    let syncs = |client: &crate::protocol::pipe::Conversation| client.calls().iter().filter(|c| *c == "sync").count();
+    client.ask(run().into_iter().chain(run()).chain([flush()]));
+    assert_eq!(syncs(&client), 0, "more may follow");
+    client.ask([sync()]);
+    assert_eq!(syncs(&client), 1);
+    client.ask(run());
+    client.query("set b 2");
+    assert_eq!(syncs(&client), 2, "the end of a simple query is an end for what was before it");
+    client.ask(run().into_iter().chain([parse("", "fail 22012"), bind("", "", &[]), execute("", 0), sync()]));
+    assert_eq!(syncs(&client), 2, "after an error there is nothing left to commit");
+    client.query("begin");
+    client.ask(run().into_iter().chain([sync()]));
+    assert_eq!(syncs(&client), 2, "a block ends by COMMIT");
+}
+
+#[test]
+fn portals_end_with_a_transaction_that_ends_between_two_syncs() {
+    let mut client = client();
+    let answers = client.ask([
+        parse("", "rows 3"),
+        bind("p", "", &[]),
+        execute("p", 1),
+        parse("", "commit"),
+        bind("", "", &[]),
+        execute("", 0),
+        execute("p", 1),
+        sync(),
+    ]);
+    assert_eq!(answers[2..4], ["row 0|row 0", "suspended"]);
+    assert_eq!(answers[6], "complete COMMIT");
+    assert!(answers[7].starts_with("error 34000"), "{answers:?}");
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{read, startup};
 use crate::protocol::pipe::Conversation;
-use crate::protocol::signal::{CONNECTIONS_MAX, Registry};
+use crate::protocol::signal::{CONNECTIONS_MAX, Registry, STRANGERS_MAX};
 
 fn fresh() -> Conversation {
     Conversation::new(&Arc::new(Registry::default()), 1000)
@@ -92,17 +92,56 @@ fn older_and_foreign_protocols_are_refused() {
 }
 
 #[test]
-fn half_open_connections_wait_and_are_counted() {
+fn connections_that_say_nothing_keep_nobody_out() {
     let registry = Arc::new(Registry::default());
-    let mut silent: Vec<_> = (0..CONNECTIONS_MAX).map(|_| Conversation::new(&registry, 1)).collect();
-    for client in &mut silent {
-        client.send(b"\0\0");
+    let mut silent: Vec<_> = (0..STRANGERS_MAX).map(|_| Conversation::new(&registry, 1000)).collect();
+    for (number, client) in silent.iter_mut().enumerate() {
+        // Half of a packet is as little as none.
+        client.send(if number % 2 == 0 { b"\0\0" } else { b"" });
         assert!(client.run().is_empty());
     }
-    assert_eq!(registry.len(), CONNECTIONS_MAX);
-    assert_eq!(registry.admit(1).err().unwrap().sqlstate.as_str(), "53300");
-    silent[0].close();
-    silent[0].run();
+    let mut late = Conversation::new(&registry, 1000);
+    late.send(&startup(&[("user", "eris")]));
+    assert_eq!(read(&late.run()).last().unwrap(), "ready idle");
+    let answers = read(&silent[0].run());
+    assert!(answers[0].starts_with("error 53300 too many connections without a startup packet"), "{answers:?}");
     assert!(silent[0].ended());
-    assert!(registry.admit(1).is_ok());
+    for client in &mut silent[1..] {
+        assert!(client.run().is_empty() && !client.ended());
+    }
+    // One place is free now, and those that go free theirs.
+    let another = Conversation::new(&registry, 1000);
+    assert!(silent[1].run().is_empty());
+    silent[2].close();
+    silent[2].run();
+    let _more = Conversation::new(&registry, 1000);
+    assert!(silent[1].run().is_empty());
+    drop(another);
+    assert_eq!(registry.len(), STRANGERS_MAX, "all but three of the first, and two others");
+}
+
+#[test]
+fn a_session_too_many_hears_so_when_it_can_understand() {
+    let registry = Arc::new(Registry::default());
+    let begin = |client: &mut Conversation| {
+        client.send(&startup(&[("user", "eris")]));
+        read(&client.run())
+    };
+    let mut sessions = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let mut client = Conversation::new(&registry, 1000);
+        assert_eq!(begin(&mut client).last().unwrap(), "ready idle");
+        sessions.push(client);
+    }
+    let mut refused = Conversation::new(&registry, 1000);
+    refused.send(&SSL_REQUEST);
+    assert_eq!(refused.run(), b"N", "an error instead would not be shown");
+    let answers = begin(&mut refused);
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert!(answers[0].starts_with("error 53300 sorry, too many clients already"), "{answers:?}");
+    assert!(refused.ended());
+    sessions[0].close();
+    sessions[0].run();
+    let mut admitted = Conversation::new(&registry, 1000);
+    assert_eq!(begin(&mut admitted).last().unwrap(), "ready idle");
 }
