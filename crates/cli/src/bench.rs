@@ -1,7 +1,9 @@
 //! `eris bench`: the experiments of `eris-bench` from the command line. Progress goes to standard error, figures as
 //! JSON to a file or to standard output.
 
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use eris_bench::{BenchError, PeerKind, ProcessId, TatpOptions, TpchOptions, Via};
@@ -149,16 +151,20 @@ enum Keys {
 }
 
 pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
-    let mut progress = |line: &str| eprintln!("{line}");
+    // Figures are wanted even if nobody follows the progress.
+    let mut progress = |line: &str| drop(writeln!(io::stderr(), "{line}"));
     match &arguments.benchmark {
         Benchmark::Tpch(arguments) => {
+            let figures = Figures::open(arguments.json.as_deref())?;
             let report = eris_bench::tpch(&arguments.options(), &mut progress)?;
-            write_json(arguments.json.as_ref(), &serde_json::to_value(&report).map_err(Failure::new)?)?;
+            figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
             if report.is_right() { Ok(()) } else { Err(Failure::new("not every answer is right")) }
         }
         Benchmark::Tatp(arguments) => {
-            let report = eris_bench::tatp(&arguments.options()?, &mut progress)?;
-            write_json(arguments.json.as_ref(), &serde_json::to_value(&report).map_err(Failure::new)?)?;
+            let options = arguments.options()?;
+            let figures = Figures::open(arguments.json.as_deref())?;
+            let report = eris_bench::tatp(&options, &mut progress)?;
+            figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
             if report.consistent { Ok(()) } else { Err(Failure::new("the tables are not consistent afterwards")) }
         }
     }
@@ -226,14 +232,57 @@ impl TatpArguments {
     }
 }
 
-fn write_json(file: Option<&PathBuf>, report: &serde_json::Value) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(report).map_err(Failure::new)?;
-    if let Some(file) = file {
-        std::fs::write(file, text + "\n").map_err(|error| Failure::Message(format!("{}: {error}", file.display())))
-    } else {
-        println!("{text}");
+/// Where the figures go. Opened before the benchmark, since minutes of work for a file that cannot be written are lost.
+struct Figures<'a>(Option<Output<'a>>);
+
+struct Output<'a> {
+    path: &'a Path,
+    file: File,
+    /// Made by this run; taken away again if it has nothing to tell.
+    is_new: bool,
+}
+
+impl<'a> Figures<'a> {
+    fn open(path: Option<&'a Path>) -> Result<Figures<'a>, Failure> {
+        let Some(path) = path else { return Ok(Figures(None)) };
+        let is_new = !path.exists();
+        // What a file has from another run stays until there is something better.
+        let opened = File::options().write(true).create(true).truncate(false).open(path);
+        let file = opened.map_err(|error| unwritable(path, &error))?;
+        Ok(Figures(Some(Output { path, file, is_new })))
+    }
+
+    fn write(mut self, report: &serde_json::Value) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(report).map_err(Failure::new)? + "\n";
+        let Some(output) = &mut self.0 else {
+            return match io::stdout().write_all(text.as_bytes()) {
+                // Who closes the pipe has read enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                written => Ok(written?),
+            };
+        };
+        // A pipe or a terminal has no length to change.
+        let regular = output.file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let emptied = if regular { output.file.set_len(0) } else { Ok(()) };
+        emptied
+            .and_then(|()| output.file.write_all(text.as_bytes()))
+            .map_err(|error| unwritable(output.path, &error))?;
+        output.is_new = false;
         Ok(())
     }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if self.is_new {
+            // An empty file left behind is a blemish, not a failure.
+            let _ = fs::remove_file(self.path);
+        }
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::Message(format!("cannot write the figures to {}: {error}", path.display()))
 }
 
 impl From<BenchError> for Failure {

@@ -9,6 +9,7 @@ mod serve;
 mod shell;
 mod signals;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -19,16 +20,23 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
-        Command::Demo(options) => demo::run(&options),
+        Command::Demo(options) => {
+            signals::end_with_the_reader();
+            demo::run(&options)
+        }
         Command::Serve(options) => serve::run(&options),
-        Command::Shell(options) => shell::run(&options),
+        Command::Shell(options) => {
+            signals::end_with_the_reader();
+            shell::run(&options)
+        }
         Command::Bench(options) => bench::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Told) => ExitCode::FAILURE,
         Err(Failure::Message(message)) => {
-            eprintln!("error: {message}");
+            // If nobody reads it, the exit code has to do.
+            let _ = writeln!(std::io::stderr(), "error: {message}");
             ExitCode::FAILURE
         }
     }

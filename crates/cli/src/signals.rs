@@ -6,6 +6,13 @@
 use std::io;
 use std::mem::MaybeUninit;
 
+/// From now on the process ends quietly, as other tools do, when nobody reads what it prints (`eris demo | head`).
+/// For commands that write to people only: a pipe to another process would end them as well.
+pub fn end_with_the_reader() {
+    // SAFETY: the default action is no handler, so no code of this process runs in one.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// A request to end, or to interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {

@@ -40,14 +40,15 @@ fn addresses_that_others_can_reach() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:5433"] {
         assert_refused(&["serve", "--listen", address], &[address, "authentication", "loopback"]);
     }
-    assert_refused(&["serve", "--listen", "localhost"], &["localhost", "--listen"]);
+    assert_refused(&["serve", "--listen", "localhost"], &["localhost", "--listen", "localhost:5433"]);
+    assert_refused(&["serve", "--listen", "no-such-name.invalid:5433"], &["no-such-name.invalid", "127.0.0.1"]);
 }
 
 #[test]
 fn an_address_that_is_taken() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    assert_refused(&["serve", "--listen", &address], &[&address, "in use"]);
+    assert_refused(&["serve", "--listen", &address], &[&address, "in use", "--listen 127.0.0.1:PORT"]);
 }
 
 #[test]
@@ -55,4 +56,15 @@ fn memory_that_is_none() {
     assert_refused(&["serve", "--memory-limit", "0"], &["0 bytes"]);
     assert_refused(&["serve", "--memory-limit", "5 bananas"], &["bananas"]);
     assert_refused(&["serve", "--memory-limit=-1"], &["-1"]);
+}
+
+#[test]
+fn figures_that_cannot_be_written() {
+    let file = env!("CARGO_MANIFEST_PATH");
+    for path in ["/no/such/directory/f.json", &format!("{file}/f.json"), env!("CARGO_MANIFEST_DIR")] {
+        for benchmark in ["tpch", "tatp"] {
+            // The defaults would run for a minute.
+            assert_refused(&["bench", benchmark, "--json", path], &[path, "cannot write the figures"]);
+        }
+    }
 }

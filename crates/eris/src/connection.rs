@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use eris_engine::Engine;
 use eris_sql::{
-    ColumnDescription, Outcome, Prepared, Session, SessionCancel, SqlError, SqlState, SqlType, TransactionStatus,
+    ColumnDescription, Notice, Outcome, Prepared, Session, SessionCancel, SqlError, SqlState, SqlType,
+    TransactionStatus,
 };
 use eris_storage::{Batch, Value};
 
@@ -27,11 +28,13 @@ pub struct Connection {
     cancel: SessionCancel,
 }
 
-/// What comes of statements, in this order for each: columns and batches if it returns rows, then `Done`.
+/// What comes of statements, in this order for each: columns and batches if it returns rows, notices, then `Done`.
 #[derive(Debug)]
 pub enum Event {
     Columns(Vec<ColumnDescription>),
     Batch(Batch),
+    /// What the client should know beside the outcome; may come for any statement.
+    Notice(Notice),
     /// The command tag; empty for a statement without text.
     Done(String),
 }
@@ -44,6 +47,11 @@ impl Statement {
     /// The types of its parameters, in order.
     pub fn parameters(&self) -> &[SqlType] {
         self.0.parameters()
+    }
+
+    /// Whether it is a `COPY ... FROM STDIN`, which [`Connection::copy_in`] runs.
+    pub fn takes_data(&self) -> bool {
+        self.0.takes_data()
     }
 }
 
@@ -206,6 +214,7 @@ impl Collector {
         match event {
             Event::Columns(columns) => self.last.columns = columns,
             Event::Batch(batch) => self.last.batches.push(batch),
+            Event::Notice(_) => (),
             Event::Done(tag) => {
                 self.last.tag = tag;
                 self.done = true;
@@ -240,6 +249,9 @@ async fn execute_one(
             return Err(copy.fail("data for COPY ... FROM STDIN needs a call of its own").await);
         }
     };
+    for notice in session.take_notices() {
+        sender.send(Message::Event(Event::Notice(notice))).await;
+    }
     sender.send(Message::Event(Event::Done(tag))).await;
     Ok(())
 }

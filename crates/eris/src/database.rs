@@ -9,12 +9,14 @@ use eris_server::{ServeError, ServerHandle, SqlHost};
 use eris_sql::{DatabaseOptions, SessionOptions, SqlError};
 
 use crate::connection::Connection;
-use crate::options::Options;
+use crate::options::{MEMORY_LIMIT_MIN, Options};
 use crate::tables::TableDescription;
 
 /// Why a database does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    #[error("a memory limit of {given} bytes is too small: a database needs at least {MEMORY_LIMIT_MIN} bytes")]
+    MemoryLimit { given: u64 },
     #[error(transparent)]
     Placement(PlacementError),
     #[error(transparent)]

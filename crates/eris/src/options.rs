@@ -8,6 +8,10 @@ use eris_platform::{Pinning, WorkerPlan};
 
 use crate::database::OpenError;
 
+/// The smallest memory limit with which a database is of use: some small tables, a join of two. A table begins with
+/// pages of 64 kB, and the fallback lane with batches of some thousand rows.
+pub const MEMORY_LIMIT_MIN: u64 = 8 << 20;
+
 /// Options of [`crate::Database::open`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -45,6 +49,9 @@ impl Default for Options {
 impl Options {
     /// The engine's part, after a check of what a user may have got wrong.
     pub(crate) fn engine(&self) -> Result<EngineOptions, OpenError> {
+        if self.memory_limit_bytes < MEMORY_LIMIT_MIN {
+            return Err(OpenError::MemoryLimit { given: self.memory_limit_bytes });
+        }
         WorkerPlan::unpinned(self.workers, self.nodes).map_err(OpenError::Placement)?;
         Ok(EngineOptions {
             workers: self.workers,

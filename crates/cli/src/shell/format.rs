@@ -6,6 +6,8 @@ use clap::ValueEnum;
 pub enum Format {
     /// Aligned columns, as in psql
     Table,
+    /// A line for each value, as with psql's `\x`
+    Expanded,
     /// Comma-separated values with a header
     Csv,
     /// One array of objects per result
@@ -16,6 +18,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Format::Table => "table",
+            Format::Expanded => "expanded",
             Format::Csv => "csv",
             Format::Json => "json",
         }

@@ -11,6 +11,8 @@ pub enum Meta {
     Timing(Option<bool>),
     /// `None` shows it.
     Format(Option<Format>),
+    /// Expanded or not; `None` changes it to the other.
+    Expanded(Option<bool>),
     /// Tables, or the columns of one.
     Describe(Option<String>),
     /// Runs a file.
@@ -20,7 +22,8 @@ pub enum Meta {
 pub const HELP: &str = "\
 SQL statements end with a semicolon. Ctrl-C cancels a running statement.
   \\d [TABLE]        list the tables, or the columns of one
-  \\format [FORMAT]  show or set the format of results: table, csv, json
+  \\format [FORMAT]  show or set the format of results: table, expanded, csv, json
+  \\x [on|off]       results with a line for each value
   \\timing [on|off]  show how long statements take
   \\i FILE           run the statements of a file
   \\?                this help
@@ -35,17 +38,27 @@ pub fn parse(line: &str) -> Result<Meta, String> {
     match (name.trim_end_matches(';'), given) {
         ("q" | "quit", None) => Ok(Meta::Quit),
         ("?" | "h" | "help", _) => Ok(Meta::Help),
-        ("timing", None) => Ok(Meta::Timing(None)),
-        ("timing", Some("on")) => Ok(Meta::Timing(Some(true))),
-        ("timing", Some("off")) => Ok(Meta::Timing(Some(false))),
+        ("timing", given) if switch(given).is_some() => Ok(Meta::Timing(switch(given).flatten())),
+        ("x", given) if switch(given).is_some() => Ok(Meta::Expanded(switch(given).flatten())),
         ("format", None) => Ok(Meta::Format(None)),
         ("format", Some(name)) => match Format::from_name(name) {
             Some(format) => Ok(Meta::Format(Some(format))),
-            None => Err(format!("unknown format \"{name}\": table, csv or json")),
+            None => Err(format!("unknown format \"{name}\": table, expanded, csv or json")),
         },
         ("d" | "dt", given) => Ok(Meta::Describe(given.map(str::to_owned))),
-        ("i", Some(file)) => Ok(Meta::Include(file.to_owned())),
+        ("copy", _) => Err("there is no \\copy: COPY reads the files of this machine here".to_owned()),
+        ("i" | "include", Some(file)) => Ok(Meta::Include(file.to_owned())),
         _ => Err(format!("invalid command \\{line}: try \\? for help")),
+    }
+}
+
+/// A switch that is turned on or off, or over when neither is said; `None` if it is something else.
+fn switch(argument: Option<&str>) -> Option<Option<bool>> {
+    match argument {
+        None => Some(None),
+        Some("on") => Some(Some(true)),
+        Some("off") => Some(Some(false)),
+        Some(_) => None,
     }
 }
 
@@ -59,7 +72,9 @@ mod tests {
         assert_eq!(parse("timing on"), Ok(Meta::Timing(Some(true))));
         assert_eq!(parse("format  csv"), Ok(Meta::Format(Some(Format::Csv))));
         assert_eq!(parse("d lineitem;"), Ok(Meta::Describe(Some("lineitem".to_owned()))));
-        for wrong in ["x", "", "timing maybe", "format xml", "i", "q now"] {
+        assert_eq!(parse("timing"), Ok(Meta::Timing(None)));
+        assert_eq!(parse("x off"), Ok(Meta::Expanded(Some(false))));
+        for wrong in ["y", "x maybe", "", "timing maybe", "format xml", "i", "q now"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

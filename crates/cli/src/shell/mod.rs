@@ -41,25 +41,27 @@ pub fn run(arguments: &ShellArguments) -> Result<(), Failure> {
     let signals = Signals::block()?;
     let database = Database::open(arguments.resources.options())?;
     let mut session = ShellSession::new(&database, arguments.format);
-    session.cancel_on(signals);
-    let result = run_in(&mut session, arguments);
+    let at_terminal = arguments.commands.is_empty() && arguments.files.is_empty() && std::io::stdin().is_terminal();
+    session.cancel_on(signals, at_terminal);
+    let result = if at_terminal { terminal::run(&mut session) } else { run_in(&mut session, arguments) };
     drop(session);
     database.close();
     result
 }
 
 fn run_in(session: &mut ShellSession, arguments: &ShellArguments) -> Result<(), Failure> {
-    if arguments.commands.is_empty() && arguments.files.is_empty() {
-        if std::io::stdin().is_terminal() {
-            return terminal::run(session);
-        }
-        return session.run_script(&read(Path::new("-"))?);
-    }
     for command in &arguments.commands {
-        session.run_script(command)?;
+        session.run_script(command, None)?;
     }
-    for file in &arguments.files {
-        session.run_script(&read(file)?)?;
+    let standard_input = [PathBuf::from("-")];
+    let files = if arguments.commands.is_empty() && arguments.files.is_empty() {
+        &standard_input[..]
+    } else {
+        &arguments.files
+    };
+    for file in files {
+        let name = if file.as_os_str() == "-" { "<stdin>".into() } else { file.to_string_lossy() };
+        session.run_script(&read(file)?, Some(&name))?;
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ impl<'a> Printer<'a> {
         self.rows = 0;
         let names: Vec<_> = self.columns.iter().map(|column| csv_field(&column.name)).collect();
         match self.format {
-            Format::Table => (),
+            Format::Table | Format::Expanded => (),
             Format::Csv => self.write(&format!("{}\n", names.join(","))),
             Format::Json => self.write("["),
         }
@@ -52,6 +52,7 @@ impl<'a> Printer<'a> {
     pub fn row(&mut self, cells: Vec<Option<String>>) {
         match self.format {
             Format::Table => self.cells.extend(cells),
+            Format::Expanded => self.record(&cells),
             Format::Csv => {
                 let fields: Vec<_> =
                     cells.iter().map(|cell| cell.as_deref().map_or(String::new(), csv_field)).collect();
@@ -73,12 +74,14 @@ impl<'a> Printer<'a> {
     /// Ends a statement. `tag` is printed where it says more than the rows.
     pub fn done(&mut self, tag: &str) {
         match self.format {
-            Format::Table if self.columns.is_empty() => {
+            Format::Table | Format::Expanded if self.columns.is_empty() => {
                 if !tag.is_empty() {
                     self.write(&format!("{tag}\n"));
                 }
             }
             Format::Table => self.table(),
+            Format::Expanded if self.rows == 0 => self.write("(0 rows)\n\n"),
+            Format::Expanded => self.write("\n"),
             Format::Json if !self.columns.is_empty() => self.write(if self.rows == 0 { "]\n" } else { "\n]\n" }),
             Format::Csv | Format::Json => (),
         }
@@ -97,6 +100,21 @@ impl<'a> Printer<'a> {
         if self.failure.is_none() {
             self.failure = self.output.write_all(text.as_bytes()).err();
         }
+    }
+
+    /// A row as a line for each value.
+    fn record(&mut self, cells: &[Option<String>]) {
+        let widest = self.columns.iter().map(|column| width(&column.name)).max().unwrap_or(0);
+        let mut text = format!("-[ RECORD {} ]", self.rows + 1);
+        text.push_str(&"-".repeat((widest + 3).saturating_sub(width(&text))));
+        text.push('\n');
+        for (column, cell) in std::iter::zip(&self.columns, cells) {
+            let space = " ".repeat(widest - width(&column.name));
+            let line = format!("{}{space} | {}", column.name, cell.as_deref().unwrap_or(""));
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        self.write(&text);
     }
 
     fn table(&mut self) {
@@ -216,6 +234,14 @@ mod tests {
                         (2 rows)\n\n";
         assert_eq!(print(Format::Table, &ROWS), expected);
         assert!(print(Format::Table, &[]).ends_with("(0 rows)\n\n"));
+    }
+
+    #[test]
+    fn records_have_a_line_for_each_value() {
+        let expected = "-[ RECORD 1 ]\nid     | 1\na name | say \"hi\", ü\nb      | t\n\
+                        -[ RECORD 2 ]\nid     | -20\na name |\nb      |\n\n";
+        assert_eq!(print(Format::Expanded, &ROWS), expected);
+        assert_eq!(print(Format::Expanded, &[]), "(0 rows)\n\n");
     }
 
     #[test]
