@@ -109,6 +109,10 @@ states! {
     NO_SUCH_OBJECT = b"42704";
     /// duplicate_alias
     DUPLICATE_ALIAS = b"42712";
+    /// invalid_column_reference
+    WRONG_REFERENCE = b"42P10";
+    /// windowing_error
+    MISPLACED_WINDOW = b"42P20";
     /// grouping_error
     GROUPING = b"42803";
     /// datatype_mismatch

@@ -125,6 +125,77 @@ fn details_name_the_key_and_the_limit() {
     assert!(detail.contains("precision 4, scale 1") && detail.contains("less than 10^3"), "{detail}");
 }
 
+/// What PostgreSQL 15 answers to the same mistake.
+#[test]
+fn codes_are_those_of_postgresql() {
+    let instance = instance();
+    let mut client = instance.session();
+    client.ok("CREATE TABLE other (id int PRIMARY KEY, tag varchar(3), done boolean)");
+    let cases = [
+        ("22001", "INSERT INTO other VALUES (1, 'long')"),
+        ("22003", "INSERT INTO other VALUES (99999999999)"),
+        ("22007", "SELECT 'x'::date"),
+        ("22007", "SELECT 'x'::interval"),
+        ("22007", "SELECT interval '1 nonsense'"),
+        ("22008", "SELECT '2024-02-30'::date"),
+        ("22012", "SELECT 1 / 0"),
+        ("22023", "COPY other FROM STDIN WITH (FORMAT nonsense)"),
+        ("22023", "COPY other FROM STDIN WITH (NULL E'\\n')"),
+        ("22P02", "SELECT 'x'::int"),
+        ("22P02", "INSERT INTO other VALUES ('x')"),
+        ("23502", "INSERT INTO orders (id) VALUES (7)"),
+        ("23505", "INSERT INTO orders (id, customer) VALUES (1, 'x')"),
+        ("25001", "BEGIN; SELECT id FROM orders; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"),
+        ("25001", "SELECT 1; DISCARD ALL"),
+        ("25006", "BEGIN READ ONLY; DELETE FROM orders"),
+        ("25006", "BEGIN READ ONLY; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; DELETE FROM orders"),
+        ("26000", "EXECUTE nothing"),
+        ("26000", "DEALLOCATE nothing"),
+        ("3F000", "CREATE TABLE nowhere.t (a int)"),
+        ("42501", "CREATE TABLE pg_catalog.t (a int)"),
+        ("42501", "DROP TABLE pg_catalog.pg_class"),
+        ("42601", "COPY other FROM STDIN WITH (FORMAT csv, FORMAT csv)"),
+        ("42601", "CREATE TABLE t (a int NULL NOT NULL)"),
+        ("42701", "CREATE TABLE t (a int, a int)"),
+        ("42702", "SELECT id FROM orders, other"),
+        ("42703", "SELECT nothing FROM orders"),
+        ("42704", "CREATE TABLE t (a nothing)"),
+        ("42712", "SELECT * FROM orders a, other a"),
+        ("42712", "WITH a AS (SELECT 1), a AS (SELECT 2) SELECT * FROM a"),
+        ("42803", "SELECT customer, sum(id) FROM orders"),
+        ("42804", "SELECT id FROM orders WHERE id"),
+        ("42804", "SELECT NOT id FROM orders"),
+        ("42804", "SELECT * FROM orders JOIN other ON orders.id"),
+        ("42809", "SELECT row_number() FROM orders"),
+        ("42809", "COPY other FROM '/'"),
+        ("42883", "SELECT nothing(1)"),
+        ("42883", "SELECT -customer FROM orders"),
+        ("42883", "SELECT customer + 1 FROM orders"),
+        ("42883", "SELECT id LIKE 'x' FROM orders"),
+        ("42P01", "SELECT * FROM nothing"),
+        ("42P01", "SELECT nothing.* FROM orders"),
+        ("42P01", "SELECT orders.* FROM orders o"),
+        ("42P01", "COPY nothing FROM '/no/such/file'"),
+        ("42P05", "PREPARE twice AS SELECT 1; PREPARE twice AS SELECT 1"),
+        ("42P07", "CREATE TABLE orders (a int)"),
+        ("42P10", "SELECT id FROM orders ORDER BY 2"),
+        ("42P10", "SELECT id FROM orders GROUP BY 2"),
+        ("42P10", "SELECT DISTINCT id FROM orders ORDER BY customer"),
+        ("42P10", "WITH a(x, y) AS (SELECT 1) SELECT * FROM a"),
+        ("42P20", "SELECT * FROM orders WHERE row_number() OVER () = 1"),
+        ("58P01", "COPY other FROM '/no/such/file'"),
+    ];
+    let mut wrong = Vec::new();
+    for (state, sql) in cases {
+        let error = error(&mut client, sql);
+        client.ok("ROLLBACK");
+        if error.sqlstate.as_str() != state {
+            wrong.push(format!("{sql}: {error} instead of {state}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// After any error the same session answers.
 #[test]
 fn the_session_goes_on() {

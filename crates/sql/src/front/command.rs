@@ -271,8 +271,10 @@ pub struct CreateIndexCommand {
 /// What BEGIN or SET TRANSACTION said; every level up to REPEATABLE READ is snapshot isolation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Isolation {
-    /// READ ONLY: writes are refused.
-    pub read_only: bool,
+    /// READ ONLY: writes are refused; READ WRITE: they are not.
+    pub read_only: Option<bool>,
+    /// A level was named.
+    pub level_given: bool,
 }
 
 /// The right side of SET.

@@ -38,7 +38,13 @@ pub(super) fn lower(
         CopyTarget::Stdout => return Err(SqlError::syntax("STDOUT", None)),
     };
     let mut known = Options::default();
-    options.iter().try_for_each(|option| known.option(option))?;
+    for (position, option) in options.iter().enumerate() {
+        let kind = std::mem::discriminant(option);
+        if options[..position].iter().any(|other| std::mem::discriminant(other) == kind) {
+            return Err(SqlError::new(SqlState::SYNTAX, "conflicting or redundant options"));
+        }
+        known.option(option)?;
+    }
     legacy.iter().try_for_each(|option| known.legacy(option))?;
     Ok(Command::Copy(CopyCommand {
         table: table_name(name)?,
@@ -54,8 +60,10 @@ impl Options {
             CopyOption::Format(format) => match fold(format)?.as_str() {
                 "csv" => self.csv = true,
                 "text" => self.csv = false,
+                "binary" => return Err(SqlError::unsupported("COPY format \"binary\"", "Use csv or text.")),
                 other => {
-                    return Err(SqlError::unsupported(format!("COPY format \"{other}\""), "Use csv or text."));
+                    let message = format!("COPY format \"{other}\" not recognized");
+                    return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).hint("Use csv or text."));
                 }
             },
             // FREEZE promises that nobody else sees the table; nothing here depends on it.
@@ -119,6 +127,10 @@ impl Options {
         let escape = byte("escape", self.escape, quote)?;
         if self.csv && delimiter == quote {
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "COPY delimiter and quote must be different"));
+        }
+        if self.null.as_ref().is_some_and(|null| null.contains(['\n', '\r'])) {
+            let message = "COPY null representation cannot use newline or carriage return";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
         let null = self.null.unwrap_or_else(|| if self.csv { String::new() } else { "\\N".to_string() });
         Ok(CopyFormat { csv: self.csv, delimiter, quote, escape, null, header: self.header })

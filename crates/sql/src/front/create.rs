@@ -9,7 +9,7 @@ use crate::ast::{
     IndexColumn, IndexType, NullsDistinctOption, OrderByExpr, OrderByOptions, PrimaryKeyConstraint, SqlOption,
     TableConstraint, UniqueConstraint,
 };
-use crate::errors::SqlError;
+use crate::errors::{SqlError, SqlState};
 
 const NO_FOREIGN_KEYS: &str = "Foreign keys are not enforced yet: leave REFERENCES out.";
 const NO_CHECKS: &str = "CHECK constraints are not enforced yet: leave them out.";
@@ -191,10 +191,11 @@ fn column(definition: &ColumnDef, constraints: &mut Vec<NewConstraint>) -> Lower
     let name = fold(name)?;
     let mut column =
         NewColumn { name: name.clone(), sql_type: sql_type_of(data_type)?, not_null: false, default: None };
+    let mut nullable = false;
     for option in options {
         let constraint_name = option.name.as_ref().map(fold).transpose()?;
         match &option.option {
-            ColumnOption::Null => {}
+            ColumnOption::Null => nullable = true,
             ColumnOption::NotNull => column.not_null = true,
             ColumnOption::Default(value) => {
                 expressions::check(value)?;
@@ -225,6 +226,10 @@ fn column(definition: &ColumnDef, constraints: &mut Vec<NewConstraint>) -> Lower
             }
             other => return Err(SqlError::unsupported(format!("the column option {other}"), "Leave it out.")),
         }
+    }
+    if nullable && column.not_null {
+        let message = format!("conflicting NULL/NOT NULL declarations for column \"{name}\"");
+        return Err(SqlError::new(SqlState::SYNTAX, message));
     }
     Ok(column)
 }

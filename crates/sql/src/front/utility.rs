@@ -92,13 +92,13 @@ fn isolation(modes: &[TransactionMode]) -> Lowered<Isolation> {
     let mut isolation = Isolation::default();
     for mode in modes {
         match mode {
-            TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => isolation.read_only = true,
-            TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => isolation.read_only = false,
+            TransactionMode::AccessMode(TransactionAccessMode::ReadOnly) => isolation.read_only = Some(true),
+            TransactionMode::AccessMode(TransactionAccessMode::ReadWrite) => isolation.read_only = Some(false),
             TransactionMode::IsolationLevel(level) => match level {
                 TransactionIsolationLevel::ReadUncommitted
                 | TransactionIsolationLevel::ReadCommitted
                 | TransactionIsolationLevel::RepeatableRead
-                | TransactionIsolationLevel::Snapshot => {}
+                | TransactionIsolationLevel::Snapshot => isolation.level_given = true,
                 TransactionIsolationLevel::Serializable => {
                     return Err(SqlError::unsupported(
                         "ISOLATION LEVEL SERIALIZABLE",

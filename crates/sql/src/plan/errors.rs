@@ -9,6 +9,7 @@ use eris_storage::StorageError;
 use crate::catalog::{Table, suggestions};
 use crate::errors::{SqlError, SqlState};
 use crate::pg_format::value_text;
+use crate::plan::sentences::{known_refusal, known_sentence};
 
 /// An error of the engine; `table` is the one that was written or read, for names in messages.
 pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
@@ -139,6 +140,7 @@ fn cast_error(text: &str) -> SqlError {
         _ if text.contains("an't cast value") || text.contains("overflow") || text.contains("out of range") => {
             SqlError::out_of_range(type_name).detail(text.to_string())
         }
+        _ if text.contains("type interval") => SqlError::new(SqlState::INVALID_DATETIME, text.to_string()),
         _ => SqlError::new(SqlState::INVALID_TEXT, text.to_string()),
     }
 }
@@ -164,7 +166,9 @@ pub fn datafusion_error(error: &DataFusionError) -> SqlError {
         DataFusionError::Collection(list) => {
             list.first().map_or_else(|| SqlError::internal("an empty list of errors"), datafusion_error)
         }
-        DataFusionError::NotImplemented(text) => SqlError::unsupported(text, "Rewrite the statement."),
+        DataFusionError::NotImplemented(text) => {
+            known_refusal(text).unwrap_or_else(|| SqlError::unsupported(text, "Rewrite the statement."))
+        }
         DataFusionError::ResourcesExhausted(text) => SqlError::out_of_memory(text),
         DataFusionError::Plan(text) => plan_error(text),
         DataFusionError::SQL(error, _) => SqlError::new(SqlState::SYNTAX, error.to_string()),
@@ -213,6 +217,9 @@ fn schema_error(error: &SchemaError) -> SqlError {
 /// Planning errors come as sentences; the ones people meet are recognised by them.
 fn plan_error(text: &str) -> SqlError {
     let text = text.trim();
+    if let Some(error) = known_sentence(text) {
+        return error;
+    }
     let lower = text.to_lowercase();
     let state = if lower.contains("invalid function") || lower.contains("function not found") {
         let name = text.split('\'').nth(1).unwrap_or("?");

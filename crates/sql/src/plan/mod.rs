@@ -24,6 +24,7 @@ mod planner;
 mod precedence;
 mod result_names;
 mod rules;
+mod sentences;
 mod source;
 mod types;
 

@@ -57,7 +57,7 @@ impl Session {
     }
 
     fn set_isolation(&mut self, isolation: Isolation) {
-        self.read_only = isolation.read_only;
+        self.read_only = isolation.read_only.unwrap_or(self.read_only);
     }
 
     /// Statements that define names, settings or prepared statements.
@@ -70,6 +70,12 @@ impl Session {
         let done = |word| Ok(Attempt::Tag(CommandTag::Done(word)));
         match command {
             Command::SetTransaction(isolation) => {
+                if isolation.level_given && self.block == Block::Open && self.transaction.is_some() {
+                    return Err(SqlError::new(
+                        SqlState::ACTIVE_TRANSACTION,
+                        "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                    ));
+                }
                 if self.block != Block::Open {
                     self.warning(
                         SqlState::NO_ACTIVE_TRANSACTION,

@@ -155,9 +155,12 @@ impl Session {
         let CopySource::File(path) = &command.source else {
             return Err(SqlError::internal("COPY without a file"));
         };
+        // Who may read the file but not fill the table is to hear of the table.
+        self.overlay.version(self.database.catalog())?.table(&command.table)?;
         let env = Arc::clone(self.database.engine().env());
         let mut file = env.files().open(Path::new(path)).map_err(|error| {
             let state = match error.kind() {
+                std::io::ErrorKind::IsADirectory => SqlState::WRONG_OBJECT,
                 std::io::ErrorKind::NotFound => SqlState::NO_SUCH_FILE,
                 std::io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
                 _ => SqlState::IO,

@@ -31,7 +31,9 @@ impl Session {
         if !create.table.is_public() {
             let schema = create.table.schema.as_deref().unwrap_or_default();
             return Err(match schema {
-                "eris" => SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for schema eris"),
+                "eris" | "pg_catalog" | "information_schema" => {
+                    SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for schema {schema}"))
+                }
                 other => SqlError::new(SqlState::NO_SUCH_SCHEMA, format!("schema \"{other}\" does not exist")),
             }
             .hint("Create the table in schema public."));
@@ -85,6 +87,11 @@ impl Session {
             let found = self.table_named(name, if_exists).map_err(|mut error| {
                 if error.sqlstate == SqlState::NO_SUCH_TABLE {
                     error.message = format!("table \"{name}\" does not exist");
+                }
+                // Elsewhere they are views; in PostgreSQL these are tables.
+                if name.schema.as_deref() == Some("pg_catalog") && error.sqlstate == SqlState::WRONG_OBJECT {
+                    error.sqlstate = SqlState::INSUFFICIENT_PRIVILEGE;
+                    error.message = format!("permission denied: \"{}\" is a system catalog", name.name);
                 }
                 error
             })?;
