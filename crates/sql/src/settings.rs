@@ -26,8 +26,22 @@ eris_platform::settings! {
     };
     /// Whether plans that are not native may run on DataFusion's operators; otherwise they are refused.
     pub const FALLBACK: bool = { name: "fallback", scope: Session, default: true };
+    /// Whether plans may run on our own operators; otherwise every query runs on DataFusion's, to compare the two.
+    pub const NATIVE: bool = { name: "native", scope: Session, default: true };
     /// How often a single statement outside of a transaction block is run again after a serialization failure.
     pub const RETRIES: i64 = { name: "retries", scope: Session, default: 100, min: 0, max: 1_000_000 };
+}
+
+/// The lanes that a query may take: the native one where it can, the fallback lane otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lanes {
+    pub native: bool,
+    pub fallback: bool,
+}
+
+impl Lanes {
+    /// As a database is set up unless it says otherwise.
+    pub const BOTH: Lanes = Lanes { native: true, fallback: true };
 }
 
 /// What clients ask for and what is in effect. `fixed`: setting anything else is refused.
@@ -198,9 +212,9 @@ impl SessionSettings {
         self.own.get(SEGMENT_ROWS) as u32
     }
 
-    /// Whether the fallback lane may be used.
-    pub fn fallback(&self) -> bool {
-        self.own.get(FALLBACK)
+    /// The lanes that queries may take.
+    pub fn lanes(&self) -> Lanes {
+        Lanes { native: self.own.get(NATIVE), fallback: self.own.get(FALLBACK) }
     }
 
     /// Silent retries of single statements.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use eris_platform::DeterministicMap;
 
 use super::statement::Planned;
+use crate::settings::Lanes;
 use crate::types::SqlType;
 
 /// Plans kept at most. The texts come from clients, so the number is bounded; when it is reached everything is dropped,
@@ -26,10 +27,10 @@ impl PlanCache {
         text: &str,
         declared: &[Option<SqlType>],
         catalog: u64,
-        fallback: bool,
+        lanes: Lanes,
     ) -> Option<Arc<Planned>> {
         let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = plans.get(text)?.iter().find(|plan| plan.declared == declared && plan.holds(catalog, fallback))?;
+        let found = plans.get(text)?.iter().find(|plan| plan.declared == declared && plan.holds(catalog, lanes))?;
         Some(Arc::clone(found))
     }
 

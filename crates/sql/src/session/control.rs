@@ -198,7 +198,7 @@ impl Session {
         // The plan may have to be made again: its text is that of PREPARE, so it does not go through the cache.
         let catalog = self.overlay.version(self.database.catalog())?;
         let mut planned = Arc::clone(&prepared.planned);
-        if !planned.holds(catalog.number, self.settings.fallback()) || catalog.number == u64::MAX {
+        if !planned.holds(catalog.number, self.settings.lanes()) || catalog.number == u64::MAX {
             planned = self.plan_in(planned.text.clone(), planned.command.clone(), &planned.declared, &catalog)?;
         }
         self.run_plan(&planned, &values).await

@@ -8,6 +8,7 @@ use super::prepared::ColumnDescription;
 use crate::errors::SqlError;
 use crate::native::Node;
 use crate::plan::{BoundQuery, NotNative, lower_query};
+use crate::settings::Lanes;
 use crate::types::SqlType;
 
 /// How a query runs.
@@ -37,14 +38,15 @@ pub struct QueryPlan {
 
 impl QueryPlan {
     /// Lowers a bound query; refuses it if it is not native and may not fall back.
-    pub fn make(bound: BoundQuery, fallback: bool) -> Result<Self, SqlError> {
-        let body = match lower_query(&bound.plan) {
+    pub fn make(bound: BoundQuery, lanes: Lanes) -> Result<Self, SqlError> {
+        let lowered = if lanes.native { lower_query(&bound.plan) } else { Err(NotNative("native = off".to_string())) };
+        let body = match lowered {
             Ok(node) => QueryBody::Native(node),
-            Err(reason) if fallback => QueryBody::Fallback { plan: bound.plan, reason },
+            Err(reason) if lanes.fallback => QueryBody::Fallback { plan: bound.plan, reason },
             Err(reason) => {
                 return Err(SqlError::unsupported(
                     format!("a plan that is not native ({reason})"),
-                    "The fallback lane is switched off: SET fallback = on, or rewrite the query.",
+                    "The fallback lane is switched off: rewrite the query, or SET fallback = on if it is there.",
                 ));
             }
         };

@@ -96,9 +96,9 @@ impl Session {
         parameter_types: &[Option<SqlType>],
     ) -> Result<Vec<Arc<Prepared>>, SqlError> {
         let catalog = self.overlay.version(self.database.catalog())?;
-        let fallback = self.settings.fallback();
+        let lanes = self.settings.lanes();
         let cache = self.database.plan_cache();
-        if let Some(planned) = cache.find(sql, parameter_types, catalog.number, fallback) {
+        if let Some(planned) = cache.find(sql, parameter_types, catalog.number, lanes) {
             let offset = sql.find(&planned.text).map_or(0, |start| sql[..start].chars().count());
             return Ok(vec![Arc::new(Prepared { planned, place: Place::ALONE, offset })]);
         }
@@ -107,7 +107,7 @@ impl Session {
         let mut prepared = Vec::with_capacity(count);
         for (index, statement) in statements.into_iter().enumerate() {
             let place = Place { index, count };
-            let cached = cache.find(&statement.text, parameter_types, catalog.number, fallback);
+            let cached = cache.find(&statement.text, parameter_types, catalog.number, lanes);
             let planned = if let Some(planned) = cached {
                 planned
             } else {
@@ -143,18 +143,15 @@ impl Session {
     ) -> Result<Arc<Planned>, SqlError> {
         let values = self.values();
         let mut planned = plan(text, command, declared, self.scope(catalog, &values))?;
-        planned.fallback = self.settings.fallback();
+        planned.lanes = self.settings.lanes();
         Ok(Arc::new(planned))
     }
 
     /// What planning needs to know.
     pub(super) fn scope<'a>(&'a self, catalog: &'a CatalogVersion, values: &'a SessionValues) -> Scope<'a> {
-        Scope {
-            planner: self.database.planner(),
-            catalog,
-            values,
-            fallback: self.settings.fallback() && self.database.allows_fallback(),
-        }
+        let mut lanes = self.settings.lanes();
+        lanes.fallback &= self.database.allows_fallback();
+        Scope { planner: self.database.planner(), catalog, values, lanes }
     }
 
     pub(super) fn values(&self) -> SessionValues {
@@ -169,12 +166,12 @@ impl Session {
     /// A plan that holds now: the statement's own, or a new one.
     pub(super) fn current_plan(&mut self, statement: &Arc<Planned>) -> Result<Arc<Planned>, SqlError> {
         let catalog = self.overlay.version(self.database.catalog())?;
-        let fallback = self.settings.fallback();
-        if statement.holds(catalog.number, fallback) && catalog.number != u64::MAX && !statement.is_unplanned() {
+        let lanes = self.settings.lanes();
+        if statement.holds(catalog.number, lanes) && catalog.number != u64::MAX && !statement.is_unplanned() {
             return Ok(Arc::clone(statement));
         }
         let cache = self.database.plan_cache();
-        if let Some(planned) = cache.find(&statement.text, &statement.declared, catalog.number, fallback)
+        if let Some(planned) = cache.find(&statement.text, &statement.declared, catalog.number, lanes)
             && planned.columns == statement.columns
         {
             return Ok(planned);

@@ -48,7 +48,7 @@ impl SleepPlan {
         let types = ParameterTypes(seconds.parameters.iter().copied().map(Some).collect());
         let query = bind(&sleeping.query, types)?;
         let mut plan =
-            Self { seconds: QueryPlan::make(seconds, scope.fallback)?, query: QueryPlan::make(query, scope.fallback)? };
+            Self { seconds: QueryPlan::make(seconds, scope.lanes)?, query: QueryPlan::make(query, scope.lanes)? };
         if plan.query.parameters.len() < plan.seconds.parameters.len() {
             plan.query.parameters.clone_from(&plan.seconds.parameters);
         }

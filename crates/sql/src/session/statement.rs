@@ -12,6 +12,7 @@ use crate::errors::SqlError;
 use crate::front::{Command, CopySource};
 use crate::native::{ChangePlan, InsertPlan, InsertRows};
 use crate::plan::{ParameterTypes, Scope, plan_delete, plan_insert, plan_update};
+use crate::settings::Lanes;
 use crate::types::SqlType;
 
 /// A statement with its plan.
@@ -25,8 +26,8 @@ pub(super) struct Planned {
     pub declared: Vec<Option<SqlType>>,
     /// The version of the catalog that the plan was made for.
     pub catalog: u64,
-    /// Whether it may fall back.
-    pub fallback: bool,
+    /// The lanes that the session allowed.
+    pub lanes: Lanes,
     /// Holds for one execution only.
     pub momentary: bool,
     /// The plan.
@@ -61,8 +62,8 @@ impl Planned {
     }
 
     /// Whether the plan still holds.
-    pub fn holds(&self, catalog: u64, fallback: bool) -> bool {
-        matches!(self.body, Body::Utility) || (!self.momentary && self.catalog == catalog && self.fallback == fallback)
+    pub fn holds(&self, catalog: u64, lanes: Lanes) -> bool {
+        matches!(self.body, Body::Utility) || (!self.momentary && self.catalog == catalog && self.lanes == lanes)
     }
 
     pub fn kind(&self) -> StatementKind {
@@ -168,7 +169,7 @@ pub(super) fn plan(
         command,
         declared: declared.to_vec(),
         catalog: catalog.number,
-        fallback: scope.fallback,
+        lanes: scope.lanes,
         momentary,
         body,
         parameters,
@@ -186,7 +187,7 @@ fn plan_query(query: &ast::Query, types: ParameterTypes, scope: Scope<'_>) -> Re
     }
     let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
     let (parameters, momentary) = (bound.parameters.clone(), bound.momentary);
-    let plan = QueryPlan::make(bound, scope.fallback)?;
+    let plan = QueryPlan::make(bound, scope.lanes)?;
     let columns = Arc::clone(&plan.columns);
     Ok((Body::Query(plan), parameters, Some(columns), momentary))
 }
@@ -199,7 +200,7 @@ impl Planned {
             command,
             declared: declared.to_vec(),
             catalog: 0,
-            fallback: true,
+            lanes: Lanes::BOTH,
             momentary: true,
             body: Body::Utility,
             parameters: declared.iter().map(|known| known.unwrap_or(SqlType::Text)).collect(),

@@ -199,7 +199,7 @@ fn by_key(
     }
     let plan = KeyedPlan {
         table,
-        query: Arc::new(QueryPlan::make(bound, scope.fallback)?),
+        query: Arc::new(QueryPlan::make(bound, scope.lanes)?),
         key: key.into(),
         unique,
         attributes: assigned.map(|assigned| assigned.attributes.into()),

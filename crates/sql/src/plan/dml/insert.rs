@@ -58,7 +58,7 @@ pub fn plan_insert(
             let width = bound.columns.len();
             check_width(width, targets.len(), named)?;
             let (parameters, momentary) = (bound.parameters.clone(), bound.momentary);
-            let plan = QueryPlan::make(bound, scope.fallback)?;
+            let plan = QueryPlan::make(bound, scope.lanes)?;
             (InsertRows::Query(Arc::new(plan)), width, parameters, momentary)
         }
     };

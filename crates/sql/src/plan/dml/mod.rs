@@ -15,6 +15,7 @@ use crate::ast::{self, Expr, Ident, SelectItem};
 use crate::catalog::{CatalogVersion, ColumnDefault, Table, TableColumn, suggestions};
 use crate::errors::{SqlError, SqlState};
 use crate::front::TableName;
+use crate::settings::Lanes;
 use crate::types::SqlType;
 
 pub use change::{plan_delete, plan_update};
@@ -31,8 +32,8 @@ pub struct Scope<'a> {
     pub catalog: &'a CatalogVersion,
     /// The session.
     pub values: &'a SessionValues,
-    /// Whether plans may fall back.
-    pub fallback: bool,
+    /// The lanes that queries may take.
+    pub lanes: Lanes,
 }
 
 /// A planned DML statement.
