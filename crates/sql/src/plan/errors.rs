@@ -85,7 +85,7 @@ pub fn arrow_error(error: &ArrowError) -> SqlError {
         },
         ArrowError::MemoryError(what) => SqlError::out_of_memory(what),
         ArrowError::CastError(text) | ArrowError::ParseError(text) => cast_error(text),
-        ArrowError::InvalidArgumentError(text) if text.contains("too large to store in a Decimal") => overflow(text),
+        ArrowError::InvalidArgumentError(text) if text.contains("to store in a Decimal") => overflow(text),
         ArrowError::InvalidArgumentError(text) | ArrowError::ComputeError(text) => {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, text.clone())
         }

@@ -73,6 +73,8 @@ impl Planner {
             // Scans hand out their morsels to whoever asks; cutting them again costs a copy.
             .with_round_robin_repartition(false);
         config.options_mut().execution.time_zone = None;
+        // Whether a column can be NULL is said differently of `x IS TRUE` in logical and in physical plans.
+        config.options_mut().execution.skip_physical_aggregate_schema_check = true;
         let aggregates = SessionStateDefaults::default_aggregate_functions().into_iter().chain(exact_aggregates());
         let state = SessionStateBuilder::new()
             .with_config(config)
