@@ -9,6 +9,6 @@ mod walk;
 
 pub use bind::bind;
 pub use walk::{
-    RewriteQuery, Text, fill_parameters, parameter_types, rewrite_expression, rewrite_plan, rewrite_query,
-    visit_expressions, visit_scans,
+    RewriteQuery, Text, fill_parameters, node_has, parameter_types, replace_parts, rewrite_expression, rewrite_nodes,
+    rewrite_plan, rewrite_plan_and_nodes, rewrite_query, visit_expressions, visit_nodes, visit_scans,
 };

@@ -22,6 +22,66 @@ pub fn visit_scans(plan: &LogicalPlan, visit: &mut dyn FnMut(&TableScan) -> Resu
     Ok(())
 }
 
+/// Rewrites every expression of a plan as [`rewrite_plan`] does, and then each node.
+pub fn rewrite_plan_and_nodes(
+    plan: LogicalPlan,
+    rewrite: &mut dyn FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+    nodes: &mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
+) -> Result<LogicalPlan> {
+    Ok(plan
+        .transform_up_with_subqueries(|node| {
+            let node = rewrite_node(node, rewrite)?;
+            let changed = nodes(node.data)?;
+            // Also for what is only above a change.
+            Ok(Transformed::yes(changed.data.recompute_schema()?))
+        })?
+        .data)
+}
+
+/// Visits every node of a plan, those of subqueries included.
+pub fn visit_nodes(plan: &LogicalPlan, visit: &mut dyn FnMut(&LogicalPlan) -> Result<()>) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        visit(node)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+/// Whether an expression of a node, or a part of one, is what `test` looks for; subqueries are not looked into.
+pub fn node_has(node: &LogicalPlan, test: &dyn Fn(&Expr) -> bool) -> Result<bool> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found |= expr.exists(|expr| Ok(test(expr)))?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Rewrites every node of a plan, subqueries included, from the leaves up. The schemas of the nodes above follow.
+pub fn rewrite_nodes(
+    plan: LogicalPlan,
+    rewrite: &mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
+) -> Result<LogicalPlan> {
+    Ok(plan
+        .transform_up_with_subqueries(|node| {
+            let node = rewrite(node)?;
+            if node.transformed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+        })?
+        .data)
+}
+
+/// Rewrites an expression from the root down; what is put in place of a part is not looked at again.
+pub fn replace_parts(expr: Expr, replace: &mut dyn FnMut(&Expr) -> Result<Option<Expr>>) -> Result<Expr> {
+    Ok(expr
+        .transform_down(|part| {
+            Ok(match replace(&part)? {
+                Some(new) => Transformed::new(new, true, TreeNodeRecursion::Jump),
+                None => Transformed::no(part),
+            })
+        })?
+        .data)
+}
+
 /// Rewrites an expression from the leaves up.
 pub fn rewrite_expression(expr: Expr, rewrite: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>) -> Result<Expr> {
     Ok(expr.transform_up(rewrite)?.data)

@@ -322,18 +322,25 @@ fn floats<T: Float + Send + Sync + 'static>(
     valid: impl Fn(usize) -> bool,
 ) -> Result<Buffer<T>, OperatorError> {
     let divides = matches!(operator, ArithmeticOperator::Divide | ArithmeticOperator::Modulo);
+    let zero = T::default();
+    let underflows = |operator, a: T, b: T| match operator {
+        ArithmeticOperator::Multiply => a != zero && b != zero,
+        ArithmeticOperator::Divide => a != zero && !b.is_infinite(),
+        _ => false,
+    };
     let mut out = Vec::with_capacity(rows);
     for row in 0..rows {
         if !valid(row) {
-            out.push(T::default());
+            out.push(zero);
             continue;
         }
         let (a, b) = (left.get(row), right.get(row));
-        if divides && b == T::default() {
+        if divides && b == zero {
             return Err(OperatorError::DivisionByZero);
         }
         let value = T::apply(operator, a, b);
-        if value.is_infinite() && !a.is_infinite() && !b.is_infinite() {
+        let overflows = value.is_infinite() && !a.is_infinite() && !b.is_infinite();
+        if overflows || (value == zero && underflows(operator, a, b)) {
             return Err(OperatorError::Overflow { type_name: T::TYPE_NAME });
         }
         out.push(value);
@@ -395,6 +402,26 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn floats_that_leave_their_range_are_refused() {
+        let (tiny, huge) = (1e-200, 1e200);
+        for (operator, a, b, refused) in [
+            (ArithmeticOperator::Multiply, huge, huge, true),
+            (ArithmeticOperator::Multiply, tiny, tiny, true),
+            (ArithmeticOperator::Multiply, tiny, 0.0, false),
+            (ArithmeticOperator::Divide, tiny, huge, true),
+            (ArithmeticOperator::Divide, tiny, f64::INFINITY, false),
+            (ArithmeticOperator::Divide, huge, tiny, true),
+            (ArithmeticOperator::Add, f64::MAX, f64::MAX, true),
+            (ArithmeticOperator::Add, f64::INFINITY, 1.0, false),
+            (ArithmeticOperator::Subtract, 1.0, 1.0, false),
+        ] {
+            let left = column(DataType::Float64, &[Value::Float64(a)]);
+            let got = evaluate(operator, &left, &Datum::Constant(Value::Float64(b)), DataType::Float64, 1);
+            assert_eq!(got.is_err(), refused, "{a} {operator} {b}");
         }
     }
 

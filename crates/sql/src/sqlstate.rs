@@ -49,6 +49,10 @@ states! {
     FEATURE_NOT_SUPPORTED = b"0A000";
     /// cardinality_violation: a scalar subquery gave more than one row
     CARDINALITY_VIOLATION = b"21000";
+    /// invalid_argument_for_logarithm
+    INVALID_LOGARITHM = b"2201E";
+    /// invalid_argument_for_power_function
+    INVALID_POWER = b"2201F";
     /// invalid_row_count_in_limit_clause
     NEGATIVE_LIMIT = b"2201W";
     /// invalid_row_count_in_result_offset_clause

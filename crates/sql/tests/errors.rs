@@ -265,3 +265,31 @@ fn the_memory_limit_is_an_error_and_bytes_go_back() {
     client.ok("INSERT INTO small VALUES (1)");
     assert_eq!(client.rows("SELECT * FROM small"), ["1"]);
 }
+
+/// A function that makes a text far longer than its arguments fails before it makes it.
+#[test]
+fn texts_are_bounded_before_they_are_built() {
+    let limit = 64 << 20;
+    let engine = eris_engine::EngineOptions { workers: 1, nodes: 1, memory_limit_bytes: limit, ..Default::default() };
+    let instance = Instance::with_engine(engine, DatabaseOptions::default());
+    let mut client = instance.session();
+    client.ok("CREATE TABLE t (id int PRIMARY KEY, a text)");
+    client.ok("INSERT INTO t VALUES (1, 'a'), (2, 'b')");
+    let used = instance.database.engine().memory().used();
+    let started = std::time::Instant::now();
+    for sql in [
+        "SELECT length(repeat('x', 500000000))",
+        "SELECT length(repeat(a, 50000000)) FROM t",
+        "SELECT length(lpad(a, 50000000, 'xy')), id FROM t ORDER BY id",
+        "SELECT length(rpad(a, 50000000)) FROM t",
+        "SELECT length(replace(repeat('x', 10000), 'x', repeat('y', 10000)))",
+    ] {
+        assert_eq!(client.state(sql), "53200", "{sql}");
+    }
+    for sql in ["SELECT repeat('x', 2000000000)", "SELECT lpad(a, 2000000000, 'x') FROM t"] {
+        assert_eq!(client.state(sql), "54000", "{sql}");
+    }
+    assert!(started.elapsed().as_secs() < 20, "nothing was built in {:?}", started.elapsed());
+    assert_eq!(client.rows("SELECT length(repeat(a, 1000000)) FROM t"), ["1000000", "1000000"]);
+    assert!(instance.database.engine().memory().used() <= used * 2, "bytes go back");
+}

@@ -27,6 +27,7 @@ fn sum_type(scale: u8) -> DataType {
 fn overflow(data_type: DataType) -> OperatorError {
     let type_name = match data_type {
         DataType::Int64 => "bigint",
+        DataType::Float64 => "double precision",
         _ => "numeric",
     };
     OperatorError::Overflow { type_name }
@@ -138,14 +139,20 @@ impl Accumulator {
                 }
             }
             Self::Approximate { sums, counts, .. } => {
+                let mut failed = false;
                 let mut add = |value: f64, group: usize| {
-                    sums[group] += value;
+                    let sum = sums[group] + value;
+                    failed |= sum.is_infinite() && value.is_finite() && sums[group].is_finite();
+                    sums[group] = sum;
                     counts[group] += 1;
                 };
                 match &input.values {
                     Values::Float32(v) => each_valid(input, group_of_row, |row, group| add(f64::from(v[row]), group)),
                     Values::Float64(v) => each_valid(input, group_of_row, |row, group| add(v[row], group)),
                     _ => return Err(OperatorError::Internal(format!("sum of {}", input.data_type))),
+                }
+                if failed {
+                    return Err(overflow(DataType::Float64));
                 }
             }
             Self::Extreme { values, largest, text_bytes, .. } => {
@@ -221,7 +228,11 @@ impl Accumulator {
                     return Err(wrong());
                 };
                 for (row, group) in group_of_row.iter().enumerate() {
-                    sums[*group as usize] += partial[row];
+                    let sum = sums[*group as usize] + partial[row];
+                    if sum.is_infinite() && partial[row].is_finite() && sums[*group as usize].is_finite() {
+                        return Err(overflow(DataType::Float64));
+                    }
+                    sums[*group as usize] = sum;
                     counts[*group as usize] += partial_counts[row];
                 }
             }

@@ -2,17 +2,21 @@
 
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch};
 use datafusion::arrow::buffer::{Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{
     ArrowNativeType, DataType as ArrowType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
     Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimestampMicrosecondType,
 };
+use datafusion::arrow::util::display::FormatOptions;
 use eris_storage::{Batch, Bitmap, Buffer, Column, DataType, Physical, Values, Views};
 
 use super::types::arrow_type;
 use crate::errors::SqlError;
 use crate::pg_format::pack_interval;
 use crate::types::SqlType;
+
+/// What does not fit is an error, not NULL.
+const CHECKED: CastOptions<'static> = CastOptions { safe: false, format_options: FormatOptions::new() };
 
 /// Lets an Arrow buffer be the owner of ours.
 struct Shared<T: ArrowNativeType>(ScalarBuffer<T>);
@@ -56,7 +60,7 @@ pub fn column_from_arrow(array: &ArrayRef, sql_type: SqlType) -> Result<Column, 
     let array = if *array.data_type() == wanted {
         array.clone()
     } else {
-        cast(array, &wanted).map_err(|error| crate::plan::arrow_error(&error))?
+        cast_with_options(array, &wanted, &CHECKED).map_err(|error| crate::plan::arrow_error(&error))?
     };
     let validity = validity(array.nulls());
     let values = match (data_type, data_type.physical()) {
@@ -108,7 +112,7 @@ fn intervals(array: &ArrayRef, data_type: DataType) -> Result<Column, SqlError> 
     let array = if *array.data_type() == wanted {
         array.clone()
     } else {
-        cast(array, &wanted).map_err(|error| crate::plan::arrow_error(&error))?
+        cast_with_options(array, &wanted, &CHECKED).map_err(|error| crate::plan::arrow_error(&error))?
     };
     let values = primitive::<IntervalMonthDayNanoType>(&array)?;
     let packed: Buffer<i128> = values

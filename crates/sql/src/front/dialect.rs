@@ -68,6 +68,11 @@ impl Dialect for BoundedDialect {
         false
     }
 
+    /// `'a'` and `'b'` on the next line are `'ab'`, as the standard says.
+    fn supports_string_literal_concatenation_with_newline(&self) -> bool {
+        true
+    }
+
     as_postgresql! {
         identifier_quote_style(identifier: &str) -> Option<char>;
         is_delimited_identifier_start(c: char) -> bool;
@@ -131,7 +136,7 @@ mod tests {
             assert_eq!(bounded.is_identifier_start(c), PostgreSqlDialect {}.is_identifier_start(c), "{c:?}");
             assert_eq!(bounded.is_identifier_part(c), PostgreSqlDialect {}.is_identifier_part(c), "{c:?}");
         }
-        // Everything that the trait asks with yes or no, but for the names of arguments.
+        // Everything that the trait asks with yes or no, but for what is answered differently on purpose.
         assert_same! {
             allow_extract_custom allow_extract_single_quotes describe_requires_table_keyword ignores_wildcard_escapes
             convert_type_before_value prec_unknown require_interval_qualifier requires_single_line_comment_whitespace
@@ -171,7 +176,7 @@ mod tests {
             supports_set_stmt_without_operator supports_settings supports_show_like_before_in
             supports_space_separated_column_options supports_start_transaction_modifier
             supports_string_escape_constant supports_string_literal_backslash_escape
-            supports_string_literal_concatenation supports_string_literal_concatenation_with_newline
+            supports_string_literal_concatenation
             supports_struct_literal supports_subquery_as_function_arg supports_table_hints
             supports_table_sample_before_alias supports_table_versioning supports_top_before_distinct
             supports_trailing_commas supports_triple_quoted_string supports_try_convert

@@ -17,6 +17,7 @@ pub(super) fn check(expr: &Expr) -> Lowered<()> {
         match expr {
             Expr::BinaryOp { left, op, right } => {
                 check_operator(op)?;
+                check_rows(left, op, right)?;
                 check(right)?;
                 expr = left;
             }
@@ -27,6 +28,28 @@ pub(super) fn check(expr: &Expr) -> Lowered<()> {
 
 fn check_all<'a>(list: impl IntoIterator<Item = &'a Expr>) -> Lowered<()> {
     list.into_iter().try_for_each(check)
+}
+
+/// Checks a comparison of rows: both sides have as many entries.
+fn check_rows(left: &Expr, op: &BinaryOperator, right: &Expr) -> Lowered<()> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    match (left, right) {
+        (Expr::Tuple(left), Expr::Tuple(right)) if matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) => {
+            same_entries(left, right)
+        }
+        (Expr::Tuple(_), _) | (_, Expr::Tuple(_)) => Err(SqlError::unsupported(
+            format!("the operator {op} of a row"),
+            "Compare rows with rows, or column by column.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn same_entries(left: &[Expr], right: &[Expr]) -> Lowered<()> {
+    if left.len() == right.len() {
+        return Ok(());
+    }
+    Err(SqlError::new(crate::errors::SqlState::SYNTAX, "unequal number of entries in row expressions"))
 }
 
 fn check_one(expr: &Expr) -> Lowered<()> {
@@ -49,10 +72,15 @@ fn check_one(expr: &Expr) -> Lowered<()> {
         | Expr::IsNotUnknown(inner) => check(inner),
         Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => check_all([&**left, &**right]),
         Expr::InList { expr, list, negated: _ } => {
+            for item in list {
+                check_rows(expr, &BinaryOperator::Eq, item)?;
+            }
             check(expr)?;
             check_all(list)
         }
         Expr::InSubquery { expr, subquery, negated: _ } => {
+            let is_row = matches!(expr.as_ref(), Expr::Tuple(_));
+            refuse_if(is_row, "IN of a row and a subquery", "Write EXISTS with an equality for each column.")?;
             check(expr)?;
             query::check(subquery)
         }

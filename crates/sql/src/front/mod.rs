@@ -16,6 +16,7 @@ mod locate;
 mod lower;
 mod names;
 mod nothing;
+mod operators;
 mod parse;
 mod query;
 mod type_names;

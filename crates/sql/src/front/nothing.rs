@@ -6,8 +6,8 @@
 use std::ops::ControlFlow;
 
 use crate::ast::{
-    Expr, GroupByExpr, JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr, SetOperator, Statement,
-    TableFactor, TableWithJoins, Visit, Visitor,
+    Expr, GroupByExpr, Ident, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr,
+    SetOperator, Statement, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
 };
 
 /// Tables of `pg_catalog` that have no rows here.
@@ -41,6 +41,55 @@ const EMPTY: [&str; 24] = [
 /// Functions that give a row for no rows.
 const AGGREGATES: [&str; 10] =
     ["count", "sum", "avg", "min", "max", "string_agg", "array_agg", "bool_and", "bool_or", "every"];
+
+/// Whether a table of `pg_catalog` with this name has no rows.
+pub(super) fn is_empty(name: &str) -> bool {
+    EMPTY.contains(&name)
+}
+
+/// Writes `pg_catalog.` before the names of tables without rows, but for those that a WITH around them means: from then
+/// on such a table is one with its schema.
+pub(super) fn qualify(statement: &mut Statement) {
+    let _: ControlFlow<()> = statement.visit(&mut Qualify { named: Vec::new() });
+}
+
+/// The names that the WITHs of the queries around give.
+struct Qualify {
+    named: Vec<Vec<String>>,
+}
+
+impl VisitorMut for Qualify {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.named.push(tables.map(|table| folded(&table.alias.name)).collect());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.named.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<()> {
+        if let [part] = name.0.as_slice()
+            && let Some(ident) = part.as_ident()
+        {
+            let own = folded(ident);
+            let named = self.named.iter().flatten().any(|known| *known == own);
+            // Outside of queries are the tables that are created and changed.
+            if is_empty(&own) && !self.named.is_empty() && !named {
+                name.0.insert(0, ObjectNamePart::Identifier(Ident::new("pg_catalog")));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn folded(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
 
 /// Whether a query has no rows because it joins a table that is always empty.
 pub fn reads_nothing(query: &Query) -> bool {
@@ -112,7 +161,7 @@ fn from_is_empty(from: &TableWithJoins) -> bool {
 }
 
 fn factor_is_empty(factor: &TableFactor) -> bool {
-    matches!(factor, TableFactor::Table { name, args: None, .. } if is_one_of(name, &EMPTY))
+    matches!(factor, TableFactor::Table { name, args: None, .. } if name.0.len() == 2 && is_one_of(name, &EMPTY))
 }
 
 fn is_one_of(name: &ObjectName, list: &[&str]) -> bool {
@@ -191,9 +240,24 @@ mod tests {
             "SELECT 1 FROM other.pg_policy",
             "SELECT EXISTS (SELECT 1 FROM pg_policy)",
             "WITH pg_policy AS (SELECT 1) SELECT * FROM pg_policy",
+            "WITH x AS (SELECT 1) SELECT * FROM pg_policy",
         ] {
             assert!(!reads_nothing(&query(sql)), "{sql}");
         }
+    }
+
+    #[test]
+    fn a_with_query_hides_a_table() {
+        let sql = "WITH Pg_Policy AS (SELECT 1) SELECT (SELECT 2 FROM pg_policy), (SELECT 3 FROM pg_trigger), \
+                   (SELECT 4 FROM PG_CATALOG.pg_policy)";
+        let text = query(sql).to_string();
+        let hidden = text.replace("WITH Pg_Policy AS (SELECT 1) ", "");
+        let expected = "SELECT (SELECT 2 FROM pg_policy), (SELECT 3 FROM pg_catalog.pg_trigger), \
+                        (SELECT 4 FROM PG_CATALOG.pg_policy)";
+        assert_eq!(hidden, expected);
+        assert_eq!(query("SELECT 1 FROM \"PG_POLICY\"").to_string(), "SELECT 1 FROM \"PG_POLICY\"");
+        let insert = super::super::parse("INSERT INTO pg_policy SELECT 1 FROM pg_policy").unwrap().remove(0).ast;
+        assert_eq!(insert.to_string(), "INSERT INTO pg_policy SELECT 1 FROM pg_catalog.pg_policy");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! the parser may try again is limited for expressions by the [dialect](super::dialect), for queries here.
 
 use super::dialect::BoundedDialect;
+use super::{nothing, operators};
 use crate::ast::{
     Keyword, Location, Parser, ParserError, PostgreSqlDialect, Statement, Token, TokenWithSpan, Tokenizer,
 };
@@ -52,6 +53,7 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
     let tokens = Tokenizer::new(&dialect, sql)
         .tokenize_with_location()
         .map_err(|error| tokenizer_error(sql, &error.message, error.location))?;
+    let tokens = operators::split(tokens);
     let lines = line_starts(sql);
     let mut place = Place::default();
     let mut offset = 0;
@@ -111,6 +113,12 @@ fn is_space(token: &TokenWithSpan) -> bool {
 
 fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
     let dialect = BoundedDialect::new(tokens.len());
+    let is_empty_named = tokens.iter().any(|token| match &token.token {
+        Token::Word(word) if word.value.len() > 3 && word.value.as_bytes()[2] == b'_' => {
+            nothing::is_empty(&word.value.to_lowercase())
+        }
+        _ => false,
+    });
     let mut tokens = tokens.to_vec();
     // The parser wants a semicolon after COPY ... FROM STDIN and reads data behind it; there is none, and no data.
     let copy = matches!(&tokens[0].token, Token::Word(word) if word.value.eq_ignore_ascii_case("copy"));
@@ -118,7 +126,11 @@ fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
         tokens.push(TokenWithSpan::wrap(Token::SemiColon));
     }
     let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens);
-    let statement = parser.parse_statement()?;
+    let mut statement = parser.parse_statement()?;
+    // A walk over the whole tree: only for who names such a table.
+    if is_empty_named {
+        nothing::qualify(&mut statement);
+    }
     while parser.consume_token(&Token::SemiColon) {}
     let next = parser.peek_token();
     if next.token == Token::EOF {

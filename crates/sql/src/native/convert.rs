@@ -4,8 +4,8 @@
 use datafusion::common::ScalarValue;
 use eris_storage::{DataType, Value};
 
-use crate::errors::SqlError;
-use crate::pg_format::{fit_text, parse_text, rescale, value_text};
+use crate::errors::{SqlError, SqlState};
+use crate::pg_format::{MICROS_OF_DAY, fit_text, parse_text, rescale, value_text};
 use crate::types::SqlType;
 
 /// What a constant becomes when it is compared with values of a type.
@@ -76,7 +76,11 @@ pub fn comparable(value: &Value, data_type: DataType) -> Option<Converted> {
         | (Value::Bytes(_), DataType::Bytes) => exact(value.clone()),
         (Value::Float32(v), DataType::Float64) => exact(Value::Float64(f64::from(*v))),
         (Value::Date(days), DataType::Timestamp) => {
-            exact(Value::Timestamp(i64::from(*days).checked_mul(86_400_000_000)?))
+            exact(Value::Timestamp(i64::from(*days).checked_mul(MICROS_OF_DAY)?))
+        }
+        (Value::Timestamp(micros), DataType::Date) => {
+            let day = Value::Date(i32::try_from(micros.div_euclid(MICROS_OF_DAY)).ok()?);
+            Some(if micros.rem_euclid(MICROS_OF_DAY) == 0 { Converted::Exact(day) } else { Converted::Between(day) })
         }
         (_, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. }) => {
             let (unscaled, from) = exact_number(value)?;
@@ -154,10 +158,10 @@ pub fn assign(value: Value, sql_type: SqlType) -> Result<Value, SqlError> {
             Ok(Value::Float32(narrow))
         }
         (Value::Date(days), DataType::Timestamp) => i64::from(*days)
-            .checked_mul(86_400_000_000)
+            .checked_mul(MICROS_OF_DAY)
             .map(Value::Timestamp)
-            .ok_or_else(|| SqlError::out_of_range("timestamp")),
-        (Value::Timestamp(micros), DataType::Date) => Ok(Value::Date(micros.div_euclid(86_400_000_000) as i32)),
+            .ok_or_else(|| SqlError::new(SqlState::DATETIME_OVERFLOW, "date out of range for timestamp")),
+        (Value::Timestamp(micros), DataType::Date) => Ok(Value::Date(micros.div_euclid(MICROS_OF_DAY) as i32)),
         (Value::Boolean(_), DataType::Boolean)
         | (Value::Date(_), DataType::Date)
         | (Value::Timestamp(_), DataType::Timestamp)
@@ -199,11 +203,8 @@ fn mismatch(value: &Value, sql_type: SqlType) -> SqlError {
         Value::Text(_) => "text",
         Value::Bytes(_) => "bytea",
     };
-    SqlError::new(
-        crate::errors::SqlState::TYPE_MISMATCH,
-        format!("a value of type {from} cannot be stored as {sql_type}"),
-    )
-    .hint("Cast the expression.")
+    SqlError::new(SqlState::TYPE_MISMATCH, format!("a value of type {from} cannot be stored as {sql_type}"))
+        .hint("Cast the expression.")
 }
 
 /// A literal of DataFusion as a value; `None` for types that storage does not have.
@@ -253,6 +254,8 @@ mod tests {
             (Value::Int32(3), DataType::Decimal { precision: 4, scale: 2 }, Some(Converted::Exact(decimal(300, 2)))),
             (Value::Int32(100), DataType::Decimal { precision: 4, scale: 2 }, Some(Converted::Above)),
             (Value::Float64(1.5), DataType::Int32, None),
+            (Value::Timestamp(2 * MICROS_OF_DAY), DataType::Date, Some(Converted::Exact(Value::Date(2)))),
+            (Value::Timestamp(-1), DataType::Date, Some(Converted::Between(Value::Date(-1)))),
             (Value::Null, DataType::Text, Some(Converted::Null)),
         ];
         for (value, data_type, expected) in cases {

@@ -25,4 +25,4 @@ pub use keyed::{ChangePlan, FoundRows, KeyedPlan};
 pub use node::{Node, SortSpec};
 pub use rows::NativeRows;
 pub use run::{RunContext, run, start};
-pub use write::{DeletePlan, InsertPlan, InsertRows, UpdatePlan};
+pub use write::{DeletePlan, InsertPlan, InsertRows, UpdatePlan, store_as};

@@ -3,9 +3,16 @@
 //! Days are counted from 1970-01-01, timestamps in microseconds from its midnight. The two calendar functions are the
 //! well-known ones over eras of 400 years (146,097 days), with the year starting in March so that the leap day is last.
 
+use crate::errors::{SqlError, SqlState};
+
 const DAYS_OF_ERA: i64 = 146_097;
 const DAYS_TO_EPOCH: i64 = 719_468;
-const MICROS_OF_DAY: i64 = 86_400_000_000;
+/// Microseconds of a day.
+pub const MICROS_OF_DAY: i64 = 86_400_000_000;
+/// The first day of PostgreSQL's dates and timestamps: 24 November 4714 BC.
+const FIRST_DAY: i64 = -2_440_588;
+/// The day after the last one of its dates: 31 December 5874897.
+const END_DAY: i64 = 2_145_042_906;
 
 /// (year, month, day) of a day number.
 pub fn date_of(days: i64) -> (i64, u32, u32) {
@@ -33,6 +40,25 @@ pub fn days_of(year: i64, month: u32, day: u32) -> Option<i64> {
     let day_of_year = (153 * month_from_march + 2) / 5 + i64::from(day) - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     Some(era * DAYS_OF_ERA + day_of_era - DAYS_TO_EPOCH)
+}
+
+/// The day number of a date whose day is cut to the last one of its month.
+pub fn day_of_month_cut(year: i64, month: u32, day: u32) -> i64 {
+    days_of(year, month, day.min(days_in_month(year, month))).unwrap_or_default()
+}
+
+/// A day number within the range of the type.
+pub fn checked_date(days: i128) -> Result<i32, SqlError> {
+    let within = (i128::from(FIRST_DAY)..i128::from(END_DAY)).contains(&days);
+    if within { Ok(days as i32) } else { Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "date out of range")) }
+}
+
+/// Microseconds within the range of the type; PostgreSQL's ends 29 years later.
+pub fn checked_timestamp(micros: i128) -> Result<i64, SqlError> {
+    match i64::try_from(micros) {
+        Ok(micros) if micros >= FIRST_DAY * MICROS_OF_DAY => Ok(micros),
+        _ => Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range")),
+    }
 }
 
 fn days_in_month(year: i64, month: u32) -> u32 {
@@ -112,7 +138,7 @@ pub fn parse_date(text: &str) -> Option<i32> {
     let (body, before_christ) = strip_era(text.trim());
     let (year, month, day) = split_date(body)?;
     let year = if before_christ { 1 - year } else { year };
-    i32::try_from(days_of(year, month, day)?).ok()
+    checked_date(i128::from(days_of(year, month, day)?)).ok()
 }
 
 fn strip_era(text: &str) -> (&str, bool) {
@@ -150,7 +176,7 @@ pub fn parse_timestamp(text: &str) -> Option<i64> {
         None | Some("") => 0,
         Some(time) => parse_time(time)?,
     };
-    days.checked_mul(MICROS_OF_DAY)?.checked_add(micros)
+    checked_timestamp(i128::from(days) * i128::from(MICROS_OF_DAY) + i128::from(micros)).ok()
 }
 
 fn parse_time(text: &str) -> Option<i64> {

@@ -22,9 +22,13 @@ pub fn unpack_interval(packed: i128) -> (i32, i32, i64) {
 pub fn write_interval(packed: i128, out: &mut Vec<u8>) {
     let (months, days, micros) = unpack_interval(packed);
     let mut parts = Vec::new();
+    // Behind a negative part a positive one says so.
+    let mut negative = false;
     let mut unit = |n: i64, name: &str| {
         if n != 0 {
-            parts.push(format!("{n} {name}{}", if n == 1 { "" } else { "s" }));
+            let plus = if negative && n > 0 { "+" } else { "" };
+            parts.push(format!("{plus}{n} {name}{}", if n == 1 { "" } else { "s" }));
+            negative = n < 0;
         }
     };
     unit(i64::from(months / 12), "year");
@@ -38,6 +42,8 @@ pub fn write_interval(packed: i128, out: &mut Vec<u8>) {
         }
         if micros < 0 {
             out.push(b'-');
+        } else if negative {
+            out.push(b'+');
         }
         let micros = micros.unsigned_abs();
         let seconds = micros / 1_000_000;
@@ -59,6 +65,8 @@ mod tests {
             ((0, 90, 0), "90 days"),
             ((0, 1, 90_061_500_000), "1 day 25:01:01.5"),
             ((-1, 0, -1_000_000), "-1 mons -00:00:01"),
+            ((-13, 3, 1_000_000), "-1 years -1 mons +3 days 00:00:01"),
+            ((0, -1, 3_600_000_000), "-1 days +01:00:00"),
         ];
         for ((months, days, micros), expected) in cases {
             let packed = pack_interval(months, days, micros);

@@ -14,7 +14,10 @@ mod text;
 
 pub use binary::binary;
 pub use binary_parse::parse_binary;
-pub use datetime::{date_of, days_of, parse_date, parse_timestamp, write_date, write_timestamp};
+pub use datetime::{
+    MICROS_OF_DAY, checked_date, checked_timestamp, date_of, day_of_month_cut, days_of, parse_date, parse_timestamp,
+    write_date, write_timestamp,
+};
 pub use interval::{pack_interval, unpack_interval, write_interval};
 pub use numeric::{DecimalText, divide_rounded, parse_decimal, rescale, write_decimal};
 pub use parse::{fit_text, parse_text};

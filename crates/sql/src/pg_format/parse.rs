@@ -20,8 +20,14 @@ pub fn parse_text(sql_type: SqlType, text: &str) -> Result<Value, SqlError> {
         SqlType::BigInt => {
             Value::Int64(i64::try_from(parse_integer(sql_type, text)?).map_err(|_| integer_range(sql_type, text))?)
         }
-        SqlType::Real => Value::Float32(parse_float::<f32>(text).ok_or_else(|| invalid(sql_type, text))?),
-        SqlType::Double => Value::Float64(parse_float::<f64>(text).ok_or_else(|| invalid(sql_type, text))?),
+        SqlType::Real => {
+            let value = parse_float::<f32>(text).ok_or_else(|| invalid(sql_type, text))?;
+            Value::Float32(float_range(value, value.is_infinite(), value == 0.0, sql_type, text)?)
+        }
+        SqlType::Double => {
+            let value = parse_float::<f64>(text).ok_or_else(|| invalid(sql_type, text))?;
+            Value::Float64(float_range(value, value.is_infinite(), value == 0.0, sql_type, text)?)
+        }
         SqlType::Numeric { precision, scale } => {
             let decimal = parse_decimal(text).ok_or_else(|| {
                 if looks_numeric(text) { SqlError::numeric_overflow(precision, scale) } else { invalid(sql_type, text) }
@@ -85,6 +91,17 @@ fn parse_float<F: std::str::FromStr>(text: &str) -> Option<F> {
         body.eq_ignore_ascii_case("nan") || body.eq_ignore_ascii_case("infinity") || body.eq_ignore_ascii_case("inf");
     let number = !body.is_empty() && body.bytes().all(|b| b.is_ascii_digit() || b".eE+-".contains(&b));
     (word || number).then(|| text.parse().ok())?
+}
+
+/// A number whose digits say that it is infinite or zero, which they do not mean.
+fn float_range<F>(value: F, infinite: bool, zero: bool, sql_type: SqlType, text: &str) -> Result<F, SqlError> {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let nonzero = mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b));
+    if nonzero && (infinite || zero) {
+        let text = text.trim();
+        return Err(SqlError::new(SqlState::OUT_OF_RANGE, format!("\"{text}\" is out of range for type {sql_type}")));
+    }
+    Ok(value)
 }
 
 fn parse_boolean(text: &str) -> Option<bool> {
@@ -189,6 +206,9 @@ mod tests {
             (SqlType::Boolean, "o", "22P02"),
             (SqlType::Double, "1.2.3", "22P02"),
             (SqlType::Double, "0x10", "22P02"),
+            (SqlType::Double, "1e400", "22003"),
+            (SqlType::Double, "1e-400", "22003"),
+            (SqlType::Real, "1e39", "22003"),
             (SqlType::Date, "yesterday", "22007"),
             (SqlType::Date, "2023-02-30", "22008"),
             (SqlType::Numeric { precision: 3, scale: 1 }, "1000", "22003"),

@@ -1,7 +1,8 @@
 //! Which operator of SQL becomes which checked function.
 //!
-//! DataFusion's integer `+ - *` wrap; its division gives four digits behind the point of the dividend. So integer
-//! arithmetic and every division are planned as functions of [`super::checked`], before types are coerced.
+//! DataFusion's integer `+ - *` wrap, those of floating point give infinity; its division gives four digits behind the
+//! point of the dividend. So arithmetic of integers and of floating point, and every division are planned as functions
+//! of [`super::checked`], before types are coerced.
 //!
 //! Integer literals are 64 bits wide in DataFusion. In PostgreSQL they are as wide as they must be, and `i + 1` of an
 //! integer stays one. So a literal beside a narrower operand is narrowed if it fits.
@@ -12,9 +13,10 @@ use datafusion::arrow::datatypes::{DataType as ArrowType, Field};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, ScalarUDF};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, ScalarUDF};
 use eris_operators::ArithmeticOperator;
 
+use super::analyze::{as_float, binary, date_part, sum_of_times};
 use super::checked::CheckedArithmetic;
 use crate::ast::BinaryOperator;
 
@@ -22,6 +24,7 @@ use crate::ast::BinaryOperator;
 #[derive(Debug)]
 pub(super) struct Arithmetic {
     functions: [Arc<ScalarUDF>; 5],
+    date_part: Arc<ScalarUDF>,
 }
 
 impl Arithmetic {
@@ -35,6 +38,7 @@ impl Arithmetic {
                 function(ArithmeticOperator::Divide),
                 function(ArithmeticOperator::Modulo),
             ],
+            date_part: date_part(),
         }
     }
 }
@@ -99,7 +103,29 @@ fn infer(expr: Expr, other: &ArrowType) -> Expr {
     }
 }
 
+/// A comparison, with its operands brought together before DataFusion looks at their types.
+fn compared(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let operator = match expr.op {
+        BinaryOperator::Eq => Operator::Eq,
+        BinaryOperator::NotEq => Operator::NotEq,
+        BinaryOperator::Lt => Operator::Lt,
+        BinaryOperator::LtEq => Operator::LtEq,
+        BinaryOperator::Gt => Operator::Gt,
+        BinaryOperator::GtEq => Operator::GtEq,
+        _ => return Ok(PlannerResult::Original(expr)),
+    };
+    Ok(match binary(&expr.left, operator, &expr.right, schema)? {
+        Some(planned) => PlannerResult::Planned(planned),
+        None => PlannerResult::Original(expr),
+    })
+}
+
 impl ExprPlanner for Arithmetic {
+    fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        let call = ScalarFunction::new_udf(Arc::clone(&self.date_part), args);
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+    }
+
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let at = match expr.op {
             BinaryOperator::Plus => 0,
@@ -107,8 +133,14 @@ impl ExprPlanner for Arithmetic {
             BinaryOperator::Multiply => 2,
             BinaryOperator::Divide => 3,
             BinaryOperator::Modulo => 4,
-            _ => return Ok(PlannerResult::Original(expr)),
+            _ => return compared(expr, schema),
         };
+        let sums = [Operator::Plus, Operator::Minus, Operator::Multiply];
+        if let Some(operator) = sums.get(at)
+            && let Some(planned) = sum_of_times(&expr.left, *operator, &expr.right, schema)
+        {
+            return Ok(PlannerResult::Planned(planned));
+        }
         let RawBinaryExpr { op, left, right } = expr;
         let original = |left, right| Ok(PlannerResult::Original(RawBinaryExpr { op: op.clone(), left, right }));
         let type_of = |expr: &Expr| match expr {
@@ -128,9 +160,17 @@ impl ExprPlanner for Arithmetic {
         let integers = (is_integer(&left_type) || left_type == ArrowType::Null)
             && (is_integer(&right_type) || right_type == ArrowType::Null);
         let divides = at >= 3;
-        if !integers && !divides {
+        // A result of floating point is checked, too; what is not stands beside it as a double precision.
+        let float = |data_type: &ArrowType| matches!(data_type, ArrowType::Float32 | ArrowType::Float64);
+        let floats = float(&left_type) || float(&right_type);
+        if !integers && !divides && !floats {
             return original(left, right);
         }
+        let beside = |expr: Expr, own: &ArrowType, other: &ArrowType| {
+            let constant = !float(own) && float(other) && !expr.any_column_refs();
+            if constant { as_float(&expr, &ArrowType::Float64) } else { expr }
+        };
+        let (left, right) = (beside(left, &left_type, &right_type), beside(right, &right_type, &left_type));
         let function = ScalarFunction::new_udf(Arc::clone(&self.functions[at]), vec![left, right]);
         Ok(PlannerResult::Planned(Expr::ScalarFunction(function)))
     }

@@ -60,7 +60,7 @@ impl Planner {
     ) -> Result<BoundQuery, SqlError> {
         let mut query = query.clone();
         types.cover(&query);
-        suggest_from_query(&query, &mut types);
+        suggest_from_query(&mut query, &mut types);
         let shown = result_names::shown_names(&query);
         normalize(&mut query);
         let context = Context::new(self, catalog, values);

@@ -86,6 +86,7 @@ pub fn arrow_error(error: &ArrowError) -> SqlError {
         ArrowError::MemoryError(what) => SqlError::out_of_memory(what),
         ArrowError::CastError(text) | ArrowError::ParseError(text) => cast_error(text),
         ArrowError::InvalidArgumentError(text) if text.contains("to store in a Decimal") => overflow(text),
+        ArrowError::ComputeError(text) if text.contains("overflow") => overflow(text),
         ArrowError::InvalidArgumentError(text) | ArrowError::ComputeError(text) => {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, text.clone())
         }
@@ -101,8 +102,13 @@ fn overflow(text: &str) -> SqlError {
         text if text.contains("Int32") => "integer",
         text if text.contains("Date") => "date",
         text if text.contains("imestamp") => "timestamp",
+        // Arrow multiplies days by the microseconds of one.
+        text if text.contains("86400000000") => "timestamp",
         _ => "bigint",
     };
+    if matches!(type_name, "date" | "timestamp") {
+        return SqlError::new(SqlState::DATETIME_OVERFLOW, format!("{type_name} out of range"));
+    }
     SqlError::out_of_range(type_name).detail(text.to_string())
 }
 
@@ -221,9 +227,15 @@ fn plan_error(text: &str) -> SqlError {
         return error;
     }
     let lower = text.to_lowercase();
+    if let Some(error) = subquery_error(&lower) {
+        return error;
+    }
     let state = if lower.contains("invalid function") || lower.contains("function not found") {
         let name = text.split('\'').nth(1).unwrap_or("?");
         let close = text.split("Did you mean '").nth(1).and_then(|rest| rest.split('\'').next());
+        if ["to_char", "to_date", "to_timestamp"].contains(&name) {
+            return SqlError::unsupported(format!("function {name}"), "Cast, or use extract() and date_trunc().");
+        }
         let error = SqlError::new(SqlState::NO_SUCH_FUNCTION, format!("function {name} does not exist")).about(&[name]);
         return match close {
             Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
@@ -249,6 +261,7 @@ fn plan_error(text: &str) -> SqlError {
         || lower.contains("type mismatch")
         || lower.contains("not supported for type")
         || lower.contains("incompatible")
+        || lower.contains("requires a boolean expression")
         || lower.contains("cannot get result type")
     {
         SqlState::TYPE_MISMATCH
@@ -260,6 +273,27 @@ fn plan_error(text: &str) -> SqlError {
         SqlState::SYNTAX
     };
     SqlError::new(state, first_sentence(text))
+}
+
+/// What DataFusion says about subqueries that it has no plan for, or that are none.
+fn subquery_error(lower: &str) -> Option<SqlError> {
+    if lower.contains("should only return one column") || lower.contains("single expression required") {
+        return Some(SqlError::new(SqlState::SYNTAX, "subquery must return only one column"));
+    }
+    let unplanned = [
+        "subquery can only be used in",
+        "correlated scalar subquery",
+        "scalar correlated subquery",
+        "outer reference columns is not allowed",
+        "unsupported subquery plan",
+        "correlated column",
+    ];
+    unplanned.iter().any(|known| lower.contains(known)).then(|| {
+        SqlError::unsupported(
+            "a subquery that refers to columns outside in this way",
+            "Write a join with an aggregate.",
+        )
+    })
 }
 
 /// "Cannot coerce arithmetic expression Boolean + Int64 to valid types" and its relatives, in PostgreSQL's words.
@@ -281,6 +315,11 @@ fn missing_operator(text: &str) -> Option<SqlError> {
     let is_operator = |word: &&str| !word.is_empty() && word.chars().all(|c| "+-*/%=<>!~|&#^".contains(c));
     let at = words.iter().position(|word| is_operator(word) || ["AND", "OR"].contains(word))?;
     let name = |words: &[&str]| sql_name_of(&words.join(" "));
+    if ["AND", "OR"].contains(&words[at]) {
+        let wrong = [name(&words[..at]), name(&words[at + 1..])].into_iter().find(|name| name != "boolean");
+        let message = format!("argument of {} must be type boolean, not type {}", words[at], wrong.unwrap_or_default());
+        return Some(SqlError::new(SqlState::TYPE_MISMATCH, message));
+    }
     let message = format!("operator does not exist: {} {} {}", name(&words[..at]), words[at], name(&words[at + 1..]));
     Some(
         SqlError::new(SqlState::NO_SUCH_FUNCTION, message)
@@ -322,6 +361,10 @@ fn execution_error(text: &str) -> SqlError {
         SqlError::division_by_zero()
     } else if lower.contains("overflow") || lower.contains("out of range") {
         overflow(text)
+    } else if lower.contains("exceeds the representable") {
+        SqlError::new(SqlState::DATETIME_OVERFLOW, "date out of range for timestamp")
+    } else if lower.contains("does not support escape_char") {
+        SqlError::unsupported("LIKE with another escape character", "Escape with a backslash.")
     } else if lower.contains("error parsing") || lower.contains("cannot cast string") {
         cast_error(text)
     } else {

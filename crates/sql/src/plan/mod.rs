@@ -18,14 +18,18 @@ mod dml;
 mod errors;
 mod functions;
 mod lower;
+mod marks;
 mod normalize;
 mod parameters;
+mod partial_functions;
 mod planner;
 mod precedence;
 mod result_names;
+mod rows;
 mod rules;
 mod sentences;
 mod source;
+mod text_growth;
 mod types;
 
 pub use bind::{BoundQuery, SessionValues};

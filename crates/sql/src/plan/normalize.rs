@@ -10,14 +10,21 @@
 //! | `(SELECT count(*) ...) AS x`              | its column is named `count` |
 //! | `(SELECT a FROM pg_policy)`               | `NULL`: it is always empty  |
 //! | `a IS DISTINCT FROM b AND c`              | see [`precedence`]          |
+//! | `interval '1 day 04:05'`                  | `interval '1 day 04 hours 05 minutes 0 seconds'` |
+//! | `1e300::float8`, `1e300`                  | `'1e300'::float8`: numerics have 38 digits |
+//! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))`   | see [`rows`]                |
 
 use eris_binder::RewriteQuery;
 
-use super::{precedence, result_names};
+use super::{precedence, result_names, rows};
 use crate::ast::{
-    BinaryOperator, Expr, Function, FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName,
-    ObjectNamePart, Query, Select, Value,
+    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArgumentList, FunctionArguments, Ident, LimitClause,
+    ObjectName, ObjectNamePart, Query, Select, Value,
 };
+use crate::types::SqlType;
+
+/// Digits that a numeric has at most.
+const DIGITS_MAX: i64 = 38;
 
 /// Changes a query in place; the front has let through only what is known here.
 pub(super) fn normalize(query: &mut Query) {
@@ -45,6 +52,13 @@ impl RewriteQuery for Normalizing {
 
     fn expression(&mut self, expr: &mut Expr) {
         precedence::repair(expr);
+        rows::compare_entries(expr);
+        if let Expr::Value(value) = expr
+            && let Value::Number(digits, _) = &value.value
+            && !fits_numeric(digits)
+        {
+            *expr = double_precision(digits.clone());
+        }
         match expr {
             Expr::BinaryOp { op, .. } => {
                 if let BinaryOperator::PGCustomBinaryOperator(parts) = op
@@ -61,12 +75,67 @@ impl RewriteQuery for Normalizing {
                 *expr = call(ident.clone());
             }
             Expr::Function(function) => unqualify(&mut function.name),
+            Expr::Interval(interval) => {
+                if let Expr::Value(value) = interval.value.as_mut()
+                    && let Value::SingleQuotedString(text) = &mut value.value
+                {
+                    *text = in_units(text);
+                }
+            }
+            Expr::Cast { expr: inner, data_type, .. } if is_float(data_type) => {
+                if let Expr::Value(value) = inner.as_mut()
+                    && let Value::Number(digits, _) = &value.value
+                {
+                    value.value = Value::SingleQuotedString(digits.clone());
+                }
+            }
             Expr::Subquery(query) if crate::front::reads_nothing(query) => {
                 *expr = Expr::Value(Value::Null.with_empty_span());
             }
             _ => {}
         }
     }
+}
+
+/// An interval's text with the times of day in it spelled out: `1 day 04:05:06.7` is `1 day 04 hours 05 minutes 06.7
+/// seconds`.
+fn in_units(text: &str) -> String {
+    let spelled = |word: &str| -> Option<String> {
+        let (sign, digits) = match word.strip_prefix('-') {
+            Some(digits) => ("-", digits),
+            None => ("", word.strip_prefix('+').unwrap_or(word)),
+        };
+        let mut parts = digits.split(':');
+        let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next().unwrap_or("0"));
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        (parts.next().is_none() && [hours, minutes, seconds].into_iter().all(is_number))
+            .then(|| format!("{sign}{hours} hours {sign}{minutes} minutes {sign}{seconds} seconds"))
+    };
+    let words = text.split_whitespace().map(|word| spelled(word).unwrap_or_else(|| word.to_string()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a number has as many digits as a numeric can have.
+fn fits_numeric(digits: &str) -> bool {
+    let (mantissa, exponent) = digits.split_once(['e', 'E']).unwrap_or((digits, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let Ok(exponent) = exponent.parse::<i64>() else { return false };
+    let (before, behind) = (whole.trim_start_matches('0').len() as i64 + exponent, fraction.len() as i64 - exponent);
+    before.max(0) + behind.max(0) <= DIGITS_MAX
+}
+
+fn double_precision(digits: String) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::Value(Value::SingleQuotedString(digits).with_empty_span())),
+        data_type: DataType::DoublePrecision,
+        array: false,
+        format: None,
+    }
+}
+
+fn is_float(data_type: &DataType) -> bool {
+    matches!(crate::front::sql_type_of(data_type), Ok(SqlType::Real | SqlType::Double))
 }
 
 /// Words that are functions without brackets; the parser knows the others.
@@ -143,8 +212,16 @@ mod tests {
             ("SELECT a FROM t OFFSET 2 FETCH NEXT 3 ROWS ONLY", "SELECT a FROM t LIMIT 3 OFFSET 2"),
             ("SELECT a FROM t FETCH FIRST ROW ONLY", "SELECT a FROM t LIMIT 1"),
             ("SELECT a WHERE b OPERATOR(pg_catalog.~) 'x' COLLATE \"C\"", "SELECT a WHERE b ~ 'x'"),
-            ("SELECT current_schema, \"current_schema\"", "SELECT current_schema(), \"current_schema\""),
+            ("SELECT current_schema, \"CURRENT_SCHEMA\"", "SELECT current_schema(), \"CURRENT_SCHEMA\""),
             ("SELECT a FROM t WHERE pg_catalog.f(a)", "SELECT a FROM t WHERE f(a)"),
+            (
+                "SELECT b - INTERVAL '1 day  -04:05:06.7'",
+                "SELECT b - INTERVAL '1 day -04 hours -05 minutes -06.7 seconds'",
+            ),
+            (
+                "SELECT a WHERE b < 1e300 OR b = 1e10",
+                "SELECT a WHERE b < CAST('1e300' AS DOUBLE PRECISION) OR b = 1e10",
+            ),
         ] {
             assert_eq!(normalized(sql), expected);
         }
@@ -157,7 +234,8 @@ mod tests {
                 "SELECT max(a), max(b), a + 1",
                 "SELECT max(a) AS \"max\", max(b) AS \"__column_1\", a + 1 AS \"__column_2\"",
             ),
-            ("SELECT a, a, t.a", "SELECT a, a AS \"__column_1\", t.a"),
+            ("SELECT a, a, t.a", "SELECT a, a AS \"__column_1\", t.a AS \"__column_2\""),
+            ("SELECT t.a, u.a, T.a", "SELECT t.a, u.a, T.a AS \"__column_2\""),
             ("SELECT upper(a), a AS upper", "SELECT upper(a) AS \"__column_0\", a AS upper"),
             ("SELECT *, upper(a)", "SELECT *, upper(a) AS \"__column_1\""),
             ("SELECT x.max FROM (SELECT max(a) FROM t) x", "SELECT x.max FROM (SELECT max(a) AS \"max\" FROM t) x"),

@@ -100,16 +100,28 @@ pub(super) fn bare_parameter(expr: &Expr) -> Option<usize> {
     }
 }
 
-/// LIMIT and OFFSET take bigint; casts say their type themselves.
-pub(super) fn suggest_from_query(query: &ast::Query, types: &mut ParameterTypes) {
-    if let Some(ast::LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
+/// LIMIT and OFFSET take bigint, also those of queries within; casts say their type themselves.
+pub(super) fn suggest_from_query(query: &mut ast::Query, types: &mut ParameterTypes) {
+    eris_binder::rewrite_query(query, &mut Limits(types));
+    suggest_from_casts(&*query, types);
+}
+
+/// Looks at the LIMIT of every query.
+struct Limits<'a>(&'a mut ParameterTypes);
+
+impl eris_binder::RewriteQuery for Limits<'_> {
+    fn query(&mut self, query: &mut ast::Query) {
+        let Some(ast::LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause else { return };
         for expr in limit.iter().chain(offset.as_ref().map(|offset| &offset.value)) {
             if let Some(index) = bare_parameter(expr) {
-                types.suggest(index, SqlType::BigInt);
+                self.0.suggest(index, SqlType::BigInt);
             }
         }
     }
-    suggest_from_casts(query, types);
+
+    fn select(&mut self, _select: &mut ast::Select) {}
+
+    fn expression(&mut self, _expr: &mut Expr) {}
 }
 
 /// `$1::date` is a date.

@@ -8,20 +8,23 @@ use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::catalog::TableProvider;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::config::SessionConfig;
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::ExprPlanner;
-use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
 use eris_engine::Engine;
 use eris_storage::BATCH_ROWS;
 
 use super::aggregates::exact_aggregates;
-use super::analyze::analyzer_rules;
+use super::analyze::{analyzer_rules, date_part, refused};
 use super::arithmetic::Arithmetic;
 use super::bind::SessionValues;
 use super::checked::checked_modulo;
 use super::errors::datafusion_error;
+use super::partial_functions::checked;
 use super::rules::{optimizer_rules, physical_rules};
+use super::text_growth::bounded;
 use crate::catalog::{CatalogVersion, Table};
 use crate::errors::SqlError;
 use crate::front::TableName;
@@ -30,17 +33,49 @@ use crate::views::{Named, system_view};
 /// Rows of a batch in the fallback lane: what DataFusion's operators are tuned for, a multiple of ours.
 pub const FALLBACK_BATCH_ROWS: usize = 4 * BATCH_ROWS;
 
-/// DataFusion's functions, some of them also under PostgreSQL's names.
-fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
-    let mut functions: Vec<Arc<ScalarUDF>> = SessionStateDefaults::default_scalar_functions()
+/// Functions that mean something else in PostgreSQL: their formats are not those of `strftime`.
+const OTHER_MEANING: [&str; 3] = ["to_char", "to_date", "to_timestamp"];
+
+/// DataFusion's functions but for those of arrays, some of them also under PostgreSQL's names.
+fn scalar_functions(memory: &Arc<dyn MemoryPool>) -> Vec<Arc<ScalarUDF>> {
+    let mut functions: Vec<Arc<ScalarUDF>> = datafusion::functions::all_default_functions()
         .into_iter()
+        .filter(|function| !OTHER_MEANING.iter().any(|name| function.name().starts_with(name)))
         .map(|function| match function.name() {
             "signum" => Arc::new(ScalarUDF::clone(&function).with_aliases(["sign"])),
-            _ => function,
+            "date_part" => date_part(),
+            _ => bounded(checked(function), memory),
         })
         .collect();
     functions.push(Arc::new(checked_modulo().with_aliases(["mod"])));
     functions
+}
+
+/// DataFusion's aggregates, some of them also under PostgreSQL's names.
+fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
+    SessionStateDefaults::default_aggregate_functions()
+        .into_iter()
+        .map(|function| match function.name() {
+            "bool_and" => Arc::new(AggregateUDF::clone(&function).with_aliases(["every"])),
+            "var" => Arc::new(AggregateUDF::clone(&function).with_aliases(["variance", "var_samp", "var_sample"])),
+            _ => function,
+        })
+        .collect()
+}
+
+/// Refuses a plan with subqueries of which no rule has made a join: none of its operators could run them.
+fn check_subqueries(plan: &LogicalPlan) -> datafusion::common::Result<()> {
+    let is_left = |expr: &Expr| match expr {
+        Expr::InSubquery(_) | Expr::Exists(_) | Expr::OuterReferenceColumn(..) => true,
+        Expr::ScalarSubquery(subquery) => !subquery.outer_ref_columns.is_empty(),
+        _ => false,
+    };
+    eris_binder::visit_nodes(plan, &mut |node| {
+        if eris_binder::node_has(node, &is_left)? {
+            return Err(refused("a subquery that refers to columns outside in this way"));
+        }
+        Ok(())
+    })
 }
 
 /// Plans statements of one database. Clones share everything.
@@ -75,7 +110,8 @@ impl Planner {
         config.options_mut().execution.time_zone = None;
         // Whether a column can be NULL is said differently of `x IS TRUE` in logical and in physical plans.
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
-        let aggregates = SessionStateDefaults::default_aggregate_functions().into_iter().chain(exact_aggregates());
+        let aggregates = aggregate_functions().into_iter().chain(exact_aggregates());
+        let memory = Arc::clone(&runtime.memory_pool);
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime)
@@ -83,7 +119,7 @@ impl Planner {
             .with_analyzer_rules(analyzer_rules())
             .with_optimizer_rules(optimizer_rules())
             .with_physical_optimizer_rules(physical_rules())
-            .with_scalar_functions(scalar_functions())
+            .with_scalar_functions(scalar_functions(&memory))
             .with_aggregate_functions(aggregates.collect())
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .build();
@@ -126,12 +162,14 @@ impl Planner {
     /// Analyses and optimises a plan. A momentary one gets the time of now; others must not depend on it.
     pub fn optimize(&self, plan: &LogicalPlan, momentary: bool) -> Result<LogicalPlan, SqlError> {
         self.planned.fetch_add(1, Ordering::Relaxed);
-        if !momentary {
-            return self.state.optimize(plan).map_err(|error| datafusion_error(&error));
-        }
-        let mut state = SessionState::clone(&self.state);
-        self.set_time(&mut state);
-        state.optimize(plan).map_err(|error| datafusion_error(&error))
+        let optimized = if momentary {
+            let mut state = SessionState::clone(&self.state);
+            self.set_time(&mut state);
+            state.optimize(plan)
+        } else {
+            self.state.optimize(plan)
+        };
+        optimized.and_then(|plan| check_subqueries(&plan).map(|()| plan)).map_err(|error| datafusion_error(&error))
     }
 
     /// Fixes the time that `now()` answers.

@@ -38,14 +38,19 @@ pub(super) fn name_items(select: &mut Select) {
     let by_name = !wildcard && select.having.is_none();
     let columns: Vec<String> = items.iter().filter_map(column_name).collect();
     let mut taken: Vec<String> = Vec::new();
+    let mut plain: Vec<Vec<String>> = Vec::new();
     for (at, item) in items.iter_mut().enumerate() {
         let number = || Ident::with_quote('"', format!("__column_{at}"));
         let alias = match item {
             SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
                 // Columns of two tables may have one name, if they are told apart by their tables.
-                let key = expr.to_string();
-                if !taken.contains(&key) && !wildcard {
-                    taken.push(key);
+                let parts = parts_of(expr);
+                let same =
+                    |known: &Vec<String>| known.iter().rev().zip(parts.iter().rev()).all(|(one, two)| one == two);
+                let hidden = parts.len() == 1 && taken.contains(&parts[0]);
+                if !plain.iter().any(same) && !hidden && !wildcard {
+                    taken.extend(Some(parts[0].clone()).filter(|_| parts.len() == 1));
+                    plain.push(parts);
                     continue;
                 }
                 number()
@@ -70,6 +75,15 @@ pub(super) fn name_items(select: &mut Select) {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
+    }
+}
+
+/// The parts of a column's name.
+fn parts_of(expr: &Expr) -> Vec<String> {
+    match expr {
+        Expr::Identifier(ident) => vec![folded(ident)],
+        Expr::CompoundIdentifier(parts) => parts.iter().map(folded).collect(),
+        _ => Vec::new(),
     }
 }
 

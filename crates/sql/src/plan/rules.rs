@@ -11,11 +11,16 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
+use super::marks::Marks;
+
 /// Rules for logical plans.
 pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {
         let simplifies = rule.name() == "simplify_expressions";
+        if rule.name() == "decorrelate_predicate_subquery" {
+            rules.push(Arc::new(Marks));
+        }
         rules.push(rule);
         if simplifies {
             rules.push(Arc::new(NeverTrue));

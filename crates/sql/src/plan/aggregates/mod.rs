@@ -1,7 +1,7 @@
 //! Our `sum` and `avg`, in place of DataFusion's, which wrap and give four digits.
 //!
 //! Integers and numerics are summed in 128 bits with a check; what leaves is checked against the type. Floating point
-//! is left to DataFusion.
+//! is left to DataFusion, and checked.
 //!
 //! | argument        | sum                     | avg                                |
 //! |-----------------|-------------------------|------------------------------------|
@@ -10,6 +10,7 @@
 //! | floating point  | double precision        | double precision                   |
 
 mod exact;
+mod floats;
 mod groups;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use datafusion::logical_expr::{
 };
 
 use exact::ExactAccumulator;
+use floats::{CheckedFloatGroups, CheckedFloats};
 use groups::ExactGroups;
 
 /// Digits that an average has behind the point beyond those of its argument.
@@ -71,6 +73,10 @@ pub(super) fn exact_result(average: bool, argument: &ArrowType) -> Option<ArrowT
         }
         _ => None,
     }
+}
+
+fn is_float(args: &AccumulatorArgs<'_>) -> bool {
+    args.expr_fields.first().is_some_and(|field| *field.data_type() == ArrowType::Float64)
 }
 
 impl ExactAggregate {
@@ -141,17 +147,21 @@ impl AggregateUDFImpl for ExactAggregate {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match self.shape_of(&args) {
-            Some(shape) => Ok(Box::new(ExactAccumulator::new(shape))),
-            None => self.builtin().accumulator(args),
+        if let Some(shape) = self.shape_of(&args) {
+            return Ok(Box::new(ExactAccumulator::new(shape)));
         }
+        let float = is_float(&args);
+        let inner = self.builtin().accumulator(args)?;
+        Ok(if float { Box::new(CheckedFloats { inner, special: false }) } else { inner })
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match self.shape_of(&args) {
-            Some(shape) => Ok(Box::new(ExactAccumulator::new(shape))),
-            None => self.builtin().create_sliding_accumulator(args),
+        if let Some(shape) = self.shape_of(&args) {
+            return Ok(Box::new(ExactAccumulator::new(shape)));
         }
+        let float = is_float(&args);
+        let inner = self.builtin().create_sliding_accumulator(args)?;
+        Ok(if float { Box::new(CheckedFloats { inner, special: false }) } else { inner })
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -159,10 +169,12 @@ impl AggregateUDFImpl for ExactAggregate {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        match self.shape_of(&args) {
-            Some(shape) => Ok(Box::new(ExactGroups::new(shape))),
-            None => self.builtin().create_groups_accumulator(args),
+        if let Some(shape) = self.shape_of(&args) {
+            return Ok(Box::new(ExactGroups::new(shape)));
         }
+        let float = is_float(&args);
+        let inner = self.builtin().create_groups_accumulator(args)?;
+        Ok(if float { Box::new(CheckedFloatGroups { inner, special: false }) } else { inner })
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

@@ -8,10 +8,14 @@
 //! | text to anything                            | forms of its own | what literals and COPY accept             |
 //! | text to `varchar(n)`, `char(n)`             | nothing          | cut                                       |
 //! | between numbers and dates                   | days            | refused                                    |
+//! | wide numerics to floating point             | rounds twice    | the nearest                                |
+//! | floating point to numeric                   | multiplies      | the digits that are shown                  |
+//! | `double precision` to `real`                | infinity        | checked                                    |
+//! | timestamp to date                           | until 262143    | all of them                                |
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType as ArrowType, IntervalUnit};
+use datafusion::arrow::datatypes::{DataType as ArrowType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
 
@@ -48,7 +52,24 @@ pub(super) fn cast(cast: &Cast, columns: &DFSchema) -> Result<Option<Expr>> {
             Ok(SqlType::Interval | SqlType::Text | SqlType::Varchar(None) | SqlType::Unknown) | Err(_) => Ok(None),
             Ok(parsed) => below(Function::Parse(parsed)),
         },
+        from if is_stored(from, to) => match sql_type_of_arrow(to) {
+            Ok(stored) => below(Function::Stored(stored)),
+            Err(_) => Ok(None),
+        },
         _ => refuse(&from, to).map(|()| None),
+    }
+}
+
+/// Casts that Arrow computes with an error where there is none, or the other way round.
+fn is_stored(from: &ArrowType, to: &ArrowType) -> bool {
+    /// Digits that a `double precision` holds exactly.
+    const DIGITS_EXACT: u8 = 15;
+    match (from, to) {
+        (ArrowType::Decimal128(precision, _), ArrowType::Float64) => *precision > DIGITS_EXACT,
+        (ArrowType::Decimal128(..) | ArrowType::Float64, ArrowType::Float32)
+        | (ArrowType::Float32 | ArrowType::Float64, ArrowType::Decimal128(..))
+        | (ArrowType::Timestamp(TimeUnit::Microsecond, None), ArrowType::Date32) => true,
+        _ => false,
     }
 }
 

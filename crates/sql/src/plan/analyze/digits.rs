@@ -3,10 +3,19 @@
 //! - A cast to `numeric` without precision changes no digits of an integer or numeric; a column of that type has ten
 //!   behind the point.
 //! - `1e3` is read as 1 with minus three digits behind the point, which is 1000.
+//! - A literal beyond `bigint` is a numeric.
+//!
+//! After that: the smallest integer of a type has no negative.
+
+use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType as ArrowType, Field};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, ScalarUDF};
+use eris_operators::ArithmeticOperator;
+
+use crate::plan::checked::CheckedArithmetic;
 
 const BARE_NUMERIC_KEY: &str = "eris.bare_numeric";
 
@@ -25,6 +34,11 @@ pub(super) fn keep(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
                 Expr::Literal(ScalarValue::Decimal128(Some(value), digits, 0), metadata.clone())
             }))
         }
+        Expr::Literal(ScalarValue::UInt64(Some(value)), metadata) => {
+            let digits = value.to_string().len() as u8;
+            let value = ScalarValue::Decimal128(Some(i128::from(*value)), digits, 0);
+            Ok(Some(Expr::Literal(value, metadata.clone())))
+        }
         Expr::Cast(cast) if cast.field.metadata().contains_key(BARE_NUMERIC_KEY) => {
             let digits = match cast.expr.get_type(columns)? {
                 ArrowType::Decimal128(..) => return Ok(Some(cast.expr.as_ref().clone())),
@@ -37,4 +51,22 @@ pub(super) fn keep(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
         }
         _ => Ok(None),
     }
+}
+
+/// `-x` of an integer, checked; `None`: it stays.
+pub(super) fn negative(operand: &Expr, columns: &DFSchema) -> Option<Expr> {
+    let zero = match operand.get_type(columns).ok()? {
+        ArrowType::Int16 => ScalarValue::Int16(Some(0)),
+        ArrowType::Int32 => ScalarValue::Int32(Some(0)),
+        ArrowType::Int64 => ScalarValue::Int64(Some(0)),
+        _ => return None,
+    };
+    if let Expr::Literal(ScalarValue::Int64(Some(value)), _) = operand
+        && let Some(negated) = value.checked_neg()
+    {
+        return Some(Expr::Literal(ScalarValue::Int64(Some(negated)), None));
+    }
+    let subtract = Arc::new(ScalarUDF::new_from_impl(CheckedArithmetic::new(ArithmeticOperator::Subtract)));
+    let args = vec![Expr::Literal(zero, None), operand.clone()];
+    Some(Expr::ScalarFunction(ScalarFunction::new_udf(subtract, args)))
 }

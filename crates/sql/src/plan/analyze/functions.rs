@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
 };
 use eris_storage::ColumnBuilder;
 
+use super::parts::{Unit, span};
 use super::rounding::Rounding;
 use crate::arrow_view::{arrow_type, column_from_arrow, column_to_arrow, sql_type_of_arrow};
 use crate::errors::{SqlError, SqlState};
@@ -29,6 +30,12 @@ pub(super) enum Function {
     Parse(SqlType),
     /// As much of a text as the type holds.
     Cut(SqlType),
+    /// A value as a column of the type stores it.
+    Stored(SqlType),
+    /// A timestamp without what is smaller than a unit.
+    Truncate(Unit),
+    /// How long an interval is, in microseconds: months have 30 days, days 24 hours.
+    Span,
     /// The same, but nullable.
     Maybe,
     /// The one value of a list; more are an error.
@@ -42,6 +49,9 @@ impl Function {
             Self::Text => "as_text",
             Self::Parse(_) => "parsed",
             Self::Cut(_) => "cut",
+            Self::Stored(_) => "stored",
+            Self::Truncate(_) => "truncated",
+            Self::Span => "span",
             Self::Maybe => "maybe",
             Self::OnlyRow => "only_row",
         }
@@ -57,11 +67,13 @@ impl Function {
     fn return_type(self, argument: &ArrowType) -> Result<ArrowType> {
         Ok(match (self, argument) {
             (Self::Text | Self::Cut(_), _) => ArrowType::Utf8View,
-            (Self::Parse(sql_type), _) => arrow_type(sql_type.data_type()),
+            (Self::Parse(sql_type) | Self::Stored(sql_type), _) => arrow_type(sql_type.data_type()),
             // Rounding up may need a digit more: 9.5 is a numeric(2, 1), 10 is not a numeric(1, 0).
             (Self::Whole(_), ArrowType::Decimal128(precision, scale)) => {
                 ArrowType::Decimal128((*precision as i8 - scale + 1).clamp(1, 38) as u8, 0)
             }
+            (Self::Truncate(_), _) => arrow_type(SqlType::Timestamp.data_type()),
+            (Self::Span, _) => ArrowType::Decimal128(38, 0),
             (Self::OnlyRow, ArrowType::List(element)) => element.data_type().clone(),
             (Self::Whole(_) | Self::Maybe | Self::OnlyRow, same) => same.clone(),
         })
@@ -73,6 +85,9 @@ impl Function {
             Self::Text => as_text(array),
             Self::Parse(sql_type) => parsed(array, sql_type),
             Self::Cut(sql_type) => cut(array, sql_type),
+            Self::Stored(sql_type) => stored(array, sql_type),
+            Self::Truncate(unit) => unit.truncate(array),
+            Self::Span => span(array),
             Self::Maybe => Ok(Arc::clone(array)),
             Self::OnlyRow => only_row(array),
         }
@@ -101,7 +116,9 @@ impl ScalarUDFImpl for Called {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let [argument] = args.arg_fields else { return plan_err!("{} takes one argument", self.name()) };
-        let field = Field::new(self.name(), self.function.return_type(argument.data_type())?, true);
+        // As nullable as a cast: a schema that was made with one stays true.
+        let nullable = argument.is_nullable() || matches!(self.function, Function::Maybe | Function::OnlyRow);
+        let field = Field::new(self.name(), self.function.return_type(argument.data_type())?, nullable);
         // What else is known about a column stays known.
         let kept = if self.function == Function::Maybe { argument.metadata().clone() } else { [].into() };
         Ok(Arc::new(field.with_metadata(kept)))
@@ -196,6 +213,13 @@ fn parsed(array: &ArrayRef, sql_type: SqlType) -> Result<ArrayRef> {
         }
     }
     Ok(column_to_arrow(&values.finish()))
+}
+
+fn stored(array: &ArrayRef, sql_type: SqlType) -> Result<ArrayRef> {
+    let from = sql_type_of_arrow(array.data_type()).map_err(external)?;
+    let column = column_from_arrow(array, from).map_err(external)?;
+    let stored = crate::native::store_as(&column, from, sql_type).map_err(external)?;
+    Ok(column_to_arrow(&stored))
 }
 
 fn cut(array: &ArrayRef, sql_type: SqlType) -> Result<ArrayRef> {

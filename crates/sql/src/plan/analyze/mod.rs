@@ -1,7 +1,7 @@
 //! Where DataFusion's expressions mean something else than PostgreSQL's: rewritten while a plan is analysed.
 //!
 //! ```text
-//!   keep_digits -> DataFusion's rules (coercion of types, ...) -> as_postgres
+//!   bring_together -> DataFusion's rules (coercion of types, ...) -> place_predicates -> as_postgres
 //! ```
 //! What the type of its surroundings depends on is looked at before types are coerced, everything else after that,
 //! because coercion adds casts of its own.
@@ -9,6 +9,10 @@
 mod casts;
 mod digits;
 mod functions;
+mod moments;
+mod operands;
+mod parts;
+mod predicates;
 mod rounding;
 mod subqueries;
 
@@ -22,15 +26,56 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
 
 pub(super) use digits::mark_bare_numeric;
+pub(super) use operands::{as_float, binary, sum_of_times};
+pub(super) use parts::date_part;
+pub(super) use predicates::refused;
 
 type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
 
 /// DataFusion's rules between ours.
 pub(super) fn analyzer_rules() -> Vec<Rule> {
-    let mut rules: Vec<Rule> = vec![Arc::new(Rewriting { name: "keep_digits", rewrite: digits::keep })];
+    let mut rules: Vec<Rule> = vec![Arc::new(BringTogether)];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(PlacePredicates));
     rules.push(Arc::new(Rewriting { name: "as_postgres", rewrite: as_postgres }));
     rules
+}
+
+/// See [`digits`] and [`operands`].
+#[derive(Debug)]
+struct BringTogether;
+
+impl AnalyzerRule for BringTogether {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let mut rewrite = |expr: Expr, columns: &DFSchema| {
+            let kept = digits::keep(&expr, columns)?;
+            let new = match operands::bring_together(kept.as_ref().unwrap_or(&expr), columns)? {
+                Some(new) => Some(new),
+                None => kept,
+            };
+            Ok(new.map_or_else(|| Transformed::no(expr), Transformed::yes))
+        };
+        eris_binder::rewrite_plan_and_nodes(plan, &mut rewrite, &mut operands::union)
+    }
+
+    fn name(&self) -> &'static str {
+        "bring_together"
+    }
+}
+
+/// See [`predicates`].
+#[derive(Debug)]
+struct PlacePredicates;
+
+impl AnalyzerRule for PlacePredicates {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let predicates = predicates::Predicates::default();
+        eris_binder::rewrite_nodes(plan, &mut |node| predicates.node(node))
+    }
+
+    fn name(&self) -> &'static str {
+        "place_predicates"
+    }
 }
 
 /// What becomes of an expression over some columns; `None`: it stays.
@@ -40,6 +85,7 @@ fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
     match expr {
         Expr::Cast(cast) => casts::cast(cast, columns),
         Expr::ScalarFunction(function) => Ok(rounding::rewrite(function, columns)),
+        Expr::Negative(operand) => Ok(digits::negative(operand, columns)),
         Expr::ScalarSubquery(subquery) => subqueries::subquery(subquery),
         _ => Ok(None),
     }
