@@ -189,6 +189,30 @@ fn cancelled(mut client: Client, sql: &'static str) -> (Client, Duration) {
     (client, took)
 }
 
+/// Time on a processor of the fallback lane's threads.
+fn lane_nanos() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux lists threads").filter_map(Result::ok);
+    let of_lane = threads.filter(|thread| {
+        std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.trim() == "eris-fallback")
+    });
+    let nanos = of_lane.filter_map(|thread| {
+        std::fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok()
+    });
+    nanos.sum()
+}
+
+/// What was cancelled does not go on behind the client's back.
+fn wait_until_lane_rests(sql: &str) {
+    for _ in 0..600 {
+        let before = lane_nanos();
+        thread::sleep(Duration::from_millis(100));
+        if lane_nanos() - before < 1_000_000 {
+            return;
+        }
+    }
+    panic!("the lane still works on {sql}");
+}
+
 #[test]
 fn statements_are_cancelled_wherever_they_are() {
     let instance = instance();
@@ -208,6 +232,7 @@ fn statements_are_cancelled_wherever_they_are() {
         client = back;
         assert!(took < Duration::from_secs(10), "{sql} took {took:?} to stop");
         assert_eq!(client.rows("SELECT count(*), sum(n) FROM t"), ["20000|990000"], "after {sql}");
+        wait_until_lane_rests(sql);
     }
     // In a block: it waits for its end.
     client.ok("BEGIN");

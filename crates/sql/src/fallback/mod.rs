@@ -10,6 +10,7 @@
 //! A pin needs no latch, so a long query never holds a partition. The lane is outside of what the simulator can replay.
 
 mod execution;
+mod interrupt;
 mod lane;
 mod memory;
 mod rows;

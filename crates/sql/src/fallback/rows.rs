@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
 use super::execution::FallbackExecution;
+use super::interrupt::Interrupt;
 use super::lane::Lane;
 use crate::arrow_view::{batch_from_arrow, column_to_arrow};
 use crate::errors::SqlError;
@@ -29,11 +30,13 @@ pub struct FallbackRows {
     receiver: Receiver<Result<RecordBatch, DataFusionError>>,
     task: JoinHandle<()>,
     cancel: CancelHandle,
+    interrupt: Interrupt,
     types: Vec<SqlType>,
 }
 
 impl Drop for FallbackRows {
     fn drop(&mut self) {
+        self.interrupt.abandon();
         self.task.abort();
     }
 }
@@ -66,14 +69,16 @@ impl FallbackRows {
         let plan = with_values(plan, parameter_types, parameters)?;
         let state = execution_state(&plan, transaction, planner, lane).await?;
         let cancel = transaction.cancel_handle();
+        let interrupt = Interrupt::new(cancel.clone());
+        let watch = interrupt.clone();
         let (sender, receiver) = channel(WAITING_BATCHES_MAX);
         let task = lane.handle()?.spawn(async move {
-            if let Err(error) = run(&plan, &state, &sender).await {
+            if let Err(error) = run(&plan, &state, &watch, &sender).await {
                 // The session may be gone; then nobody wants to know.
                 let _ = sender.send(Err(error)).await;
             }
         });
-        Ok(Self { receiver, task, cancel, types })
+        Ok(Self { receiver, task, cancel, interrupt, types })
     }
 
     /// The next batch; `None` after the last. Cancelling ends the wait at once.
@@ -118,9 +123,10 @@ async fn physical(plan: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn Ex
 async fn run(
     plan: &LogicalPlan,
     state: &SessionState,
+    interrupt: &Interrupt,
     sender: &Sender<Result<RecordBatch, DataFusionError>>,
 ) -> Result<(), DataFusionError> {
-    let physical = physical(plan, state).await?;
+    let physical = interrupt.watch_joins(physical(plan, state).await?)?;
     let mut stream = execute_stream(physical, state.task_ctx())?;
     while let Some(batch) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
         if sender.send(Ok(batch?)).await.is_err() {
