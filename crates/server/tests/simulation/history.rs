@@ -239,6 +239,9 @@ impl Checker<'_> {
         let mut view = View { versions, snapshot: snapshot.unwrap_or(u64::MAX), own: BTreeMap::new() };
         let mut touched = BTreeSet::new();
         let mut failed = false;
+        // Portals that the client left. Their rows are read ahead when the session is needed otherwise; that may fail,
+        // or be cancelled with the statement that comes, which then finds the block failed.
+        let (mut left, mut left_fails) = (false, false);
         for step in &record.steps {
             let violation = |what: String| {
                 let (fate, statement) = (&self.fates[index], &step.statement);
@@ -283,6 +286,13 @@ impl Checker<'_> {
                     if !contains(&expected.rows, rows) {
                         return violation(format!("{rows:?}, but the history says {:?}", expected.rows));
                     }
+                    left = true;
+                    left_fails |= !expected.errors.is_empty();
+                }
+                Outcome::Failed { sqlstate, .. }
+                    if sqlstate == FAILED_BLOCK && left && (left_fails || step.cancelled) =>
+                {
+                    failed = true;
                 }
                 Outcome::Failed { sqlstate, rows } => {
                     failed = true;
