@@ -35,7 +35,8 @@ impl Refresh {
             let (mut connection, stop) = (instance.connect(), Arc::clone(&stop));
             // Each has its own share of the blocks: clients meet queries, not each other.
             let (first, step) = (number as i64, clients as i64);
-            let run = move || client(&mut connection, (first..blocks).step_by(step as usize).collect(), &stop);
+            let own: Vec<i64> = (first..blocks).step_by(step as usize).collect();
+            let run = move || client(&mut connection, &own, &stop);
             started.clients.push(std::thread::Builder::new().name(format!("refresh-{number}")).spawn(run)?);
         }
         Ok(started)
@@ -59,7 +60,7 @@ impl Drop for Refresh {
     }
 }
 
-fn client(connection: &mut EmbeddedConnection, blocks: Vec<i64>, stop: &AtomicBool) -> Result<u64, SqlFailure> {
+fn client(connection: &mut EmbeddedConnection, blocks: &[i64], stop: &AtomicBool) -> Result<u64, SqlFailure> {
     let mut random = SeededRandom::new(blocks.len() as u64);
     let mut transactions = 0;
     while !stop.load(Ordering::Relaxed) && !blocks.is_empty() {

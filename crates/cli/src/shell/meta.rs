@@ -38,8 +38,8 @@ pub fn parse(line: &str) -> Result<Meta, String> {
     match (name.trim_end_matches(';'), given) {
         ("q" | "quit", None) => Ok(Meta::Quit),
         ("?" | "h" | "help", _) => Ok(Meta::Help),
-        ("timing", given) if switch(given).is_some() => Ok(Meta::Timing(switch(given).flatten())),
-        ("x", given) if switch(given).is_some() => Ok(Meta::Expanded(switch(given).flatten())),
+        ("timing", given) => switch(given).map(Meta::Timing),
+        ("x", given) => switch(given).map(Meta::Expanded),
         ("format", None) => Ok(Meta::Format(None)),
         ("format", Some(name)) => match Format::from_name(name) {
             Some(format) => Ok(Meta::Format(Some(format))),
@@ -52,13 +52,13 @@ pub fn parse(line: &str) -> Result<Meta, String> {
     }
 }
 
-/// A switch that is turned on or off, or over when neither is said; `None` if it is something else.
-fn switch(argument: Option<&str>) -> Option<Option<bool>> {
+/// A switch that is turned on or off, or over when neither is said.
+fn switch(argument: Option<&str>) -> Result<Option<bool>, String> {
     match argument {
-        None => Some(None),
-        Some("on") => Some(Some(true)),
-        Some("off") => Some(Some(false)),
-        Some(_) => None,
+        None => Ok(None),
+        Some("on") => Ok(Some(true)),
+        Some("off") => Ok(Some(false)),
+        Some(other) => Err(format!("\"{other}\" is neither on nor off")),
     }
 }
 
