@@ -215,8 +215,8 @@ mod tests {
             ("SELECT current_schema, \"CURRENT_SCHEMA\"", "SELECT current_schema(), \"CURRENT_SCHEMA\""),
             ("SELECT a FROM t WHERE pg_catalog.f(a)", "SELECT a FROM t WHERE f(a)"),
             (
-                "SELECT b - INTERVAL '1 day  -04:05:06.7'",
-                "SELECT b - INTERVAL '1 day -04 hours -05 minutes -06.7 seconds'",
+                "SELECT a WHERE b = INTERVAL '1 day  -04:05:06.7'",
+                "SELECT a WHERE b = INTERVAL '1 day -04 hours -05 minutes -06.7 seconds'",
             ),
             (
                 "SELECT a WHERE b < 1e300 OR b = 1e10",
