@@ -100,12 +100,13 @@ impl Engine {
                 let latched = latch_patiently(partition);
                 let (store, segments) = latched
                     .map_or((None, Vec::new()), |state| (Some(state.store.statistics()), state.store.segments()));
+                // What the partition published may lie behind what it holds.
                 descriptions.push(PartitionDescription {
                     id: partition.id,
                     container: container.id(),
                     home: partition.home(),
-                    rows: partition.rows(),
-                    bytes: partition.bytes(),
+                    rows: store.as_ref().map_or_else(|| partition.rows(), |store| store.rows_live_estimate),
+                    bytes: store.as_ref().map_or_else(|| partition.bytes(), |store| store.bytes),
                     store,
                     segments,
                 });
@@ -117,7 +118,8 @@ impl Engine {
 
 fn latch_patiently(partition: &LivingPartition) -> Option<Guard<'_, PartitionState>> {
     (0..DESCRIBE_TRIES).find_map(|_| {
-        std::hint::spin_loop();
+        // Whoever is at it may have lost its processor to this very thread.
+        std::thread::yield_now();
         partition.try_latch()
     })
 }

@@ -182,6 +182,14 @@ impl Expr {
         !depends && self.children().into_iter().all(Expr::is_constant)
     }
 
+    pub fn has_null(&self) -> bool {
+        matches!(self.node, Node::Literal { value: Value::Null, .. }) || self.children().into_iter().any(Expr::has_null)
+    }
+
+    pub fn has_cast(&self) -> bool {
+        matches!(self.node, Node::Cast(..)) || self.children().into_iter().any(Expr::has_cast)
+    }
+
     pub fn has_subquery(&self) -> bool {
         matches!(self.node, Node::InQuery { .. } | Node::Exists { .. } | Node::Scalar(_))
             || self.children().into_iter().any(Expr::has_subquery)

@@ -229,7 +229,7 @@ impl<'a> Model<'a> {
             self.fold_stored(context, table, *column, value);
         }
         if let Some(filter) = filter {
-            context.fold(filter);
+            self.look_ahead(context, table, filter);
         }
         let old: BTreeSet<String> = self.current[table].iter().map(|row| self.key(table, row)).collect();
         let (mut rows, mut count, mut fault) = (Vec::new(), 0, None);
@@ -264,9 +264,18 @@ impl<'a> Model<'a> {
         fault.map_or(Ok((rows, count)), Err)
     }
 
+    /// Notes what comes up when parts of a condition are computed before there is a row.
+    fn look_ahead(&self, context: &Context<'_>, table: usize, filter: &Expr) {
+        context.fold(filter);
+        if context.eager {
+            let row = vec![Value::Null; self.schema[table].columns.len()];
+            context.touch(filter, &Frame { row: &row, group: None, outer: None });
+        }
+    }
+
     fn kept(&self, context: &Context<'_>, table: usize, filter: Option<&Expr>) -> Result<Vec<Row>, State> {
         let Some(filter) = filter else { return Ok(Vec::new()) };
-        context.fold(filter);
+        self.look_ahead(context, table, filter);
         let (mut kept, mut fault) = (Vec::new(), None);
         for row in &self.current[table] {
             match context.met(filter, &Frame { row, group: None, outer: None }) {

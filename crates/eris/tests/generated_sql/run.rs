@@ -217,7 +217,8 @@ impl Context<'_> {
         if fits { Ok(Value::Int(sum as i64)) } else { self.fault(crate::value::OVERFLOW) }
     }
 
-    /// Computes everything for all combinations of rows, also those that find no partner, to note errors.
+    /// Computes everything for all combinations of rows, also those that find no partner, to note errors. What a
+    /// condition says about a column it says about those that the column equals: these are looked at, too.
     fn run_eagerly(&self, select: &Select, exprs: &[&Expr], sources: &[Vec<Row>], outer: Option<&Frame<'_>>) {
         let mut combinations = vec![Row::new()];
         for (from, source) in select.from.iter().zip(sources) {
@@ -228,6 +229,7 @@ impl Context<'_> {
             };
             combinations = combinations.iter().flat_map(with).take(COMBINATIONS_MAX).collect();
         }
+        combinations.extend(self.equals(exprs, select.from.iter().map(|from| from.width).sum()));
         for row in &combinations {
             let group = [row.clone()];
             let frame = Frame { row, group: Some(&group), outer };
@@ -237,13 +239,40 @@ impl Context<'_> {
         }
     }
 
+    /// Rows with one integer alone, any that a table holds.
+    fn equals(&self, exprs: &[&Expr], width: usize) -> Vec<Row> {
+        let mut columns = BTreeMap::new();
+        exprs.iter().for_each(|expr| integer_columns(expr, &mut columns));
+        let value = |value: &Value| if let Value::Int(value) = value { Some(*value) } else { None };
+        let values: BTreeSet<i64> = self.tables.iter().flatten().flatten().filter_map(value).collect();
+        let rows = columns.into_iter().flat_map(|(at, kind)| {
+            let (low, high) = kind.range();
+            values.range(low..=high).map(move |value| {
+                let mut row = vec![Value::Null; width];
+                row[at] = Value::Int(*value);
+                row
+            })
+        });
+        rows.take(COMBINATIONS_MAX).collect()
+    }
+
     /// Computes an expression and every part of it.
-    fn touch(&self, expr: &Expr, frame: &Frame<'_>) {
+    pub fn touch(&self, expr: &Expr, frame: &Frame<'_>) {
         let _ = self.value(expr, frame);
         if !matches!(expr.node, Node::Case { .. } | Node::Call(..)) {
             expr.children().into_iter().for_each(|child| self.touch(child, frame));
         }
     }
+}
+
+/// The integer columns of the query itself that an expression names.
+fn integer_columns(expr: &Expr, columns: &mut BTreeMap<usize, Kind>) {
+    if let Node::Column { depth: 0, index, .. } = expr.node
+        && expr.kind.is_integer()
+    {
+        columns.insert(index, expr.kind);
+    }
+    expr.children().into_iter().for_each(|child| integer_columns(child, columns));
 }
 
 fn expressions(select: &Select) -> impl Iterator<Item = &Expr> {

@@ -16,5 +16,5 @@ mod to_arrow;
 mod types;
 
 pub use from_arrow::{batch_from_arrow, column_from_arrow};
-pub use to_arrow::{batch_to_arrow, column_to_arrow};
+pub use to_arrow::{batch_to_arrow, column_to_arrow, column_to_arrow_as};
 pub use types::{arrow_schema, arrow_type, field_sql_type, mark_sql_type, sql_type_of_arrow};

@@ -10,7 +10,8 @@ use datafusion::arrow::array::{
     Int32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, TimestampMicrosecondArray,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, Buffer as ArrowBuffer, NullBuffer, ScalarBuffer};
-use datafusion::arrow::datatypes::{ArrowNativeType, SchemaRef};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{ArrowNativeType, DataType as ArrowType, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use eris_storage::{Batch, Bitmap, Buffer, Column, DataType, Values, Views};
 
@@ -97,9 +98,20 @@ fn decimals(values: ScalarBuffer<i128>, nulls: Option<NullBuffer>, precision: u8
     array.clone().with_precision_and_scale(precision, scale as i8).unwrap_or(array)
 }
 
+/// A column as a schema describes it: Arrow has three kinds of text, we have one.
+pub fn column_to_arrow_as(column: &Column, data_type: &ArrowType) -> Result<ArrayRef, ArrowError> {
+    let array = column_to_arrow(column);
+    match data_type {
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Binary | ArrowType::LargeBinary => cast(&array, data_type),
+        _ => Ok(array),
+    }
+}
+
 /// A whole batch under a schema with the same columns.
 pub fn batch_to_arrow(batch: &Batch, schema: SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let columns = batch.columns.iter().map(column_to_arrow).collect();
+    let columns = batch.columns.iter().zip(schema.fields());
+    let columns =
+        columns.map(|(column, field)| column_to_arrow_as(column, field.data_type())).collect::<Result<_, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.rows));
     RecordBatch::try_new_with_options(schema, columns, &options)
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
 use datafusion::physical_expr::PhysicalExpr;
 use eris_operators::{ForeignExpr, OperatorError};
 use eris_storage::{Batch, Column, DataType, Value};
 
-use crate::arrow_view::{column_from_arrow, column_to_arrow};
+use crate::arrow_view::{column_from_arrow, column_to_arrow, column_to_arrow_as};
 use crate::errors::SqlError;
 use crate::plan::datafusion_error;
 use crate::types::SqlType;
@@ -43,8 +44,11 @@ fn foreign(error: SqlError) -> OperatorError {
 
 impl ForeignExpr for PhysicalForeign {
     fn evaluate(&self, input: &Batch, parameters: &[Value]) -> Result<Column, OperatorError> {
+        let internal = |error: ArrowError| OperatorError::Internal(error.to_string());
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len() + self.parameters.len());
-        arrays.extend(self.columns.iter().map(|column| column_to_arrow(&input.columns[*column])));
+        for (column, field) in self.columns.iter().zip(self.schema.fields()) {
+            arrays.push(column_to_arrow_as(&input.columns[*column], field.data_type()).map_err(internal)?);
+        }
         for (index, data_type) in &self.parameters {
             let value = parameters
                 .get(*index)
@@ -52,8 +56,7 @@ impl ForeignExpr for PhysicalForeign {
             arrays.push(column_to_arrow(&Column::constant(*data_type, value, input.rows)));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(input.rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)
-            .map_err(|error| OperatorError::Internal(error.to_string()))?;
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map_err(internal)?;
         let array = self
             .expression
             .evaluate(&batch)

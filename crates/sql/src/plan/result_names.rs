@@ -47,7 +47,7 @@ pub(super) fn name_items(select: &mut Select) {
                 let parts = parts_of(expr);
                 let same =
                     |known: &Vec<String>| known.iter().rev().zip(parts.iter().rev()).all(|(one, two)| one == two);
-                let hidden = parts.len() == 1 && taken.contains(&parts[0]);
+                let hidden = parts.last().is_some_and(|name| taken.contains(name));
                 if !plain.iter().any(same) && !hidden && !wildcard {
                     taken.extend(Some(parts[0].clone()).filter(|_| parts.len() == 1));
                     plain.push(parts);
@@ -64,7 +64,7 @@ pub(super) fn name_items(select: &mut Select) {
             },
             SelectItem::ExprWithAlias { alias, .. } => {
                 let name = folded(alias);
-                if !taken.contains(&name) {
+                if !taken.contains(&name) && !plain.iter().any(|parts| parts.last() == Some(&name)) {
                     taken.push(name);
                     continue;
                 }

@@ -171,9 +171,6 @@ impl Generator {
         if kind == Kind::Int4 {
             from.push(Kind::Bool);
         }
-        if !self.allows(Construct::IdleCast) && kind != Kind::Numeric {
-            from.retain(|from| *from != kind);
-        }
         let from = self.pick(&from);
         Node::Cast(self.boxed(from, depth), to)
     }

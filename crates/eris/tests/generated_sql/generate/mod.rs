@@ -50,8 +50,8 @@ pub enum Construct {
     FloatBesideOther,
     /// Floating point out of range.
     FloatRange,
-    /// A cast to the type that a value has already.
-    IdleCast,
+    /// A cast in the keys or aggregates of a grouped query: those that differ in a cast alone get one name.
+    GroupedCast,
     /// A cast that takes digits away from a numeric.
     NarrowNumeric,
     /// `round` to some digits.
@@ -64,19 +64,8 @@ pub enum Construct {
     Derived,
 }
 
-/// Empty: nothing is. `ERIS_LEFT_OUT=Subquery,Choice` leaves these out instead.
-const LEFT_OUT: &[Construct] = &[
-    Construct::Subquery,
-    Construct::DateBesideTimestamp,
-    Construct::FarTime,
-    Construct::LeastInteger,
-    Construct::FloatBesideOther,
-    Construct::FloatRange,
-    Construct::IdleCast,
-    Construct::NarrowNumeric,
-    Construct::Round,
-    Construct::NotInNull,
-];
+/// `ERIS_LEFT_OUT=Subquery,Choice` leaves these out instead.
+const LEFT_OUT: &[Construct] = &[Construct::GroupedCast];
 
 /// A column that an expression may name.
 #[derive(Clone, Debug)]

@@ -180,7 +180,7 @@ impl Generator {
             let key = column.expr();
             // A constant would be the number of an item.
             let computed = if self.chance(20) { self.expr(key.kind, 1) } else { key.clone() };
-            keys.push(if computed.is_constant() { key } else { computed });
+            keys.push(if computed.is_constant() || !self.is_groupable(&computed) { key } else { computed });
         }
         for _ in 0..=self.random.index(3) {
             let item = if !keys.is_empty() && self.chance(40) { self.pick(&keys) } else { self.aggregate(&own) };
@@ -199,6 +199,10 @@ impl Generator {
         select.group = Some(keys);
     }
 
+    fn is_groupable(&self, expr: &Expr) -> bool {
+        self.allows(Construct::GroupedCast) || !expr.has_cast()
+    }
+
     pub(super) fn aggregate(&mut self, own: &[Visible]) -> Expr {
         let make = |kind, function, distinct, argument: Option<Expr>| {
             Expr::new(kind, Node::Aggregate { function, distinct, argument: argument.map(Box::new) })
@@ -206,6 +210,7 @@ impl Generator {
         let column = self.pick(own);
         let kind = column.declared.kind();
         let argument = if self.chance(25) && !kind.is_float() { self.expr(kind, 1) } else { column.expr() };
+        let argument = if self.is_groupable(&argument) { argument } else { column.expr() };
         let distinct = self.chance(20);
         match (self.random.below(6), kind) {
             (0, _) => make(Kind::Int8, Aggregate::Count, false, None),

@@ -214,5 +214,7 @@ pub fn computes_everything(query: &Query) -> bool {
     let Body::Select(select) = &query.body else { return false };
     let plain = select.from.len() == 1 && matches!(select.from[0].source, Source::Table(..));
     let exprs = select.filter.iter().chain(&select.items).chain(&select.having);
+    // A HAVING that is never met needs no groups.
+    let plain = plain && !select.having.as_ref().is_some_and(Expr::has_null);
     plain && query.limit.is_none() && query.offset.is_none() && !exprs.into_iter().any(Expr::has_subquery)
 }

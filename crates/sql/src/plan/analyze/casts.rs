@@ -12,12 +12,17 @@
 //! | floating point to numeric                   | multiplies      | the digits that are shown                  |
 //! | `double precision` to `real`                | infinity        | checked                                    |
 //! | timestamp to date                           | until 262143    | all of them                                |
+//!
+//! A cast that not every value survives stays where it is: DataFusion would compare `CAST(x AS integer) = 4` as
+//! `x = 4`, without the error that a large `x` is, and take `CAST(1.26 AS numeric(2, 1)) = 1.3` for false.
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType as ArrowType, IntervalUnit, TimeUnit};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DataFusionError, Result};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable};
 
 use super::functions::Function;
 use super::rounding::Rounding;
@@ -58,6 +63,53 @@ pub(super) fn cast(cast: &Cast, columns: &DFSchema) -> Result<Option<Expr>> {
         },
         _ => refuse(&from, to).map(|()| None),
     }
+}
+
+/// The operands of a comparison.
+pub(super) fn compared(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
+    let operands: Vec<&Expr> = match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => vec![left, right],
+        Expr::Between(Between { expr, low, high, .. }) => vec![expr, low, high],
+        Expr::InList(InList { expr, .. }) => vec![expr],
+        _ => return Ok(None),
+    };
+    if let Expr::InList(list) = expr
+        && list.expr.get_type(columns)?.is_floating()
+    {
+        // DataFusion looks values up by their bits.
+        return Ok(Some(
+            expr.clone().map_children(|operand| Ok(Transformed::yes(Function::PlainZero.call(operand))))?.data,
+        ));
+    }
+    if !operands.iter().any(|operand| loses_values(operand, columns)) {
+        return Ok(None);
+    }
+    let keep = |operand: Expr| {
+        let loses = loses_values(&operand, columns);
+        Ok(if loses { Transformed::yes(Function::Kept.call(operand)) } else { Transformed::no(operand) })
+    };
+    Ok(Some(expr.clone().map_children(keep)?.data))
+}
+
+/// Whether an expression is a cast after which some values are other ones, or none.
+fn loses_values(expr: &Expr, columns: &DFSchema) -> bool {
+    let Expr::Cast(Cast { expr, field }) = expr else { return false };
+    let Ok(from) = expr.get_type(columns) else { return false };
+    // Digits before the point and behind it.
+    let digits = |data_type: &ArrowType| {
+        Some(match data_type {
+            ArrowType::Int16 => (5, 0),
+            ArrowType::Int32 => (10, 0),
+            ArrowType::Int64 => (19, 0),
+            ArrowType::Decimal128(precision, scale) => (*precision as i8 - scale, *scale),
+            _ => return None,
+        })
+    };
+    let to = field.data_type();
+    let (Some((before, behind)), Some((kept_before, kept_behind))) = (digits(&from), digits(to)) else { return false };
+    // Not every number of nineteen digits is a bigint.
+    let fits = kept_before > before || (kept_before == before && (!to.is_integer() || &from == to));
+    !fits || kept_behind < behind || loses_values(expr, columns)
 }
 
 /// Casts that Arrow computes with an error where there is none, or the other way round.

@@ -4,6 +4,8 @@
 //!   behind the point.
 //! - `1e3` is read as 1 with minus three digits behind the point, which is 1000.
 //! - A literal beyond `bigint` is a numeric.
+//! - The digits that `round` keeps are an `integer`: with a cast around them its type would depend on whether that was
+//!   computed already.
 //!
 //! After that: the smallest integer of a type has no negative.
 
@@ -49,6 +51,13 @@ pub(super) fn keep(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
             };
             Ok(Some(Expr::Cast(Cast::new(cast.expr.clone(), ArrowType::Decimal128(digits, 0)))))
         }
+        Expr::ScalarFunction(round) if round.name() == "round" => Ok(match round.args.as_slice() {
+            [value, Expr::Literal(ScalarValue::Int64(Some(digits)), _)] => i32::try_from(*digits).ok().map(|digits| {
+                let digits = Expr::Literal(ScalarValue::Int32(Some(digits)), None);
+                Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&round.func), vec![value.clone(), digits]))
+            }),
+            _ => None,
+        }),
         _ => Ok(None),
     }
 }

@@ -38,6 +38,10 @@ pub(super) enum Function {
     Span,
     /// The same, but nullable.
     Maybe,
+    /// The same: what is computed below is not moved above.
+    Kept,
+    /// A float, zero without a sign.
+    PlainZero,
     /// The one value of a list; more are an error.
     OnlyRow,
 }
@@ -53,6 +57,8 @@ impl Function {
             Self::Truncate(_) => "truncated",
             Self::Span => "span",
             Self::Maybe => "maybe",
+            Self::Kept => "kept",
+            Self::PlainZero => "plain_zero",
             Self::OnlyRow => "only_row",
         }
     }
@@ -75,7 +81,7 @@ impl Function {
             (Self::Truncate(_), _) => arrow_type(SqlType::Timestamp.data_type()),
             (Self::Span, _) => ArrowType::Decimal128(38, 0),
             (Self::OnlyRow, ArrowType::List(element)) => element.data_type().clone(),
-            (Self::Whole(_) | Self::Maybe | Self::OnlyRow, same) => same.clone(),
+            (Self::Whole(_) | Self::Maybe | Self::Kept | Self::PlainZero | Self::OnlyRow, same) => same.clone(),
         })
     }
 
@@ -88,7 +94,8 @@ impl Function {
             Self::Stored(sql_type) => stored(array, sql_type),
             Self::Truncate(unit) => unit.truncate(array),
             Self::Span => span(array),
-            Self::Maybe => Ok(Arc::clone(array)),
+            Self::Maybe | Self::Kept => Ok(Arc::clone(array)),
+            Self::PlainZero => Ok(plain_zero(array)),
             Self::OnlyRow => only_row(array),
         }
     }
@@ -141,6 +148,18 @@ impl ScalarUDFImpl for Called {
 
 fn external(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
+}
+
+fn plain_zero(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        ArrowType::Float32 => {
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|value| value + 0.0))
+        }
+        ArrowType::Float64 => {
+            Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|value| value + 0.0))
+        }
+        _ => Arc::clone(array),
+    }
 }
 
 fn whole(array: &ArrayRef, rounding: Rounding, to: &ArrowType) -> Result<ArrayRef> {

@@ -1,7 +1,8 @@
 //! Where DataFusion's expressions mean something else than PostgreSQL's: rewritten while a plan is analysed.
 //!
 //! ```text
-//!   bring_together -> DataFusion's rules (coercion of types, ...) -> place_predicates -> as_postgres
+//!   bring_together -> DataFusion's rules (coercion of types, ...)
+//!       -> unnamed_subqueries -> place_predicates -> as_postgres
 //! ```
 //! What the type of its surroundings depends on is looked at before types are coerced, everything else after that,
 //! because coercion adds casts of its own.
@@ -36,6 +37,7 @@ type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
 pub(super) fn analyzer_rules() -> Vec<Rule> {
     let mut rules: Vec<Rule> = vec![Arc::new(BringTogether)];
     rules.extend(Analyzer::new().rules);
+    rules.push(Arc::new(Rewriting { name: "unnamed_subqueries", rewrite: |expr, _| subqueries::unnamed(expr) }));
     rules.push(Arc::new(PlacePredicates));
     rules.push(Arc::new(Rewriting { name: "as_postgres", rewrite: as_postgres }));
     rules
@@ -86,7 +88,8 @@ fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
         Expr::Cast(cast) => casts::cast(cast, columns),
         Expr::ScalarFunction(function) => Ok(rounding::rewrite(function, columns)),
         Expr::Negative(operand) => Ok(digits::negative(operand, columns)),
-        Expr::ScalarSubquery(subquery) => subqueries::subquery(subquery),
+        Expr::ScalarSubquery(subquery) => subqueries::scalar(subquery),
+        Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_) => casts::compared(expr, columns),
         _ => Ok(None),
     }
 }

@@ -147,7 +147,7 @@ impl Predicates {
         } else {
             self.is_found(&x, &subquery.subquery, columns)?
         };
-        Ok(if *negated { Expr::Not(Box::new(found)) } else { found })
+        Ok(if *negated { negation(found) } else { found })
     }
 
     fn is_found(&self, x: &Expr, query: &LogicalPlan, columns: &DFSchema) -> Result<Expr> {
@@ -170,6 +170,9 @@ impl Predicates {
         }
         if x_nullable {
             unknown.push(x.clone().is_null().and(exists(&named)?));
+        }
+        if unknown.is_empty() {
+            return Ok(found);
         }
         let mut case = when(found, lit(true));
         for unknown in unknown {
@@ -265,7 +268,7 @@ fn is_join(predicate: &InSubquery, columns: &DFSchema, alone: bool) -> Result<bo
         return Ok(true);
     }
     let nullable = x.nullable(columns)? || query.schema().field(0).is_nullable();
-    Ok(!nullable || (alone && !correlated && x.any_column_refs()))
+    Ok(!correlated && (!nullable || (alone && x.any_column_refs())))
 }
 
 /// Whether a query has rows, as an expression over the columns outside.

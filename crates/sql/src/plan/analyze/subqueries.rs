@@ -1,6 +1,8 @@
-//! Scalar subqueries: no row is NULL, more than one an error.
+//! Subqueries in expressions. Scalar ones: no row is NULL, more than one an error.
 //!
-//! DataFusion takes `(SELECT id FROM t WHERE ...)` for not nullable if `id` is, and fails, or answers wrongly, when
+//! DataFusion makes joins of those that refer to columns outside, and puts the columns compared with these beside the
+//! ones selected: `IN (SELECT x AS k FROM u WHERE u.k = t.k)` would have two `k`, so what is selected gets a name of its
+//! own here. DataFusion takes `(SELECT id FROM t WHERE ...)` for not nullable if `id` is, and fails, or answers wrongly, when
 //! there is no row: a function around the subquery says that its result is nullable. And it takes subqueries that refer
 //! to columns outside only if they aggregate, because it makes joins of them; so
 //!
@@ -13,21 +15,84 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::strip_outer_reference;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, Subquery,
+    Aggregate, Distinct, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, Subquery,
     SubqueryAlias, when,
 };
 
 use super::functions::Function;
 
+/// An expression whose subquery does not give its columns the names that its select list asks for; `None`: it does not
+/// give any.
+pub(super) fn unnamed(expr: &Expr) -> Result<Option<Expr>> {
+    Ok(match expr {
+        Expr::ScalarSubquery(subquery) => renamed(subquery)?.map(Expr::ScalarSubquery),
+        Expr::InSubquery(within) => {
+            renamed(&within.subquery)?.map(|subquery| Expr::InSubquery(InSubquery { subquery, ..within.clone() }))
+        }
+        Expr::Exists(exists) => {
+            renamed(&exists.subquery)?.map(|subquery| Expr::Exists(Exists { subquery, negated: exists.negated }))
+        }
+        _ => None,
+    })
+}
+
+/// A subquery that refers to columns outside, without the names that its select list gives; `None`: it gives none.
+fn renamed(subquery: &Subquery) -> Result<Option<Subquery>> {
+    if subquery.outer_ref_columns.is_empty() {
+        return Ok(None);
+    }
+    let mut names = Vec::new();
+    let plan = without_names(&subquery.subquery, &mut names)?;
+    Ok((!names.is_empty()).then(|| subquery.with_plan(Arc::new(plan))))
+}
+
+/// A plan with other names for what it selects; the old and the new ones are put into `names`. Columns of tables keep
+/// theirs: the table tells them apart.
+fn without_names(plan: &LogicalPlan, names: &mut Vec<(Column, Column)>) -> Result<LogicalPlan> {
+    if !matches!(
+        plan,
+        LogicalPlan::Projection(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Distinct(Distinct::All(_))
+    ) {
+        return Ok(plan.clone());
+    }
+    let input = without_names(plan.inputs()[0], names)?;
+    let expressions = plan.expressions().into_iter().map(|expr| with_names(expr, names)).collect::<Result<Vec<_>>>()?;
+    let LogicalPlan::Projection(Projection { expr, .. }) = plan else {
+        return plan.with_new_exprs(expressions, vec![input]);
+    };
+    names.clear();
+    let named = expr.iter().zip(expressions).enumerate().map(|(at, (old, new))| {
+        if matches!(&new, Expr::Column(column) if column.relation.is_some()) {
+            return new;
+        }
+        let name = format!("__selected_{at}");
+        let (relation, old) = old.qualified_name();
+        names.push((Column::new(relation, old), Column::new_unqualified(&name)));
+        new.unalias().alias(name)
+    });
+    let named = named.collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(input))?))
+}
+
+fn with_names(expr: Expr, names: &[(Column, Column)]) -> Result<Expr> {
+    eris_binder::replace_parts(expr, &mut |part| {
+        let Expr::Column(column) = part else { return Ok(None) };
+        Ok(names.iter().find(|(old, _)| old == column).map(|(_, new)| Expr::Column(new.clone())))
+    })
+}
+
 /// What a scalar subquery becomes.
-pub(super) fn subquery(subquery: &Subquery) -> Result<Option<Expr>> {
+pub(super) fn scalar(subquery: &Subquery) -> Result<Option<Expr>> {
     if !subquery.outer_ref_columns.is_empty() && !is_aggregated(&subquery.subquery) {
         return correlated(subquery);
     }
