@@ -218,6 +218,10 @@ impl RowStream for SqlRows<'_> {
         self.rows.next().await.map_err(report)
     }
 
+    fn read_ahead(&mut self) {
+        self.rows.read_ahead();
+    }
+
     async fn finish(self, rows_sent: u64) -> Result<String, Report> {
         let tag = self.rows.tag(rows_sent).to_string();
         self.rows.finish().await.map_err(report)?;

@@ -159,3 +159,36 @@ fn statements_of_one_text_are_one_transaction() {
     client.run("ROLLBACK");
     assert_eq!(ids(&mut client), "1");
 }
+
+#[test]
+fn an_error_among_rows_that_nobody_fetched_is_told_when_they_are() {
+    const ROWS: usize = 50_000;
+    let (_server, mut client) = server();
+    client.run("CREATE TABLE many (id int PRIMARY KEY) WITH (partitions = 1, segment_rows = 1000)");
+    let lines: Vec<String> = (1..=ROWS).map(|id| format!("{id}\n")).collect();
+    client.copy("COPY many FROM STDIN", lines.concat().as_bytes());
+    let execute = message(b'E', b"p\0\0\0\0\x01");
+    let sync = message(b'S', b"");
+    let opened = [
+        message(b'P', format!("\0SELECT 1 / ({ROWS} - id) FROM many\0\0\0").as_bytes()),
+        message(b'B', b"p\0\0\0\0\0\0\0\0"),
+        execute.clone(),
+        sync.clone(),
+    ]
+    .concat();
+    for asked in [false, true] {
+        client.run("BEGIN");
+        client.send(&opened);
+        let reply = client.until_ready();
+        assert_eq!((reply.rows.len(), reply.status), (1, Some('T')), "{reply:?}");
+        // The rest is read ahead, up to the division by zero.
+        assert_eq!(client.query(&format!("INSERT INTO t VALUES ({})", usize::from(asked))).status, Some('T'));
+        if asked {
+            client.send(&[execute.clone(), sync.clone()].concat());
+            let reply = client.until_ready();
+            assert_eq!((reply.sqlstate(), reply.status), ("22012", Some('E')), "{reply:?}");
+        }
+        assert_eq!(client.query("COMMIT").tags, [if asked { "ROLLBACK" } else { "COMMIT" }]);
+    }
+    assert_eq!(ids(&mut client), "0");
+}

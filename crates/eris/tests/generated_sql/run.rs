@@ -242,7 +242,9 @@ impl Context<'_> {
     /// Rows with one integer alone, any that a table holds.
     fn equals(&self, exprs: &[&Expr], width: usize) -> Vec<Row> {
         let mut columns = BTreeMap::new();
-        exprs.iter().for_each(|expr| integer_columns(expr, &mut columns));
+        for expr in exprs {
+            integer_columns(expr, &mut columns);
+        }
         let value = |value: &Value| if let Value::Int(value) = value { Some(*value) } else { None };
         let values: BTreeSet<i64> = self.tables.iter().flatten().flatten().filter_map(value).collect();
         let rows = columns.into_iter().flat_map(|(at, kind)| {
@@ -272,7 +274,9 @@ fn integer_columns(expr: &Expr, columns: &mut BTreeMap<usize, Kind>) {
     {
         columns.insert(index, expr.kind);
     }
-    expr.children().into_iter().for_each(|child| integer_columns(child, columns));
+    for child in expr.children() {
+        integer_columns(child, columns);
+    }
 }
 
 fn expressions(select: &Select) -> impl Iterator<Item = &Expr> {

@@ -149,6 +149,10 @@ pub trait RowStream: Send {
 
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Page>, Report>> + Send;
 
+    /// The rest is fetched before the client asks for it: an error ends the result, and the open transaction only once
+    /// the client is told of it (see [`Backend::spoil`]).
+    fn read_ahead(&mut self);
+
     /// Ends the statement after the last page; `rows_sent` goes into the command tag.
     fn finish(self, rows_sent: u64) -> impl Future<Output = Result<String, Report>> + Send;
 }

@@ -251,7 +251,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         let wire = &mut self.wire;
         match std::mem::replace(&mut portal.state, State::Done) {
             State::Bound => (),
-            State::Held(_) if self.backend.status() == TransactionStatus::Failed => {
+            State::Held(_) | State::Lost(_) if self.backend.status() == TransactionStatus::Failed => {
                 let message = "current transaction is aborted, commands ignored until end of transaction block";
                 return Err(Report::error(SqlState::IN_FAILED_TRANSACTION, message).into());
             }

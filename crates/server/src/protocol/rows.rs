@@ -89,6 +89,7 @@ impl<B: Backend> Held<B> {
     ) -> Result<Held<B>, Failure> {
         let mut pages = VecDeque::new();
         let memory = wire.memory().reserve("suspended portal");
+        source.read_ahead();
         while let Some(page) = wire.watch(source.next()).await? {
             memory.grow(page.bytes() as u64).map_err(|exceeded| {
                 Report::error(SqlState::OUT_OF_MEMORY, exceeded.to_string())
@@ -122,6 +123,8 @@ impl<P: Page> RowStream for Pages<'_, P> {
     async fn next(&mut self) -> Result<Option<P>, Report> {
         Ok(self.0.pop_front())
     }
+
+    fn read_ahead(&mut self) {}
 
     async fn finish(self, rows_sent: u64) -> Result<String, Report> {
         Ok(select_tag(rows_sent))

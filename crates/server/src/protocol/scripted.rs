@@ -131,6 +131,7 @@ pub struct ScriptedRows<'s> {
     end: u64,
     page_bytes: usize,
     echo: Option<Vec<Option<String>>>,
+    ahead: bool,
 }
 
 impl RowStream for ScriptedRows<'_> {
@@ -146,7 +147,8 @@ impl RowStream for ScriptedRows<'_> {
             return Ok(Some(ScriptedPage { rows: vec![row], bytes: 64 }));
         }
         if self.session.interrupt.cancelled.load(Ordering::SeqCst) {
-            return Err(self.session.failed(Report::cancelled()));
+            let report = Report::cancelled();
+            return Err(if self.ahead { report } else { self.session.failed(report) });
         }
         let until = self.end.min(self.next + PAGE_ROWS);
         if self.next == until {
@@ -156,6 +158,10 @@ impl RowStream for ScriptedRows<'_> {
         let page = ScriptedPage { rows: rows.collect(), bytes: self.page_bytes };
         self.next = until;
         Ok(Some(page))
+    }
+
+    fn read_ahead(&mut self) {
+        self.ahead = true;
     }
 
     async fn finish(self, rows_sent: u64) -> Result<String, Report> {
@@ -278,11 +284,11 @@ impl Backend for Scripted {
             "rows" | "heavy" | "late" => {
                 let end = statement.number().min(ROWS_MAX);
                 let page_bytes = if verb == "heavy" { 32 << 20 } else { 64 };
-                Ok(Outcome::Rows(ScriptedRows { session: self, next: 0, end, page_bytes, echo: None }))
+                Ok(Outcome::Rows(ScriptedRows { session: self, next: 0, end, page_bytes, echo: None, ahead: false }))
             }
             "echo" => {
                 let echo = Some(parameters.to_vec());
-                Ok(Outcome::Rows(ScriptedRows { session: self, next: 0, end: 0, page_bytes: 64, echo }))
+                Ok(Outcome::Rows(ScriptedRows { session: self, next: 0, end: 0, page_bytes: 64, echo, ahead: false }))
             }
             "copy" => Ok(Outcome::CopyIn(ScriptedCopy { session: self, lines: 0 })),
             "wait" => {

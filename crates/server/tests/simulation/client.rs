@@ -225,8 +225,9 @@ impl Client {
     /// Notes a statement before it is sent; its number is for [`Self::note`].
     pub fn push_step(&mut self, statement: Statement) -> usize {
         let steps = self.record.as_mut().map(|record| &mut record.steps).expect("a transaction under way");
-        steps.push(Step { statement, outcome: Outcome::Unknown, cancelled: false });
-        steps.len() - 1
+        let told_after = steps.len();
+        steps.push(Step { statement, outcome: Outcome::Unknown, cancelled: false, told_after });
+        told_after
     }
 
     /// Notes what came of a statement.
@@ -238,18 +239,12 @@ impl Client {
         record.steps[step].outcome = outcome;
     }
 
-    /// Notes that a statement failed while its rows were read ahead to make room for the one that was sent last: a
-    /// request to cancel that one meets both.
-    pub fn note_read_ahead(&mut self, step: usize, outcome: Outcome) {
+    /// Notes that the rows of a statement were read ahead to make room for the one that was sent last: a request to
+    /// cancel that one may have met this one, and an error is told later.
+    pub fn note_read_ahead(&mut self, step: usize) {
         let record = self.record.as_mut().expect("a transaction under way");
         record.steps[step].cancelled |= record.steps.last().is_some_and(|last| last.cancelled);
-        self.note(step, outcome);
-    }
-
-    /// Whether the statement that was sent last failed so.
-    pub fn last_outcome_is(&self, sqlstate: &str) -> bool {
-        let last = self.record.as_ref().and_then(|record| record.steps.last());
-        last.is_some_and(|step| matches!(&step.outcome, Outcome::Failed { sqlstate: other, .. } if other == sqlstate))
+        record.steps[step].told_after = record.steps.len() - 1;
     }
 
     /// Notes that a cancel request was sent for the statements from this one on.

@@ -42,6 +42,9 @@ pub struct Step {
     pub outcome: Outcome,
     /// Whether a cancel request was sent meanwhile.
     pub cancelled: bool,
+    /// The last step that was sent before the client was told of the outcome: this one, unless rows were fetched in
+    /// pieces.
+    pub told_after: usize,
 }
 
 /// What a client knows of the end of a transaction.
@@ -238,11 +241,9 @@ impl Checker<'_> {
         let snapshot = self.fates[index].snapshot;
         let mut view = View { versions, snapshot: snapshot.unwrap_or(u64::MAX), own: BTreeMap::new() };
         let mut touched = BTreeSet::new();
-        let mut failed = false;
-        // Portals that the client left. Their rows are read ahead when the session is needed otherwise; that may fail,
-        // or be cancelled with the statement that comes, which then finds the block failed.
-        let (mut left, mut left_fails) = (false, false);
-        for step in &record.steps {
+        // After which step it had failed.
+        let mut failed_after = None;
+        for (at, step) in record.steps.iter().enumerate() {
             let violation = |what: String| {
                 let (fate, statement) = (&self.fates[index], &step.statement);
                 Err(format!(
@@ -254,7 +255,7 @@ impl Checker<'_> {
             if record.read_only && step.statement.writes() {
                 expected = Expectation { errors: vec![READ_ONLY], ..Expectation::default() };
             }
-            if failed {
+            if failed_after.is_some_and(|last| at > last) {
                 match &step.outcome {
                     Outcome::Failed { sqlstate, .. } if sqlstate == FAILED_BLOCK => continue,
                     Outcome::Unknown => continue,
@@ -286,16 +287,9 @@ impl Checker<'_> {
                     if !contains(&expected.rows, rows) {
                         return violation(format!("{rows:?}, but the history says {:?}", expected.rows));
                     }
-                    left = true;
-                    left_fails |= !expected.errors.is_empty();
-                }
-                Outcome::Failed { sqlstate, .. }
-                    if sqlstate == FAILED_BLOCK && left && (left_fails || step.cancelled) =>
-                {
-                    failed = true;
                 }
                 Outcome::Failed { sqlstate, rows } => {
-                    failed = true;
+                    failed_after = Some(step.told_after);
                     if !contains(&expected.rows, rows) {
                         return violation(format!("{rows:?}, but the history says {:?}", expected.rows));
                     }
@@ -319,7 +313,7 @@ impl Checker<'_> {
                 }
             }
         }
-        if failed && self.fates[index].committed.is_some() {
+        if failed_after.is_some() && self.fates[index].committed.is_some() {
             return Err(format!("a transaction that failed is committed: {record:?}"));
         }
         self.replays[index] = Replay { writes: view.own, touched };

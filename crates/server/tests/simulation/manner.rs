@@ -272,6 +272,7 @@ impl Client {
                     if !other.is_copy() && !self.simple(other, in_block).await? {
                         return self.failed_portal(&portal, step, rows).await;
                     }
+                    self.note_read_ahead(step);
                 }
                 _ => {}
             }
@@ -283,8 +284,7 @@ impl Client {
         Ok(true)
     }
 
-    /// A portal fails with its block; or the block failed with the portal, whose rows were read ahead to make room for
-    /// the other statement.
+    /// A portal fails with its block.
     async fn failed_portal(&mut self, portal: &str, step: usize, rows: Vec<TextRow>) -> Result<bool, Trouble> {
         let mut requests = Requests::default();
         requests.execute(portal, 0);
@@ -293,7 +293,6 @@ impl Client {
         Self::check_status(&reply, true)?;
         match reply.error {
             Some(sqlstate) if sqlstate == FAILED_BLOCK => self.note(step, Outcome::Partly(sorted(rows))),
-            Some(sqlstate) if self.last_outcome_is(FAILED_BLOCK) => self.note_read_ahead(step, failed(sqlstate, rows)),
             _ => return Err(Trouble::Broken(format!("a portal of a failed block answers {reply:?}"))),
         }
         Ok(false)

@@ -59,6 +59,7 @@ impl Session {
                         step,
                         word,
                         done: false,
+                        ahead: false,
                         sent: 0,
                     }));
                 }

@@ -79,6 +79,7 @@ pub struct Rows<'s> {
     pub(super) step: Step,
     pub(super) word: &'static str,
     pub(super) done: bool,
+    pub(super) ahead: bool,
     pub(super) sent: u64,
 }
 
@@ -88,7 +89,12 @@ impl Rows<'_> {
         &self.columns
     }
 
-    /// The next batch; `None` after the last. An error ends the statement.
+    /// From now on rows are fetched before anyone asks for them: an error ends the statement, but no block.
+    pub fn read_ahead(&mut self) {
+        self.ahead = true;
+    }
+
+    /// The next batch; `None` after the last. An error ends the statement, and fails its block.
     pub async fn next(&mut self) -> Result<Option<Batch>, SqlError> {
         if self.done {
             return Ok(None);
@@ -101,7 +107,11 @@ impl Rows<'_> {
             Ok(None) => Ok(None),
             Err(error) => {
                 self.done = true;
-                self.session.failed();
+                if self.ahead {
+                    self.session.abandoned(self.step);
+                } else {
+                    self.session.failed();
+                }
                 Err(error)
             }
         }

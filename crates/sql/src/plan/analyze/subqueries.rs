@@ -1,10 +1,10 @@
 //! Subqueries in expressions. Scalar ones: no row is NULL, more than one an error.
 //!
-//! DataFusion makes joins of those that refer to columns outside, and puts the columns compared with these beside the
-//! ones selected: `IN (SELECT x AS k FROM u WHERE u.k = t.k)` would have two `k`, so what is selected gets a name of its
-//! own here. It takes `(SELECT id FROM t WHERE ...)` for not nullable if `id` is, and fails, or answers wrongly, when
-//! there is no row: a function around the subquery says that its result is nullable. And it takes scalar subqueries that
-//! refer to columns outside only if they aggregate, because it makes joins of them; so
+//! DataFusion makes joins of those that refer to columns outside, and puts the columns compared with these beside
+//! the ones selected: `IN (SELECT x AS k FROM u WHERE u.k = t.k)` would have two `k`, so what is selected gets a name
+//! of its own here. It takes `(SELECT id FROM t ...)` for not nullable if `id` is, and fails, or answers wrongly, when
+//! there is no row: a function around the subquery says that its result is nullable. And it takes scalar subqueries
+//! that refer to columns outside only if they aggregate, because it makes joins of them; so
 //!
 //! ```text
 //!   (SELECT x FROM u WHERE u.k = t.k)                      ->  only_row((SELECT array_agg(x) FROM u WHERE u.k = t.k))
