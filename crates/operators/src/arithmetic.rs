@@ -283,14 +283,17 @@ fn integers<T: Checked + Send + Sync + 'static>(
 
 trait Float: Copy + Default + PartialEq {
     const TYPE_NAME: &'static str;
+    const NAN: Self;
     fn apply(operator: ArithmeticOperator, a: Self, b: Self) -> Self;
     fn is_infinite(self) -> bool;
+    fn is_nan(self) -> bool;
 }
 
 macro_rules! float {
     ($($native:ty, $name:literal;)*) => {$(
         impl Float for $native {
             const TYPE_NAME: &'static str = $name;
+            const NAN: Self = <$native>::NAN;
             #[inline]
             fn apply(operator: ArithmeticOperator, a: Self, b: Self) -> Self {
                 match operator {
@@ -304,6 +307,10 @@ macro_rules! float {
             #[inline]
             fn is_infinite(self) -> bool {
                 self.is_infinite()
+            }
+            #[inline]
+            fn is_nan(self) -> bool {
+                self.is_nan()
             }
         }
     )*};
@@ -343,7 +350,8 @@ fn floats<T: Float + Send + Sync + 'static>(
         if overflows || (value == zero && underflows(operator, a, b)) {
             return Err(OperatorError::Overflow { type_name: T::TYPE_NAME });
         }
-        out.push(value);
+        // One NaN: processors give one with a sign.
+        out.push(if value.is_nan() { T::NAN } else { value });
     }
     Ok(out.into())
 }

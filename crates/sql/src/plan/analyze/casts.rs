@@ -13,16 +13,15 @@
 //! | `double precision` to `real`                | infinity        | checked                                    |
 //! | timestamp to date                           | until 262143    | all of them                                |
 //!
-//! A cast that not every value survives stays where it is: DataFusion would compare `CAST(x AS integer) = 4` as
-//! `x = 4`, without the error that a large `x` is, and take `CAST(1.26 AS numeric(2, 1)) = 1.3` for false.
+//! A cast that not every value survives is kept from DataFusion's rules: wherever it meets a constant in the end, they
+//! would compare `CAST(x AS integer) = 4` as `x = 4`, without the error that a large `x` is, and take
+//! `CAST(1.26 AS numeric(2, 1)) = 1.3` for false.
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType as ArrowType, IntervalUnit, TimeUnit};
-use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DataFusionError, Result};
-use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable};
 
 use super::functions::Function;
 use super::rounding::Rounding;
@@ -37,9 +36,9 @@ pub(super) fn cast(cast: &Cast, columns: &DFSchema) -> Result<Option<Expr>> {
     // What is computed below; the cast to the very Arrow type that was asked for stays around it.
     let below = |function: Function| {
         let new = function.call(cast.expr.as_ref().clone());
-        Ok(Some(Expr::Cast(Cast::new_from_field(Box::new(new), Arc::clone(&cast.field)))))
+        Some(Expr::Cast(Cast::new_from_field(Box::new(new), Arc::clone(&cast.field))))
     };
-    match &from {
+    let new = match &from {
         ArrowType::Decimal128(_, scale) if to.is_integer() && *scale > 0 => below(Function::Whole(Rounding::Nearest)),
         ArrowType::Float32 | ArrowType::Float64 if to.is_integer() => below(Function::Whole(Rounding::Nearest)),
         ArrowType::Float32
@@ -54,47 +53,27 @@ pub(super) fn cast(cast: &Cast, columns: &DFSchema) -> Result<Option<Expr>> {
         }
         text if text.is_string() => match field_sql_type(&cast.field) {
             Ok(fitted @ (SqlType::Varchar(Some(_)) | SqlType::Char(_))) => below(Function::Cut(fitted)),
-            Ok(SqlType::Interval | SqlType::Text | SqlType::Varchar(None) | SqlType::Unknown) | Err(_) => Ok(None),
+            Ok(SqlType::Interval | SqlType::Text | SqlType::Varchar(None) | SqlType::Unknown) | Err(_) => None,
             Ok(parsed) => below(Function::Parse(parsed)),
         },
         from if is_stored(from, to) => match sql_type_of_arrow(to) {
             Ok(stored) => below(Function::Stored(stored)),
-            Err(_) => Ok(None),
+            Err(_) => None,
         },
-        _ => refuse(&from, to).map(|()| None),
+        _ => {
+            refuse(&from, to)?;
+            None
+        }
+    };
+    if !loses_values(&from, to) || matches!(cast.expr.as_ref(), Expr::Literal(..) | Expr::Placeholder(_)) {
+        return Ok(new);
     }
+    let kept = Function::Kept.call(new.unwrap_or_else(|| Expr::Cast(cast.clone())));
+    Ok(Some(Expr::Cast(Cast::new_from_field(Box::new(kept), Arc::clone(&cast.field)))))
 }
 
-/// The operands of a comparison.
-pub(super) fn compared(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
-    let operands: Vec<&Expr> = match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => vec![left, right],
-        Expr::Between(Between { expr, low, high, .. }) => vec![expr, low, high],
-        Expr::InList(InList { expr, .. }) => vec![expr],
-        _ => return Ok(None),
-    };
-    if let Expr::InList(list) = expr
-        && list.expr.get_type(columns)?.is_floating()
-    {
-        // DataFusion looks values up by their bits.
-        return Ok(Some(
-            expr.clone().map_children(|operand| Ok(Transformed::yes(Function::PlainZero.call(operand))))?.data,
-        ));
-    }
-    if !operands.iter().any(|operand| loses_values(operand, columns)) {
-        return Ok(None);
-    }
-    let keep = |operand: Expr| {
-        let loses = loses_values(&operand, columns);
-        Ok(if loses { Transformed::yes(Function::Kept.call(operand)) } else { Transformed::no(operand) })
-    };
-    Ok(Some(expr.clone().map_children(keep)?.data))
-}
-
-/// Whether an expression is a cast after which some values are other ones, or none.
-fn loses_values(expr: &Expr, columns: &DFSchema) -> bool {
-    let Expr::Cast(Cast { expr, field }) = expr else { return false };
-    let Ok(from) = expr.get_type(columns) else { return false };
+/// Whether some numbers are other ones after a cast, or none.
+fn loses_values(from: &ArrowType, to: &ArrowType) -> bool {
     // Digits before the point and behind it.
     let digits = |data_type: &ArrowType| {
         Some(match data_type {
@@ -105,11 +84,10 @@ fn loses_values(expr: &Expr, columns: &DFSchema) -> bool {
             _ => return None,
         })
     };
-    let to = field.data_type();
-    let (Some((before, behind)), Some((kept_before, kept_behind))) = (digits(&from), digits(to)) else { return false };
+    let (Some((before, behind)), Some((kept_before, kept_behind))) = (digits(from), digits(to)) else { return false };
     // Not every number of nineteen digits is a bigint.
-    let fits = kept_before > before || (kept_before == before && (!to.is_integer() || &from == to));
-    !fits || kept_behind < behind || loses_values(expr, columns)
+    let fits = kept_before > before || (kept_before == before && (!to.is_integer() || from == to));
+    !fits || kept_behind < behind
 }
 
 /// Casts that Arrow computes with an error where there is none, or the other way round.

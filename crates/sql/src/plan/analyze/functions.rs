@@ -40,8 +40,8 @@ pub(super) enum Function {
     Maybe,
     /// The same: what is computed below is not moved above.
     Kept,
-    /// A float, zero without a sign.
-    PlainZero,
+    /// A float with one zero and one NaN.
+    Plain,
     /// The one value of a list; more are an error.
     OnlyRow,
 }
@@ -58,7 +58,7 @@ impl Function {
             Self::Span => "span",
             Self::Maybe => "maybe",
             Self::Kept => "kept",
-            Self::PlainZero => "plain_zero",
+            Self::Plain => "plain",
             Self::OnlyRow => "only_row",
         }
     }
@@ -81,7 +81,7 @@ impl Function {
             (Self::Truncate(_), _) => arrow_type(SqlType::Timestamp.data_type()),
             (Self::Span, _) => ArrowType::Decimal128(38, 0),
             (Self::OnlyRow, ArrowType::List(element)) => element.data_type().clone(),
-            (Self::Whole(_) | Self::Maybe | Self::Kept | Self::PlainZero | Self::OnlyRow, same) => same.clone(),
+            (Self::Whole(_) | Self::Maybe | Self::Kept | Self::Plain | Self::OnlyRow, same) => same.clone(),
         })
     }
 
@@ -95,7 +95,7 @@ impl Function {
             Self::Truncate(unit) => unit.truncate(array),
             Self::Span => span(array),
             Self::Maybe | Self::Kept => Ok(Arc::clone(array)),
-            Self::PlainZero => Ok(plain_zero(array)),
+            Self::Plain => Ok(plain(array)),
             Self::OnlyRow => only_row(array),
         }
     }
@@ -150,14 +150,12 @@ fn external(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-fn plain_zero(array: &ArrayRef) -> ArrayRef {
+fn plain(array: &ArrayRef) -> ArrayRef {
+    let single = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
+    let double = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
     match array.data_type() {
-        ArrowType::Float32 => {
-            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|value| value + 0.0))
-        }
-        ArrowType::Float64 => {
-            Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|value| value + 0.0))
-        }
+        ArrowType::Float32 => Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(single)),
+        ArrowType::Float64 => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(double)),
         _ => Arc::clone(array),
     }
 }

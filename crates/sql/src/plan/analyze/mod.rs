@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bring_together -> DataFusion's rules (coercion of types, ...)
-//!       -> unnamed_subqueries -> place_predicates -> as_postgres
+//!       -> correlated_subqueries -> place_predicates -> as_postgres
 //! ```
 //! What the type of its surroundings depends on is looked at before types are coerced, everything else after that,
 //! because coercion adds casts of its own.
@@ -10,6 +10,7 @@
 mod casts;
 mod digits;
 mod functions;
+mod lookups;
 mod moments;
 mod operands;
 mod parts;
@@ -37,7 +38,7 @@ type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
 pub(super) fn analyzer_rules() -> Vec<Rule> {
     let mut rules: Vec<Rule> = vec![Arc::new(BringTogether)];
     rules.extend(Analyzer::new().rules);
-    rules.push(Arc::new(Rewriting { name: "unnamed_subqueries", rewrite: |expr, _| subqueries::unnamed(expr) }));
+    rules.push(Arc::new(Rewriting { name: "correlated_subqueries", rewrite: |expr, _| subqueries::prepared(expr) }));
     rules.push(Arc::new(PlacePredicates));
     rules.push(Arc::new(Rewriting { name: "as_postgres", rewrite: as_postgres }));
     rules
@@ -89,7 +90,7 @@ fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
         Expr::ScalarFunction(function) => Ok(rounding::rewrite(function, columns)),
         Expr::Negative(operand) => Ok(digits::negative(operand, columns)),
         Expr::ScalarSubquery(subquery) => subqueries::scalar(subquery),
-        Expr::BinaryExpr(_) | Expr::Between(_) | Expr::InList(_) => casts::compared(expr, columns),
+        Expr::InList(_) | Expr::Case(_) => lookups::plain_floats(expr, columns),
         _ => Ok(None),
     }
 }

@@ -263,10 +263,12 @@ fn is_join(predicate: &InSubquery, columns: &DFSchema, alone: bool) -> Result<bo
     if has_one_row(query) || contains(x, &is_predicate)? {
         return Ok(false);
     }
-    let correlated = !query.all_out_ref_exprs().is_empty();
     if !negated {
         return Ok(true);
     }
+    // DataFusion makes joins of NOT IN that know about NULL, but for one pair of columns only, and at times also where
+    // there is no NULL.
+    let correlated = !query.all_out_ref_exprs().is_empty();
     let nullable = x.nullable(columns)? || query.schema().field(0).is_nullable();
     Ok(!correlated && (!nullable || (alone && x.any_column_refs())))
 }
@@ -354,7 +356,7 @@ fn columns_of(condition: &Expr) -> Result<Vec<Column>> {
 }
 
 /// Whether a query has one row, whatever its tables hold.
-fn has_one_row(query: &LogicalPlan) -> bool {
+pub(super) fn has_one_row(query: &LogicalPlan) -> bool {
     match query {
         LogicalPlan::Projection(Projection { input, .. }) | LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. }) => {
             has_one_row(input)
@@ -366,7 +368,7 @@ fn has_one_row(query: &LogicalPlan) -> bool {
 }
 
 /// `SELECT ... FROM ... HAVING condition` without groups: the condition and what it is about.
-fn having(query: &LogicalPlan) -> Option<(&Expr, &LogicalPlan)> {
+pub(super) fn having(query: &LogicalPlan) -> Option<(&Expr, &LogicalPlan)> {
     match query {
         LogicalPlan::Projection(Projection { input, .. }) | LogicalPlan::SubqueryAlias(SubqueryAlias { input, .. }) => {
             having(input)

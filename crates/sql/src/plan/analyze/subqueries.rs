@@ -15,10 +15,12 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
+
+use datafusion::logical_expr::expr::{AggregateFunction, Exists, GroupingSet, InSubquery};
 use datafusion::logical_expr::expr_rewriter::strip_outer_reference;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
@@ -27,30 +29,79 @@ use datafusion::logical_expr::{
 };
 
 use super::functions::Function;
+use super::predicates::{has_one_row, having, refused};
 
-/// An expression whose subquery does not give its columns the names that its select list asks for; `None`: it does not
-/// give any.
-pub(super) fn unnamed(expr: &Expr) -> Result<Option<Expr>> {
-    Ok(match expr {
-        Expr::ScalarSubquery(subquery) => renamed(subquery)?.map(Expr::ScalarSubquery),
-        Expr::InSubquery(within) => {
-            renamed(&within.subquery)?.map(|subquery| Expr::InSubquery(InSubquery { subquery, ..within.clone() }))
-        }
-        Expr::Exists(exists) => {
-            renamed(&exists.subquery)?.map(|subquery| Expr::Exists(Exists { subquery, negated: exists.negated }))
-        }
-        _ => None,
-    })
-}
-
-/// A subquery that refers to columns outside, without the names that its select list gives; `None`: it gives none.
-fn renamed(subquery: &Subquery) -> Result<Option<Subquery>> {
+/// An expression whose subquery, if it refers to columns outside, is one that DataFusion makes the right join of;
+/// `None`: it is already.
+pub(super) fn prepared(expr: &Expr) -> Result<Option<Expr>> {
+    let (Expr::ScalarSubquery(subquery)
+    | Expr::InSubquery(InSubquery { subquery, .. })
+    | Expr::Exists(Exists { subquery, .. })) = expr
+    else {
+        return Ok(None);
+    };
     if subquery.outer_ref_columns.is_empty() {
         return Ok(None);
     }
-    let mut names = Vec::new();
-    let plan = without_names(&subquery.subquery, &mut names)?;
-    Ok((!names.is_empty()).then(|| subquery.with_plan(Arc::new(plan))))
+    let plan = without_idle_limits(&subquery.subquery)?;
+    refuse(expr, &plan)?;
+    let plan = without_names(&plan, &mut Vec::new())?;
+    let subquery = subquery.with_plan(Arc::new(plan));
+    Ok(Some(match expr {
+        Expr::InSubquery(within) => Expr::InSubquery(InSubquery { subquery, ..within.clone() }),
+        Expr::Exists(exists) => Expr::Exists(Exists { subquery, negated: exists.negated }),
+        _ => Expr::ScalarSubquery(subquery),
+    }))
+}
+
+/// DataFusion moves conditions on columns outside to where they see other rows: through a window, and through an
+/// aggregate without groups, which has a row then for those outside that have rows.
+fn refuse(expr: &Expr, plan: &LogicalPlan) -> Result<()> {
+    let any = |test: &dyn Fn(&LogicalPlan) -> bool| plan.exists(|node| Ok(test(node) && refers_outside(node)));
+    if any(&|node| matches!(node, LogicalPlan::Window(_)))? {
+        return Err(refused("a window function in a subquery that refers to columns outside"));
+    }
+    let fits = match expr {
+        Expr::ScalarSubquery(_) => true,
+        Expr::Exists(_) => has_one_row(plan) || having(plan).is_some(),
+        _ => has_one_row(plan),
+    };
+    if !fits && any(&has_lone_group)? {
+        return Err(refused("an aggregate without GROUP BY in such a subquery of IN or EXISTS"));
+    }
+    Ok(())
+}
+
+fn refers_outside(plan: &LogicalPlan) -> bool {
+    !plan.all_out_ref_exprs().is_empty()
+}
+
+/// Whether a node has a row for all rows of its input, also if there are none.
+fn has_lone_group(node: &LogicalPlan) -> bool {
+    let LogicalPlan::Aggregate(Aggregate { group_expr, .. }) = node else { return false };
+    group_expr.is_empty()
+        || group_expr.iter().any(|group| match group {
+            Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter().any(Vec::is_empty),
+            Expr::GroupingSet(_) => true,
+            _ => false,
+        })
+}
+
+/// A plan without DISTINCT and LIMIT where there is one row anyway.
+fn without_idle_limits(plan: &LogicalPlan) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {
+            let input = without_idle_limits(plan.inputs()[0])?;
+            plan.with_new_exprs(plan.expressions(), vec![input])
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) if has_one_row(input) => Ok(input.as_ref().clone()),
+        LogicalPlan::Limit(Limit { skip: None, fetch: Some(fetch), input })
+            if has_one_row(input) && !matches!(fetch.as_ref(), Expr::Literal(ScalarValue::Int64(Some(0)), _)) =>
+        {
+            Ok(input.as_ref().clone())
+        }
+        other => Ok(other.clone()),
+    }
 }
 
 /// A plan with other names for what it selects; the old and the new ones are put into `names`. Columns of tables keep
