@@ -94,7 +94,8 @@ impl Rows<'_> {
         self.ahead = true;
     }
 
-    /// The next batch; `None` after the last. An error ends the statement, and fails its block.
+    /// The next batch; `None` after the last. An error ends the statement, and fails its block unless it was fetched
+    /// ahead.
     pub async fn next(&mut self) -> Result<Option<Batch>, SqlError> {
         if self.done {
             return Ok(None);

@@ -64,7 +64,7 @@ pub enum Construct {
     Derived,
 }
 
-/// `ERIS_LEFT_OUT=Subquery,Choice` leaves these out instead.
+/// What is left out now; `ERIS_LEFT_OUT=Subquery,Choice` leaves these out instead, `ERIS_LEFT_OUT=none` nothing.
 const LEFT_OUT: &[Construct] = &[Construct::GroupedCast];
 
 /// A column that an expression may name.

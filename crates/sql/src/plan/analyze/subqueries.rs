@@ -19,7 +19,6 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, GroupingSet, InSubquery};
 use datafusion::logical_expr::expr_rewriter::strip_outer_reference;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
@@ -31,8 +30,8 @@ use datafusion::logical_expr::{
 use super::functions::Function;
 use super::predicates::{has_one_row, having, refused};
 
-/// An expression whose subquery, if it refers to columns outside, is one that DataFusion makes the right join of;
-/// `None`: it is already.
+/// An expression with a subquery that DataFusion makes the right join of, or the refusal if there is none; `None`: the
+/// subquery does not refer to columns outside.
 pub(super) fn prepared(expr: &Expr) -> Result<Option<Expr>> {
     let (Expr::ScalarSubquery(subquery)
     | Expr::InSubquery(InSubquery { subquery, .. })
