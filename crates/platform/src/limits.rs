@@ -6,6 +6,7 @@
 //! itself always counts.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ids::CpuId;
@@ -122,6 +123,30 @@ pub fn affinity() -> Option<Vec<CpuId>> {
     // SAFETY: the index is below the set's capacity.
     let allowed = (0..capacity).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) });
     Some(allowed.map(|cpu| CpuId(cpu as u32)).collect())
+}
+
+/// Lets this thread run on these cpus only. Threads that it starts afterwards inherit them.
+pub fn set_affinity(cpus: &[CpuId]) -> io::Result<()> {
+    let capacity = 8 * size_of::<libc::cpu_set_t>();
+    // SAFETY: an all-zero cpu_set_t is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for cpu in cpus {
+        let index = cpu.0 as usize;
+        if index >= capacity {
+            let text = format!("a thread cannot be bound to {cpu}: the system call knows {capacity} cpus");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        // SAFETY: the index is below the set's capacity.
+        unsafe { libc::CPU_SET(index, &mut set) };
+    }
+    // SAFETY: the set is readable and as long as stated; pid 0 is the calling thread.
+    let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    let names: Vec<String> = cpus.iter().map(CpuId::to_string).collect();
+    Err(io::Error::new(error.kind(), format!("cannot bind a thread to {}: {error}", names.join(", "))))
 }
 
 /// `cpu.max`: `max 100000` or `150000 100000` (quota and period in microseconds).

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
 use crate::ids::CpuId;
+use crate::limits;
 use crate::threads::{ThreadHandle, ThreadPanicked};
 
 /// Planning recurses deeper than the 2 MiB that Rust gives by default; pages never touched cost nothing.
@@ -18,7 +19,7 @@ pub(super) fn spawn(
 ) -> io::Result<Box<dyn ThreadHandle>> {
     let (report_pinned, pinned) = mpsc::sync_channel(1);
     let thread = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(move || {
-        let result = pin.map_or(Ok(()), pin_this_thread);
+        let result = pin.map_or(Ok(()), |cpu| limits::set_affinity(&[cpu]));
         let failed = result.is_err();
         // The receiver waits below until this arrives.
         let _ = report_pinned.send(result);
@@ -31,28 +32,6 @@ pub(super) fn spawn(
         Ok(Err(error)) => Err(error),
         Err(_) => Err(io::Error::other(format!("thread \"{name}\" ended before it started its work"))),
     }
-}
-
-fn pin_this_thread(cpu: CpuId) -> io::Result<()> {
-    let index = cpu.0 as usize;
-    let capacity = 8 * size_of::<libc::cpu_set_t>();
-    if index >= capacity {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{cpu} cannot be pinned to: the system call knows {capacity} cpus"),
-        ));
-    }
-    // SAFETY: an all-zero cpu_set_t is the empty set; the index was checked against its size; pid 0 is this thread.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(index, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
-    };
-    if result == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    Err(io::Error::new(error.kind(), format!("cannot pin a thread to {cpu}: {error}")))
 }
 
 struct RealThread {
@@ -79,7 +58,6 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits;
 
     #[test]
     fn runs_pinned_and_reports_panics() {

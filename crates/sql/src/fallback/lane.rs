@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use eris_platform::MemoryPool as ErisPool;
+use eris_platform::ids::CpuId;
+use eris_platform::{MemoryPool as ErisPool, limits};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::memory::AccountedMemory;
@@ -14,6 +15,8 @@ use crate::errors::SqlError;
 /// The lane of one database.
 pub struct Lane {
     threads: usize,
+    /// Where the threads may run. A worker starts them, and they would inherit the one processor it is pinned to.
+    cpus: Option<Arc<[CpuId]>>,
     runtime: Mutex<Option<Runtime>>,
 }
 
@@ -24,9 +27,10 @@ impl fmt::Debug for Lane {
 }
 
 impl Lane {
-    /// A lane with this many threads.
+    /// A lane with this many threads, on the processors that the calling thread may use.
     pub fn new(threads: usize) -> Self {
-        Self { threads: threads.max(1), runtime: Mutex::new(None) }
+        let cpus = limits::affinity().map(Into::into);
+        Self { threads: threads.max(1), cpus, runtime: Mutex::new(None) }
     }
 
     /// What DataFusion's operators are given: our memory, no disk.
@@ -51,9 +55,16 @@ impl Lane {
         if let Some(runtime) = runtime.as_ref() {
             return Ok(runtime.handle().clone());
         }
+        let cpus = self.cpus.clone();
         let started = Builder::new_multi_thread()
             .worker_threads(self.threads)
             .thread_name("eris-fallback")
+            .on_thread_start(move || {
+                if let Some(cpus) = &cpus {
+                    // Processors can be taken away meanwhile; a thread left where it started is slower, not wrong.
+                    let _ = limits::set_affinity(cpus);
+                }
+            })
             .build()
             .map_err(|error| SqlError::internal(format!("the fallback lane cannot start: {error}")))?;
         Ok(runtime.insert(started).handle().clone())
@@ -66,5 +77,25 @@ impl Drop for Lane {
         if let Some(runtime) = runtime {
             runtime.shutdown_background();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_started_by_a_pinned_worker_run_on_every_processor() {
+        let allowed = limits::affinity().unwrap();
+        let lane = Lane::new(2);
+        let first = allowed[0];
+        let started = std::thread::spawn(move || {
+            limits::set_affinity(&[first]).unwrap();
+            let task = lane.handle().unwrap().spawn(async { limits::affinity() });
+            (lane.handle().unwrap().block_on(task).unwrap(), limits::affinity())
+        });
+        let (of_the_lane, of_the_starter) = started.join().unwrap();
+        assert_eq!(of_the_starter, Some(vec![first]));
+        assert_eq!(of_the_lane, Some(allowed));
     }
 }
