@@ -14,6 +14,7 @@ mod interrupt;
 mod lane;
 mod memory;
 mod rows;
+mod sample;
 mod scan;
 mod statistics;
 
@@ -21,3 +22,4 @@ pub use execution::{FallbackExecution, scans_of};
 pub use lane::Lane;
 pub use memory::AccountedMemory;
 pub use rows::{FallbackRows, explain};
+pub use sample::SampledFilters;

@@ -20,6 +20,7 @@ use eris_engine::{CancelHandle, PinnedScan, SnapshotHandle};
 use eris_storage::{Batch, PinnedCursor, PinnedSegment};
 use futures_core::Stream;
 
+use super::sample::Sample;
 use super::statistics::scan_statistics;
 use crate::arrow_view::batch_to_arrow;
 use crate::errors::SqlError;
@@ -63,7 +64,7 @@ impl SegmentScan {
         let conditions = &target.request.predicate.conditions;
         let segments: Vec<Arc<PinnedSegment>> =
             pinned.segments.iter().filter(|segment| segment.segment().may_qualify(conditions)).cloned().collect();
-        let statistics = scan_statistics(&target, &segments, &pinned.open, &schema);
+        let statistics = scan_statistics(&target, &segments, &pinned.open, &schema, &snapshot);
         let morsels = segments.len() + pinned.open.len();
         let partitions = partitions.min(morsels).max(1);
         let properties = PlanProperties::new(
@@ -83,6 +84,11 @@ impl SegmentScan {
             rounds: Arc::default(),
             executed: (0..partitions).map(|_| AtomicUsize::new(0)).collect(),
         })
+    }
+
+    /// Some of its rows.
+    pub fn sample(&self) -> Sample {
+        Sample::take(&self.target, &self.source.segments, &self.source.snapshot)
     }
 
     /// The queue of a partition's next round.

@@ -1,15 +1,17 @@
 //! What the optimiser is told about a scan: rows after the filter, bounds and numbers of distinct values by column.
 //!
-//! Nothing here is exact, because deleted rows count until their segment is compacted; nothing is answered from it, it
-//! only decides which side of a join is built and the like.
+//! Nothing here is exact, because deleted rows count until their segment is compacted, and what a filter keeps is
+//! estimated from a sample; nothing is answered from it, it only decides which side of a join is built and the like.
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use eris_engine::SnapshotHandle;
 use eris_storage::{AttributeId, Batch, Comparison, Condition, DataType, PinnedSegment, Test, Value};
 
+use super::sample::Sample;
 use crate::plan::ScanTarget;
 
 /// The share of rows that a test keeps when nothing is known.
@@ -22,12 +24,10 @@ pub(super) fn scan_statistics(
     segments: &[Arc<PinnedSegment>],
     open: &[Batch],
     schema: &SchemaRef,
+    snapshot: &SnapshotHandle,
 ) -> Statistics {
     let sealed: f64 = segments.iter().map(|segment| f64::from(segment.rows())).sum();
-    let mut share = 1.0;
-    for condition in target.request.predicate.conditions.iter() {
-        share *= selectivity(condition, target, segments, sealed);
-    }
+    let share = share(target, segments, sealed, snapshot);
     let open_rows: usize = open.iter().map(|batch| batch.rows).sum();
     let rows = (sealed * share).ceil() as usize + open_rows;
     let columns = target
@@ -124,6 +124,22 @@ fn scalar(value: &Value, attribute: AttributeId, target: &ScanTarget) -> Option<
         (Value::Float64(v), _) => ScalarValue::Float64(Some(*v)),
         _ => return None,
     })
+}
+
+/// Which share of the rows the conditions keep. A sample sees what bounds cannot, how often a value occurs and which
+/// conditions go together; what is too rare for the sample is left to the bounds.
+fn share(target: &ScanTarget, segments: &[Arc<PinnedSegment>], sealed: f64, snapshot: &SnapshotHandle) -> f64 {
+    let conditions = &target.request.predicate.conditions;
+    if conditions.is_empty() {
+        return 1.0;
+    }
+    let by_bounds: f64 = conditions.iter().map(|condition| selectivity(condition, target, segments, sealed)).product();
+    let sample = Sample::take(target, segments, snapshot);
+    match (sample.examined, sample.rows()) {
+        (0, _) => by_bounds,
+        (examined, 0) => by_bounds.min(1.0 / examined as f64),
+        (examined, rows) => rows as f64 / examined as f64,
+    }
 }
 
 fn selectivity(condition: &Condition, target: &ScanTarget, segments: &[Arc<PinnedSegment>], rows: f64) -> f64 {

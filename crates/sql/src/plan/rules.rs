@@ -12,6 +12,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use super::marks::Marks;
+use crate::fallback::SampledFilters;
 
 /// Rules for logical plans.
 pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -31,7 +32,7 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 
 /// Rules for physical plans, without two that find columns by name and position and take those of one side of a join
 /// for those of the other: filters are where the optimiser of logical plans put them, and a projection that was once
-/// moved into a filter must not be moved through it again.
+/// moved into a filter must not be moved through it again. Ours comes before all that ask for estimates.
 pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut projections = 0;
     let wanted = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| match rule.name() {
@@ -42,7 +43,8 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
         }
         _ => true,
     };
-    PhysicalOptimizer::new().rules.into_iter().filter(wanted).collect()
+    let sampled: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(SampledFilters);
+    std::iter::once(sampled).chain(PhysicalOptimizer::new().rules.into_iter().filter(wanted)).collect()
 }
 
 /// A filter one of whose conditions is never true is false. Simplification leaves `x IS NULL AND NULL` of

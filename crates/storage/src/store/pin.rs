@@ -10,6 +10,7 @@ use crate::mvcc::Snapshot;
 use crate::predicate::ReadRequest;
 use crate::schema::Schema;
 use crate::segment::{DeleteMap, SealedSegment, State};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The sealed segments of a partition as one snapshot sees them. What is in open segments must be read by
@@ -78,21 +79,31 @@ impl PinnedSegment {
         cursor: &mut PinnedCursor,
         rows_max: usize,
     ) -> Result<Option<Batch>, StorageError> {
-        let conditions = &request.predicate.conditions;
-        if cursor.0 == 0 && !self.segment.may_qualify(conditions) {
+        if cursor.0 == 0 && !self.segment.may_qualify(&request.predicate.conditions) {
             cursor.0 = self.rows();
         }
-        let all: Vec<u16> = (0..conditions.len() as u16).collect();
-        let filter = PathFilter { conditions, selected: &all };
         while cursor.0 < self.rows() {
             let window = cursor.0..self.rows().min(cursor.0.saturating_add(rows_max.max(1) as u32));
             cursor.0 = window.end;
-            let path = self.segment.path();
-            let found = scan_frozen(path, &self.deletes, snapshot, filter, window, &request.desired, &self.schema)?;
+            let found = self.scan_window(snapshot, request, window)?;
             if found.is_some() {
                 return Ok(found);
             }
         }
         Ok(None)
+    }
+
+    /// As [`scan`](Self::scan), of the rows of one window alone.
+    pub fn scan_window(
+        &self,
+        snapshot: &Snapshot<'_>,
+        request: &ReadRequest,
+        window: Range<u32>,
+    ) -> Result<Option<Batch>, StorageError> {
+        let conditions = &request.predicate.conditions;
+        let all: Vec<u16> = (0..conditions.len() as u16).collect();
+        let filter = PathFilter { conditions, selected: &all };
+        let path = self.segment.path();
+        scan_frozen(path, &self.deletes, snapshot, filter, window, &request.desired, &self.schema)
     }
 }
