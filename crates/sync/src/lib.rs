@@ -9,9 +9,9 @@
 //! | [`watermark_ring`] | the timestamp below which everything is finished |
 //!
 //! Each is model-checked: `RUSTFLAGS="--cfg loom" cargo test -p eris-sync --release loom` explores the interleavings of
-//! `tests/loom_*.rs`. An ordering that matters is a named constant that `--cfg loom_weak="NAME"` weakens, and then
+//! `tests/loom_*.rs`. An ordering that matters is a named constant that `ERIS_LOOM_WEAK=NAME` weakens, and then
 //! the model must fail; each test file lists its names with the command:
-//! `RUSTFLAGS='--cfg loom --cfg loom_weak="NAME"' cargo test -p eris-sync --release loom`.
+//! `ERIS_LOOM_WEAK=NAME RUSTFLAGS='--cfg loom' cargo test -p eris-sync --release loom`.
 
 pub mod counter;
 pub mod double_buffer;

@@ -1,7 +1,7 @@
 //! All interleavings of few writers and the owner.
 //!
 //! Must fail when weakened:
-//! `RUSTFLAGS='--cfg loom --cfg loom_weak="NAME"' cargo test -p eris-sync --release loom_double_buffer` for NAME in
+//! `ERIS_LOOM_WEAK=NAME RUSTFLAGS='--cfg loom' cargo test -p eris-sync --release loom_double_buffer` for NAME in
 //! `double_buffer_reserve`, `double_buffer_leave`, `double_buffer_retire`, `double_buffer_collect`.
 #![cfg(loom)]
 

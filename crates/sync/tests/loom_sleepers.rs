@@ -1,7 +1,7 @@
 //! All interleavings of a sleeper's last look and a waker's claim.
 //!
 //! Must fail when weakened:
-//! `RUSTFLAGS='--cfg loom --cfg loom_weak="NAME"' cargo test -p eris-sync --release loom_sleepers` for NAME in
+//! `ERIS_LOOM_WEAK=NAME RUSTFLAGS='--cfg loom' cargo test -p eris-sync --release loom_sleepers` for NAME in
 //! `sleepers_announce_fence`, `sleepers_claim_fence`.
 #![cfg(loom)]
 

@@ -1,7 +1,7 @@
 //! All interleavings of two that try.
 //!
 //! Must fail when weakened:
-//! `RUSTFLAGS='--cfg loom --cfg loom_weak="NAME"' cargo test -p eris-sync --release loom_try_latch` for NAME in
+//! `ERIS_LOOM_WEAK=NAME RUSTFLAGS='--cfg loom' cargo test -p eris-sync --release loom_try_latch` for NAME in
 //! `try_latch_try`, `try_latch_unlock`.
 #![cfg(loom)]
 

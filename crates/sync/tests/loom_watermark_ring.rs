@@ -1,7 +1,7 @@
 //! All interleavings of few that finish.
 //!
 //! Must fail when weakened:
-//! `RUSTFLAGS='--cfg loom --cfg loom_weak="NAME"' cargo test -p eris-sync --release loom_watermark` for NAME in
+//! `ERIS_LOOM_WEAK=NAME RUSTFLAGS='--cfg loom' cargo test -p eris-sync --release loom_watermark` for NAME in
 //! `watermark_fill`, `watermark_look`, `watermark_move`, `watermark_read`, `watermark_fence`.
 #![cfg(loom)]
 
