@@ -7,6 +7,7 @@
 //! What the type of its surroundings depends on is looked at before types are coerced, everything else after that,
 //! because coercion adds casts of its own.
 
+mod branches;
 mod casts;
 mod digits;
 mod functions;
@@ -90,7 +91,11 @@ fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
         Expr::ScalarFunction(function) => Ok(rounding::rewrite(function, columns)),
         Expr::Negative(operand) => Ok(digits::negative(operand, columns)),
         Expr::ScalarSubquery(subquery) => subqueries::scalar(subquery),
-        Expr::InList(_) | Expr::Case(_) => lookups::plain_floats(expr, columns),
+        Expr::InList(_) => lookups::plain_floats(expr, columns),
+        Expr::Case(case) => match branches::kept_apart(case, columns)? {
+            Some(new) => Ok(Some(new)),
+            None => lookups::plain_floats(expr, columns),
+        },
         _ => Ok(None),
     }
 }
