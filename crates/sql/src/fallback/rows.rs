@@ -28,7 +28,8 @@ const WAITING_BATCHES_MAX: usize = 4;
 /// A running fallback plan. Dropping it stops the plan.
 pub struct FallbackRows {
     receiver: Receiver<Result<RecordBatch, DataFusionError>>,
-    task: JoinHandle<()>,
+    /// `None` once it has ended.
+    task: Option<JoinHandle<()>>,
     cancel: CancelHandle,
     interrupt: Interrupt,
     types: Vec<SqlType>,
@@ -37,7 +38,9 @@ pub struct FallbackRows {
 impl Drop for FallbackRows {
     fn drop(&mut self) {
         self.interrupt.abandon();
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
@@ -78,7 +81,7 @@ impl FallbackRows {
                 let _ = sender.send(Err(error)).await;
             }
         });
-        Ok(Self { receiver, task, cancel, interrupt, types })
+        Ok(Self { receiver, task: Some(task), cancel, interrupt, types })
     }
 
     /// The next batch; `None` after the last. Cancelling ends the wait at once.
@@ -93,13 +96,19 @@ impl FallbackRows {
             })
             .await?;
             match received {
-                None => return Ok(None),
+                None => return ended(self.task.take()).await.map(|()| None),
                 Some(Err(error)) => return Err(datafusion_error(&error)),
                 Some(Ok(batch)) if batch.num_rows() == 0 => {}
                 Some(Ok(batch)) => return batch_from_arrow(&batch, &self.types).map(Some),
             }
         }
     }
+}
+
+/// No more rows come: they are all, unless the plan ended early.
+async fn ended(task: Option<JoinHandle<()>>) -> Result<(), SqlError> {
+    let Some(task) = task else { return Ok(()) };
+    task.await.map_err(|error| SqlError::internal(format!("the plan ended early: {error}")))
 }
 
 /// DataFusion's state for one execution: the pins are an extension of its configuration.
@@ -154,5 +163,22 @@ pub async fn explain(
         Some(Ok(text)) => Ok(text.lines().map(str::to_string).collect()),
         Some(Err(error)) => Err(datafusion_error(&error)),
         None => Err(SqlError::internal("the fallback lane ended")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlstate::SqlState;
+
+    #[test]
+    fn a_plan_that_panics_is_an_error_and_not_the_end_of_its_rows() {
+        let lane = Lane::new(1);
+        let handle = lane.handle().unwrap();
+        let outcome = |task: JoinHandle<()>| handle.block_on(ended(Some(task)));
+        assert!(outcome(handle.spawn(async {})).is_ok());
+        let error = outcome(handle.spawn(async { panic!("on purpose") })).unwrap_err();
+        assert_eq!(error.sqlstate, SqlState::INTERNAL);
+        assert!(error.message.contains("on purpose"), "{}", error.message);
     }
 }
