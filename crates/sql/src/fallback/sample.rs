@@ -19,9 +19,10 @@ use super::scan::SegmentScan;
 use crate::arrow_view::batch_to_arrow;
 use crate::plan::ScanTarget;
 
-/// A sample looks at so many rows in the middle of so many segments, which lie evenly over the scan.
-const WINDOW_ROWS: u32 = 128;
-const WINDOWS_MAX: usize = 16;
+/// A sample looks at so many rows in so many places, which lie evenly over the scan: values that occur together in a
+/// part of the table must not decide alone.
+const WINDOW_ROWS: u32 = 32;
+const WINDOWS: u64 = 64;
 
 /// Rows of a scan that its conditions keep.
 pub(super) struct Sample {
@@ -34,14 +35,22 @@ impl Sample {
     /// Looks at some rows. A window that cannot be read is left out: its error belongs to the scan itself.
     pub fn take(target: &ScanTarget, segments: &[Arc<PinnedSegment>], snapshot: &SnapshotHandle) -> Self {
         let mut sample = Self { examined: 0, kept: Vec::new() };
-        for segment in segments.iter().step_by(segments.len().div_ceil(WINDOWS_MAX).max(1)) {
-            let start = segment.rows().saturating_sub(WINDOW_ROWS) / 2;
-            let window = start..segment.rows().min(start + WINDOW_ROWS);
-            let rows = window.len();
-            if let Ok(kept) = segment.scan_window(&snapshot.snapshot(), &target.request, window) {
-                sample.examined += rows;
-                sample.kept.extend(kept);
+        let rows: u64 = segments.iter().map(|segment| u64::from(segment.rows())).sum();
+        let step = (rows / WINDOWS).max(u64::from(WINDOW_ROWS));
+        let (mut next, mut first) = (0, 0);
+        for segment in segments {
+            let end = first + u64::from(segment.rows());
+            while next < end {
+                let start = (next - first) as u32;
+                let window = start..segment.rows().min(start + WINDOW_ROWS);
+                let examined = window.len();
+                if let Ok(kept) = segment.scan_window(&snapshot.snapshot(), &target.request, window) {
+                    sample.examined += examined;
+                    sample.kept.extend(kept);
+                }
+                next += step;
             }
+            first = end;
         }
         sample
     }
@@ -63,8 +72,8 @@ impl Sample {
     }
 }
 
-/// Tells a filter above one of our scans which share of its rows it keeps, before sides of joins are chosen: otherwise
-/// a fifth is assumed of everything that bounds do not tell, `LIKE` above all.
+/// Tells a filter above one of our scans which share of its rows it keeps, in whole percent, before sides of joins are
+/// chosen: otherwise a fifth is assumed of everything that bounds do not tell, `LIKE` above all.
 #[derive(Debug)]
 pub struct SampledFilters;
 

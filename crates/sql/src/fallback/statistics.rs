@@ -127,7 +127,7 @@ fn scalar(value: &Value, attribute: AttributeId, target: &ScanTarget) -> Option<
 }
 
 /// Which share of the rows the conditions keep. A sample sees what bounds cannot, how often a value occurs and which
-/// conditions go together; what is too rare for the sample is left to the bounds.
+/// conditions go together; of what is too rare for it, the bounds may say that it is rarer still.
 fn share(target: &ScanTarget, segments: &[Arc<PinnedSegment>], sealed: f64, snapshot: &SnapshotHandle) -> f64 {
     let conditions = &target.request.predicate.conditions;
     if conditions.is_empty() {

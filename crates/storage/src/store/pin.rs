@@ -93,7 +93,7 @@ impl PinnedSegment {
         Ok(None)
     }
 
-    /// As [`scan`](Self::scan), of the rows of one window alone.
+    /// The rows of one window that qualify and that the pin's snapshot sees, if any.
     pub fn scan_window(
         &self,
         snapshot: &Snapshot<'_>,
