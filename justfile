@@ -32,6 +32,14 @@ tidy:
 loom *ARGS:
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="{{ target }}/loom" cargo test -p eris-sync --release {{ ARGS }}
 
+# Unit and simulation tests of the core under AddressSanitizer (needs a nightly toolchain)
+asan *ARGS:
+    scripts/sanitize address {{ ARGS }}
+
+# The same under valgrind's memcheck, with fewer seeds: it is about fifty times slower
+memcheck *ARGS:
+    scripts/sanitize memory {{ ARGS }}
+
 # Replay one seed of the simulator and print what it covered
 sim SEED TRANSACTIONS="1000":
     ERIS_SEED={{ SEED }} ERIS_TRANSACTIONS={{ TRANSACTIONS }} \

@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use eris_storage::{ContainerId, Schema};
 
+use crate::global_index::GlobalIndex;
 use crate::lock::{read, write};
 use crate::partition_table::{PartitionTable, Partitioning};
 
@@ -23,6 +24,9 @@ pub struct Container {
     id: ContainerId,
     schema: RwLock<Arc<Schema>>,
     table: RwLock<Arc<PartitionTable>>,
+    global_indexes: RwLock<Arc<[Arc<GlobalIndex>]>>,
+    /// Looked at before the list, which few containers have.
+    has_global_indexes: AtomicBool,
     dropped: AtomicBool,
     /// Spreads inserts of a container without positions over its partitions.
     next_insert: AtomicUsize,
@@ -35,6 +39,8 @@ impl Container {
             id: schema.container,
             schema: RwLock::new(schema),
             table: RwLock::new(Arc::new(table)),
+            global_indexes: RwLock::new(Arc::from([])),
+            has_global_indexes: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             next_insert: AtomicUsize::new(0),
             bulk_loads: AtomicUsize::new(0),
@@ -86,6 +92,17 @@ impl Container {
         assert!(new.version > table.version, "partition-table versions grow");
         *table = Arc::clone(&new);
         new
+    }
+
+    /// Its global indexes, if it has any.
+    pub(crate) fn global_indexes(&self) -> Option<Arc<[Arc<GlobalIndex>]>> {
+        self.has_global_indexes.load(Ordering::Acquire).then(|| Arc::clone(&read(&self.global_indexes)))
+    }
+
+    pub(crate) fn add_global_index(&self, index: Arc<GlobalIndex>) {
+        let mut indexes = write(&self.global_indexes);
+        *indexes = indexes.iter().cloned().chain([index]).collect();
+        self.has_global_indexes.store(true, Ordering::Release);
     }
 
     pub(crate) fn next_insert(&self) -> usize {

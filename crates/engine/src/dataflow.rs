@@ -15,7 +15,8 @@ use std::task::{Context, Poll, Waker};
 
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{
-    Batch, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, Schema, SealedSegment, Snapshot,
+    AttributeId, Batch, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, Schema, SealedSegment,
+    Snapshot,
 };
 
 use crate::cancel::CancelHandle;
@@ -29,14 +30,34 @@ use crate::transactions::{SnapshotHandle, TransactionHold};
 
 /// What an operator does to the rows that its access primitive names.
 pub(crate) enum Work {
-    Read { request: ReadRequest, operator: Arc<dyn MicroOperator> },
+    Read {
+        request: ReadRequest,
+        operator: Arc<dyn MicroOperator>,
+    },
     Insert,
-    Update { request: ReadRequest, change: Arc<dyn RowChange>, moved_rows: OperatorIndex },
-    Delete { request: ReadRequest, filter: Option<Arc<dyn RowFilter>> },
+    /// `returning`: the task is told old and new values of these attributes, which then are those of whole rows.
+    Update {
+        request: ReadRequest,
+        change: Arc<dyn RowChange>,
+        moved_rows: OperatorIndex,
+        returning: Option<Arc<[AttributeId]>>,
+    },
+    /// The filter reads the first `inputs` desired attributes; the task is told the others of the deleted rows.
+    Delete {
+        request: ReadRequest,
+        filter: Option<Arc<dyn RowFilter>>,
+        inputs: usize,
+    },
     Attach,
-    Pin { request: ReadRequest },
-    BuildIndex { definition: IndexDefinition },
-    Alter { schema: Arc<Schema> },
+    Pin {
+        request: ReadRequest,
+    },
+    BuildIndex {
+        definition: IndexDefinition,
+    },
+    Alter {
+        schema: Arc<Schema>,
+    },
 }
 
 /// A micro-operator bound to its container and to one version of the partition table.

@@ -7,10 +7,11 @@ use std::sync::{Arc, mpsc};
 
 use eris_platform::limits;
 use eris_platform::{Env, MemoryPool, Nanos, NodeId, ReactorHandle, ThreadHandle, Topology, WorkerPlan};
-use eris_storage::{ContainerId, IndexDefinition, Schema, Store};
+use eris_storage::{ContainerId, IndexDefinition, Schema, StorageError, Store};
 
 use crate::container::{Container, ContainerSpec};
 use crate::error::EngineError;
+use crate::global_index::{GlobalIndex, GlobalIndexSpec};
 use crate::ids::{TableVersion, TaskId};
 use crate::lock::{Lock, lock};
 use crate::node::Node;
@@ -184,9 +185,27 @@ impl Engine {
         Ok(container)
     }
 
-    /// Drops a container. Statements that run on it finish on what they pinned.
+    /// Drops a container and its global indexes. Statements that run on it finish on what they pinned.
     pub fn drop_container(&self, id: ContainerId) -> Result<(), EngineError> {
-        self.runtime.remove_container(id).map(drop)
+        let container = self.runtime.remove_container(id)?;
+        for index in container.global_indexes().iter().flat_map(|indexes| indexes.iter()) {
+            self.runtime.remove_container(index.container().id())?;
+        }
+        Ok(())
+    }
+
+    /// Creates a global index of a container that has no rows yet; returns the hidden container that holds it.
+    pub fn create_global_index(&self, spec: GlobalIndexSpec) -> Result<ContainerId, EngineError> {
+        let container = self.runtime.container(spec.container)?;
+        if container.rows() > 0 {
+            let reason = format!("container {} has rows; create its global indexes before", container.id().0);
+            return Err(StorageError::InvalidRequest { reason }.into());
+        }
+        let (schema, partitioning) = spec.hidden_container(&container, self.next_container_id())?;
+        let hidden = self.create_container(ContainerSpec { schema: Arc::new(schema), partitioning })?;
+        let id = hidden.id();
+        container.add_global_index(Arc::new(GlobalIndex::new(&container, spec.attributes, hidden)));
+        Ok(id)
     }
 
     /// A container by id.

@@ -70,6 +70,8 @@ pub(crate) const MAINTENANCE_SHARE: u64 = 16;
 pub(crate) const REACTOR_SHARE: u64 = 8;
 /// Idle steps before a worker parks.
 pub(crate) const SPIN_STEPS: u32 = 64;
+/// A worker whose next timer is due sooner stays awake: the operating system sleeps in whole milliseconds.
+pub(crate) const SLEEP_MIN: Duration = Duration::from_millis(1);
 /// Maintenance of a partition that somebody else is at is tried again after this time.
 pub(crate) const LATCHED_RETRY: Duration = Duration::from_micros(500);
 /// A tail that took no row for this long is closed and sealed, if it has rows enough.

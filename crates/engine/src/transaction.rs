@@ -5,6 +5,7 @@
 
 mod bulk;
 mod in_place;
+mod through_index;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,8 +15,8 @@ use std::task::Poll;
 
 use eris_platform::MemoryPool;
 use eris_storage::{
-    AttributeId, Batch, ContainerId, IndexDefinition, Key, PinnedSegment, ReadRequest, Schema, StatementNumber,
-    Timestamp, TransactionId,
+    Batch, ContainerId, IndexDefinition, Key, PackedRows, PinnedSegment, ReadRequest, RowFormat, Schema,
+    StatementNumber, Timestamp, TransactionId,
 };
 
 use crate::cancel::CancelHandle;
@@ -32,6 +33,7 @@ use crate::runtime::{Runtime, current_node};
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
 pub use bulk::BulkLoad;
+use through_index::{Resolved, whole_rows_behind};
 
 /// Longer positions are not sent along: their reads go to all partitions that may have the key, so that every message
 /// fits into a buffer.
@@ -132,13 +134,22 @@ impl Transaction {
     /// Inserts rows, columns in schema order; returns their number.
     pub async fn insert(&mut self, container: ContainerId, rows: Batch) -> Result<u64, EngineError> {
         let container = self.runtime.container(container)?;
+        if container.global_indexes().is_none() {
+            return self.insert_into(&container, rows).await;
+        }
+        let count = self.insert_into(&container, rows.clone()).await?;
+        self.insert_entries(&container, &rows).await?;
+        Ok(count)
+    }
+
+    async fn insert_into(&mut self, container: &Arc<Container>, rows: Batch) -> Result<u64, EngineError> {
         let count = rows.rows as u64;
-        let Some(rows) = self.insert_in_place(&container, rows)? else { return Ok(count) };
+        let Some(rows) = self.insert_in_place(container, rows)? else { return Ok(count) };
         let table = container.table();
-        let operator = Self::operator(&container, &table, Work::Insert, None);
+        let operator = Self::operator(container, &table, Work::Insert, None);
         let dataflow = self.dataflow(vec![operator]);
         let mut messages = Vec::new();
-        for (partition, rows) in group_by_partition(&container, &table, rows) {
+        for (partition, rows) in group_by_partition(container, &table, rows) {
             let attachment = dataflow.attach(Attachment::Rows(rows));
             let header = self.header(&dataflow, Primitive::Insert, Some(&partition));
             messages.push(Message::new(header, &[&attachment.to_le_bytes()]));
@@ -150,10 +161,52 @@ impl Transaction {
     /// Reads a small result: point and range accesses.
     pub async fn read(&mut self, read: &Read) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.container(read.container)?;
-        if let Some(batches) = self.read_in_place(&container, &read.request)? {
+        match self.resolve(&container, &read.request).await? {
+            Resolved::AsItIs => self.read_from(&container, &read.request).await,
+            Resolved::Nothing => Ok(Vec::new()),
+            Resolved::Narrowed(request) => self.read_from(&container, &request).await,
+        }
+    }
+
+    /// Reads a small result row-wise: what a point access costs least in. `rows` is emptied first; keep it for the next
+    /// read.
+    pub async fn read_rows(&mut self, read: &Read, rows: &mut PackedRows) -> Result<(), EngineError> {
+        let container = self.runtime.container(read.container)?;
+        match self.resolve(&container, &read.request).await? {
+            Resolved::AsItIs => self.read_rows_from(&container, &read.request, rows).await,
+            Resolved::Nothing => {
+                rows.clear(&row_format(&container, &read.request));
+                Ok(())
+            }
+            Resolved::Narrowed(request) => self.read_rows_from(&container, &request, rows).await,
+        }
+    }
+
+    async fn read_rows_from(
+        &mut self,
+        container: &Arc<Container>,
+        request: &ReadRequest,
+        rows: &mut PackedRows,
+    ) -> Result<(), EngineError> {
+        if self.read_rows_in_place(container, request, rows)? {
+            return Ok(());
+        }
+        rows.clear(&row_format(container, request));
+        for batch in self.read_from(container, request).await? {
+            rows.extend(&batch);
+        }
+        Ok(())
+    }
+
+    async fn read_from(
+        &mut self,
+        container: &Arc<Container>,
+        request: &ReadRequest,
+    ) -> Result<Vec<Batch>, EngineError> {
+        if let Some(batches) = self.read_in_place(container, request)? {
             return Ok(batches);
         }
-        self.scan(read.clone(), None)?.collect().await
+        self.scan(Read { container: container.id(), request: request.clone() }, None)?.collect().await
     }
 
     /// Streams the qualifying rows of all partitions, or what `operator` makes of them inside each partition.
@@ -173,19 +226,24 @@ impl Transaction {
     /// Writes new values into qualifying rows; returns their number.
     pub async fn update(&mut self, read: &Read, change: Arc<dyn RowChange>) -> Result<u64, EngineError> {
         let container = self.runtime.container(read.container)?;
-        let table = container.table();
-        let schema = container.schema();
         assert_eq!(change.inputs(), read.request.desired.len(), "a change reads the desired attributes");
-        let mut request = read.request.clone();
+        let mut request = match self.resolve(&container, &read.request).await? {
+            Resolved::AsItIs => read.request.clone(),
+            Resolved::Nothing => return Ok(0),
+            Resolved::Narrowed(request) => request,
+        };
+        if let Some(returning) = Self::returning(&container, Some(change.attributes())) {
+            return self.update_with_entries(&container, request, change, returning).await;
+        }
+        let table = container.table();
         let moves = table.partitioning.attributes().iter().any(|key| change.attributes().contains(key));
         if moves {
             // A new position may lie elsewhere, so the whole row has to travel.
-            let all = (0..schema.attributes.len()).map(|attribute| AttributeId(attribute as u16));
-            request.desired = request.desired.iter().copied().chain(all).collect();
+            request.desired = whole_rows_behind(&request.desired, &container);
         } else if let Some(rows) = self.update_in_place(&container, &request, &*change)? {
             return Ok(rows);
         }
-        let work = Work::Update { request: request.clone(), change, moved_rows: OperatorIndex(1) };
+        let work = Work::Update { request: request.clone(), change, moved_rows: OperatorIndex(1), returning: None };
         let update = Self::operator(&container, &table, work, Some(&request));
         let insert = Self::operator(&container, &table, Work::Insert, None);
         let dataflow = self.dataflow(vec![update, insert]);
@@ -196,14 +254,32 @@ impl Transaction {
     /// Deletes qualifying rows, those that `filter` selects of them; returns their number.
     pub async fn delete(&mut self, read: &Read, filter: Option<Arc<dyn RowFilter>>) -> Result<u64, EngineError> {
         let container = self.runtime.container(read.container)?;
-        if let Some(rows) = self.delete_in_place(&container, &read.request, filter.as_deref())? {
+        let request = match self.resolve(&container, &read.request).await? {
+            Resolved::AsItIs => read.request.clone(),
+            Resolved::Nothing => return Ok(0),
+            Resolved::Narrowed(request) => request,
+        };
+        if let Some(returning) = Self::returning(&container, None) {
+            return self.delete_with_entries(&container, request, filter, returning).await;
+        }
+        self.delete_from(&container, &request, filter).await
+    }
+
+    async fn delete_from(
+        &mut self,
+        container: &Arc<Container>,
+        request: &ReadRequest,
+        filter: Option<Arc<dyn RowFilter>>,
+    ) -> Result<u64, EngineError> {
+        if let Some(rows) = self.delete_in_place(container, request, filter.as_deref())? {
             return Ok(rows);
         }
         let table = container.table();
-        let work = Work::Delete { request: read.request.clone(), filter };
-        let operator = Self::operator(&container, &table, work, Some(&read.request));
+        let inputs = request.desired.len();
+        let work = Work::Delete { request: request.clone(), filter, inputs };
+        let operator = Self::operator(container, &table, work, Some(request));
         let dataflow = self.dataflow(vec![operator]);
-        let messages = self.messages(&container, &table, &dataflow, &read.request, Primitive::UnorderedScan);
+        let messages = self.messages(container, &table, &dataflow, request, Primitive::UnorderedScan);
         Ok(self.start(dataflow, messages).finish().await?.rows_affected)
     }
 
@@ -412,6 +488,12 @@ impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// The format of what a request asks for.
+fn row_format(container: &Container, request: &ReadRequest) -> Arc<RowFormat> {
+    let schema = container.schema();
+    Arc::new(RowFormat::new(request.desired.iter().map(|id| schema.attributes[id.index()].data_type)))
 }
 
 /// Divides rows among the partitions that own them; rows without positions go to the smallest one.

@@ -12,7 +12,7 @@ use eris_platform::{NodeId, Reactor};
 use crate::counters::{Event, count_as};
 use crate::maintenance::maintain;
 use crate::options::{
-    MAINTENANCE_SHARE, REACTOR_SHARE, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX, VISIT_COMMANDS_MAX,
+    MAINTENANCE_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX, VISIT_COMMANDS_MAX,
     VISIT_QUANTA_MAX,
 };
 use crate::partition::{Command, Partition, PartitionState, Quantum, Ran, run_command};
@@ -108,18 +108,22 @@ impl Worker {
     fn park(&mut self) {
         let runtime = Arc::clone(&self.runtime);
         let node = runtime.node(self.node);
+        let until_timer = || {
+            let now = runtime.env.now();
+            node.timers.next().map(|deadline| Duration::from_nanos(deadline.0.saturating_sub(now.0)))
+        };
+        if until_timer().is_some_and(|timeout| timeout < SLEEP_MIN) {
+            return;
+        }
         node.sleepers.announce(self.index);
-        // Announced first, then looked: whoever publishes work after this look sees the announcement.
+        // Announced first, then looked: whoever publishes work or a timer after this look sees the announcement.
         if node.has_work() || runtime.is_halted() {
             node.sleepers.retract(self.index);
             return;
         }
         runtime.counters.add(Event::Parks, 1);
-        let timeout = node.timers.next().map(|deadline| {
-            let now = runtime.env.now();
-            Duration::from_nanos(deadline.0.saturating_sub(now.0))
-        });
-        if timeout != Some(Duration::ZERO) {
+        let timeout = until_timer();
+        if timeout.is_none_or(|timeout| !timeout.is_zero()) {
             // What wakes this worker is its own to do: nobody else is woken for it.
             let mut own = Outbox::new(self.node);
             own.keep = 1;

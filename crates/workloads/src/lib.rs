@@ -1,8 +1,9 @@
-//! Workloads: TPC-H and TATP, their data, their drivers and their checks.
+//! Workloads: TPC-H, TATP and columns to scan, their data, their drivers and their checks.
 //!
 //! A workload drives a system through one of two small interfaces: an SQL connection (ERIS embedded, ERIS or PostgreSQL
 //! over the wire) or the task API of the bare engine.
 
+pub mod columns;
 pub mod connection;
 pub mod histogram;
 pub mod postgres;

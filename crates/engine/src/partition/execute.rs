@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
-    AttachCursor, Batch, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, RowAddress, SealedSegment,
-    StorageError,
+    AttachCursor, AttributeId, Batch, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, RowAddress,
+    SealedSegment, StorageError,
 };
 
 use super::command::{Command, Progress};
@@ -63,6 +63,15 @@ struct Place<'a> {
     state: &'a mut PartitionState,
     dataflow: Arc<Dataflow>,
     header: Header,
+}
+
+/// What an update asks for.
+#[derive(Clone, Copy)]
+struct Update<'a> {
+    request: &'a ReadRequest,
+    change: &'a dyn RowChange,
+    moved_rows: OperatorIndex,
+    returning: Option<&'a [AttributeId]>,
 }
 
 enum Step {
@@ -233,10 +242,14 @@ impl Place<'_> {
                 Err(error) => break Err(error.into()),
             };
             let changed = match &dataflow.operator(self.header.operator).work {
-                Work::Update { request, change, moved_rows } => {
-                    self.update_rows(request, &**change, *moved_rows, &gateway.batch, &gateway.addresses)
+                Work::Update { request, change, moved_rows, returning } => {
+                    let update =
+                        Update { request, change: &**change, moved_rows: *moved_rows, returning: returning.as_deref() };
+                    self.update_rows(&update, &gateway.batch, &gateway.addresses)
                 }
-                Work::Delete { filter, .. } => self.delete_rows(filter.as_deref(), &gateway.batch, &gateway.addresses),
+                Work::Delete { filter, inputs, .. } => {
+                    self.delete_rows(filter.as_deref(), *inputs, &gateway.batch, &gateway.addresses)
+                }
                 _ => unreachable!("only updates and deletes change rows under a cursor"),
             };
             match changed {
@@ -263,32 +276,38 @@ impl Place<'_> {
     fn delete_rows(
         &mut self,
         filter: Option<&dyn RowFilter>,
+        inputs: usize,
         batch: &Batch,
         addresses: &[RowAddress],
     ) -> Result<u64, EngineError> {
-        let chosen: Vec<RowAddress> = match filter {
-            None => addresses.to_vec(),
+        let rows: Vec<u32> = match filter {
+            None => (0..batch.rows as u32).collect(),
             Some(filter) => {
-                contain_panic(|| filter.select(batch))?.iter().map(|row| addresses[*row as usize]).collect()
+                let seen = Batch { columns: batch.columns[..inputs].into(), rows: batch.rows };
+                contain_panic(|| filter.select(&seen))?
             }
         };
-        if chosen.is_empty() {
+        if rows.is_empty() {
             return Ok(0);
         }
-        let snapshot = Arc::clone(&self.dataflow);
-        self.write(|state| state.store.delete(&snapshot.snapshot(), &chosen).map(drop))?;
+        let chosen: Vec<RowAddress> = rows.iter().map(|row| addresses[*row as usize]).collect();
+        let dataflow = Arc::clone(&self.dataflow);
+        self.write(|state| state.store.delete(&dataflow.snapshot(), &chosen).map(drop))?;
+        if batch.columns.len() > inputs {
+            let told = batch.columns[inputs..].iter().map(|column| column.take(&rows));
+            dataflow.emit(Batch { columns: told.collect(), rows: rows.len() })?;
+        }
         Ok(chosen.len() as u64)
     }
 
     /// Writes new versions. Rows whose new position lies elsewhere are deleted here and sent there.
     fn update_rows(
         &mut self,
-        request: &ReadRequest,
-        change: &dyn RowChange,
-        moved_rows: OperatorIndex,
+        update: &Update<'_>,
         batch: &Batch,
         addresses: &[RowAddress],
     ) -> Result<u64, EngineError> {
+        let Update { request, change, moved_rows, returning } = *update;
         // A request that may move rows is extended by all attributes behind those that the change asked for.
         let schema = Arc::clone(self.state.store.schema());
         let attribute_count = schema.attributes.len();
@@ -312,6 +331,11 @@ impl Place<'_> {
                 columns[attribute.0 as usize] = column.clone();
             }
             full_rows = Batch { columns: columns.into(), rows: chosen.len() };
+            if let Some(returning) = returning {
+                let old = returning.iter().map(|id| batch.columns[inputs + id.index()].take(&chosen));
+                let new = returning.iter().map(|id| full_rows.columns[id.index()].clone());
+                dataflow.emit(Batch { columns: old.chain(new).collect(), rows: chosen.len() })?;
+            }
             let partitioning = &dataflow.operator(self.header.operator).table.partitioning;
             for row in 0..chosen.len() {
                 let position = partitioning.position_of_row(&full_rows, row);

@@ -83,6 +83,7 @@ impl<'t> BulkLoad<'t> {
             return Err(EngineError::Cancelled);
         }
         self.rows += rows.rows as u64;
+        self.transaction.insert_entries(&self.container, &rows).await?;
         self.refresh_table();
         self.gather(rows)?;
         let segment_rows = self.container.schema().segment_rows as usize;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use eris_storage::{Batch, Gateway, Key, ReadCursor, ReadRequest, RowAddress};
+use eris_storage::{Batch, Gateway, Key, PackedRows, ReadCursor, ReadRequest, RowAddress};
 use eris_sync::Guard;
 
 use super::{Transaction, group_by_partition};
@@ -20,6 +20,8 @@ use crate::runtime::current_node;
 
 /// More rows than this are sent, so that a task keeps a partition about as long as a message would.
 const INSERT_ROWS_MAX: usize = 128;
+/// More rows than this are no point access: they are read as batches.
+const READ_ROWS_MAX: usize = 64;
 
 impl Transaction {
     /// The latch of a partition that a command may run on right here.
@@ -86,6 +88,24 @@ impl Transaction {
             self.runtime.counters.add(Event::InPlace, 1);
             batches
         }))
+    }
+
+    /// Reads a few rows row-wise; false if they have to be sent for.
+    pub(super) fn read_rows_in_place(
+        &self,
+        container: &Container,
+        request: &ReadRequest,
+        rows: &mut PackedRows,
+    ) -> Result<bool, EngineError> {
+        self.check_cancelled()?;
+        let Some((partition, position)) = Self::target(container, request) else { return Ok(false) };
+        let Some(mut state) = self.latch_in_place(&partition, Some(&position)) else { return Ok(false) };
+        let snapshot = self.snapshot.snapshot();
+        let read = contain_panic(|| Ok(state.store.read_rows(&snapshot, request, READ_ROWS_MAX, rows)?))?;
+        if read {
+            self.runtime.counters.add(Event::InPlace, 1);
+        }
+        Ok(read)
     }
 
     pub(super) fn update_in_place(

@@ -135,13 +135,13 @@ impl TransactionManager {
     /// The last holder let go. Forgets transactions that no pin can name any more.
     pub(super) fn retire(&self, object: &TransactionObject) {
         assert!(object.is_decided(), "a transaction is decided before everybody lets go of it");
-        if object.has_touched() {
-            // Every snapshot taken from now on is younger than this, and every older one may still pin a word.
-            let now = self.finished.taken();
-            lock(&self.retired).push_back((now, object.id));
-        } else {
-            lock(self.shard(object.id)).remove(&object.id.0);
+        if !object.has_touched() {
+            // No word ever named it, so nobody knows it.
+            return;
         }
+        // Every snapshot taken from now on is younger than this, and every older one may still pin a word.
+        let now = self.finished.taken();
+        lock(&self.retired).push_back((now, object.id));
         self.forget_retired();
     }
 

@@ -6,10 +6,12 @@
 //! 2. Conditions the index does not answer are filters: pushed into the scan, or applied to the linked rows.
 //! 3. Desired attributes are linked, or handed out without a copy where a whole run of a frozen column qualifies.
 
+use crate::batch::RowFormat;
 use crate::error::StorageError;
 use crate::predicate::{Comparison, ReadRequest, Test};
 use crate::schema::{IndexDefinition, Schema};
 use crate::types::DataType;
+use std::sync::Arc;
 
 /// How an index is used. Numbers are positions of conditions in the predicate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub(crate) enum Access {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MicroPlan {
     pub access: Access,
+    /// The format of the desired attributes, for rows that leave row-wise.
+    pub format: Arc<RowFormat>,
     /// Conditions left to test when the index is used.
     pub residual: Box<[u16]>,
     /// All conditions, for scans.
@@ -119,6 +123,8 @@ fn use_of(request: &ReadRequest, position: usize, index: &IndexDefinition) -> (F
 /// Compiles a request.
 pub(crate) fn compile(schema: &Schema, request: &ReadRequest) -> Result<MicroPlan, StorageError> {
     check(schema, request)?;
+    let types = request.desired.iter().map(|id| schema.attributes[id.index()].data_type);
+    let format = Arc::new(RowFormat::new(types));
     let all: Box<[u16]> = (0..request.predicate.conditions.len() as u16).collect();
     let candidates = schema.indexes.iter().enumerate().map(|(position, index)| use_of(request, position, index));
     let best = match request.order {
@@ -134,11 +140,11 @@ pub(crate) fn compile(schema: &Schema, request: &ReadRequest) -> Result<MicroPla
             .map(|(_, found)| found),
     };
     let Some(found) = best else {
-        return Ok(MicroPlan { access: Access::Scan, residual: all.clone(), all });
+        return Ok(MicroPlan { access: Access::Scan, format, residual: all.clone(), all });
     };
     let answered = |position: &u16| {
         found.equal.contains(position) || [found.lower, found.upper, found.prefix].contains(&Some(*position))
     };
     let residual = all.iter().copied().filter(|position| !answered(position)).collect();
-    Ok(MicroPlan { access: Access::Index(found), residual, all })
+    Ok(MicroPlan { access: Access::Index(found), format, residual, all })
 }

@@ -8,7 +8,7 @@ use super::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, Count, PathAttribute,
     PathConfiguration, PathFilter, PathInstance, Properties,
 };
-use crate::batch::{Batch, Column, ColumnBuilder, ColumnView, RowsOf, VIEW_INLINE_MAX, Values, view_len};
+use crate::batch::{Batch, Column, ColumnBuilder, ColumnView, PackedRows, RowsOf, VIEW_INLINE_MAX, Values, view_len};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Condition, Test};
@@ -271,6 +271,16 @@ impl AccessPath for ColumnPath {
                 Some(column.take(offsets))
             }
             State::Frozen(_) | State::Growing { .. } => None,
+        }
+    }
+
+    fn pack(&self, attributes: &[AttributeId], offset: u32, rows: &mut PackedRows) {
+        let row = rows.len() - 1;
+        for (column, attribute) in attributes.iter().enumerate() {
+            match &self.columns[position(&self.positions, *attribute)].state {
+                State::Growing { values, .. } => rows.write(row, column, &values.view(), offset as usize),
+                State::Frozen(values) => rows.write(row, column, &values.view(), offset as usize),
+            }
         }
     }
 

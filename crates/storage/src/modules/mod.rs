@@ -13,7 +13,7 @@ mod registry;
 mod row_static;
 
 use crate::address::RowAddress;
-use crate::batch::{Batch, Column, ColumnBuilder};
+use crate::batch::{Batch, Column, ColumnBuilder, PackedRows};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::key::{Key, KeyPart};
@@ -154,6 +154,19 @@ pub trait AccessPath: Send + Sync {
     /// An attribute's values of the rows at `offsets` by reference to the path's own data, where that is cheaper than
     /// copying them.
     fn gather(&self, attribute: AttributeId, offsets: &[u32]) -> Option<Column>;
+    /// Appends rows that have the schema's columns.
+    fn insert_packed(&mut self, rows: &PackedRows, range: Range<usize>) -> Result<(), StorageError> {
+        self.insert(&rows.to_batch(), range)
+    }
+    /// Writes attributes of the row at `offset` into the columns of the last of `rows`, in order.
+    fn pack(&self, attributes: &[AttributeId], offset: u32, rows: &mut PackedRows) {
+        let row = rows.len() - 1;
+        for (column, attribute) in attributes.iter().enumerate() {
+            let mut value = ColumnBuilder::with_capacity(rows.format().data_type(column), 1);
+            self.link(*attribute, &[offset], &mut value);
+            rows.write(row, column, &value.view(), 0);
+        }
+    }
     /// No insert will follow.
     fn freeze(&mut self);
     /// Bytes reserved.
@@ -173,6 +186,12 @@ pub trait IndexPath: Send + Sync {
     fn scan(&self, state: &mut IndexScanState, rows_max: usize, found: &mut Vec<RowAddress>) -> bool;
     /// Calls `visit` with every address that has the row's key.
     fn equal(&self, columns: &[Column], row: usize, visit: &mut dyn FnMut(RowAddress));
+    /// Entries between two keys, counted up to `limit`.
+    fn count_up_to(&self, lower: &Key, upper: Option<&Key>, limit: usize) -> usize {
+        let mut found = Vec::new();
+        self.scan(&mut IndexScanState::new(lower.clone(), upper.cloned(), false), limit, &mut found);
+        found.len()
+    }
     /// About which share of the entries lies between two keys, 0 to 1.
     fn share(&self, lower: &Key, upper: Option<&Key>) -> f64;
     /// How the key attributes are encoded.

@@ -314,6 +314,13 @@ impl<K: TreeKey> IndexPath for OrderedIndex<K> {
         }
     }
 
+    fn count_up_to(&self, lower: &Key, upper: Option<&Key>, limit: usize) -> usize {
+        let Some(mut position) = self.tree.seek(&K::of_bytes(lower.as_bytes()), 0) else { return 0 };
+        let upper = upper.map(|upper| K::of_bytes(upper.as_bytes()));
+        let within = |key: &K| upper.as_ref().is_none_or(|upper| key < upper);
+        (0..limit).take_while(|_| self.tree.next(&mut position).is_some_and(|(key, _)| within(key))).count()
+    }
+
     fn share(&self, lower: &Key, upper: Option<&Key>) -> f64 {
         let rank = |key: &Key| self.tree.rank(&K::of_bytes(key.as_bytes()));
         (upper.map_or(1.0, rank) - rank(lower)).max(0.0)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page := row row row ...              (2^k rows, about 64 KiB)
-//! row  := null bits | fields, widest first
+//! row  := as in `PackedRows`: null bits | fields, widest first
 //! field of variable length := 16-byte view: 12 bytes inline, else prefix, heap chunk, offset
 //! heap := chunk chunk ...              (append only)
 //! ```
@@ -15,7 +15,7 @@ use super::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, Count, PathAttribute, PathConfiguration,
     PathFilter, PathInstance, Properties, ROW_STATIC,
 };
-use crate::batch::{Batch, Column, ColumnBuilder, VIEW_INLINE_MAX, Values, data_view, view_len};
+use crate::batch::{Batch, Column, ColumnBuilder, PackedRows, RowFormat, VIEW_INLINE_MAX, Values, data_view, view_len};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Comparison, Test};
@@ -66,6 +66,7 @@ struct Field {
 struct RowPath {
     fields: Box<[Field]>,
     positions: Box<[Option<u16>]>,
+    format: RowFormat,
     stride: usize,
     page_shift: u32,
     pages: Vec<Box<[u8]>>,
@@ -89,19 +90,19 @@ impl Plain for f64 {}
 impl RowPath {
     fn new(configuration: PathConfiguration<'_>) -> Self {
         let attributes = configuration.attributes;
-        let mut order: Vec<usize> = (0..attributes.len()).collect();
-        order.sort_by_key(|position| std::cmp::Reverse(attributes[*position].data_type.physical().width()));
-        let mut fields: Vec<Field> =
-            attributes.iter().map(|attribute| Field { attribute: *attribute, offset: 0, any_null: false }).collect();
-        let mut stride = attributes.len().div_ceil(8);
-        for position in order {
-            fields[position].offset = stride;
-            stride += attributes[position].data_type.physical().width();
-        }
+        let format = RowFormat::new(attributes.iter().map(|attribute| attribute.data_type));
+        let place = |(position, attribute): (usize, &PathAttribute)| Field {
+            attribute: *attribute,
+            offset: format.offset(position),
+            any_null: false,
+        };
+        let fields = attributes.iter().enumerate().map(place).collect();
+        let stride = format.stride();
         let rows_max = configuration.rows_max as usize;
         let page_rows = (PAGE_BYTES_MAX / stride.max(1)).clamp(1, rows_max.max(1));
         Self {
-            fields: fields.into(),
+            fields,
+            format,
             positions: positions_of(attributes),
             stride,
             page_shift: page_rows.ilog2(),
@@ -131,12 +132,18 @@ impl RowPath {
     fn bytes_of(&self, row: usize, offset: usize) -> &[u8] {
         let view: u128 = self.read(row, offset);
         let len = view_len(view);
-        if len <= VIEW_INLINE_MAX {
-            &self.row(row)[offset + 4..offset + 4 + len]
-        } else {
-            let (chunk, start) = ((view >> 64) as u32 as usize, (view >> 96) as u32 as usize);
-            &self.heap[chunk][start..start + len]
-        }
+        if len <= VIEW_INLINE_MAX { &self.row(row)[offset + 4..offset + 4 + len] } else { self.long_bytes_of(view) }
+    }
+
+    /// The value of a view that does not hold it.
+    fn long_bytes_of(&self, view: u128) -> &[u8] {
+        let (chunk, start) = ((view >> 64) as u32 as usize, (view >> 96) as u32 as usize);
+        &self.heap[chunk][start..start + view_len(view)]
+    }
+
+    /// Whether a batch of packed rows has exactly the fields of this path, in their order.
+    fn is_format_of(&self, rows: &PackedRows) -> bool {
+        **rows.format() == self.format
     }
 
     #[inline]
@@ -395,6 +402,70 @@ impl AccessPath for RowPath {
 
     fn gather(&self, _attribute: AttributeId, _offsets: &[u32]) -> Option<Column> {
         None
+    }
+
+    fn insert_packed(&mut self, rows: &PackedRows, range: Range<usize>) -> Result<(), StorageError> {
+        if !self.is_format_of(rows) {
+            // This path holds a part of the attributes.
+            return self.insert(&rows.to_batch(), range);
+        }
+        assert!(self.rows + range.len() <= self.rows_max, "{} rows on top of {}", range.len(), self.rows);
+        let variable: Vec<usize> =
+            (0..self.fields.len()).filter(|position| self.format.data_type(*position).is_variable_length()).collect();
+        let lengths = variable.iter().flat_map(|column| range.clone().map(|row| rows.bytes_of(row, *column).len()));
+        self.grow(range.len(), lengths.filter(|length| *length > VIEW_INLINE_MAX).sum())?;
+        let (shift, stride) = (self.page_shift, self.stride);
+        for row in range {
+            let (page, slot) = (self.rows >> shift, self.rows & ((1 << shift) - 1));
+            let start = slot * stride;
+            self.pages[page][start..start + stride].copy_from_slice(rows.row(row));
+            for position in &variable {
+                let value = rows.bytes_of(row, *position);
+                if value.len() > VIEW_INLINE_MAX {
+                    let view = self.store_value(value);
+                    let at = start + self.fields[*position].offset;
+                    self.pages[page][at..at + 16].copy_from_slice(&view.to_le_bytes());
+                }
+            }
+            if rows.row(row)[..self.fields.len().div_ceil(8)].iter().any(|bits| *bits != 0) {
+                for (position, field) in self.fields.iter_mut().enumerate() {
+                    field.any_null |= rows.is_null(row, position);
+                }
+            }
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    fn pack(&self, attributes: &[AttributeId], offset: u32, rows: &mut PackedRows) {
+        let source = offset as usize;
+        let in_order = attributes.iter().zip(&self.fields).all(|(id, field)| *id == field.attribute.id);
+        if in_order && self.is_format_of(rows) {
+            return rows.write_row(self.row(source), |view| self.long_bytes_of(view));
+        }
+        let row = rows.len() - 1;
+        for (column, attribute) in attributes.iter().enumerate() {
+            let position = position(&self.positions, *attribute);
+            let Field { attribute, offset, any_null } = self.fields[position];
+            if any_null && self.is_null(source, position) {
+                rows.set_null(row, column, true);
+                continue;
+            }
+            if attribute.data_type.is_variable_length() {
+                rows.write_bytes(row, column, self.bytes_of(source, offset));
+            } else {
+                match attribute.data_type.physical() {
+                    Physical::Boolean => rows.write_field(row, column, [self.read::<u8>(source, offset)]),
+                    Physical::Int16 => rows.write_field(row, column, self.read::<i16>(source, offset).to_le_bytes()),
+                    Physical::Int32 => rows.write_field(row, column, self.read::<i32>(source, offset).to_le_bytes()),
+                    Physical::Int64 => rows.write_field(row, column, self.read::<i64>(source, offset).to_le_bytes()),
+                    Physical::Int128 => rows.write_field(row, column, self.read::<i128>(source, offset).to_le_bytes()),
+                    Physical::Float32 => rows.write_field(row, column, self.read::<f32>(source, offset).to_le_bytes()),
+                    Physical::Float64 => rows.write_field(row, column, self.read::<f64>(source, offset).to_le_bytes()),
+                    Physical::Bytes => unreachable!("written above"),
+                }
+            }
+        }
     }
 
     fn freeze(&mut self) {}

@@ -49,23 +49,36 @@ pub(crate) fn rows_check(schema: &Schema, rows: &Batch) -> Result<(), StorageErr
         let reason = format!("rows of {} columns for {} attributes", rows.columns.len(), schema.attributes.len());
         return Err(StorageError::InvalidRequest { reason });
     }
-    for (position, (column, attribute)) in rows.columns.iter().zip(&schema.attributes).enumerate() {
-        if column.data_type.physical() != attribute.data_type.physical()
-            || column.values.physical() != attribute.data_type.physical()
-            || column.len() != rows.rows
-        {
-            let reason = format!("{} of type {} for {}", column.data_type, attribute.data_type, attribute.name);
-            return Err(StorageError::InvalidRequest { reason });
-        }
-        if !attribute.nullable && column.null_count() > 0 {
-            let attribute_id = AttributeId(position as u16);
-            return Err(StorageError::NotNull { attribute: attribute_id, name: attribute.name.clone() });
-        }
-        if let Values::Bytes(views) = &column.values
-            && let Some(bytes) = views.views.iter().map(|view| view_len(*view)).max().filter(|n| *n > VALUE_BYTES_MAX)
-        {
-            return Err(StorageError::RowTooLarge { bytes, bytes_max: VALUE_BYTES_MAX });
-        }
+    for (position, column) in rows.columns.iter().enumerate() {
+        attribute_check(schema, AttributeId(position as u16), column, rows.rows)?;
+    }
+    Ok(())
+}
+
+/// Refuses `rows` values that do not fit their attribute.
+pub(crate) fn attribute_check(
+    schema: &Schema,
+    id: AttributeId,
+    column: &Column,
+    rows: usize,
+) -> Result<(), StorageError> {
+    let Some(attribute) = schema.attribute(id) else {
+        return Err(StorageError::InvalidRequest { reason: format!("no attribute {id}") });
+    };
+    if column.data_type.physical() != attribute.data_type.physical()
+        || column.values.physical() != attribute.data_type.physical()
+        || column.len() != rows
+    {
+        let reason = format!("{} of type {} for {}", column.data_type, attribute.data_type, attribute.name);
+        return Err(StorageError::InvalidRequest { reason });
+    }
+    if !attribute.nullable && column.null_count() > 0 {
+        return Err(StorageError::NotNull { attribute: id, name: attribute.name.clone() });
+    }
+    if let Values::Bytes(views) = &column.values
+        && let Some(bytes) = views.views.iter().map(|view| view_len(*view)).max().filter(|n| *n > VALUE_BYTES_MAX)
+    {
+        return Err(StorageError::RowTooLarge { bytes, bytes_max: VALUE_BYTES_MAX });
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! A segment in its partition: rows, words, and how far it is on its way.
 
 use super::deletes::DeleteMap;
+use super::new_rows::NewRows;
 use super::sealed::SealedSegment;
 use super::words::OpenWords;
-use crate::batch::Batch;
 use crate::error::StorageError;
 use crate::ids::SegmentNumber;
 use crate::modules::AccessPath;
@@ -112,7 +112,7 @@ impl Segment {
     /// Appends rows of an open segment, with their words.
     pub(crate) fn append(
         &mut self,
-        rows: &Batch,
+        rows: NewRows<'_>,
         range: Range<usize>,
         words_of: impl Fn(usize) -> (Word, Word),
     ) -> Result<(), StorageError> {
@@ -120,7 +120,7 @@ impl Segment {
             unreachable!("rows are appended to the tail, which is open");
         };
         words.reserve(range.len())?;
-        path.insert(rows, range.clone())?;
+        rows.insert_into(&mut **path, range.clone())?;
         for row in range {
             let (begin, end) = words_of(row);
             words.push(begin, end);

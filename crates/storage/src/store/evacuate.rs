@@ -7,6 +7,7 @@ use crate::batch::Column;
 use crate::error::StorageError;
 use crate::ids::{RowOffset, SegmentNumber};
 use crate::mvcc::{Timestamp, Word, WordKind};
+use crate::segment::NewRows;
 
 /// Rows moved in one go.
 const MOVE_ROWS: usize = 256;
@@ -95,12 +96,12 @@ impl Store {
             })
             .collect();
         let tail = self.tail();
-        tail.append(&batch, 0..batch.rows, |row| words[row])?;
+        tail.append(NewRows::Columns(&batch), 0..batch.rows, |row| words[row])?;
         for (begin, _) in &words {
             tail.newest_begin = tail.newest_begin.max(begin.bits());
         }
         let new = |row: usize| RowAddress::new(first.segment(), RowOffset(first.offset().0 + row as u32));
-        if let Err(error) = self.enter_into_indexes(&batch, 0..batch.rows, first, None) {
+        if let Err(error) = self.enter_into_indexes(NewRows::Columns(&batch), 0..batch.rows, first, None) {
             // The copies must not be seen beside the originals.
             let copies: Vec<RowAddress> = (0..batch.rows).map(new).collect();
             self.vacate(&copies);

@@ -2,7 +2,7 @@
 
 use super::{Store, StoreIndex};
 use crate::address::RowAddress;
-use crate::batch::{Batch, Column, ColumnBuilder};
+use crate::batch::{Batch, Column, ColumnBuilder, PackedRows};
 use crate::ids::AttributeId;
 
 impl Store {
@@ -25,10 +25,18 @@ impl Store {
         builders.into_iter().map(ColumnBuilder::finish).collect()
     }
 
+    /// Appends all attributes of a row, which exists.
+    pub(super) fn pack_all(&self, address: RowAddress, rows: &mut PackedRows) {
+        let Some(segment) = self.segment(address.segment()) else {
+            unreachable!("segment {} of a row that is packed", address.segment());
+        };
+        rows.push_row();
+        segment.path().pack(&self.all_attributes, address.offset().0, rows);
+    }
+
     /// All attributes of rows, which all exist.
     pub(super) fn link_all(&self, addresses: &[RowAddress]) -> Batch {
-        let all: Vec<AttributeId> = (0..self.schema.attributes.len() as u16).map(AttributeId).collect();
-        Batch { columns: self.link_attributes(&all, addresses).into(), rows: addresses.len() }
+        Batch { columns: self.link_attributes(&self.all_attributes, addresses).into(), rows: addresses.len() }
     }
 
     /// The indexes in use, then those being built.

@@ -18,8 +18,9 @@ mod unique;
 mod vacate;
 mod write;
 
+use crate::batch::{PackedRows, RowFormat};
 use crate::error::StorageError;
-use crate::ids::SegmentNumber;
+use crate::ids::{AttributeId, SegmentNumber};
 use crate::micro::PlanCache;
 use crate::modules::{AccessPathScanState, IndexPath, ORDERED_INDEX, PathConfiguration, Registry};
 use crate::schema::{IndexDefinition, Schema};
@@ -67,11 +68,15 @@ struct Scratch {
     offsets: Vec<u32>,
     hidden: Vec<u8>,
     scan: AccessPathScanState,
+    rows: PackedRows,
 }
 
 /// The inside of one living partition. One worker at a time is in here; pins read beside it.
 pub struct Store {
     schema: Arc<Schema>,
+    /// All attributes, and the format of rows that have them.
+    all_attributes: Box<[AttributeId]>,
+    row_format: Arc<RowFormat>,
     memory: Arc<MemoryPool>,
     #[expect(dead_code, reason = "column memory moves to node-local arenas with placement")]
     arena: Option<Arc<Arena>>,
@@ -110,6 +115,8 @@ impl Store {
         Self {
             pending: transactions::Pending::new(&memory),
             dying: dying::Dying::new(&memory),
+            all_attributes: (0..schema.attributes.len() as u16).map(AttributeId).collect(),
+            row_format: Arc::new(RowFormat::new(schema.attributes.iter().map(|attribute| attribute.data_type))),
             schema,
             memory,
             arena,

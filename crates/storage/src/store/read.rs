@@ -3,7 +3,7 @@
 use super::cursor::{Gateway, Position, ReadCursor, ScanPosition};
 use super::{Scratch, Store};
 use crate::address::RowAddress;
-use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder};
+use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, PackedRows};
 use crate::error::StorageError;
 use crate::ids::{AttributeId, RowOffset, SegmentNumber};
 use crate::micro::{Access, Bound, IndexUse, KeyRange, MicroPlan, MicroPlanDescription, bind, compile, describe};
@@ -21,7 +21,7 @@ const SCAN_WINDOWS_MAX: usize = 8;
 const INDEX_ROW_COST: f64 = 32.0;
 
 /// Ranges up to this many rows are read through an index whatever the size of the partition.
-const INDEX_ROWS_ALWAYS: f64 = 64.0;
+const INDEX_ROWS_ALWAYS: usize = 64;
 
 impl Store {
     fn plan(&mut self, request: &ReadRequest) -> Result<Arc<MicroPlan>, StorageError> {
@@ -102,16 +102,71 @@ impl Store {
         }
     }
 
-    /// Wide ranges are scanned: the index finds rows in an order that memory does not like.
+    /// Wide ranges are scanned: the index finds rows in an order that memory does not like. Narrow ones are counted,
+    /// which costs less than to estimate them.
     fn prefers_index(&self, found: &IndexUse, first: &KeyRange, rest: &[KeyRange]) -> bool {
         let path = &self.indexes[found.index].path;
-        if found.ordered || (found.unique && (rest.len() as f64) < INDEX_ROWS_ALWAYS) {
+        if found.ordered || (found.unique && rest.len() < INDEX_ROWS_ALWAYS) {
             return true;
         }
-        let ranges = std::iter::once(first).chain(rest);
-        let share: f64 = ranges.map(|(lower, upper)| path.share(lower, upper.as_ref())).sum();
-        let rows = share * path.entries() as f64;
-        rows <= INDEX_ROWS_ALWAYS || share * INDEX_ROW_COST < 1.0
+        let ranges = || std::iter::once(first).chain(rest);
+        let mut left = INDEX_ROWS_ALWAYS;
+        let narrow = ranges().all(|(lower, upper)| {
+            let count = path.count_up_to(lower, upper.as_ref(), left + 1);
+            let fits = count <= left;
+            left = left.saturating_sub(count);
+            fits
+        });
+        narrow || {
+            let share: f64 = ranges().map(|(lower, upper)| path.share(lower, upper.as_ref())).sum();
+            share * INDEX_ROW_COST < 1.0
+        }
+    }
+
+    /// Reads a few rows through an index, row-wise. False if the read is not of that kind, or there are more than
+    /// `rows_max`: it wants a cursor. `rows` then holds nothing of use.
+    pub fn read_rows(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        request: &ReadRequest,
+        rows_max: usize,
+        rows: &mut PackedRows,
+    ) -> Result<bool, StorageError> {
+        let plan = self.plan(request)?;
+        rows.clear(&plan.format);
+        let (index, mut scan) = match self.bind_plan(request, &plan)? {
+            Position::Done => return Ok(true),
+            Position::Index { index, scan, rest, .. } if rest.is_empty() => (index, scan),
+            Position::Index { .. } | Position::Scan(_) => return Ok(false),
+        };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.found.clear();
+        let more = scan.advance(&*self.indexes[index].path, rows_max, &mut scratch.found);
+        let read = if more { Ok(false) } else { self.pack_found(snapshot, request, &plan, &mut scratch, rows) };
+        self.scratch = scratch;
+        read
+    }
+
+    fn pack_found(
+        &self,
+        snapshot: &Snapshot<'_>,
+        request: &ReadRequest,
+        plan: &MicroPlan,
+        scratch: &mut Scratch,
+        rows: &mut PackedRows,
+    ) -> Result<bool, StorageError> {
+        scratch.found.retain(|address| {
+            self.segment(address.segment()).is_some_and(|segment| segment.is_visible(snapshot, address.offset().0))
+        });
+        if !plan.residual.is_empty() {
+            self.retain_qualifying(request, &plan.residual, scratch)?;
+        }
+        for address in &scratch.found {
+            let Some(segment) = self.segment(address.segment()) else { continue };
+            rows.push_row();
+            segment.path().pack(&request.desired, address.offset().0, rows);
+        }
+        Ok(true)
     }
 
     /// The next rows of a read; none at its end. A batch may be empty before that. Work is bounded: at most one batch

@@ -10,7 +10,7 @@ use crate::ids::{AttributeId, RowOffset, SegmentNumber};
 use crate::key::{Key, KeyEncoder, key_of_row};
 use crate::modules::IndexScanState;
 use crate::mvcc::{TransactionId, Word, WordKind};
-use crate::segment::link_window;
+use crate::segment::{NewRows, link_window};
 use crate::value::Value;
 use eris_platform::memory::{MemoryPool, Reservation};
 use std::collections::BTreeMap;
@@ -256,11 +256,11 @@ impl Store {
             let tail = self.tail();
             let first = RowAddress::new(tail.number, RowOffset(tail.rows()));
             let until = rows.rows.min(from + (tail.rows_max - tail.rows()) as usize);
-            tail.append(rows, from..until, |row| words[row])?;
+            tail.append(NewRows::Columns(rows), from..until, |row| words[row])?;
             let offsets = first.offset().0..first.offset().0 + (until - from) as u32;
             addresses.extend(offsets.map(|offset| RowAddress::new(first.segment(), RowOffset(offset))));
             self.close_tail_if_full();
-            self.enter_into_indexes(rows, from..until, first, None)?;
+            self.enter_into_indexes(NewRows::Columns(rows), from..until, first, None)?;
         }
         for (address, (begin, end)) in addresses.iter().zip(words) {
             self.note_words(*address, *begin, *end);

@@ -3,11 +3,11 @@
 use super::Store;
 use super::transactions::{Locked, Locks};
 use crate::address::RowAddress;
-use crate::batch::{Batch, Column};
+use crate::batch::Batch;
 use crate::error::StorageError;
 use crate::ids::{AttributeId, RowOffset};
 use crate::mvcc::{Outcome, Snapshot, Word, WordKind};
-use crate::segment::rows_check;
+use crate::segment::{NewRows, attribute_check, rows_check};
 use std::ops::Range;
 
 /// What a write did.
@@ -31,20 +31,20 @@ impl Store {
     pub fn insert(&mut self, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<Written, StorageError> {
         rows_check(&self.schema, rows)?;
         let first_of_transaction = self.pending.enter(snapshot.transaction);
-        let result = self.insert_versions(snapshot, rows);
+        let result = self.insert_versions(snapshot, NewRows::Columns(rows));
         self.counters.inserted += rows.rows as u64;
         result.map(|()| Written { rows: rows.rows as u64, first_of_transaction })
     }
 
     /// Appends rows to the tail with the statement's lock, enters them into all indexes, checks uniqueness.
-    pub(super) fn insert_versions(&mut self, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<(), StorageError> {
+    fn insert_versions(&mut self, snapshot: &Snapshot<'_>, rows: NewRows<'_>) -> Result<(), StorageError> {
         let lock = snapshot.lock();
         let mut from = 0;
-        while from < rows.rows {
+        while from < rows.len() {
             self.pending.reserve(1)?;
             let tail = self.tail();
             let first = RowAddress::new(tail.number, RowOffset(tail.rows()));
-            let until = rows.rows.min(from + (tail.rows_max - tail.rows()) as usize);
+            let until = rows.len().min(from + (tail.rows_max - tail.rows()) as usize);
             if let Err(error) = tail.append(rows, from..until, |_| (lock, Word::NEVER)) {
                 self.pending.unreserve(1);
                 return Err(error);
@@ -59,10 +59,10 @@ impl Store {
         Ok(())
     }
 
-    /// Enters rows `range` of a batch, which lie at `first` and behind it, into all indexes.
+    /// Enters rows `range` of new rows, which lie at `first` and behind it, into all indexes.
     pub(super) fn enter_into_indexes(
         &mut self,
-        rows: &Batch,
+        rows: NewRows<'_>,
         range: Range<usize>,
         first: RowAddress,
         check: Option<&Snapshot<'_>>,
@@ -70,8 +70,7 @@ impl Store {
         for position in 0..self.indexes.len() + self.building.len() {
             let index = self.index_at_mut(position);
             let unique = index.definition.unique;
-            let columns: Vec<Column> =
-                index.definition.attributes.iter().map(|id| rows.columns[id.index()].clone()).collect();
+            let columns = rows.columns(&index.definition.attributes);
             for row in range.clone() {
                 let offset = first.offset().0 + (row - range.start) as u32;
                 let address = RowAddress::new(first.segment(), RowOffset(offset));
@@ -119,25 +118,22 @@ impl Store {
                 changed.push(row as u32);
             }
         }
-        let (addresses, new): (Vec<RowAddress>, Batch) = if changed.len() == addresses.len() {
-            (addresses.to_vec(), new.clone())
-        } else {
-            (changed.iter().map(|row| addresses[*row as usize]).collect(), new.take(&changed))
-        };
-        let kept: Vec<AttributeId> =
-            (0..self.schema.attributes.len() as u16).map(AttributeId).filter(|id| !attributes.contains(id)).collect();
-        let mut columns: Vec<Option<Column>> = vec![None; self.schema.attributes.len()];
-        for (id, column) in kept.iter().zip(self.link_attributes(&kept, &addresses)) {
-            columns[id.index()] = Some(column);
-        }
         for (id, column) in attributes.iter().zip(&new.columns) {
-            columns[id.index()] = Some(column.clone());
+            attribute_check(&self.schema, *id, column, new.rows)?;
         }
-        let rows = Batch { columns: columns.into_iter().flatten().collect(), rows: addresses.len() };
-        rows_check(&self.schema, &rows)?;
-        self.insert_versions(snapshot, &rows)?;
-        self.counters.updated += rows.rows as u64;
-        Ok(Written { rows: rows.rows as u64, first_of_transaction })
+        let mut versions = std::mem::take(&mut self.scratch.rows);
+        versions.clear(&self.row_format);
+        for (row, version) in changed.iter().zip(0..) {
+            self.pack_all(addresses[*row as usize], &mut versions);
+            for (id, column) in attributes.iter().zip(&new.columns) {
+                versions.write(version, id.index(), &column.view(), *row as usize);
+            }
+        }
+        let inserted = self.insert_versions(snapshot, NewRows::Packed(&versions));
+        self.scratch.rows = versions;
+        inserted?;
+        self.counters.updated += changed.len() as u64;
+        Ok(Written { rows: changed.len() as u64, first_of_transaction })
     }
 
     /// Takes a row's end word; false if this statement has it already.

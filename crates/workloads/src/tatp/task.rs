@@ -1,24 +1,27 @@
 //! The seven transactions over the task API of the bare engine, and the four containers they run on.
 //!
 //! The containers are partitioned by `s_id`, so that all rows of a subscriber lie alike. A subscriber given by number
-//! is looked up through the local index on `sub_nbr`, in all partitions.
+//! is looked up through the global index on `sub_nbr`, which says in which partition it is.
 
 use super::population::Population;
 use super::schema::{BIT_1, ColumnType, DATA_A, Table, VLR_LOCATION};
 use super::transactions::{Completed, ForwardingChange, ForwardingKey, Transaction};
 use crate::connection::{Rows, SqlValue};
 use eris_engine::{
-    Change, ContainerSpec, Engine, EngineError, Partitioning, Read, RowChange, Transaction as EngineTransaction,
+    Change, ContainerSpec, Engine, EngineError, GlobalIndexSpec, Partitioning, Read, RowChange,
+    Transaction as EngineTransaction,
 };
 use eris_storage::{
     Attribute, AttributeId, Batch, Column, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId,
-    Layout, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError, Test, Value,
+    Layout, PackedRows, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError, Test, Value,
 };
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Subscribers whose rows make one batch of a load.
 const SUBSCRIBERS_PER_BATCH: usize = 4_096;
+/// As many as a table gets by splitting.
+const INDEX_PARTITIONS_PER_WORKER: usize = 2;
 
 const S_ID: AttributeId = AttributeId(0);
 const SUB_NBR: AttributeId = AttributeId(1);
@@ -63,6 +66,12 @@ impl Containers {
             };
             engine.create_container(ContainerSpec { schema: Arc::new(schema(table, *id, options)), partitioning })?;
         }
+        engine.create_global_index(GlobalIndexSpec {
+            container: ids[Table::Subscriber as usize],
+            name: "subscriber_sub_nbr".into(),
+            attributes: Box::new([SUB_NBR]),
+            partitions: options.partitions.unwrap_or(INDEX_PARTITIONS_PER_WORKER * engine.worker_count()),
+        })?;
         Ok(Self { ids })
     }
 
@@ -128,18 +137,11 @@ fn schema(table: Table, container: ContainerId, options: StorageOptions) -> Sche
         unique: true,
         primary: true,
     };
-    let by_number = (table == Table::Subscriber).then(|| IndexDefinition {
-        id: IndexId(1),
-        name: "subscriber_sub_nbr".into(),
-        attributes: Box::new([SUB_NBR]),
-        unique: false,
-        primary: false,
-    });
     Schema {
         container,
         version: SchemaVersion(1),
         attributes: attributes.collect(),
-        indexes: std::iter::once(primary).chain(by_number).collect(),
+        indexes: Box::new([primary]),
         layout: options.layout,
         segment_rows: options.segment_rows,
     }
@@ -230,6 +232,8 @@ pub struct TaskClient {
     is_active: Arc<[AttributeId]>,
     numberx: Arc<[AttributeId]>,
     nothing: Arc<[AttributeId]>,
+    /// What the last read found.
+    rows: PackedRows,
 }
 
 impl TaskClient {
@@ -245,6 +249,7 @@ impl TaskClient {
             is_active: Arc::new([IS_ACTIVE]),
             numberx: Arc::new([NUMBERX]),
             nothing: Arc::new([]),
+            rows: PackedRows::default(),
         }
     }
 
@@ -253,7 +258,7 @@ impl TaskClient {
     }
 
     /// Runs a transaction once; the caller repeats it when the error is retryable.
-    pub async fn run(&self, transaction: &Transaction) -> Result<Completed, EngineError> {
+    pub async fn run(&mut self, transaction: &Transaction) -> Result<Completed, EngineError> {
         let mut engine_transaction = self.engine.begin();
         match self.body(&mut engine_transaction, transaction).await {
             Ok((completed, End::Commit)) => engine_transaction.commit().await.map(|_| completed),
@@ -272,14 +277,15 @@ impl TaskClient {
     }
 
     async fn body(
-        &self,
+        &mut self,
         running: &mut EngineTransaction,
         transaction: &Transaction,
     ) -> Result<(Completed, End), EngineError> {
         match transaction {
             Transaction::GetSubscriberData { s_id } => {
                 let read = self.containers.read(Table::Subscriber, [s_id_is(*s_id)], &self.subscriber_data);
-                Ok((Completed::found(any(&running.read(&read).await?)), End::Commit))
+                running.read_rows(&read, &mut self.rows).await?;
+                Ok((Completed::found(!self.rows.is_empty()), End::Commit))
             }
             Transaction::GetNewDestination { s_id, sf_type, start_time, end_time } => {
                 let found = self.new_destination(running, *s_id, *sf_type, *start_time, *end_time).await?;
@@ -288,7 +294,8 @@ impl TaskClient {
             Transaction::GetAccessData { s_id, ai_type } => {
                 let key = [s_id_is(*s_id), equal(AI_TYPE, small(*ai_type))];
                 let read = self.containers.read(Table::AccessInfo, key, &self.access_data);
-                Ok((Completed::found(any(&running.read(&read).await?)), End::Commit))
+                running.read_rows(&read, &mut self.rows).await?;
+                Ok((Completed::found(!self.rows.is_empty()), End::Commit))
             }
             Transaction::UpdateSubscriberData { s_id, bit_1, sf_type, data_a } => {
                 let subscriber = self.containers.read(Table::Subscriber, [s_id_is(*s_id)], &self.nothing);
@@ -312,7 +319,7 @@ impl TaskClient {
                 };
                 running.next_statement();
                 let types = self.containers.read(Table::SpecialFacility, [s_id_is(s_id)], &self.sf_type);
-                running.read(&types).await?;
+                running.read_rows(&types, &mut self.rows).await?;
                 running.next_statement();
                 let row = [
                     SqlValue::Int(s_id),
@@ -343,7 +350,7 @@ impl TaskClient {
 
     /// The join of facility and forwardings: both by key, on the subscriber's partitions.
     async fn new_destination(
-        &self,
+        &mut self,
         running: &mut EngineTransaction,
         s_id: i64,
         sf_type: i64,
@@ -352,9 +359,8 @@ impl TaskClient {
     ) -> Result<bool, EngineError> {
         let key = [s_id_is(s_id), equal(SF_TYPE, small(sf_type))];
         let facility = self.containers.read(Table::SpecialFacility, key, &self.is_active);
-        let facilities = running.read(&facility).await?;
-        let active = facilities.iter().any(|batch| batch.rows > 0 && batch.value(0, 0) == Value::Int16(1));
-        if !active {
+        running.read_rows(&facility, &mut self.rows).await?;
+        if self.rows.is_empty() || self.rows.i16(0, 0) != 1 {
             return Ok(false);
         }
         let conditions = [
@@ -364,17 +370,15 @@ impl TaskClient {
             condition(END_TIME, Comparison::Greater, small(end_time)),
         ];
         let forwarding = self.containers.read(Table::CallForwarding, conditions, &self.numberx);
-        Ok(any(&running.read(&forwarding).await?))
+        running.read_rows(&forwarding, &mut self.rows).await?;
+        Ok(!self.rows.is_empty())
     }
 
-    async fn id_of(&self, running: &mut EngineTransaction, sub_nbr: &str) -> Result<Option<i64>, EngineError> {
+    async fn id_of(&mut self, running: &mut EngineTransaction, sub_nbr: &str) -> Result<Option<i64>, EngineError> {
         let by_number = [equal(SUB_NBR, Value::Text(sub_nbr.into()))];
-        let batches = running.read(&self.containers.read(Table::Subscriber, by_number, &self.s_id)).await?;
-        let first = batches.iter().find(|batch| batch.rows > 0).map(|batch| batch.value(0, 0));
-        Ok(first.and_then(|value| match value {
-            Value::Int32(s_id) => Some(i64::from(s_id)),
-            _ => None,
-        }))
+        let subscriber = self.containers.read(Table::Subscriber, by_number, &self.s_id);
+        running.read_rows(&subscriber, &mut self.rows).await?;
+        Ok((!self.rows.is_empty()).then(|| i64::from(self.rows.i32(0, 0))))
     }
 }
 
@@ -385,8 +389,4 @@ enum End {
 
 fn commit_if(hit: bool, completed: Completed) -> (Completed, End) {
     if hit { (completed, End::Commit) } else { (Completed::EMPTY, End::Rollback) }
-}
-
-fn any(batches: &[Batch]) -> bool {
-    batches.iter().any(|batch| batch.rows > 0)
 }

@@ -1,0 +1,138 @@
+//! Column scans against the memory's bandwidth, and point reads beside scans, on the bare engine:
+//! `columns [name=value ...]` with the names below; prints JSON.
+//!
+//! ```text
+//! rows=100000000 workers=2 repeat=5 point_rows=1000000 seconds=10 load_percent=50
+//! ```
+//! `point_rows=0` leaves out the point reads, `rows=0` the scan.
+
+use eris_engine::{Engine, EngineError, EngineOptions};
+use eris_platform::RealEnv;
+use eris_workloads::columns::{
+    PointReads, PointReadsOptions, Shape, capacity, create, expected_sum, probe_bandwidth, run_point_reads, sum_values,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    let mut options = BTreeMap::from([
+        ("rows", 100_000_000),
+        ("workers", 2),
+        ("repeat", 5),
+        ("point_rows", 1_000_000),
+        ("seconds", 10),
+        ("load_percent", 50),
+    ]);
+    for argument in std::env::args().skip(1) {
+        let parsed = argument.split_once('=').and_then(|(name, value)| Some((name, value.parse::<u64>().ok()?)));
+        let Some((option, value)) = parsed.and_then(|(name, value)| Some((options.get_mut(name)?, value))) else {
+            eprintln!("\"{argument}\" is not name=number with one of {:?}", options.keys());
+            return ExitCode::FAILURE;
+        };
+        *option = value;
+    }
+    match run(&options) {
+        Ok(report) => {
+            println!("{report:#}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &BTreeMap<&str, u64>) -> Result<Value, EngineError> {
+    let workers = options["workers"] as usize;
+    let start = |split: bool| {
+        let defaults = EngineOptions { workers, memory_limit_bytes: 20 << 30, ..EngineOptions::default() };
+        // A column alone is cut by size when it is created.
+        let never = EngineOptions { split_rows: u64::MAX, split_bytes: u64::MAX, ..defaults.clone() };
+        Engine::start(Arc::new(RealEnv::new()), if split { defaults } else { never })
+    };
+    let mut report = json!({ "benchmark": "columns", "workers": workers });
+    if options["rows"] > 0 {
+        let engine = start(false)?;
+        report["scan"] = scan(&engine, options["rows"], workers, options["repeat"])?;
+        engine.shutdown();
+    }
+    if options["point_rows"] > 0 {
+        let engine = start(true)?;
+        report["point_reads"] = point_reads(&engine, options)?;
+        engine.shutdown();
+    }
+    Ok(report)
+}
+
+fn scan(engine: &Engine, rows: u64, workers: usize, repeat: u64) -> Result<Value, EngineError> {
+    let bytes = rows * size_of::<i64>() as u64;
+    let limit = probe_bandwidth(bytes, workers, repeat as usize);
+    let loading = Instant::now();
+    let creator = engine.clone();
+    let shape = Shape::ValuesOnly { partitions: 4 * workers };
+    let container = engine.block_on(async move { create(&creator, shape, rows).await })??;
+    let loaded = loading.elapsed();
+    let expected = expected_sum(rows);
+    let mut best = Duration::MAX;
+    for _ in 0..repeat {
+        let scanner = engine.clone();
+        let started = Instant::now();
+        let sum = engine.block_on(async move { sum_values(&scanner, container).await })??;
+        best = best.min(started.elapsed());
+        assert!(sum == expected, "the sum of {rows} values is {expected}, not {sum}");
+    }
+    let reached = bytes as f64 / best.as_secs_f64();
+    Ok(json!({
+        "rows": rows,
+        "bytes": bytes,
+        "load_s": loaded.as_secs_f64(),
+        "sum": expected,
+        "best_of": repeat,
+        "bytes_per_s": reached,
+        "rows_per_s": rows as f64 / best.as_secs_f64(),
+        "limit_bytes_per_s": limit.bytes_per_s,
+        "limit": "as many threads summing up as many bytes, in the same process",
+        "share_of_limit": reached / limit.bytes_per_s,
+    }))
+}
+
+fn point_reads(engine: &Engine, options: &BTreeMap<&str, u64>) -> Result<Value, EngineError> {
+    let rows = options["point_rows"];
+    let creator = engine.clone();
+    let (container, other) = engine.block_on(async move {
+        let container = create(&creator, Shape::Keyed, rows).await?;
+        Ok::<_, EngineError>((container, create(&creator, Shape::Keyed, rows).await?))
+    })??;
+    let seconds = Duration::from_secs(options["seconds"]);
+    let possible = capacity(engine, container, rows, Duration::from_secs(3))?;
+    let reads_per_s = possible * options["load_percent"] as f64 / 100.0;
+    let one = PointReadsOptions { container, rows, reads_per_s, duration: seconds, seed: 7, beside_scan_of: None };
+    let alone = run_point_reads(engine, one)?;
+    let beside_other = run_point_reads(engine, PointReadsOptions { beside_scan_of: Some(other), ..one })?;
+    let beside_same = run_point_reads(engine, PointReadsOptions { beside_scan_of: Some(container), ..one })?;
+    let shown = |reads: &PointReads| {
+        let quantile = |share| reads.latency.quantile_ns(share) as f64 / 1e3;
+        json!({
+            "reads": reads.latency.count(),
+            "p50_us": quantile(0.5),
+            "p99_us": quantile(0.99),
+            "p999_us": quantile(0.999),
+            "max_us": reads.latency.max_ns() as f64 / 1e3,
+            "scans": reads.scans,
+        })
+    };
+    Ok(json!({
+        "rows": rows,
+        "capacity_per_s": possible,
+        "reads_per_s": reads_per_s,
+        "quantum_us": engine.options().quantum.as_micros() as u64,
+        "arrivals": "open loop, from timer tasks inside the workers; latency from the intended arrival",
+        "alone": shown(&alone),
+        "beside_scan_of_another_table": shown(&beside_other),
+        "beside_scan_of_the_same_table": shown(&beside_same),
+    }))
+}
