@@ -12,7 +12,7 @@ use eris_engine::{
 };
 use eris_storage::{
     Attribute, AttributeId, Batch, Column, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId,
-    Layout, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError, Test, Value,
+    IndexKind, Layout, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError, Test, Value,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -127,6 +127,7 @@ fn schema(table: Table, container: ContainerId, options: StorageOptions) -> Sche
         attributes: key.collect(),
         unique: true,
         primary: true,
+        kind: IndexKind::Ordered,
     };
     let by_number = (table == Table::Subscriber).then(|| IndexDefinition {
         id: IndexId(1),
@@ -134,6 +135,7 @@ fn schema(table: Table, container: ContainerId, options: StorageOptions) -> Sche
         attributes: Box::new([SUB_NBR]),
         unique: false,
         primary: false,
+        kind: IndexKind::Ordered,
     });
     Schema {
         container,
