@@ -18,8 +18,8 @@
 use std::sync::Arc;
 
 use eris_storage::{
-    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, IndexDefinition, IndexId, Layout, PackedRows,
-    Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError, Test, Value,
+    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, IndexDefinition, IndexId, IndexKind, Layout,
+    PackedRows, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError, Test, Value,
 };
 
 use crate::container::Container;
@@ -71,6 +71,7 @@ impl GlobalIndexSpec {
             attributes: key.clone(),
             unique: true,
             primary: true,
+            kind: IndexKind::Ordered,
         };
         let schema = Schema {
             container: id,

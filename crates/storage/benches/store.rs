@@ -7,7 +7,7 @@ use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
     AttachCursor, Attribute, AttributeId, Batch, ColumnBuilder, Comparison, Condition, ContainerId, DataType, Horizon,
-    IndexDefinition, IndexId, Layout, Outcome, Outcomes, Predicate, Progress, ReadRequest, Registry, Schema,
+    IndexDefinition, IndexId, IndexKind, Layout, Outcome, Outcomes, Predicate, Progress, ReadRequest, Registry, Schema,
     SchemaVersion, SealedSegment, Snapshot, StatementNumber, Store, StoreOptions, Test, Timestamp, TransactionId,
     Value, Values,
 };
@@ -40,6 +40,7 @@ fn schema(layout: Layout, text_key: bool) -> Arc<Schema> {
         attributes: [AttributeId(0), AttributeId(1)].into(),
         unique: true,
         primary: true,
+        kind: IndexKind::Ordered,
     }];
     if text_key {
         let attributes = [AttributeId(4)].into();
@@ -49,6 +50,7 @@ fn schema(layout: Layout, text_key: bool) -> Arc<Schema> {
             attributes,
             unique: false,
             primary: false,
+            kind: IndexKind::Ordered,
         });
     }
     Arc::new(Schema {

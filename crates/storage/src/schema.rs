@@ -15,6 +15,16 @@ pub struct Attribute {
     pub nullable: bool,
 }
 
+/// What an index can be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexKind {
+    /// Keys, ranges of keys, and rows in key order.
+    #[default]
+    Ordered,
+    /// Keys only: smaller, and faster at that.
+    Hash,
+}
+
 /// One local index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexDefinition {
@@ -23,6 +33,7 @@ pub struct IndexDefinition {
     pub attributes: Box<[AttributeId]>,
     pub unique: bool,
     pub primary: bool,
+    pub kind: IndexKind,
 }
 
 /// How rows are stored.

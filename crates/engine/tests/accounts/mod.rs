@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use eris_engine::{Change, EngineError, Read, RowChange};
 use eris_storage::{
-    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, Layout,
-    Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
+    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
+    Layout, Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
 };
 
 pub const KEY: AttributeId = AttributeId(0);
@@ -29,6 +29,7 @@ pub fn schema(container: ContainerId, layout: Layout, segment_rows: u32) -> Sche
             attributes: Box::new([KEY]),
             unique: true,
             primary: true,
+            kind: IndexKind::Ordered,
         }]),
         layout,
         segment_rows,

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use eris_engine::Partitioning;
-use eris_storage::{Attribute, AttributeId, ContainerId, IndexDefinition, IndexId, Layout, Schema, SchemaVersion};
+use eris_storage::{
+    Attribute, AttributeId, ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion,
+};
 
 use super::names::suggestions;
 use super::table::{ColumnDefault, Table, TableColumn};
@@ -116,6 +118,7 @@ fn key_indexes(command: &CreateTableCommand, columns: &mut [TableColumn]) -> Res
             attributes: attributes.into(),
             unique: true,
             primary: constraint.primary,
+            kind: IndexKind::Ordered,
         });
     }
     Ok(indexes)
@@ -187,6 +190,7 @@ pub fn index_of_columns(
         attributes: attributes.into(),
         unique: command.unique,
         primary: false,
+        kind: IndexKind::Ordered,
     };
     check_unique(std::slice::from_ref(&definition), &table.partitioning)?;
     Ok(definition)

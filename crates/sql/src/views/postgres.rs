@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use eris_storage::IndexDefinition;
+use eris_storage::{IndexDefinition, IndexKind};
 
 use super::oids::{FIRST_USER_OID, index_oid, table_oid};
 use super::{Columns, Named, Rows, View, view_names};
@@ -65,8 +65,12 @@ fn quoted(name: &str) -> String {
 /// What `pg_get_indexdef` answers.
 pub(crate) fn index_definition(table: &Table, index: &IndexDefinition) -> String {
     let unique = if index.unique { "UNIQUE " } else { "" };
+    let method = match index.kind {
+        IndexKind::Ordered => "btree",
+        IndexKind::Hash => "hash",
+    };
     format!(
-        "CREATE {unique}INDEX {} ON public.{} USING btree ({})",
+        "CREATE {unique}INDEX {} ON public.{} USING {method} ({})",
         quoted(&index.name),
         quoted(&table.name),
         column_list(table, index)

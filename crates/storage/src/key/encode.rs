@@ -20,7 +20,6 @@ use crate::batch::{Batch, Column, Values};
 use crate::types::{DataType, Physical};
 use crate::value::{Value, order_f32, order_f64};
 
-const NULL_TAG: u8 = 0xFF;
 const VALUE_TAG: u8 = 0x01;
 
 /// How one attribute enters a key.
@@ -135,7 +134,7 @@ impl KeyEncoder {
     pub fn push_part(&mut self, value: &Value, part: KeyPart) {
         if value.is_null() {
             assert!(part.tagged, "NULL in a key that has no place for it");
-            self.bytes.push(NULL_TAG);
+            self.bytes.push(Key::NULL_TAG);
             return;
         }
         self.push_tag(part);
@@ -161,7 +160,7 @@ impl KeyEncoder {
     pub fn push_row(&mut self, column: &Column, row: usize, part: KeyPart) {
         if column.is_null(row) {
             assert!(part.tagged, "NULL in a key that has no place for it");
-            self.bytes.push(NULL_TAG);
+            self.bytes.push(Key::NULL_TAG);
             return;
         }
         self.push_tag(part);

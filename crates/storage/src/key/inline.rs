@@ -18,6 +18,9 @@ enum Storage {
 pub struct Key(Storage);
 
 impl Key {
+    /// What stands for NULL in a key; a value's tag is another.
+    pub(crate) const NULL_TAG: u8 = 0xFF;
+
     /// A key of these bytes.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         if bytes.len() <= KEY_INLINE_MAX {

@@ -2,14 +2,14 @@
 //!
 //! 1. Of all indexes take the one that binds most: a unique key completely, else the longest prefix of equalities
 //!    (one of them may be an IN list), then a range or a text prefix on the attribute behind it. An order asked for
-//!    decides the index.
+//!    decides the index. A hash index serves equalities (or an IN list) on all of its attributes, and nothing else.
 //! 2. Conditions the index does not answer are filters: pushed into the scan, or applied to the linked rows.
 //! 3. Desired attributes are linked, or handed out without a copy where a whole run of a frozen column qualifies.
 
 use crate::batch::RowFormat;
 use crate::error::StorageError;
 use crate::predicate::{Comparison, ReadRequest, Test};
-use crate::schema::{IndexDefinition, Schema};
+use crate::schema::{IndexDefinition, IndexKind, Schema};
 use crate::types::DataType;
 use std::sync::Arc;
 
@@ -74,8 +74,9 @@ fn check(schema: &Schema, request: &ReadRequest) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// How well an index fits, the larger the better: (whole unique key, attributes fixed, bounds).
-type Fit = (bool, usize, usize);
+/// How well an index fits, the larger the better: (whole unique key, attributes fixed, bounds, whether it is a hash
+/// index: of two that fit alike it finds a key faster).
+type Fit = (bool, usize, usize, bool);
 
 fn use_of(request: &ReadRequest, position: usize, index: &IndexDefinition) -> (Fit, IndexUse) {
     let conditions = &request.predicate.conditions;
@@ -117,7 +118,13 @@ fn use_of(request: &ReadRequest, position: usize, index: &IndexDefinition) -> (F
     }
     found.unique = index.unique && found.equal.len() == index.attributes.len();
     let bounds = [found.lower, found.upper, found.prefix].iter().flatten().count();
-    ((found.unique, found.equal.len(), bounds), found)
+    let fit = (found.unique, found.equal.len(), bounds);
+    match index.kind {
+        IndexKind::Ordered => ((fit.0, fit.1, fit.2, false), found),
+        IndexKind::Hash if fit.1 == index.attributes.len() => ((fit.0, fit.1, fit.2, true), found),
+        // A hash tells nothing about a part of the key, or about what lies beside it.
+        IndexKind::Hash => ((false, 0, 0, true), found),
+    }
 }
 
 /// Compiles a request.
@@ -130,8 +137,9 @@ pub(crate) fn compile(schema: &Schema, request: &ReadRequest) -> Result<MicroPla
     let best = match request.order {
         Some(order) => {
             let mut candidates = candidates;
-            let wanted = candidates.find(|(_, found)| schema.indexes[found.index].id == order.index);
-            let reason = format!("no index {}", order.index);
+            let is_wanted = |index: &IndexDefinition| index.id == order.index && index.kind == IndexKind::Ordered;
+            let wanted = candidates.find(|(_, found)| is_wanted(&schema.indexes[found.index]));
+            let reason = format!("no ordered index {}", order.index);
             Some(wanted.ok_or(StorageError::InvalidRequest { reason })?.1)
         }
         None => candidates

@@ -3,7 +3,7 @@
 use super::compile::{Access, MicroPlan};
 use crate::ids::AttributeId;
 use crate::predicate::ReadRequest;
-use crate::schema::Schema;
+use crate::schema::{IndexKind, Schema};
 use std::fmt;
 
 /// The steps of a micro-QEP.
@@ -48,7 +48,11 @@ pub(crate) fn describe(
     match &plan.access {
         Access::Index(found) if !scans => {
             let index = &schema.indexes[found.index];
-            let lookup = if found.unique { "ordered index lookup" } else { "ordered index scan" };
+            let lookup = match (index.kind, found.unique) {
+                (IndexKind::Ordered, true) => "ordered index lookup",
+                (IndexKind::Ordered, false) => "ordered index scan",
+                (IndexKind::Hash, _) => "hash index lookup",
+            };
             let backwards = if found.descending { " descending" } else { "" };
             let mut step = format!("{lookup}{backwards} {}({})", index.name, names(&index.attributes));
             let mut used = found.equal.clone();

@@ -28,6 +28,7 @@ impl AccessPathFactory for ColumnModule {
             addressing: AddressingMode::Direct,
             attributes: Count::Any,
             keys: Count::None,
+            key_order: false,
             nulls: true,
             undefined: false,
             variable_length: true,

@@ -7,9 +7,14 @@
 
 mod btree;
 mod column;
+mod column_group;
 mod filter;
+mod hash_bucket;
+mod hash_index;
+mod hash_table;
 mod ordered_index;
 mod registry;
+mod row_dynamic;
 mod row_static;
 
 use crate::address::RowAddress;
@@ -23,9 +28,10 @@ use eris_platform::memory::MemoryPool;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use hash_index::hashed_order;
 pub(crate) use ordered_index::sorted_order;
 pub use ordered_index::{IndexScanState, Inserted};
-pub use registry::{COLUMN, ORDERED_INDEX, ROW_STATIC, Registry};
+pub use registry::{COLUMN, COLUMN_GROUP, HASH_INDEX, ORDERED_INDEX, ROW_DYNAMIC, ROW_STATIC, Registry};
 
 /// How partial records of an access path are addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +59,10 @@ pub struct Properties {
     pub addressing: AddressingMode,
     pub attributes: Count,
     pub keys: Count,
+    /// Whether an index hands out its entries in the order of their keys.
+    pub key_order: bool,
     pub nulls: bool,
+    /// Whether rows may lack attributes altogether ([`AccessPath::is_undefined`]).
     pub undefined: bool,
     pub variable_length: bool,
     /// Whether a range of rows can be handed out without a copy once the path is frozen.
@@ -130,7 +139,8 @@ pub trait AccessPath: Send + Sync {
     fn module(&self) -> &'static str;
     /// Rows held.
     fn rows(&self) -> u32;
-    /// Appends rows of a batch that has the schema's columns.
+    /// Appends rows of a batch that has the schema's columns. A path that knows UNDEFINED also takes batches that lack
+    /// the last ones: rows from before these attributes were added.
     fn insert(&mut self, rows: &Batch, range: Range<usize>) -> Result<(), StorageError>;
     /// Appends to `found` the offsets within `window` that qualify, ascending.
     fn scan(
@@ -149,6 +159,11 @@ pub trait AccessPath: Send + Sync {
     ) -> Result<(), StorageError>;
     /// Appends an attribute's values of the rows at `offsets`.
     fn link(&self, attribute: AttributeId, offsets: &[u32], out: &mut ColumnBuilder);
+    /// Whether a row was inserted without this attribute: an UNDEFINED value, which reads as NULL.
+    fn is_undefined(&self, attribute: AttributeId, offset: u32) -> bool {
+        let _ = (attribute, offset);
+        false
+    }
     /// An attribute's values of a run of rows without copying, if the path can.
     fn shared(&self, attribute: AttributeId, run: Range<u32>) -> Option<Column>;
     /// An attribute's values of the rows at `offsets` by reference to the path's own data, where that is cheaper than
@@ -173,8 +188,8 @@ pub trait AccessPath: Send + Sync {
     fn bytes(&self) -> u64;
 }
 
-/// An index over a partition's rows: (key, row address) pairs in key order. Several rows may have the same key:
-/// versions share it.
+/// An index over a partition's rows: (key, row address) pairs, in key order if the module's properties say so. Several
+/// rows may have the same key: versions share it.
 pub trait IndexPath: Send + Sync {
     /// The module that made it.
     fn module(&self) -> &'static str;
@@ -182,7 +197,8 @@ pub trait IndexPath: Send + Sync {
     fn insert(&mut self, columns: &[Column], row: usize, address: RowAddress) -> Result<Inserted, StorageError>;
     /// Removes a row; false if it was not there.
     fn remove(&mut self, columns: &[Column], row: usize, address: RowAddress) -> bool;
-    /// Appends the addresses of up to `rows_max` further entries of the scan; false when it is at its end.
+    /// Appends the addresses of up to `rows_max` further entries of the scan; false when it is at its end. Without key
+    /// order, entries come in an order of the path's own, also if the scan is descending.
     fn scan(&self, state: &mut IndexScanState, rows_max: usize, found: &mut Vec<RowAddress>) -> bool;
     /// Calls `visit` with every address that has the row's key.
     fn equal(&self, columns: &[Column], row: usize, visit: &mut dyn FnMut(RowAddress));
@@ -192,8 +208,21 @@ pub trait IndexPath: Send + Sync {
         self.scan(&mut IndexScanState::new(lower.clone(), upper.cloned(), false), limit, &mut found);
         found.len()
     }
+    /// Calls `visit` with each of `rows` and every address that has its key. A path that can does several searches at
+    /// a time, so that one does not wait for the memory of the other.
+    fn equal_many(&self, columns: &[Column], rows: Range<usize>, visit: &mut dyn FnMut(usize, RowAddress)) {
+        for row in rows {
+            self.equal(columns, row, &mut |address| visit(row, address));
+        }
+    }
     /// About which share of the entries lies between two keys, 0 to 1.
     fn share(&self, lower: &Key, upper: Option<&Key>) -> f64;
+    /// False if no entry has a key at or above `lower`. A path without key order may say true although none has.
+    fn may_reach(&self, lower: &Key) -> bool {
+        let mut found = Vec::new();
+        self.scan(&mut IndexScanState::new(lower.clone(), None, false), 1, &mut found);
+        !found.is_empty()
+    }
     /// How the key attributes are encoded.
     fn parts(&self) -> &[KeyPart];
     /// Keys at about equal distances, at most `count` of them, ascending.

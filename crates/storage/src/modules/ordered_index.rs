@@ -28,6 +28,7 @@ impl AccessPathFactory for OrderedIndexModule {
             addressing: AddressingMode::Value,
             attributes: Count::None,
             keys: Count::Any,
+            key_order: true,
             nulls: true,
             undefined: false,
             variable_length: true,
@@ -57,11 +58,11 @@ pub struct Inserted {
 /// A scan of an index between two keys; owned, continues wherever the index has grown or shrunk meanwhile.
 #[derive(Clone, Debug)]
 pub struct IndexScanState {
-    lower: Key,
-    upper: Option<Key>,
+    pub(super) lower: Key,
+    pub(super) upper: Option<Key>,
     descending: bool,
     /// The last pair handed out.
-    after: Option<(Key, u64)>,
+    pub(super) after: Option<(Key, u64)>,
 }
 
 impl IndexScanState {
@@ -77,7 +78,7 @@ impl IndexScanState {
 }
 
 /// A key as the tree stores it.
-trait TreeKey: Ord + Clone + Default + Send + Sync + 'static {
+pub(super) trait TreeKey: Ord + Clone + Default + Send + Sync + 'static {
     fn of_row(parts: &[KeyPart], columns: &[Column], row: usize) -> Self;
     /// The smallest stored key at or above these bytes.
     fn of_bytes(bytes: &[u8]) -> Self;

@@ -1,18 +1,34 @@
 //! The storage modules there are. One line each.
 
 use super::column::ColumnModule;
+use super::column_group::ColumnGroupModule;
+use super::hash_index::HashIndexModule;
 use super::ordered_index::OrderedIndexModule;
+use super::row_dynamic::RowDynamicModule;
 use super::row_static::RowStaticModule;
 use super::{AccessPath, AccessPathFactory, IndexPath, PathConfiguration, PathInstance};
 
 /// Rows of fixed layout, long values out of line.
 pub const ROW_STATIC: &str = "row static";
+/// Records that say themselves which attributes they have.
+pub const ROW_DYNAMIC: &str = "row dynamic";
 /// One array per attribute.
 pub const COLUMN: &str = "column";
+/// One array for some attributes of fixed width.
+pub const COLUMN_GROUP: &str = "column group";
 /// A tree of (key, address) pairs.
 pub const ORDERED_INDEX: &str = "ordered index";
+/// A hash table of (key, address) pairs.
+pub const HASH_INDEX: &str = "hash index";
 
-static STANDARD: Registry = Registry { factories: &[&RowStaticModule, &ColumnModule, &OrderedIndexModule] };
+static STANDARD: Registry = Registry::new(&[
+    &RowStaticModule,
+    &RowDynamicModule,
+    &ColumnModule,
+    &ColumnGroupModule,
+    &OrderedIndexModule,
+    &HashIndexModule,
+]);
 
 /// A set of storage modules.
 pub struct Registry {
@@ -20,6 +36,11 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// A set of one's own.
+    pub const fn new(factories: &'static [&'static dyn AccessPathFactory]) -> Self {
+        Self { factories }
+    }
+
     /// All modules of this crate.
     pub fn standard() -> &'static Self {
         &STANDARD

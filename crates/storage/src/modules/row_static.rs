@@ -36,6 +36,7 @@ impl AccessPathFactory for RowStaticModule {
             addressing: AddressingMode::Indirect,
             attributes: Count::Any,
             keys: Count::None,
+            key_order: false,
             nulls: true,
             undefined: false,
             variable_length: true,

@@ -4,9 +4,11 @@ use super::zones::{Zone, may_qualify};
 use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, RowsOf, VALUE_BYTES_MAX, Values, view_len};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
-use crate::modules::{AccessPath, COLUMN, PathAttribute, PathConfiguration, ROW_STATIC, Registry, sorted_order};
+use crate::modules::{
+    AccessPath, COLUMN, PathAttribute, PathConfiguration, ROW_STATIC, Registry, hashed_order, sorted_order,
+};
 use crate::predicate::Condition;
-use crate::schema::{Layout, Schema};
+use crate::schema::{IndexKind, Layout, Schema};
 use crate::value::Value;
 use eris_platform::memory::{MemoryPool, Reservation};
 use std::ops::Range;
@@ -107,7 +109,11 @@ impl SealedSegment {
         held.grow((rows.rows * schema.indexes.len() * size_of::<u32>()) as u64)?;
         let by_index = schema.indexes.iter().map(|index| {
             let columns: Vec<Column> = index.attributes.iter().map(|id| rows.columns[id.index()].clone()).collect();
-            sorted_order(&key_attributes(schema, &index.attributes), &columns, rows.rows)
+            let attributes = key_attributes(schema, &index.attributes);
+            match index.kind {
+                IndexKind::Ordered => sorted_order(&attributes, &columns, rows.rows),
+                IndexKind::Hash => hashed_order(&attributes, &columns, rows.rows),
+            }
         });
         let orders = Orders { by_index: by_index.collect(), _memory: held };
         Ok(Arc::new(Self { path, zones: zones.into(), orders: Mutex::new(Some(orders)) }))

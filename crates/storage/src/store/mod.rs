@@ -22,8 +22,8 @@ use crate::batch::{PackedRows, RowFormat};
 use crate::error::StorageError;
 use crate::ids::{AttributeId, SegmentNumber};
 use crate::micro::PlanCache;
-use crate::modules::{AccessPathScanState, IndexPath, ORDERED_INDEX, PathConfiguration, Registry};
-use crate::schema::{IndexDefinition, Schema};
+use crate::modules::{AccessPathScanState, HASH_INDEX, IndexPath, ORDERED_INDEX, PathConfiguration, Registry};
+use crate::schema::{IndexDefinition, IndexKind, Schema};
 use crate::segment::{Segment, key_attributes};
 use eris_platform::arena::Arena;
 use eris_platform::memory::MemoryPool;
@@ -194,5 +194,9 @@ fn new_index(
 ) -> StoreIndex {
     let attributes = key_attributes(schema, &definition.attributes);
     let configuration = PathConfiguration { attributes: &attributes, rows_max: 0, memory };
-    StoreIndex { definition: definition.clone(), path: modules.create_index(ORDERED_INDEX, configuration) }
+    let module = match definition.kind {
+        IndexKind::Ordered => ORDERED_INDEX,
+        IndexKind::Hash => HASH_INDEX,
+    };
+    StoreIndex { definition: definition.clone(), path: modules.create_index(module, configuration) }
 }

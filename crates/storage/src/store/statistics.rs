@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::ids::SegmentNumber;
-use crate::modules::ROW_STATIC;
+use crate::modules::{ROW_DYNAMIC, ROW_STATIC};
 use crate::segment::{Segment, State};
 
 /// Events since the store was made; they only grow.
@@ -98,7 +98,7 @@ impl Store {
                 State::Open { .. } => statistics.open_segments += 1,
                 State::Sealed { .. } => statistics.sealed_segments += 1,
             }
-            if segment.path().module() == ROW_STATIC {
+            if [ROW_STATIC, ROW_DYNAMIC].contains(&segment.path().module()) {
                 statistics.row_segments += 1;
             } else {
                 statistics.column_segments += 1;

@@ -5,14 +5,16 @@ use crate::history::model::{Table, View};
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexOrder, Layout, Outcome, Predicate, ReadRequest,
-    Registry, Schema, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp, Value, key_of_row,
+    AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexKind, IndexOrder, Layout, Outcome, Predicate,
+    ReadRequest, Registry, Schema, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp, Value,
+    key_of_row,
 };
 use std::sync::Arc;
 
 fn schema(layout: Layout) -> Schema {
     let mut schema = generate::schema(&mut SeededRandom::new(5), true);
     schema.layout = layout;
+    schema.indexes.iter_mut().for_each(|index| index.kind = IndexKind::Ordered);
     schema.segment_rows = 16;
     schema
 }

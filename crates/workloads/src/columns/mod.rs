@@ -8,7 +8,7 @@ mod scan;
 
 use eris_engine::{ContainerSpec, Engine, EngineError, Partitioning};
 use eris_storage::{
-    Attribute, AttributeId, Batch, Buffer, Column, ContainerId, DataType, IndexDefinition, IndexId, Layout,
+    Attribute, AttributeId, Batch, Buffer, Column, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, Layout,
     SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, Values,
 };
 use std::ops::Range;
@@ -48,6 +48,7 @@ pub async fn create(engine: &Engine, shape: Shape, rows: u64) -> Result<Containe
         attributes: Box::new([KEY]),
         unique: true,
         primary: true,
+        kind: IndexKind::Ordered,
     };
     let (attributes, indexes, partitioning): (Box<[_]>, Box<[_]>, _) = match shape {
         Shape::ValuesOnly { partitions } => {

@@ -13,7 +13,8 @@ use eris_engine::{
 };
 use eris_storage::{
     Attribute, AttributeId, Batch, Column, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId,
-    Layout, PackedRows, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError, Test, Value,
+    IndexKind, Layout, PackedRows, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError,
+    Test, Value,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -136,6 +137,7 @@ fn schema(table: Table, container: ContainerId, options: StorageOptions) -> Sche
         attributes: key.collect(),
         unique: true,
         primary: true,
+        kind: IndexKind::Ordered,
     };
     Schema {
         container,

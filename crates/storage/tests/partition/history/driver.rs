@@ -4,6 +4,7 @@ mod lifecycle;
 
 use super::generate::{self, KEY, SERIAL};
 use super::model::{Reference, Refusal, Table, Version, View};
+use super::substitute;
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
@@ -51,6 +52,7 @@ pub struct Driver {
     random: SeededRandom,
     schema: Arc<Schema>,
     memory: Arc<MemoryPool>,
+    modules: &'static Registry,
     table: Table,
     reference: Reference,
     parts: Vec<Part>,
@@ -65,13 +67,8 @@ pub struct Driver {
     may_split: bool,
 }
 
-fn new_store(schema: &Arc<Schema>, memory: &Arc<MemoryPool>) -> Store {
-    Store::new(StoreOptions {
-        schema: Arc::clone(schema),
-        memory: Arc::clone(memory),
-        arena: None,
-        modules: Registry::standard(),
-    })
+fn new_store(schema: &Arc<Schema>, memory: &Arc<MemoryPool>, modules: &'static Registry) -> Store {
+    Store::new(StoreOptions { schema: Arc::clone(schema), memory: Arc::clone(memory), arena: None, modules })
 }
 
 fn key_of(value: &Value) -> Key {
@@ -88,13 +85,15 @@ impl Driver {
         let may_split = random.chance(0.5);
         let schema = Arc::new(generate::schema(&mut random, !may_split));
         let memory = MemoryPool::unlimited();
-        let store = new_store(&schema, &memory);
+        let modules = if random.chance(0.3) { substitute::dynamic_rows() } else { Registry::standard() };
+        let store = new_store(&schema, &memory, modules);
         Self {
             seed,
             random,
             parts: vec![Part { store, lower: Key::lowest(), pending: BTreeSet::new() }],
             schema,
             memory,
+            modules,
             table: Table::default(),
             reference: Reference::default(),
             splitting: None,

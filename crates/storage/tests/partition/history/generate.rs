@@ -2,8 +2,8 @@
 
 use eris_platform::SeededRandom;
 use eris_storage::{
-    Attribute, AttributeId, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexOrder, Layout,
-    Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
+    Attribute, AttributeId, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
+    IndexOrder, Layout, Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
 };
 use std::sync::Arc;
 
@@ -17,16 +17,20 @@ pub const KEYS: i64 = 40;
 
 pub fn schema(random: &mut SeededRandom, with_second_unique: bool) -> Schema {
     let attribute = |name: &str, data_type, nullable| Attribute { name: name.into(), data_type, nullable };
-    let index = |id, name: &str, attributes: &[AttributeId], unique, primary| IndexDefinition {
+    let index = |id, name: &str, attributes: &[AttributeId], unique, kind| IndexDefinition {
         id: IndexId(id),
         name: name.into(),
         attributes: attributes.into(),
         unique,
-        primary,
+        primary: id == 1,
+        kind,
     };
-    let mut indexes = vec![index(1, "pk", &[KEY], true, true), index(2, "by_text", &[TEXT, KEY], false, false)];
+    let mut indexes = vec![
+        index(1, "pk", &[KEY], true, index_kind(random)),
+        index(2, "by_text", &[TEXT, KEY], false, IndexKind::Ordered),
+    ];
     if with_second_unique {
-        indexes.push(index(3, "second", &[UNIQUE], true, false));
+        indexes.push(index(3, "second", &[UNIQUE], true, index_kind(random)));
     }
     Schema {
         container: ContainerId(1),
@@ -49,13 +53,18 @@ pub fn schema(random: &mut SeededRandom, with_second_unique: bool) -> Schema {
     }
 }
 
-pub fn new_index() -> IndexDefinition {
+fn index_kind(random: &mut SeededRandom) -> IndexKind {
+    if random.chance(0.4) { IndexKind::Hash } else { IndexKind::Ordered }
+}
+
+pub fn new_index(random: &mut SeededRandom) -> IndexDefinition {
     IndexDefinition {
         id: IndexId(9),
         name: "by_amount".into(),
         attributes: [AMOUNT, SERIAL].into(),
         unique: false,
         primary: false,
+        kind: index_kind(random),
     }
 }
 
@@ -123,10 +132,11 @@ pub fn predicate(random: &mut SeededRandom) -> Predicate {
 }
 
 pub fn request(random: &mut SeededRandom, schema: &Schema) -> ReadRequest {
-    let order = random.chance(0.2).then(|| IndexOrder {
-        index: schema.indexes[random.index(schema.indexes.len())].id,
-        descending: random.chance(0.5),
-    });
+    let ordered: Vec<&IndexDefinition> =
+        schema.indexes.iter().filter(|index| index.kind == IndexKind::Ordered).collect();
+    let order = random
+        .chance(0.2)
+        .then(|| IndexOrder { index: ordered[random.index(ordered.len())].id, descending: random.chance(0.5) });
     let mut desired: Vec<AttributeId> = (0..schema.attributes.len() as u16).map(AttributeId).collect();
     if random.chance(0.5) {
         random.shuffle(&mut desired);

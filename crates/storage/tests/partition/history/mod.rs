@@ -3,3 +3,4 @@
 pub mod driver;
 pub mod generate;
 pub mod model;
+pub mod substitute;

@@ -129,7 +129,7 @@ impl Driver {
     }
 
     pub(super) fn create_index(&mut self) {
-        let definition = generate::new_index();
+        let definition = generate::new_index(&mut self.random);
         if self.schema.index(definition.id).is_some() || self.splitting.is_some() || self.parts.len() > 1 {
             return;
         }
@@ -182,7 +182,7 @@ impl Driver {
             at: at.clone(),
         };
         match self.parts[part].store.begin_split(boundary) {
-            Ok(()) => self.splitting = Some((part, new_store(&self.schema, &self.memory), at)),
+            Ok(()) => self.splitting = Some((part, new_store(&self.schema, &self.memory, self.modules), at)),
             Err(StorageError::Busy { .. }) => {}
             Err(error) => panic!("seed {}: {error}", self.seed),
         }
