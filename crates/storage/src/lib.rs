@@ -12,6 +12,7 @@ mod key;
 mod micro;
 mod modules;
 mod mvcc;
+mod physical;
 mod predicate;
 mod schema;
 mod segment;
@@ -28,11 +29,12 @@ pub use ids::{AttributeId, ContainerId, IndexId, PartitionId, RowOffset, SchemaV
 pub use key::{Key, KeyEncoder, KeyPart, key_of_row, key_of_values};
 pub use micro::MicroPlanDescription;
 pub use modules::{
-    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, Count, IndexPath, IndexScanState,
-    Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter, PathInstance, Properties, ROW_STATIC,
-    Registry,
+    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, COMPOSITE, Count, IndexPath,
+    IndexScanState, Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter, PathInstance, Properties,
+    ROW_SPARSE, ROW_STATIC, Registry,
 };
 pub use mvcc::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
+pub use physical::{LAYOUT_MEMBERS_MAX, LayoutMember, PhysicalLayout, SegmentLayouts};
 pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};
 pub use schema::{Attribute, IndexDefinition, Layout, SEGMENT_ROWS_DEFAULT, Schema};
 pub use segment::SealedSegment;

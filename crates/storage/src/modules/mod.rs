@@ -7,9 +7,11 @@
 
 mod btree;
 mod column;
+mod composite;
 mod filter;
 mod ordered_index;
 mod registry;
+mod row_sparse;
 mod row_static;
 
 use crate::address::RowAddress;
@@ -23,9 +25,11 @@ use eris_platform::memory::MemoryPool;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use composite::COMPOSITE;
+pub(crate) use composite::layout_path;
 pub(crate) use ordered_index::sorted_order;
 pub use ordered_index::{IndexScanState, Inserted};
-pub use registry::{COLUMN, ORDERED_INDEX, ROW_STATIC, Registry};
+pub use registry::{COLUMN, ORDERED_INDEX, ROW_SPARSE, ROW_STATIC, Registry};
 
 /// How partial records of an access path are addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +126,8 @@ impl<'a> PathFilter<'a> {
 pub struct AccessPathScanState {
     /// One byte per examined row: 1 while it qualifies.
     pub(crate) mask: Vec<u8>,
+    /// Of several paths together.
+    composite: composite::CompositeScratch,
 }
 
 /// Attributes of one segment's rows, addressed by offset.
@@ -132,6 +138,27 @@ pub trait AccessPath: Send + Sync {
     fn rows(&self) -> u32;
     /// Appends rows of a batch that has the schema's columns.
     fn insert(&mut self, rows: &Batch, range: Range<usize>) -> Result<(), StorageError>;
+    /// Whether rows are addressed by handles of the path's own, as [`AccessPath::insert_with_handles`] gives them out
+    /// (indirect world): every offset of the other methods then means such a handle, and several rows may share one.
+    fn gives_handles(&self) -> bool {
+        false
+    }
+    /// As `insert`; appends the handle of each row. Offsets, unless the path gives handles of its own.
+    fn insert_with_handles(
+        &mut self,
+        rows: &Batch,
+        range: Range<usize>,
+        handles: &mut Vec<u32>,
+    ) -> Result<(), StorageError> {
+        let first = self.rows();
+        self.insert(rows, range)?;
+        handles.extend(first..self.rows());
+        Ok(())
+    }
+    /// Whether the path takes no further rows before it is full, because an insert failed half-way.
+    fn is_closed(&self) -> bool {
+        false
+    }
     /// Appends to `found` the offsets within `window` that qualify, ascending.
     fn scan(
         &self,

@@ -2,17 +2,21 @@
 
 use super::column::ColumnModule;
 use super::ordered_index::OrderedIndexModule;
+use super::row_sparse::RowSparseModule;
 use super::row_static::RowStaticModule;
 use super::{AccessPath, AccessPathFactory, IndexPath, PathConfiguration, PathInstance};
 
 /// Rows of fixed layout, long values out of line.
 pub const ROW_STATIC: &str = "row static";
+/// Rows of which many hold nothing, addressed by handles.
+pub const ROW_SPARSE: &str = "row sparse";
 /// One array per attribute.
 pub const COLUMN: &str = "column";
 /// A tree of (key, address) pairs.
 pub const ORDERED_INDEX: &str = "ordered index";
 
-static STANDARD: Registry = Registry { factories: &[&RowStaticModule, &ColumnModule, &OrderedIndexModule] };
+static STANDARD: Registry =
+    Registry { factories: &[&RowStaticModule, &ColumnModule, &RowSparseModule, &OrderedIndexModule] };
 
 /// A set of storage modules.
 pub struct Registry {

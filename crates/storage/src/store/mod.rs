@@ -10,6 +10,7 @@ mod link;
 mod maintain;
 mod pin;
 mod read;
+mod rebuild;
 mod seal;
 mod split;
 mod statistics;
@@ -76,6 +77,8 @@ pub struct Store {
     #[expect(dead_code, reason = "column memory moves to node-local arenas with placement")]
     arena: Option<Arc<Arena>>,
     modules: &'static Registry,
+    /// The layouts that segments are to have.
+    layouts: layout::TargetLayouts,
     /// By segment number; none: gone.
     segments: Vec<Option<Box<Segment>>>,
     /// The segment that takes inserts.
@@ -110,6 +113,7 @@ impl Store {
         Self {
             pending: transactions::Pending::new(&memory),
             dying: dying::Dying::new(&memory),
+            layouts: layout::TargetLayouts::new(&schema, modules),
             schema,
             memory,
             arena,
@@ -136,7 +140,7 @@ impl Store {
     }
 
     /// Moves to another version of the schema: the same attributes, other indexes. Those that were built by
-    /// [`Store::create_index_step`] are adopted, those no longer defined are dropped.
+    /// [`Store::create_index_step`] are adopted, those no longer defined are dropped. Layouts stay as they were set.
     pub fn set_schema(&mut self, schema: Arc<Schema>) -> Result<(), StorageError> {
         if schema.attributes != self.schema.attributes {
             let reason = "attributes of a container with rows cannot change".to_owned();

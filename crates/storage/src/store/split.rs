@@ -180,6 +180,7 @@ impl Store {
         let Some(mut split) = self.split.take() else {
             return Err(StorageError::InvalidRequest { reason: "no split was begun".to_owned() });
         };
+        target.inherit_layouts(self);
         let copied = self.copy_rows(&mut split, target, rows_budget);
         let complete = match copied {
             Ok(complete) => complete,

@@ -6,4 +6,5 @@
 mod conformance;
 mod histories;
 mod history;
+mod layouts;
 mod store;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 fn schema(layout: Layout) -> Schema {
     let mut schema = generate::schema(&mut SeededRandom::new(5), true);
-    schema.layout = layout;
+    (schema.layout, schema.physical) = (layout, None);
     schema.segment_rows = 16;
     schema
 }

@@ -141,6 +141,7 @@ fn schema(table: Table, container: ContainerId, options: StorageOptions) -> Sche
         attributes: attributes.collect(),
         indexes: std::iter::once(primary).chain(by_number).collect(),
         layout: options.layout,
+        physical: None,
         segment_rows: options.segment_rows,
     }
 }
