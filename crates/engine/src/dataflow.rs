@@ -15,7 +15,8 @@ use std::task::{Context, Poll, Waker};
 
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{
-    Batch, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, Schema, SealedSegment, Snapshot,
+    Batch, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, Schema, SealedSegment, SegmentLayouts,
+    Snapshot,
 };
 
 use crate::cancel::CancelHandle;
@@ -37,6 +38,7 @@ pub(crate) enum Work {
     Pin { request: ReadRequest },
     BuildIndex { definition: IndexDefinition },
     Alter { schema: Arc<Schema> },
+    SetLayout { layouts: Option<Arc<SegmentLayouts>> },
 }
 
 /// A micro-operator bound to its container and to one version of the partition table.

@@ -14,6 +14,7 @@ mod description;
 mod engine;
 mod error;
 mod ids;
+mod layout;
 mod lock;
 mod maintenance;
 pub mod message;
