@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
-use eris_storage::{ContainerId, PartitionId, Registry, SegmentLayouts, StorageError};
+use eris_storage::{AccessStatistics, ContainerId, PartitionId, Registry, SegmentLayouts, StorageError};
 
+use crate::description::latch_patiently;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::partition::Partition;
 
 impl Engine {
     /// Sets the layouts of a container's segments, or of one partition's; none: as the schema's `layout` says. Returns
@@ -43,5 +45,19 @@ impl Engine {
         let mut transaction = self.begin();
         transaction.set_layouts(&container, &table, target, layouts).await?;
         transaction.commit().await.map(drop)
+    }
+
+    /// What was done to each partition of a container and to its attributes since its horizon began; without those that
+    /// a worker is at all the time.
+    pub fn access_statistics(
+        &self,
+        container: ContainerId,
+    ) -> Result<Vec<(PartitionId, AccessStatistics)>, EngineError> {
+        let table = self.runtime().container(container)?.table();
+        let of = |partition: &Partition| {
+            let state = latch_patiently(partition)?;
+            Some((partition.id, state.store.access_statistics()))
+        };
+        Ok(table.partitions().filter_map(of).collect())
     }
 }

@@ -92,6 +92,10 @@ fn one_partition_is_rebuilt_and_then_the_whole_container() {
     for (id, composite, other) in composites(&engine) {
         assert_eq!((composite > 0, other > 0), (id == one, id != one), "partition {id}");
     }
+    let statistics = engine.access_statistics(container).expect("the container exists");
+    let records: u64 = statistics.iter().map(|(_, statistics)| statistics.records).sum();
+    let links: u64 = statistics.iter().map(|(_, statistics)| statistics.attributes[1].links).sum();
+    assert_eq!((statistics.len(), records, links), (2, 1_000, 1_000), "one load, one scan of keys and amounts");
     // The container: also what is loaded and split off from now on.
     let worker = engine.clone();
     let found = simulation.block_on(async move {

@@ -56,6 +56,11 @@ impl PhysicalLayout {
         &self.members
     }
 
+    /// Whether this is the very same value, not only an equal one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.members, &other.members)
+    }
+
     /// The layout in words: `column [id, age] + row static [name, phone, age]`.
     pub fn describe(&self, schema: &Schema) -> String {
         let member = |member: &LayoutMember| {

@@ -22,6 +22,7 @@ use crate::key::{Key, KeyPart};
 use crate::predicate::Condition;
 use crate::types::DataType;
 use eris_platform::memory::MemoryPool;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -181,6 +182,17 @@ pub trait AccessPath: Send + Sync {
     /// An attribute's values of the rows at `offsets` by reference to the path's own data, where that is cheaper than
     /// copying them.
     fn gather(&self, attribute: AttributeId, offsets: &[u32]) -> Option<Column>;
+    /// Adds the modules that test the conditions.
+    fn filter_modules(&self, filter: PathFilter<'_>, modules: &mut BTreeSet<&'static str>) {
+        if !filter.is_empty() {
+            modules.insert(self.module());
+        }
+    }
+    /// Adds the modules that give the attributes of so many rows at a time.
+    fn link_modules(&self, attributes: &[AttributeId], rows: usize, modules: &mut BTreeSet<&'static str>) {
+        let _ = (attributes, rows);
+        modules.insert(self.module());
+    }
     /// No insert will follow.
     fn freeze(&mut self);
     /// Bytes reserved.

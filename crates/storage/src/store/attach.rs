@@ -86,6 +86,7 @@ impl Store {
         }
         self.add_segment(slot);
         self.attaching.insert(number);
+        self.usage.attached(segment);
         let first = RowAddress::new(number, RowOffset(0));
         self.pending.add(snapshot.transaction, Locks { first, rows: 1, locked: Locked::Segment });
         let written = Written { rows: u64::from(segment.rows()), first_of_transaction };

@@ -16,6 +16,7 @@ mod split;
 mod statistics;
 mod transactions;
 mod unique;
+mod usage;
 mod vacate;
 mod write;
 
@@ -37,6 +38,7 @@ pub use maintain::{Horizon, Maintained};
 pub use pin::{PinnedCursor, PinnedPartition, PinnedSegment};
 pub use split::{PositionOf, SplitBoundary, SplitMoved, SplitStep};
 pub use statistics::{SegmentDescription, StoreCounters, StoreStatistics};
+pub use usage::{AccessStatistics, AttributeStatistics};
 pub use write::{Progress, Written};
 
 /// What a store needs.
@@ -102,6 +104,7 @@ pub struct Store {
     plans: PlanCache,
     scratch: Scratch,
     counters: StoreCounters,
+    usage: usage::StoreUsage,
 }
 
 impl Store {
@@ -114,6 +117,7 @@ impl Store {
             pending: transactions::Pending::new(&memory),
             dying: dying::Dying::new(&memory),
             layouts: layout::TargetLayouts::new(&schema, modules),
+            usage: usage::StoreUsage::new(schema.attributes.len()),
             schema,
             memory,
             arena,

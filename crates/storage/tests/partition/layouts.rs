@@ -5,9 +5,10 @@ use crate::history::model::{Table, View};
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    AttributeId, Batch, COLUMN, COMPOSITE, Horizon, Layout, LayoutMember, Outcome, PhysicalLayout, PinnedCursor,
-    PinnedPartition, ROW_SPARSE, ROW_STATIC, ReadRequest, Registry, RowAddress, Schema, SegmentLayouts, SplitBoundary,
-    SplitStep, StorageError, Store, StoreOptions, Timestamp, Value, key_of_row,
+    AttributeId, Batch, COLUMN, COMPOSITE, Comparison, Condition, Horizon, Layout, LayoutMember, Outcome,
+    PhysicalLayout, PinnedCursor, PinnedPartition, Predicate, ROW_SPARSE, ROW_STATIC, ReadRequest, Registry,
+    RowAddress, Schema, SegmentLayouts, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp,
+    Value, key_of_row,
 };
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ fn read(store: &mut Store, table: &Table, request: &ReadRequest) -> Vec<(RowAddr
 
 fn everything(schema: &Schema) -> ReadRequest {
     let desired = (0..schema.attributes.len() as u16).map(AttributeId).collect();
-    ReadRequest { predicate: eris_storage::Predicate::all(), desired, order: None }
+    ReadRequest { predicate: Predicate::all(), desired, order: None }
 }
 
 fn read_pin(pin: &PinnedPartition, request: &ReadRequest) -> Vec<Vec<Value>> {
@@ -344,5 +345,46 @@ fn layouts_are_told_in_words() {
     assert_eq!(
         divided().describe(&schema),
         "column [key, amount] + row static [serial, key, big, ratio, flag, other] + row sparse [text, second]"
+    );
+}
+
+#[test]
+fn explain_names_the_paths_that_answer() {
+    let schema = schema(11);
+    let memory = MemoryPool::unlimited();
+    let mut store = store(&schema, &memory);
+    let table = committed();
+    store.insert(&view(1).snapshot(&table), &rows(&mut SeededRandom::new(11), &schema, 0..640)).unwrap();
+    store.set_layout(divided(), divided()).unwrap();
+    maintain(&mut store, &table);
+    let compare =
+        |id, comparison, value| Condition { attribute: AttributeId(id), test: Test::Compare(comparison, value) };
+    let flag = compare(6, Comparison::Equal, Value::Boolean(true));
+    let explain = |conditions: Vec<Condition>| {
+        let desired = [AttributeId(1), AttributeId(2)].into();
+        let request = ReadRequest { predicate: Predicate::new(conditions), desired, order: None };
+        store.explain(&request).unwrap().to_string()
+    };
+    assert_eq!(
+        explain(vec![flag.clone(), compare(1, Comparison::Equal, Value::Int32(7))]),
+        "1. ordered index lookup pk(key) where key = 7\n\
+         2. versions visible to the snapshot\n\
+         3. filter row static where flag = true\n\
+         4. link row sparse, row static [key, text]",
+        "one row: the key beside the other attributes"
+    );
+    assert_eq!(
+        explain(vec![compare(1, Comparison::Greater, Value::Int32(7))]),
+        "1. scan column where key > 7\n\
+         2. versions visible to the snapshot\n\
+         3. link column, row sparse [key, text]",
+        "many rows: the key from its column"
+    );
+    assert_eq!(
+        explain(vec![flag, compare(1, Comparison::Greater, Value::Int32(7))]),
+        "1. scan row static where flag = true AND key > 7\n\
+         2. versions visible to the snapshot\n\
+         3. link column, row sparse [key, text]",
+        "one path tests both"
     );
 }

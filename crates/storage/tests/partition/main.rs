@@ -8,3 +8,4 @@ mod histories;
 mod history;
 mod layouts;
 mod store;
+mod usage;
