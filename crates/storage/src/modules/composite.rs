@@ -168,7 +168,7 @@ impl CompositePath {
         &self,
         state: &mut AccessPathScanState,
         filter: PathFilter<'_>,
-        window: Option<Range<u32>>,
+        window: Option<&Range<u32>>,
         offsets: &mut Vec<u32>,
         from: usize,
     ) -> Result<(), StorageError> {
@@ -179,7 +179,7 @@ impl CompositePath {
         let mut result = Ok(());
         for step in steps {
             // While the whole window qualifies, a path is faster over the window than over the list.
-            let whole = window.clone().filter(|window| !started || offsets.len() - from == window.len());
+            let whole = window.filter(|window| !started || offsets.len() - from == window.len()).cloned();
             result = match (step, whole) {
                 (Step::Member { member, selected }, whole) => {
                     let conditions = PathFilter { conditions: filter.conditions, selected };
@@ -245,7 +245,7 @@ impl AccessPath for CompositePath {
             return Ok(());
         }
         let from = found.len();
-        self.narrow(state, filter, Some(window), found, from)
+        self.narrow(state, filter, Some(&window), found, from)
     }
 
     fn retain(

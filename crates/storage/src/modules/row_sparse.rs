@@ -80,12 +80,11 @@ impl SparsePath {
                 at += full;
                 continue;
             }
-            match self.empty {
-                Some(handle) => handles.push(handle),
-                None => {
-                    self.hold(rows, at..at + 1, handles)?;
-                    self.empty = handles.last().copied();
-                }
+            if let Some(handle) = self.empty {
+                handles.push(handle);
+            } else {
+                self.hold(rows, at..at + 1, handles)?;
+                self.empty = handles.last().copied();
             }
             at += 1;
         }

@@ -67,18 +67,16 @@ impl CompiledFilters {
                 && known.shapes.len() == filter.selected.len()
                 && known.shapes.iter().copied().eq(shapes())
         };
-        let position = match self.filters.iter().position(known) {
-            Some(position) => position,
-            None => {
-                if self.filters.len() == FILTERS_MAX {
-                    self.filters.remove(0);
-                }
-                let shapes: Box<[_]> = shapes().collect();
-                let steps = compile(&shapes);
-                self.filters.push(CompiledFilter { layout: layout.clone(), shapes, steps });
-                self.filters.len() - 1
+        let known = self.filters.iter().position(known);
+        let position = known.unwrap_or_else(|| {
+            if self.filters.len() == FILTERS_MAX {
+                self.filters.remove(0);
             }
-        };
+            let shapes: Box<[_]> = shapes().collect();
+            let steps = compile(&shapes);
+            self.filters.push(CompiledFilter { layout: layout.clone(), shapes, steps });
+            self.filters.len() - 1
+        });
         &self.filters[position].steps
     }
 }
