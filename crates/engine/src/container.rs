@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
-use eris_storage::{ContainerId, Schema};
+use eris_storage::{ContainerId, Schema, SegmentLayouts};
 
 use crate::global_index::GlobalIndex;
 use crate::lock::{read, write};
@@ -77,8 +77,16 @@ impl Container {
         self.table().partitions().map(|partition| partition.bytes()).sum()
     }
 
+    /// Layouts stay as they are: they may have been set since the version was made.
     pub(crate) fn set_schema(&self, schema: Arc<Schema>) {
-        *write(&self.schema) = schema;
+        let mut current = write(&self.schema);
+        *current = with_layouts(schema, current.physical.clone());
+    }
+
+    /// The layouts of partitions and bulk loads to come.
+    pub(crate) fn set_layouts(&self, layouts: Option<Arc<SegmentLayouts>>) {
+        let mut current = write(&self.schema);
+        *current = with_layouts(Arc::clone(&current), layouts);
     }
 
     pub(crate) fn table(&self) -> Arc<PartitionTable> {
@@ -129,4 +137,8 @@ impl Container {
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
+}
+
+fn with_layouts(schema: Arc<Schema>, physical: Option<Arc<SegmentLayouts>>) -> Arc<Schema> {
+    if schema.physical == physical { schema } else { Arc::new(Schema { physical, ..Schema::clone(&schema) }) }
 }

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{
     AttributeId, Batch, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, Schema, SealedSegment,
-    Snapshot,
+    SegmentLayouts, Snapshot,
 };
 
 use crate::cancel::CancelHandle;
@@ -57,6 +57,9 @@ pub(crate) enum Work {
     },
     Alter {
         schema: Arc<Schema>,
+    },
+    SetLayout {
+        layouts: Option<Arc<SegmentLayouts>>,
     },
 }
 

@@ -116,7 +116,8 @@ impl Engine {
     }
 }
 
-fn latch_patiently(partition: &LivingPartition) -> Option<Guard<'_, PartitionState>> {
+/// The latch, unless a worker is at the partition all the time.
+pub(crate) fn latch_patiently(partition: &LivingPartition) -> Option<Guard<'_, PartitionState>> {
     (0..DESCRIBE_TRIES).find_map(|_| {
         // Whoever is at it may have lost its processor to this very thread.
         std::thread::yield_now();

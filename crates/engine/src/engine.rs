@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 
 use eris_platform::limits;
 use eris_platform::{Env, MemoryPool, Nanos, NodeId, ReactorHandle, ThreadHandle, Topology, WorkerPlan};
-use eris_storage::{ContainerId, IndexDefinition, Schema, StorageError, Store};
+use eris_storage::{ContainerId, IndexDefinition, Registry, Schema, StorageError, Store};
 
 use crate::container::{Container, ContainerSpec};
 use crate::error::EngineError;
@@ -167,6 +167,9 @@ impl Engine {
     /// Creates an empty container.
     pub fn create_container(&self, spec: ContainerSpec) -> Result<Arc<Container>, EngineError> {
         let runtime = &self.runtime;
+        if let Some(layouts) = &spec.schema.physical {
+            layouts.check(&spec.schema.attributes, Registry::standard())?;
+        }
         let bounds = spec.partitioning.initial_bounds();
         let mut entries = Vec::with_capacity(bounds.len());
         for (index, lower) in bounds.iter().enumerate() {

@@ -79,6 +79,7 @@ impl GlobalIndexSpec {
             attributes: attributes.into(),
             indexes: Box::new([primary]),
             layout: Layout::Default,
+            physical: None,
             segment_rows: SEGMENT_ROWS_DEFAULT,
         };
         Ok((schema, Partitioning::Hash { attributes: key, partitions: self.partitions }))

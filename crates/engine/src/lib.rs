@@ -15,6 +15,7 @@ mod engine;
 mod error;
 mod global_index;
 mod ids;
+mod layout;
 mod lock;
 mod maintenance;
 pub mod message;

@@ -51,6 +51,8 @@ pub enum Primitive {
     BuildIndex = 8,
     /// Control: move to another version of the schema.
     Alter = 9,
+    /// Control: other layouts for the segments.
+    SetLayout = 10,
 }
 
 /// Scheduling class inside a partition, most urgent first.
@@ -81,6 +83,7 @@ impl Primitive {
             7 => Self::Pin,
             8 => Self::BuildIndex,
             9 => Self::Alter,
+            10 => Self::SetLayout,
             _ => return None,
         })
     }
@@ -88,7 +91,7 @@ impl Primitive {
     /// The class in which a partition schedules it.
     pub fn class(self) -> Class {
         match self {
-            Self::Pin | Self::Alter => Class::Control,
+            Self::Pin | Self::Alter | Self::SetLayout => Class::Control,
             Self::Insert | Self::Lookup | Self::ConditionalInsert => Class::Point,
             Self::UnorderedScan | Self::OrderedScan => Class::Scan,
             Self::Attach | Self::BuildIndex => Class::Load,
@@ -246,9 +249,9 @@ mod tests {
     use eris_platform::SeededRandom;
 
     fn random_message(random: &mut SeededRandom) -> Message {
-        let primitives = [1, 2, 3, 4, 5, 6, 7, 8, 9].map(|bits| Primitive::from_bits(bits).expect("known"));
+        let primitives = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|bits| Primitive::from_bits(bits).expect("known"));
         let header = Header {
-            primitive: primitives[random.index(9)],
+            primitive: primitives[random.index(10)],
             operator: OperatorIndex(random.next_u64() as u16),
             target: (random.below(2) == 0).then(|| PartitionId(random.next_u64() >> 1)),
             container: ContainerId(random.next_u64() as u32),

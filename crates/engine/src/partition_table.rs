@@ -244,6 +244,7 @@ mod tests {
             attributes: Box::new([attribute("a"), attribute("b")]),
             indexes: Box::new([]),
             layout: Layout::Default,
+            physical: None,
             segment_rows: 16,
         }
     }

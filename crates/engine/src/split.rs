@@ -240,8 +240,9 @@ fn publish(
     partition: &Partition,
     state: &mut PartitionState,
     at: Option<Key>,
-    store: Store,
+    mut store: Store,
 ) -> Partition {
+    store.inherit_layouts(&state.store);
     let bounds = Bounds { lower: at.clone(), upper: state.bounds.upper.clone() };
     let id = runtime.next_partition_id();
     let sibling = Arc::new(LivingPartition::new(id, partition.container, runtime.next_node(), store, bounds.clone()));

@@ -16,7 +16,7 @@ use std::task::Poll;
 use eris_platform::MemoryPool;
 use eris_storage::{
     Batch, ContainerId, IndexDefinition, Key, PackedRows, PinnedSegment, ReadRequest, RowFormat, Schema,
-    StatementNumber, Timestamp, TransactionId,
+    SegmentLayouts, StatementNumber, Timestamp, TransactionId,
 };
 
 use crate::cancel::CancelHandle;
@@ -308,6 +308,20 @@ impl Transaction {
     /// Moves every partition to another version of the schema.
     pub(crate) async fn alter(&mut self, container: &Arc<Container>, schema: Arc<Schema>) -> Result<(), EngineError> {
         self.control(container, Primitive::Alter, Work::Alter { schema }).await
+    }
+
+    /// Tells partitions their layouts: one of them, or all in this version of the table.
+    pub(crate) async fn set_layouts(
+        &mut self,
+        container: &Arc<Container>,
+        table: &Arc<PartitionTable>,
+        target: Option<&Partition>,
+        layouts: Option<Arc<SegmentLayouts>>,
+    ) -> Result<(), EngineError> {
+        let operator = Self::operator(container, table, Work::SetLayout { layouts }, None);
+        let dataflow = self.dataflow(vec![operator]);
+        let header = self.header(&dataflow, Primitive::SetLayout, target);
+        self.start(dataflow, vec![Message::new(header, &[])]).finish().await.map(drop)
     }
 
     async fn control(

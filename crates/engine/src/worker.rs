@@ -143,7 +143,9 @@ fn visit(runtime: &Runtime, partition: &Partition) -> bool {
         return false;
     };
     partition.unmark_queued();
+    let begun = runtime.env.now();
     process(runtime, partition, &mut state);
+    state.store.add_processing(Duration::from_nanos(runtime.env.now().0.saturating_sub(begun.0)));
     partition.publish_size(&state);
     let wants_maintenance = state.store.wants_maintenance() || state.is_draining();
     let more = if state.is_draining() { state.has_started_ready() } else { state.has_ready() };

@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Event, Partitioning, Simulation, Transaction};
 use eris_platform::SeededRandom;
-use eris_storage::{ContainerId, Layout};
+use eris_storage::{ContainerId, Layout, PartitionId};
 
-use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
+use accounts::{KEY, SetAmount, SetKey, by_key, everything, layouts, pairs, row, schema};
 use history::{History, Observation, TransactionRecord};
 
 /// One transaction of one client; what it saw and did goes into the record.
@@ -87,6 +87,15 @@ async fn transact(
     Ok(())
 }
 
+/// Other layouts for all partitions or for one, or those of the schema again, while everybody works.
+async fn change_layout(engine: &Engine, container: ContainerId, random: &mut SeededRandom) {
+    let list: Vec<PartitionId> =
+        engine.partitions().iter().filter(|known| known.container == container).map(|known| known.id).collect();
+    let partition = random.chance(0.5).then(|| list[random.index(list.len())]);
+    let layouts = random.chance(0.85).then(|| layouts(random));
+    engine.set_layout(container, partition, layouts).await.expect("the layouts fit and the partition exists");
+}
+
 async fn client(
     engine: Engine,
     container: ContainerId,
@@ -97,6 +106,9 @@ async fn client(
 ) {
     let mut random = SeededRandom::new(seed);
     for _ in 0..transactions {
+        if random.chance(0.05) {
+            change_layout(&engine, container, &mut random).await;
+        }
         let mut transaction = engine.begin();
         let mut record = TransactionRecord::new(transaction.snapshot_timestamp());
         match transact(&mut transaction, container, keys, &mut random, &mut record).await {
@@ -137,6 +149,7 @@ struct Coverage {
     sealed: u64,
     thawed: u64,
     compacted: u64,
+    rebuilt: u64,
     committed: u64,
     rolled_back: u64,
 }
@@ -195,6 +208,7 @@ fn run_seed(seed: u64, transactions: u64, coverage: &mut Coverage) -> Result<(),
     coverage.sealed += statistics.store.sealed;
     coverage.thawed += statistics.store.thawed;
     coverage.compacted += statistics.store.compacted;
+    coverage.rebuilt += statistics.store.rebuilt;
     let (committed, rolled_back) = history.counts();
     coverage.committed += committed;
     coverage.rolled_back += rolled_back;
@@ -250,6 +264,7 @@ fn histories_are_snapshot_isolated() {
         assert!(coverage.events[event.name()] > 0, "no run reached {}", event.name());
     }
     assert!(coverage.sealed > 0 && coverage.thawed > 0 && coverage.compacted > 0, "no run reached a life-cycle step");
+    assert!(coverage.rebuilt > 0, "no run rebuilt a segment");
     assert!(coverage.committed > 0 && coverage.rolled_back > 0, "runs commit and roll back");
 }
 

@@ -67,6 +67,7 @@ fn schema(layout: Layout, text_key: bool) -> Arc<Schema> {
         .into(),
         indexes: indexes.into(),
         layout,
+        physical: None,
         segment_rows: 1 << 16,
     })
 }

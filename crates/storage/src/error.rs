@@ -37,6 +37,9 @@ pub enum StorageError {
     /// The request does not fit the schema: the caller's mistake, not the user's.
     #[error("invalid request: {reason}")]
     InvalidRequest { reason: String },
+    /// A physical layout that cannot hold the rows: the user's mistake.
+    #[error("invalid layout: {reason}")]
+    Layout { reason: String },
     /// What was stored is not what was written.
     #[error("corrupted data: {reason}")]
     Corrupted { reason: String },
@@ -55,6 +58,7 @@ impl StorageError {
             | Self::Memory(_)
             | Self::RowTooLarge { .. }
             | Self::InvalidRequest { .. }
+            | Self::Layout { .. }
             | Self::Corrupted { .. }
             | Self::Foreign { .. } => false,
         }

@@ -12,6 +12,7 @@ mod key;
 mod micro;
 mod modules;
 mod mvcc;
+mod physical;
 mod predicate;
 mod schema;
 mod segment;
@@ -29,18 +30,19 @@ pub use ids::{AttributeId, ContainerId, IndexId, PartitionId, RowOffset, SchemaV
 pub use key::{Key, KeyEncoder, KeyPart, key_of_row, key_of_values};
 pub use micro::MicroPlanDescription;
 pub use modules::{
-    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, COLUMN_GROUP, Count, HASH_INDEX,
-    IndexPath, IndexScanState, Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter, PathInstance,
-    Properties, ROW_DYNAMIC, ROW_STATIC, Registry,
+    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, COLUMN_GROUP, COMPOSITE, Count,
+    HASH_INDEX, IndexPath, IndexScanState, Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter,
+    PathInstance, Properties, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry,
 };
 pub use mvcc::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
+pub use physical::{LAYOUT_MEMBERS_MAX, LayoutMember, PhysicalLayout, SegmentLayouts};
 pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};
 pub use schema::{Attribute, IndexDefinition, IndexKind, Layout, SEGMENT_ROWS_DEFAULT, Schema};
 pub use segment::SealedSegment;
 pub use store::{
-    AttachCursor, Gateway, Horizon, IndexBuildCursor, Maintained, PinnedCursor, PinnedPartition, PinnedSegment,
-    PositionOf, Progress, ReadCursor, SegmentDescription, SplitBoundary, SplitMoved, SplitStep, Store, StoreCounters,
-    StoreOptions, StoreStatistics, Written,
+    AccessStatistics, AttachCursor, AttributeStatistics, Gateway, Horizon, IndexBuildCursor, Maintained, PinnedCursor,
+    PinnedPartition, PinnedSegment, PositionOf, Progress, ReadCursor, SegmentDescription, SplitBoundary, SplitMoved,
+    SplitStep, Store, StoreCounters, StoreOptions, StoreStatistics, Written,
 };
 pub use types::{DECIMAL64_PRECISION_MAX, DataType, Physical};
 pub use value::Value;

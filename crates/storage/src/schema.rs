@@ -1,7 +1,9 @@
 //! What a container's rows look like and how they are to be stored.
 
 use crate::ids::{AttributeId, ContainerId, IndexId, SchemaVersion};
+use crate::physical::SegmentLayouts;
 use crate::types::DataType;
+use std::sync::Arc;
 
 /// Rows of a segment unless a container says otherwise (2^16: an offset fits in 16 bits where that helps, a column of
 /// 8-byte values is half a megabyte and stays in a second-level cache).
@@ -58,6 +60,10 @@ pub struct Schema {
     pub attributes: Box<[Attribute]>,
     pub indexes: Box<[IndexDefinition]>,
     pub layout: Layout,
+    /// Layouts set by hand, instead of `layout`, for new partitions and bulk loads; a partition may have its own
+    /// ([`Store::set_layout`](crate::Store::set_layout)). They are no part of what the version stands for: no answer
+    /// depends on them.
+    pub physical: Option<Arc<SegmentLayouts>>,
     /// Rows of a full segment.
     pub segment_rows: u32,
 }

@@ -145,6 +145,7 @@ impl Place<'_> {
                 | Primitive::Pin
                 | Primitive::BuildIndex
                 | Primitive::Alter
+                | Primitive::SetLayout
         ) && is_stale(self.state, message.header.table_version)
         {
             forward_to_all(self.runtime, self.state, message, &self.dataflow);
@@ -185,6 +186,10 @@ impl Place<'_> {
                 self.build_index(IndexBuildCursor::default(), quantum)
             }
             Work::Alter { .. } => self.alter(),
+            Work::SetLayout { layouts } => {
+                self.state.store.set_layouts(layouts.clone())?;
+                Ok(Step::Done)
+            }
         }
     }
 

@@ -5,9 +5,11 @@
 use std::sync::Arc;
 
 use eris_engine::{Change, EngineError, Read, RowChange};
+use eris_platform::SeededRandom;
 use eris_storage::{
-    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
-    Layout, Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
+    Attribute, AttributeId, Batch, COLUMN, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId,
+    IndexKind, Layout, LayoutMember, PhysicalLayout, Predicate, ROW_SPARSE, ROW_STATIC, ReadRequest, Schema,
+    SchemaVersion, SegmentLayouts, Test, Value,
 };
 
 pub const KEY: AttributeId = AttributeId(0);
@@ -32,8 +34,27 @@ pub fn schema(container: ContainerId, layout: Layout, segment_rows: u32) -> Sche
             kind: IndexKind::Ordered,
         }]),
         layout,
+        physical: None,
         segment_rows,
     }
+}
+
+/// Layouts for open and sealed segments: one path or two or three, the amount in several of them.
+pub fn layouts(random: &mut SeededRandom) -> SegmentLayouts {
+    let mut layout = || {
+        let layouts: [&[(&str, &[u16])]; 4] = [
+            &[(ROW_STATIC, &[0, 1, 2])],
+            &[(COLUMN, &[1]), (ROW_STATIC, &[0, 1, 2])],
+            &[(COLUMN, &[0]), (COLUMN, &[1]), (ROW_SPARSE, &[2])],
+            &[(ROW_SPARSE, &[2, 1]), (COLUMN, &[0, 1])],
+        ];
+        let member = |(module, ids): &(&str, &[u16])| LayoutMember {
+            module: (*module).into(),
+            attributes: ids.iter().map(|id| AttributeId(*id)).collect(),
+        };
+        PhysicalLayout::new(layouts[random.index(4)].iter().map(member).collect::<Vec<_>>())
+    };
+    SegmentLayouts { open: layout(), sealed: layout() }
 }
 
 pub fn row(key: i64, amount: i64, note: Option<&str>) -> Batch {

@@ -72,6 +72,7 @@ pub fn new_table(
         attributes,
         indexes: indexes.into(),
         layout: stored.layout,
+        physical: None,
         segment_rows: stored.segment_rows,
     };
     let sql_types: Vec<_> = columns.iter().map(|column| column.sql_type).collect();

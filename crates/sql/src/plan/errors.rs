@@ -52,6 +52,7 @@ pub fn storage_error(error: &StorageError, table: Option<&Table>) -> SqlError {
         StorageError::Conflict { .. } => SqlError::serialization(),
         StorageError::Memory(error) => SqlError::out_of_memory(error),
         StorageError::RowTooLarge { .. } => SqlError::new(SqlState::LIMIT_EXCEEDED, error.to_string()),
+        StorageError::Layout { .. } => SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()),
         StorageError::SchemaMoved | StorageError::Busy { .. } => {
             SqlError::new(SqlState::SERIALIZATION_FAILURE, error.to_string())
         }

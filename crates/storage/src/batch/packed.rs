@@ -244,6 +244,16 @@ impl PackedRows {
         self.row(row)[column >> 3] >> (column & 7) & 1 != 0
     }
 
+    /// Calls `visit` with the column of every NULL.
+    pub(crate) fn for_each_null(&self, mut visit: impl FnMut(usize)) {
+        let bits = self.format.columns().div_ceil(8);
+        for row in 0..self.rows {
+            if self.row(row)[..bits].iter().any(|bits| *bits != 0) {
+                (0..self.format.columns()).filter(|column| self.is_null(row, *column)).for_each(&mut visit);
+            }
+        }
+    }
+
     getter! {
         /// A truth value as 0 or 1; meaningless for NULL.
         bool: u8;

@@ -4,6 +4,7 @@
 //! attributes wanted are compared by address first: a prepared statement hands in the same `Arc` each time.
 
 use super::compile::MicroPlan;
+use super::usage::{AccessTotals, Touched};
 use crate::ids::AttributeId;
 use crate::predicate::{Comparison, IndexOrder, ReadRequest, Test};
 use std::mem::{Discriminant, discriminant};
@@ -38,6 +39,11 @@ struct Entry {
 }
 
 impl Entry {
+    fn touched(&self) -> Touched {
+        let conditions = self.conditions.iter().map(|shape| (shape.attribute, shape.other)).collect();
+        Touched { conditions, desired: (*self.desired).into() }
+    }
+
     fn is_for(&self, request: &ReadRequest) -> bool {
         (Arc::ptr_eq(&self.desired, &request.desired) || self.desired == request.desired)
             && self.order == request.order
@@ -54,6 +60,8 @@ impl Entry {
 #[derive(Default)]
 pub(crate) struct PlanCache {
     entries: Vec<Entry>,
+    /// What was done with plans that are gone.
+    gone: AccessTotals,
 }
 
 impl PlanCache {
@@ -70,13 +78,37 @@ impl PlanCache {
 
     /// Keeps a plan.
     pub(crate) fn add(&mut self, request: &ReadRequest, plan: Arc<MicroPlan>) {
-        self.entries.truncate(PLANS_MAX - 1);
+        self.drop_from(PLANS_MAX - 1);
         let conditions = request.predicate.conditions.iter().map(|c| shape_of(c.attribute, &c.test)).collect();
         self.entries.push(Entry { desired: Arc::clone(&request.desired), conditions, order: request.order, plan });
     }
 
     /// Forgets all plans: the layout changed.
     pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+        self.drop_from(0);
+    }
+
+    fn drop_from(&mut self, kept: usize) {
+        for entry in self.entries.drain(kept.min(self.entries.len())..) {
+            self.gone.add(&entry.touched(), &entry.plan);
+        }
+    }
+
+    /// What was done with all plans there were.
+    pub(crate) fn totals(&self) -> AccessTotals {
+        let mut totals = self.gone.clone();
+        for entry in &self.entries {
+            totals.add(&entry.touched(), &entry.plan);
+        }
+        totals
+    }
+
+    /// Forgets what was done, but not what was learnt about the data.
+    pub(crate) fn begin_horizon(&mut self) {
+        self.gone = self.totals();
+        self.gone.forget_workload();
+        for entry in &self.entries {
+            entry.plan.usage.clear();
+        }
     }
 }

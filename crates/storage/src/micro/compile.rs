@@ -3,9 +3,11 @@
 //! 1. Of all indexes take the one that binds most: a unique key completely, else the longest prefix of equalities
 //!    (one of them may be an IN list), then a range or a text prefix on the attribute behind it. An order asked for
 //!    decides the index. A hash index serves equalities (or an IN list) on all of its attributes, and nothing else.
-//! 2. Conditions the index does not answer are filters: pushed into the scan, or applied to the linked rows.
+//! 2. Conditions the index does not answer are filters, the most selective first: pushed into the scan, or applied to
+//!    the linked rows. In which access path of a composite each is tested is decided per layout (`composite.rs`).
 //! 3. Desired attributes are linked, or handed out without a copy where a whole run of a frozen column qualifies.
 
+use super::usage::{AccessTotals, PlanUsage};
 use crate::batch::RowFormat;
 use crate::error::StorageError;
 use crate::predicate::{Comparison, ReadRequest, Test};
@@ -41,7 +43,7 @@ pub(crate) enum Access {
 }
 
 /// See the module's documentation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct MicroPlan {
     pub access: Access,
     /// The format of the desired attributes, for rows that leave row-wise.
@@ -50,6 +52,7 @@ pub(crate) struct MicroPlan {
     pub residual: Box<[u16]>,
     /// All conditions, for scans.
     pub all: Box<[u16]>,
+    pub usage: PlanUsage,
 }
 
 fn check(schema: &Schema, request: &ReadRequest) -> Result<(), StorageError> {
@@ -127,12 +130,19 @@ fn use_of(request: &ReadRequest, position: usize, index: &IndexDefinition) -> (F
     }
 }
 
-/// Compiles a request.
-pub(crate) fn compile(schema: &Schema, request: &ReadRequest) -> Result<MicroPlan, StorageError> {
+/// Compiles a request; `known` is what earlier requests showed.
+pub(crate) fn compile(schema: &Schema, request: &ReadRequest, known: &AccessTotals) -> Result<MicroPlan, StorageError> {
     check(schema, request)?;
     let types = request.desired.iter().map(|id| schema.attributes[id.index()].data_type);
     let format = Arc::new(RowFormat::new(types));
-    let all: Box<[u16]> = (0..request.predicate.conditions.len() as u16).collect();
+    // The most selective first; those of which nothing is known stay as they were written, behind the others.
+    let selectivity = |position: &u16| {
+        let attribute = request.predicate.conditions[usize::from(*position)].attribute;
+        known.attribute(attribute).selectivity().unwrap_or(1.0)
+    };
+    let mut all: Box<[u16]> = (0..request.predicate.conditions.len() as u16).collect();
+    all.sort_by(|left, right| selectivity(left).total_cmp(&selectivity(right)));
+    let usage = PlanUsage::default();
     let candidates = schema.indexes.iter().enumerate().map(|(position, index)| use_of(request, position, index));
     let best = match request.order {
         Some(order) => {
@@ -148,11 +158,11 @@ pub(crate) fn compile(schema: &Schema, request: &ReadRequest) -> Result<MicroPla
             .map(|(_, found)| found),
     };
     let Some(found) = best else {
-        return Ok(MicroPlan { access: Access::Scan, format, residual: all.clone(), all });
+        return Ok(MicroPlan { access: Access::Scan, format, residual: all.clone(), all, usage });
     };
     let answered = |position: &u16| {
         found.equal.contains(position) || [found.lower, found.upper, found.prefix].contains(&Some(*position))
     };
     let residual = all.iter().copied().filter(|position| !answered(position)).collect();
-    Ok(MicroPlan { access: Access::Index(found), format, residual, all })
+    Ok(MicroPlan { access: Access::Index(found), format, residual, all, usage })
 }

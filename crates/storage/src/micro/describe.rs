@@ -4,6 +4,7 @@ use super::compile::{Access, MicroPlan};
 use crate::ids::AttributeId;
 use crate::predicate::ReadRequest;
 use crate::schema::{IndexKind, Schema};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The steps of a micro-QEP.
@@ -25,16 +26,33 @@ impl fmt::Display for MicroPlanDescription {
     }
 }
 
-/// Describes a plan; `modules` are those the partition's segments use now, `scans` whether a scan replaces the index
-/// because the range is wide.
+/// The modules that answer for a request in any of the partition's segments now.
+#[derive(Debug, Default)]
+pub(crate) struct UsedModules {
+    /// For the conditions.
+    pub filter: BTreeSet<&'static str>,
+    /// For the attributes wanted.
+    pub link: BTreeSet<&'static str>,
+}
+
+fn listed(modules: &BTreeSet<&'static str>) -> String {
+    if modules.is_empty() {
+        return "no segments".to_owned();
+    }
+    modules.iter().copied().collect::<Vec<_>>().join(", ")
+}
+
+/// Describes a plan; `scans` says whether a scan replaces the index because the range is wide.
 pub(crate) fn describe(
     schema: &Schema,
     request: &ReadRequest,
     plan: &MicroPlan,
-    modules: &[&'static str],
+    modules: &UsedModules,
     scans: bool,
 ) -> MicroPlanDescription {
     let conditions = |which: &[u16]| {
+        // As they were written: the order in which they are tested follows the data.
+        let which: BTreeSet<u16> = which.iter().copied().collect();
         let text: Vec<String> =
             which.iter().map(|p| request.predicate.conditions[usize::from(*p)].describe(schema)).collect();
         text.join(" AND ")
@@ -43,7 +61,7 @@ pub(crate) fn describe(
         let names: Vec<&str> = ids.iter().filter_map(|id| Some(&*schema.attribute(*id)?.name)).collect();
         names.join(", ")
     };
-    let modules = if modules.is_empty() { "no segments".to_owned() } else { modules.join(", ") };
+    let (filtering, linking) = (listed(&modules.filter), listed(&modules.link));
     let mut steps = Vec::new();
     match &plan.access {
         Access::Index(found) if !scans => {
@@ -64,15 +82,16 @@ pub(crate) fn describe(
             steps.push(step);
             steps.push("versions visible to the snapshot".to_owned());
             if !plan.residual.is_empty() {
-                steps.push(format!("filter {modules} where {}", conditions(&plan.residual)));
+                steps.push(format!("filter {filtering} where {}", conditions(&plan.residual)));
             }
         }
         Access::Index(_) | Access::Scan => {
             let filter = if plan.all.is_empty() { String::new() } else { format!(" where {}", conditions(&plan.all)) };
-            steps.push(format!("scan {modules}{filter}"));
+            let scanned = if plan.all.is_empty() { &linking } else { &filtering };
+            steps.push(format!("scan {scanned}{filter}"));
             steps.push("versions visible to the snapshot".to_owned());
         }
     }
-    steps.push(format!("link {modules} [{}]", names(&request.desired)));
+    steps.push(format!("link {linking} [{}]", names(&request.desired)));
     MicroPlanDescription { steps }
 }

@@ -8,9 +8,11 @@ mod bind;
 mod cache;
 mod compile;
 mod describe;
+mod usage;
 
 pub(crate) use bind::{Bound, KeyRange, bind};
 pub(crate) use cache::PlanCache;
 pub(crate) use compile::{Access, IndexUse, MicroPlan, compile};
 pub use describe::MicroPlanDescription;
-pub(crate) use describe::describe;
+pub(crate) use describe::{UsedModules, describe};
+pub(crate) use usage::{AccessTotals, share_of_each};

@@ -8,6 +8,7 @@
 mod btree;
 mod column;
 mod column_group;
+mod composite;
 mod filter;
 mod hash_bucket;
 mod hash_index;
@@ -15,6 +16,7 @@ mod hash_table;
 mod ordered_index;
 mod registry;
 mod row_dynamic;
+mod row_sparse;
 mod row_static;
 
 use crate::address::RowAddress;
@@ -25,13 +27,16 @@ use crate::key::{Key, KeyPart};
 use crate::predicate::Condition;
 use crate::types::DataType;
 use eris_platform::memory::MemoryPool;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use composite::COMPOSITE;
+pub(crate) use composite::layout_path;
 pub(crate) use hash_index::hashed_order;
 pub(crate) use ordered_index::sorted_order;
 pub use ordered_index::{IndexScanState, Inserted};
-pub use registry::{COLUMN, COLUMN_GROUP, HASH_INDEX, ORDERED_INDEX, ROW_DYNAMIC, ROW_STATIC, Registry};
+pub use registry::{COLUMN, COLUMN_GROUP, HASH_INDEX, ORDERED_INDEX, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry};
 
 /// How partial records of an access path are addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +136,8 @@ impl<'a> PathFilter<'a> {
 pub struct AccessPathScanState {
     /// One byte per examined row: 1 while it qualifies.
     pub(crate) mask: Vec<u8>,
+    /// Of several paths together.
+    composite: composite::CompositeScratch,
 }
 
 /// Attributes of one segment's rows, addressed by offset.
@@ -142,6 +149,27 @@ pub trait AccessPath: Send + Sync {
     /// Appends rows of a batch that has the schema's columns. A path that knows UNDEFINED also takes batches that lack
     /// the last ones: rows from before these attributes were added.
     fn insert(&mut self, rows: &Batch, range: Range<usize>) -> Result<(), StorageError>;
+    /// Whether rows are addressed by handles of the path's own, as [`AccessPath::insert_with_handles`] gives them out
+    /// (indirect world): every offset of the other methods then means such a handle, and several rows may share one.
+    fn gives_handles(&self) -> bool {
+        false
+    }
+    /// As `insert`; appends the handle of each row. Offsets, unless the path gives handles of its own.
+    fn insert_with_handles(
+        &mut self,
+        rows: &Batch,
+        range: Range<usize>,
+        handles: &mut Vec<u32>,
+    ) -> Result<(), StorageError> {
+        let first = self.rows();
+        self.insert(rows, range)?;
+        handles.extend(first..self.rows());
+        Ok(())
+    }
+    /// Whether the path takes no further rows before it is full, because an insert failed half-way.
+    fn is_closed(&self) -> bool {
+        false
+    }
     /// Appends to `found` the offsets within `window` that qualify, ascending.
     fn scan(
         &self,
@@ -181,6 +209,17 @@ pub trait AccessPath: Send + Sync {
             self.link(*attribute, &[offset], &mut value);
             rows.write(row, column, &value.view(), 0);
         }
+    }
+    /// Adds the modules that test the conditions.
+    fn filter_modules(&self, filter: PathFilter<'_>, modules: &mut BTreeSet<&'static str>) {
+        if !filter.is_empty() {
+            modules.insert(self.module());
+        }
+    }
+    /// Adds the modules that give the attributes of so many rows at a time.
+    fn link_modules(&self, attributes: &[AttributeId], rows: usize, modules: &mut BTreeSet<&'static str>) {
+        let _ = (attributes, rows);
+        modules.insert(self.module());
     }
     /// No insert will follow.
     fn freeze(&mut self);

@@ -5,6 +5,7 @@ use super::column_group::ColumnGroupModule;
 use super::hash_index::HashIndexModule;
 use super::ordered_index::OrderedIndexModule;
 use super::row_dynamic::RowDynamicModule;
+use super::row_sparse::RowSparseModule;
 use super::row_static::RowStaticModule;
 use super::{AccessPath, AccessPathFactory, IndexPath, PathConfiguration, PathInstance};
 
@@ -12,6 +13,8 @@ use super::{AccessPath, AccessPathFactory, IndexPath, PathConfiguration, PathIns
 pub const ROW_STATIC: &str = "row static";
 /// Records that say themselves which attributes they have.
 pub const ROW_DYNAMIC: &str = "row dynamic";
+/// Rows of which many hold nothing, addressed by handles.
+pub const ROW_SPARSE: &str = "row sparse";
 /// One array per attribute.
 pub const COLUMN: &str = "column";
 /// One array for some attributes of fixed width.
@@ -24,6 +27,7 @@ pub const HASH_INDEX: &str = "hash index";
 static STANDARD: Registry = Registry::new(&[
     &RowStaticModule,
     &RowDynamicModule,
+    &RowSparseModule,
     &ColumnModule,
     &ColumnGroupModule,
     &OrderedIndexModule,

@@ -5,8 +5,9 @@ use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, RowsOf, VALUE_BYTES
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::modules::{
-    AccessPath, COLUMN, PathAttribute, PathConfiguration, ROW_STATIC, Registry, hashed_order, sorted_order,
+    AccessPath, COLUMN, PathAttribute, ROW_STATIC, Registry, hashed_order, layout_path, sorted_order,
 };
+use crate::physical::PhysicalLayout;
 use crate::predicate::Condition;
 use crate::schema::{IndexKind, Layout, Schema};
 use crate::value::Value;
@@ -22,8 +23,11 @@ struct Orders {
 
 /// Rows that never change, with the smallest and largest value of each attribute.
 pub struct SealedSegment {
+    layout: PhysicalLayout,
     path: Box<dyn AccessPath>,
-    zones: Box<[Zone]>,
+    zones: Arc<[Zone]>,
+    /// NULLs of each attribute, while the segment waits to be attached.
+    nulls: Box<[u64]>,
     orders: Mutex<Option<Orders>>,
 }
 
@@ -90,15 +94,21 @@ impl SealedSegment {
     /// orders are prepared here, too.
     pub fn build(schema: &Schema, rows: &Batch, memory: &Arc<MemoryPool>) -> Result<Arc<Self>, StorageError> {
         rows_check(schema, rows)?;
-        let module = match schema.layout {
-            Layout::Row => ROW_STATIC,
-            Layout::Column | Layout::Default => COLUMN,
-            // The number the segment will get is not known yet: the parity of its first values decides.
-            Layout::Mixed => [ROW_STATIC, COLUMN][first_value_parity(rows)],
-        };
+        let modules = Registry::standard();
         let attributes = path_attributes(schema);
-        let configuration = PathConfiguration { attributes: &attributes, rows_max: rows.rows as u32, memory };
-        let mut path = Registry::standard().create_rows(module, configuration);
+        let layout = match (&schema.physical, schema.layout) {
+            (Some(physical), _) => {
+                physical.sealed.check(&schema.attributes, modules)?;
+                physical.sealed.clone()
+            }
+            (None, Layout::Row) => PhysicalLayout::single(ROW_STATIC, attributes.len()),
+            (None, Layout::Column | Layout::Default) => PhysicalLayout::single(COLUMN, attributes.len()),
+            // The number the segment will get is not known yet: the parity of its first values decides.
+            (None, Layout::Mixed) => {
+                PhysicalLayout::single([ROW_STATIC, COLUMN][first_value_parity(rows)], attributes.len())
+            }
+        };
+        let mut path = layout_path(&layout, &attributes, rows.rows as u32, modules, memory);
         path.insert(rows, 0..rows.rows)?;
         path.freeze();
         let mut zones = vec![Zone::default(); attributes.len()];
@@ -116,12 +126,31 @@ impl SealedSegment {
             }
         });
         let orders = Orders { by_index: by_index.collect(), _memory: held };
-        Ok(Arc::new(Self { path, zones: zones.into(), orders: Mutex::new(Some(orders)) }))
+        let nulls = rows.columns.iter().map(|column| column.null_count() as u64).collect();
+        Ok(Arc::new(Self { layout, path, zones: zones.into(), nulls, orders: Mutex::new(Some(orders)) }))
+    }
+
+    /// The same rows in another layout. The path holds all of them, in their order.
+    pub(crate) fn rebuilt(&self, layout: PhysicalLayout, mut path: Box<dyn AccessPath>) -> Arc<Self> {
+        assert!(path.rows() == self.rows(), "rebuilt {} of {} rows", path.rows(), self.rows());
+        path.freeze();
+        let zones = Arc::clone(&self.zones);
+        Arc::new(Self { layout, path, zones, nulls: Box::default(), orders: Mutex::new(None) })
     }
 
     /// Rows.
     pub fn rows(&self) -> u32 {
         self.path.rows()
+    }
+
+    /// Which modules hold which attributes.
+    pub fn layout(&self) -> &PhysicalLayout {
+        &self.layout
+    }
+
+    /// NULLs of each attribute, of a segment that was built to be attached.
+    pub(crate) fn nulls(&self) -> &[u64] {
+        &self.nulls
     }
 
     /// The module that holds the rows.
@@ -164,6 +193,7 @@ fn first_value_parity(rows: &Batch) -> usize {
 
 /// Seals an open segment's rows window by window.
 pub(crate) struct SealedBuilder {
+    layout: PhysicalLayout,
     /// The new path; none if the rows stay where they are.
     path: Option<Box<dyn AccessPath>>,
     zones: Vec<Zone>,
@@ -172,9 +202,9 @@ pub(crate) struct SealedBuilder {
 }
 
 impl SealedBuilder {
-    /// Prepares sealing `rows` rows, copied into `path` if there is one.
-    pub(crate) fn new(path: Option<Box<dyn AccessPath>>, attributes: usize, rows: u32) -> Self {
-        Self { path, zones: vec![Zone::default(); attributes], next: 0, rows }
+    /// Prepares sealing `rows` rows in this layout, copied into `path` if there is one.
+    pub(crate) fn new(layout: PhysicalLayout, path: Option<Box<dyn AccessPath>>, attributes: usize, rows: u32) -> Self {
+        Self { layout, path, zones: vec![Zone::default(); attributes], next: 0, rows }
     }
 
     /// Whether every row was visited.
@@ -201,7 +231,13 @@ impl SealedBuilder {
         assert!(self.next == self.rows, "sealed {} of {} rows", self.next, self.rows);
         let mut path = self.path.unwrap_or(source);
         path.freeze();
-        Arc::new(SealedSegment { path, zones: self.zones.into(), orders: Mutex::new(None) })
+        Arc::new(SealedSegment {
+            layout: self.layout,
+            path,
+            zones: self.zones.into(),
+            nulls: Box::default(),
+            orders: Mutex::new(None),
+        })
     }
 }
 

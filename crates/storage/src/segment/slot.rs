@@ -8,13 +8,14 @@ use crate::error::StorageError;
 use crate::ids::SegmentNumber;
 use crate::modules::AccessPath;
 use crate::mvcc::{Snapshot, Word};
+use crate::physical::PhysicalLayout;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Where an open segment's rows are.
 pub(crate) enum OpenRows {
     /// In a path of its own, which may take more.
-    Own(Box<dyn AccessPath>),
+    Own { layout: PhysicalLayout, path: Box<dyn AccessPath> },
     /// In the sealed segment it was thawed from.
     Thawed(Arc<SealedSegment>),
 }
@@ -51,8 +52,16 @@ impl Segment {
     #[inline]
     pub(crate) fn path(&self) -> &dyn AccessPath {
         match &self.state {
-            State::Open { rows: OpenRows::Own(path), .. } => &**path,
+            State::Open { rows: OpenRows::Own { path, .. }, .. } => &**path,
             State::Open { rows: OpenRows::Thawed(segment), .. } | State::Sealed { segment, .. } => segment.path(),
+        }
+    }
+
+    /// Which modules hold which attributes.
+    pub(crate) fn layout(&self) -> &PhysicalLayout {
+        match &self.state {
+            State::Open { rows: OpenRows::Own { layout, .. }, .. } => layout,
+            State::Open { rows: OpenRows::Thawed(segment), .. } | State::Sealed { segment, .. } => segment.layout(),
         }
     }
 
@@ -116,7 +125,7 @@ impl Segment {
         range: Range<usize>,
         words_of: impl Fn(usize) -> (Word, Word),
     ) -> Result<(), StorageError> {
-        let State::Open { rows: OpenRows::Own(path), words } = &mut self.state else {
+        let State::Open { rows: OpenRows::Own { path, .. }, words } = &mut self.state else {
             unreachable!("rows are appended to the tail, which is open");
         };
         words.reserve(range.len())?;

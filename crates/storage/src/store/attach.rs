@@ -80,8 +80,13 @@ impl Store {
         };
         let mut slot = Segment::new(number, state, segment.rows());
         slot.locks = 1;
+        if !self.layouts.suits(&slot) {
+            // It was built as the container's layout says.
+            self.candidates.insert(number);
+        }
         self.add_segment(slot);
         self.attaching.insert(number);
+        self.usage.attached(segment);
         let first = RowAddress::new(number, RowOffset(0));
         self.pending.add(snapshot.transaction, Locks { first, rows: 1, locked: Locked::Segment });
         let written = Written { rows: u64::from(segment.rows()), first_of_transaction };

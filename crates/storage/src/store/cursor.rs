@@ -71,6 +71,11 @@ impl ReadCursor {
         &self.request
     }
 
+    /// Positions of the predicate's conditions in the order in which a scan tests them.
+    pub fn tested_order(&self) -> &[u16] {
+        &self.plan.all
+    }
+
     /// Leaves addresses out of the gateways: reads that change nothing need none.
     #[must_use]
     pub fn without_addresses(mut self) -> Self {

@@ -1,30 +1,76 @@
-//! Which storage module holds which segment, and where the next row goes.
+//! Which layout which segment is to have, and where the next row goes.
 
 use super::Store;
+use crate::error::StorageError;
 use crate::ids::SegmentNumber;
-use crate::modules::{AccessPath, COLUMN, PathConfiguration, ROW_STATIC};
-use crate::schema::Layout;
+use crate::modules::{AccessPath, COLUMN, ROW_STATIC, Registry, layout_path};
+use crate::physical::{PhysicalLayout, SegmentLayouts};
+use crate::schema::{Layout, Schema};
 use crate::segment::{OpenRows, OpenWords, Segment, State, path_attributes};
+use std::sync::Arc;
 
-fn by_parity(number: SegmentNumber) -> &'static str {
-    if number.0.is_multiple_of(2) { ROW_STATIC } else { COLUMN }
+/// The layouts a partition's segments are to have.
+pub(super) struct TargetLayouts {
+    by_name: Layout,
+    /// All attributes in rows, in columns: what the names stand for.
+    rows: PhysicalLayout,
+    columns: PhysicalLayout,
+    by_hand: Option<Arc<SegmentLayouts>>,
 }
 
-/// The module of an open segment.
-pub(super) fn open_module(layout: Layout, number: SegmentNumber) -> &'static str {
-    match layout {
-        Layout::Row | Layout::Default => ROW_STATIC,
-        Layout::Column => COLUMN,
-        Layout::Mixed => by_parity(number),
+impl TargetLayouts {
+    /// As the schema says.
+    ///
+    /// # Panics
+    /// If the schema's layouts do not fit it: whoever makes a container checks them.
+    pub(super) fn new(schema: &Schema, modules: &Registry) -> Self {
+        let attributes = schema.attributes.len();
+        if let Some(Err(error)) = schema.physical.as_ref().map(|layouts| layouts.check(&schema.attributes, modules)) {
+            unreachable!("the layouts of container {} were checked: {error}", schema.container);
+        }
+        Self {
+            by_name: schema.layout,
+            rows: PhysicalLayout::single(ROW_STATIC, attributes),
+            columns: PhysicalLayout::single(COLUMN, attributes),
+            by_hand: schema.physical.clone(),
+        }
     }
-}
 
-/// The module of a sealed segment.
-pub(super) fn sealed_module(layout: Layout, number: SegmentNumber) -> &'static str {
-    match layout {
-        Layout::Row => ROW_STATIC,
-        Layout::Column | Layout::Default => COLUMN,
-        Layout::Mixed => by_parity(number),
+    fn by_parity(&self, number: SegmentNumber) -> &PhysicalLayout {
+        if number.0.is_multiple_of(2) { &self.rows } else { &self.columns }
+    }
+
+    /// The layout of a new open segment.
+    pub(super) fn open(&self, number: SegmentNumber) -> PhysicalLayout {
+        let layout = match (&self.by_hand, self.by_name) {
+            (Some(by_hand), _) => &by_hand.open,
+            (None, Layout::Row | Layout::Default) => &self.rows,
+            (None, Layout::Column) => &self.columns,
+            (None, Layout::Mixed) => self.by_parity(number),
+        };
+        layout.clone()
+    }
+
+    /// The layout of a segment that is sealed.
+    pub(super) fn sealed(&self, number: SegmentNumber) -> PhysicalLayout {
+        let layout = match (&self.by_hand, self.by_name) {
+            (Some(by_hand), _) => &by_hand.sealed,
+            (None, Layout::Row) => &self.rows,
+            (None, Layout::Column | Layout::Default) => &self.columns,
+            (None, Layout::Mixed) => self.by_parity(number),
+        };
+        layout.clone()
+    }
+
+    /// Whether a segment may stay as it is.
+    pub(super) fn suits(&self, segment: &Segment) -> bool {
+        let layout = segment.layout();
+        match (&self.by_hand, self.by_name) {
+            // A bulk load does not know the number its segment gets, so either will do.
+            (None, Layout::Mixed) => *layout == self.rows || *layout == self.columns,
+            _ if segment.is_open() => *layout == self.open(segment.number),
+            _ => *layout == self.sealed(segment.number),
+        }
     }
 }
 
@@ -32,10 +78,50 @@ pub(super) fn sealed_module(layout: Layout, number: SegmentNumber) -> &'static s
 const TAIL_SHARE: u32 = 16;
 
 impl Store {
+    /// Sets the layouts of this partition's segments by hand. New segments have them at once, the others are rebuilt by
+    /// maintenance; a segment that is sealed changes to `sealed` on the way.
+    pub fn set_layout(&mut self, open: PhysicalLayout, sealed: PhysicalLayout) -> Result<(), StorageError> {
+        self.set_layouts(Some(Arc::new(SegmentLayouts { open, sealed })))
+    }
+
+    /// As [`Store::set_layout`]; none: as the schema's `layout` says.
+    pub fn set_layouts(&mut self, layouts: Option<Arc<SegmentLayouts>>) -> Result<(), StorageError> {
+        if let Some(layouts) = &layouts {
+            layouts.check(&self.schema.attributes, self.modules)?;
+        }
+        if self.layouts.by_hand == layouts {
+            return Ok(());
+        }
+        self.layouts.by_hand = layouts;
+        // Half-built paths have the old layout.
+        if let Some(job) = self.job.take() {
+            self.candidates.insert(job.number());
+        }
+        let unsuited =
+            self.live_segments().filter(|segment| !self.layouts.suits(segment)).map(|segment| segment.number);
+        let unsuited: Vec<SegmentNumber> = unsuited.collect();
+        self.candidates.extend(unsuited);
+        self.plans.clear();
+        Ok(())
+    }
+
+    /// The layouts that were set by hand, here or for the container.
+    pub fn layouts(&self) -> Option<&Arc<SegmentLayouts>> {
+        self.layouts.by_hand.as_ref()
+    }
+
+    /// Takes over the layouts of a partition of the same container: this one gets a part of its rows.
+    pub fn inherit_layouts(&mut self, source: &Self) {
+        if self.layouts.by_hand != source.layouts.by_hand
+            && let Err(error) = self.set_layouts(source.layouts.by_hand.clone())
+        {
+            unreachable!("layouts that fit a partition fit its sibling: {error}");
+        }
+    }
+
     /// A path for all attributes.
-    pub(super) fn new_path(&self, module: &str, rows_max: u32) -> Box<dyn AccessPath> {
-        let attributes = path_attributes(&self.schema);
-        self.modules.create_rows(module, PathConfiguration { attributes: &attributes, rows_max, memory: &self.memory })
+    pub(super) fn new_path(&self, layout: &PhysicalLayout, rows_max: u32) -> Box<dyn AccessPath> {
+        layout_path(layout, &path_attributes(&self.schema), rows_max, self.modules, &self.memory)
     }
 
     /// The number the next new segment gets.
@@ -51,6 +137,7 @@ impl Store {
 
     /// The segment that takes the next row; it has room for at least one.
     pub(super) fn tail(&mut self) -> &mut Segment {
+        self.leave_closed_tail();
         let number = self.tail.unwrap_or_else(|| self.open_tail());
         match self.segment_mut(number) {
             Some(segment) => segment,
@@ -58,11 +145,26 @@ impl Store {
         }
     }
 
+    /// A path that ran out of memory half-way takes no more rows: the next ones begin another segment.
+    fn leave_closed_tail(&mut self) {
+        let Some(number) = self.tail else { return };
+        let Some(segment) = self.segment(number) else { return };
+        if !segment.path().is_closed() {
+            return;
+        }
+        let empty = segment.rows() == 0;
+        self.close_tail();
+        if empty {
+            self.drop_segment(number);
+        }
+    }
+
     fn open_tail(&mut self) -> SegmentNumber {
         let number = self.next_number();
         let rows_max = self.schema.segment_rows.max(1);
-        let path = self.new_path(open_module(self.schema.layout, number), rows_max);
-        let state = State::Open { rows: OpenRows::Own(path), words: OpenWords::new(&self.memory) };
+        let layout = self.layouts.open(number);
+        let path = self.new_path(&layout, rows_max);
+        let state = State::Open { rows: OpenRows::Own { layout, path }, words: OpenWords::new(&self.memory) };
         self.add_segment(Segment::new(number, state, rows_max));
         self.tail = Some(number);
         number

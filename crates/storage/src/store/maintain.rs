@@ -1,12 +1,13 @@
-//! The life cycle in quanta: settle, vacate, seal, thaw, evacuate.
+//! The life cycle in quanta: settle, vacate, seal, thaw, evacuate, rebuild.
 
 use super::Store;
 use super::evacuate::Evacuation;
+use super::rebuild::Rebuild;
 use super::seal::Sealing;
 use crate::error::StorageError;
 use crate::ids::SegmentNumber;
 use crate::mvcc::{Outcomes, Timestamp, TransactionId};
-use crate::segment::State;
+use crate::segment::{OpenRows, Segment, State};
 
 /// What maintenance may assume.
 #[derive(Clone, Copy)]
@@ -42,6 +43,7 @@ const EVACUATE_SHARE: u32 = 4;
 pub(super) enum Job {
     Seal(Sealing),
     Evacuate(Evacuation),
+    Rebuild(Rebuild),
 }
 
 impl Job {
@@ -50,6 +52,7 @@ impl Job {
         match self {
             Self::Seal(sealing) => sealing.number,
             Self::Evacuate(evacuation) => evacuation.number,
+            Self::Rebuild(rebuild) => rebuild.number,
         }
     }
 }
@@ -62,6 +65,7 @@ enum Wish {
     Seal,
     Thaw,
     Evacuate,
+    Rebuild,
 }
 
 impl Store {
@@ -133,6 +137,17 @@ impl Store {
                 }
                 Ok(true)
             }
+            Some(Job::Rebuild(mut rebuild)) => {
+                match self.rebuild_step(&mut rebuild, budget) {
+                    Ok(true) => self.finish_rebuilding(rebuild),
+                    Ok(false) => self.job = Some(Job::Rebuild(rebuild)),
+                    Err(error) => {
+                        self.candidates.insert(rebuild.number);
+                        return Err(error);
+                    }
+                }
+                Ok(true)
+            }
             Some(Job::Evacuate(mut evacuation)) => {
                 if self.has_saved_cursors() {
                     maintained.blocked_by_cursors = true;
@@ -169,6 +184,11 @@ impl Store {
                     self.job = Some(Job::Evacuate(Evacuation::new(number)));
                     return Ok(true);
                 }
+                Wish::Rebuild => {
+                    self.candidates.remove(&number);
+                    self.job = self.start_rebuilding(number).map(Job::Rebuild);
+                    return Ok(true);
+                }
                 Wish::Thaw => {
                     *budget = budget.saturating_sub(self.thaw(number)?);
                 }
@@ -180,8 +200,9 @@ impl Store {
 
     fn wish(&self, number: SegmentNumber, horizon: &Horizon<'_>) -> Wish {
         let Some(segment) = self.segment(number) else { return Wish::Nothing };
+        let rebuild = !self.layouts.suits(segment) && !is_thawed(segment);
         if self.tail == Some(number) {
-            return Wish::Nothing;
+            return if rebuild && !segment.path().is_closed() { Wish::Rebuild } else { Wish::Nothing };
         }
         let (rows, vacated, ending) = (segment.rows(), segment.vacated_count(), segment.ending());
         let undecided = match &segment.state {
@@ -196,8 +217,21 @@ impl Store {
         }
         if segment.is_open() {
             let cold = segment.locks == 0 && segment.newest_begin <= horizon.oldest.0;
-            return if cold && ending * SEAL_SHARE <= rows { Wish::Seal } else { Wish::Later };
+            return match (cold && ending * SEAL_SHARE <= rows, rebuild) {
+                (true, _) => Wish::Seal,
+                (false, true) => Wish::Rebuild,
+                (false, false) => Wish::Later,
+            };
         }
-        if ending * THAW_SHARE > rows { Wish::Thaw } else { Wish::Nothing }
+        match (ending * THAW_SHARE > rows, rebuild) {
+            (true, _) => Wish::Thaw,
+            (false, true) => Wish::Rebuild,
+            (false, false) => Wish::Nothing,
+        }
     }
+}
+
+/// Whether an open segment's rows are in the sealed one it was: its layout changes when it is sealed again.
+fn is_thawed(segment: &Segment) -> bool {
+    matches!(segment.state, State::Open { rows: OpenRows::Thawed(_), .. })
 }

@@ -10,11 +10,13 @@ mod link;
 mod maintain;
 mod pin;
 mod read;
+mod rebuild;
 mod seal;
 mod split;
 mod statistics;
 mod transactions;
 mod unique;
+mod usage;
 mod vacate;
 mod write;
 
@@ -37,6 +39,7 @@ pub use maintain::{Horizon, Maintained};
 pub use pin::{PinnedCursor, PinnedPartition, PinnedSegment};
 pub use split::{PositionOf, SplitBoundary, SplitMoved, SplitStep};
 pub use statistics::{SegmentDescription, StoreCounters, StoreStatistics};
+pub use usage::{AccessStatistics, AttributeStatistics};
 pub use write::{Progress, Written};
 
 /// What a store needs.
@@ -81,6 +84,8 @@ pub struct Store {
     #[expect(dead_code, reason = "column memory moves to node-local arenas with placement")]
     arena: Option<Arc<Arena>>,
     modules: &'static Registry,
+    /// The layouts that segments are to have.
+    layouts: layout::TargetLayouts,
     /// By segment number; none: gone.
     segments: Vec<Option<Box<Segment>>>,
     /// The segment that takes inserts.
@@ -104,6 +109,7 @@ pub struct Store {
     plans: PlanCache,
     scratch: Scratch,
     counters: StoreCounters,
+    usage: usage::StoreUsage,
 }
 
 impl Store {
@@ -117,6 +123,8 @@ impl Store {
             dying: dying::Dying::new(&memory),
             all_attributes: (0..schema.attributes.len() as u16).map(AttributeId).collect(),
             row_format: Arc::new(RowFormat::new(schema.attributes.iter().map(|attribute| attribute.data_type))),
+            layouts: layout::TargetLayouts::new(&schema, modules),
+            usage: usage::StoreUsage::new(schema.attributes.len()),
             schema,
             memory,
             arena,
@@ -143,7 +151,7 @@ impl Store {
     }
 
     /// Moves to another version of the schema: the same attributes, other indexes. Those that were built by
-    /// [`Store::create_index_step`] are adopted, those no longer defined are dropped.
+    /// [`Store::create_index_step`] are adopted, those no longer defined are dropped. Layouts stay as they were set.
     pub fn set_schema(&mut self, schema: Arc<Schema>) -> Result<(), StorageError> {
         if schema.attributes != self.schema.attributes {
             let reason = "attributes of a container with rows cannot change".to_owned();

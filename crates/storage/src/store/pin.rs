@@ -2,6 +2,7 @@
 
 use super::Store;
 use super::read::scan_frozen;
+use super::usage::PinnedUsage;
 use crate::batch::Batch;
 use crate::error::StorageError;
 use crate::ids::SegmentNumber;
@@ -26,6 +27,7 @@ pub struct PinnedSegment {
     number: SegmentNumber,
     segment: Arc<SealedSegment>,
     deletes: Arc<DeleteMap>,
+    usage: Arc<PinnedUsage>,
 }
 
 /// How far a scan of a pinned segment is: rows examined.
@@ -46,6 +48,7 @@ impl Store {
                     number: slot.number,
                     segment: Arc::clone(segment),
                     deletes: DeleteMap::resolved(deletes, snapshot),
+                    usage: Arc::clone(&self.usage.pinned),
                 }));
             }
         }
@@ -104,6 +107,11 @@ impl PinnedSegment {
         let all: Vec<u16> = (0..conditions.len() as u16).collect();
         let filter = PathFilter { conditions, selected: &all };
         let path = self.segment.path();
-        scan_frozen(path, &self.deletes, snapshot, filter, window, &request.desired, &self.schema)
+        let examined = window.len();
+        let found = scan_frozen(path, &self.deletes, snapshot, filter, window, &request.desired, &self.schema)?;
+        if examined > 0 {
+            self.usage.scanned(request, examined, found.as_ref().map_or(0, |batch| batch.rows));
+        }
+        Ok(found)
     }
 }

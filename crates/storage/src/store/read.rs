@@ -6,7 +6,9 @@ use crate::address::RowAddress;
 use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, PackedRows};
 use crate::error::StorageError;
 use crate::ids::{AttributeId, RowOffset, SegmentNumber};
-use crate::micro::{Access, Bound, IndexUse, KeyRange, MicroPlan, MicroPlanDescription, bind, compile, describe};
+use crate::micro::{
+    Access, Bound, IndexUse, KeyRange, MicroPlan, MicroPlanDescription, UsedModules, bind, compile, describe,
+};
 use crate::modules::{AccessPath, IndexPath, IndexScanState, PathFilter};
 use crate::mvcc::Snapshot;
 use crate::predicate::ReadRequest;
@@ -30,7 +32,7 @@ impl Store {
             return Ok(plan);
         }
         self.counters.micro_qep_misses += 1;
-        let plan = Arc::new(compile(&self.schema, request)?);
+        let plan = Arc::new(compile(&self.schema, request, &self.access_totals())?);
         self.plans.add(request, Arc::clone(&plan));
         Ok(plan)
     }
@@ -63,6 +65,7 @@ impl Store {
     }
 
     fn cursor(&self, request: &ReadRequest, plan: Arc<MicroPlan>, position: Position) -> ReadCursor {
+        plan.usage.opened(matches!(position, Position::Scan(_)));
         ReadCursor {
             request: request.clone(),
             plan,
@@ -158,9 +161,12 @@ impl Store {
         scratch.found.retain(|address| {
             self.segment(address.segment()).is_some_and(|segment| segment.is_visible(snapshot, address.offset().0))
         });
+        let tested = scratch.found.len();
         if !plan.residual.is_empty() {
             self.retain_qualifying(request, &plan.residual, scratch)?;
         }
+        plan.usage.opened(false);
+        plan.usage.looked_up(tested, scratch.found.len());
         for address in &scratch.found {
             let Some(segment) = self.segment(address.segment()) else { continue };
             rows.push_row();
@@ -216,9 +222,11 @@ impl Store {
         scratch.found.retain(|address| {
             self.segment(address.segment()).is_some_and(|segment| segment.is_visible(snapshot, address.offset().0))
         });
+        let tested = scratch.found.len();
         if !cursor.plan.residual.is_empty() {
             self.retain_qualifying(&cursor.request, &cursor.plan.residual, scratch)?;
         }
+        cursor.plan.usage.looked_up(tested, scratch.found.len());
         if scratch.found.is_empty() && done {
             return Ok(None);
         }
@@ -281,11 +289,10 @@ impl Store {
                 return Ok(None);
             };
             let filter = PathFilter { conditions: &request.predicate.conditions, selected: &cursor.plan.all };
-            let Some(batch) =
-                scan_window(segment, snapshot, filter, window.clone(), &request.desired, scratch, &self.schema)?
-            else {
-                continue;
-            };
+            let found =
+                scan_window(segment, snapshot, filter, window.clone(), &request.desired, scratch, &self.schema)?;
+            cursor.plan.usage.scanned(window.len(), found.as_ref().map_or(0, |batch| batch.rows));
+            let Some(batch) = found else { continue };
             let address = |offset: u32| RowAddress::new(segment.number, RowOffset(offset));
             let addresses = if !cursor.with_addresses {
                 Box::default()
@@ -343,11 +350,16 @@ impl Store {
 
     /// How a request would be carried out now.
     pub fn explain(&self, request: &ReadRequest) -> Result<MicroPlanDescription, StorageError> {
-        let plan = compile(&self.schema, request)?;
+        let plan = compile(&self.schema, request, &self.access_totals())?;
         let scans = matches!(self.bind_plan(request, &plan)?, Position::Scan(_));
-        let mut modules: Vec<&'static str> = self.live_segments().map(|segment| segment.path().module()).collect();
-        modules.sort_unstable();
-        modules.dedup();
+        let selected = if scans { &plan.all } else { &plan.residual };
+        let filter = PathFilter { conditions: &request.predicate.conditions, selected };
+        let rows = if scans { BATCH_ROWS } else { 1 };
+        let mut modules = UsedModules::default();
+        for segment in self.live_segments() {
+            segment.path().filter_modules(filter, &mut modules.filter);
+            segment.path().link_modules(&request.desired, rows, &mut modules.link);
+        }
         Ok(describe(&self.schema, request, &plan, &modules, scans))
     }
 }

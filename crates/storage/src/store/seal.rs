@@ -1,7 +1,6 @@
 //! Sealing and thawing: another representation of the same rows and versions, at the same addresses.
 
 use super::Store;
-use super::layout::sealed_module;
 use crate::error::StorageError;
 use crate::ids::SegmentNumber;
 use crate::mvcc::Word;
@@ -22,11 +21,11 @@ impl Store {
         let builder = match &segment.state {
             State::Sealed { .. } => return None,
             State::Open { rows: OpenRows::Thawed(_), .. } => None,
-            State::Open { rows: OpenRows::Own(path), .. } => {
-                let module = sealed_module(self.schema.layout, number);
+            State::Open { rows: OpenRows::Own { layout, .. }, .. } => {
+                let target = self.layouts.sealed(number);
                 let rows = segment.rows();
-                let copy = (path.module() != module).then(|| self.new_path(module, rows));
-                Some(SealedBuilder::new(copy, self.schema.attributes.len(), rows))
+                let copy = (*layout != target).then(|| self.new_path(&target, rows));
+                Some(SealedBuilder::new(target, copy, self.schema.attributes.len(), rows))
             }
         };
         Some(Sealing { number, builder })
@@ -60,12 +59,16 @@ impl Store {
         // By value, because the path moves from the old state to the new one.
         let mut slot = *slot;
         slot.state = match (slot.state, sealing.builder.take()) {
-            (State::Open { rows: OpenRows::Own(path), .. }, Some(builder)) => {
+            (State::Open { rows: OpenRows::Own { path, .. }, .. }, Some(builder)) => {
                 State::Sealed { segment: builder.finish(path), begin, deletes }
             }
             (State::Open { rows: OpenRows::Thawed(segment), .. }, None) => State::Sealed { segment, begin, deletes },
             _ => unreachable!("segment {number} was prepared for sealing"),
         };
+        if !self.layouts.suits(&slot) {
+            // It was thawed, and another layout was set meanwhile.
+            self.candidates.insert(number);
+        }
         self.segments[number.0 as usize] = Some(Box::new(slot));
         self.counters.sealed += 1;
         Ok(())

@@ -177,6 +177,7 @@ impl Store {
         let Some(mut split) = self.split.take() else {
             return Err(StorageError::InvalidRequest { reason: "no split was begun".to_owned() });
         };
+        target.inherit_layouts(self);
         let copied = self.copy_rows(&mut split, target, rows_budget);
         let complete = match copied {
             Ok(complete) => complete,
@@ -247,6 +248,7 @@ impl Store {
 
     /// Takes rows with their words from another store, without registering locks.
     fn take_rows(&mut self, rows: &Batch, words: &[(Word, Word)]) -> Result<Vec<RowAddress>, StorageError> {
+        self.usage.received(rows);
         let mut addresses = Vec::with_capacity(rows.rows);
         while addresses.len() < rows.rows {
             let from = addresses.len();

@@ -2,7 +2,8 @@
 
 use super::Store;
 use crate::ids::SegmentNumber;
-use crate::modules::{ROW_DYNAMIC, ROW_STATIC};
+use crate::modules::{COMPOSITE, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC};
+use crate::physical::PhysicalLayout;
 use crate::segment::{Segment, State};
 
 /// Events since the store was made; they only grow.
@@ -16,6 +17,8 @@ pub struct StoreCounters {
     pub thawed: u64,
     /// Segments evacuated.
     pub compacted: u64,
+    /// Segments rebuilt in another layout.
+    pub rebuilt: u64,
     /// Rows that moved to the tail.
     pub rows_moved: u64,
     /// Segments dropped.
@@ -40,6 +43,7 @@ impl StoreCounters {
         self.attached += other.attached;
         self.thawed += other.thawed;
         self.compacted += other.compacted;
+        self.rebuilt += other.rebuilt;
         self.rows_moved += other.rows_moved;
         self.dropped += other.dropped;
         self.splits += other.splits;
@@ -65,6 +69,8 @@ pub struct StoreStatistics {
     pub sealed_segments: u64,
     pub row_segments: u64,
     pub column_segments: u64,
+    /// Segments whose attributes are divided among several access paths.
+    pub composite_segments: u64,
     pub index_entries: u64,
     pub counters: StoreCounters,
 }
@@ -75,7 +81,10 @@ pub struct SegmentDescription {
     pub number: SegmentNumber,
     pub sealed: bool,
     pub tail: bool,
+    /// [`COMPOSITE`](crate::COMPOSITE) if there are several.
     pub module: &'static str,
+    /// Which modules hold which attributes.
+    pub layout: PhysicalLayout,
     pub rows: u32,
     pub dead_rows: u32,
     pub locked_words: u32,
@@ -98,10 +107,10 @@ impl Store {
                 State::Open { .. } => statistics.open_segments += 1,
                 State::Sealed { .. } => statistics.sealed_segments += 1,
             }
-            if [ROW_STATIC, ROW_DYNAMIC].contains(&segment.path().module()) {
-                statistics.row_segments += 1;
-            } else {
-                statistics.column_segments += 1;
+            match segment.path().module() {
+                ROW_STATIC | ROW_DYNAMIC | ROW_SPARSE => statistics.row_segments += 1,
+                COMPOSITE => statistics.composite_segments += 1,
+                _ => statistics.column_segments += 1,
             }
         }
         statistics.rows_live_estimate = statistics.rows_total - statistics.dead_rows;
@@ -119,6 +128,7 @@ impl Store {
             sealed: !segment.is_open(),
             tail: self.tail == Some(segment.number),
             module: segment.path().module(),
+            layout: segment.layout().clone(),
             rows: segment.rows(),
             dead_rows: dead(segment),
             locked_words: segment.locks,

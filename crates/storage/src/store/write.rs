@@ -39,6 +39,7 @@ impl Store {
     /// Appends rows to the tail with the statement's lock, enters them into all indexes, checks uniqueness.
     fn insert_versions(&mut self, snapshot: &Snapshot<'_>, rows: NewRows<'_>) -> Result<(), StorageError> {
         let lock = snapshot.lock();
+        self.usage.inserted(rows);
         let mut from = 0;
         while from < rows.len() {
             self.pending.reserve(1)?;
@@ -89,6 +90,7 @@ impl Store {
     /// Deletes rows that a read of the same transaction delivered.
     pub fn delete(&mut self, snapshot: &Snapshot<'_>, addresses: &[RowAddress]) -> Result<Written, StorageError> {
         let first_of_transaction = self.pending.enter(snapshot.transaction);
+        self.usage.wrote();
         let mut rows = 0;
         for address in addresses {
             rows += u64::from(self.lock_end(snapshot, *address)?);

@@ -7,4 +7,6 @@ mod conformance;
 mod hash;
 mod histories;
 mod history;
+mod layouts;
 mod store;
+mod usage;

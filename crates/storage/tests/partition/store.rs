@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 fn schema(layout: Layout) -> Schema {
     let mut schema = generate::schema(&mut SeededRandom::new(5), true);
-    schema.layout = layout;
+    (schema.layout, schema.physical) = (layout, None);
     schema.indexes.iter_mut().for_each(|index| index.kind = IndexKind::Ordered);
     schema.segment_rows = 16;
     schema

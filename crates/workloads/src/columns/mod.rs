@@ -66,6 +66,7 @@ pub async fn create(engine: &Engine, shape: Shape, rows: u64) -> Result<Containe
         attributes,
         indexes,
         layout: Layout::Default,
+        physical: None,
         segment_rows: SEGMENT_ROWS_DEFAULT,
     };
     engine.create_container(ContainerSpec { schema: Arc::new(schema), partitioning })?;

@@ -145,6 +145,7 @@ fn schema(table: Table, container: ContainerId, options: StorageOptions) -> Sche
         attributes: attributes.collect(),
         indexes: Box::new([primary]),
         layout: options.layout,
+        physical: None,
         segment_rows: options.segment_rows,
     }
 }

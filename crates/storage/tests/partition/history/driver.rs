@@ -128,7 +128,8 @@ impl Driver {
             88..91 => self.save_cursor(),
             91..95 => self.resume_cursor(),
             95..97 => self.attach(),
-            97..98 => self.create_index(),
+            97 => self.create_index(),
+            98 => self.set_layout(),
             _ => self.split(),
         }
     }
@@ -507,6 +508,12 @@ impl Driver {
         assert_eq!(entries, live * self.schema.indexes.len() as u64, "seed {}: index entries", self.seed);
         let live_estimate: u64 = statistics.iter().map(|statistics| statistics.rows_live_estimate).sum();
         assert_eq!(live_estimate, live, "seed {}", self.seed);
+        for part in &self.parts {
+            let Some(layouts) = part.store.layouts() else { continue };
+            for segment in part.store.segments().into_iter().filter(|segment| segment.sealed) {
+                assert_eq!(segment.layout, layouts.sealed, "seed {}: at rest all is rebuilt", self.seed);
+            }
+        }
         self.parts.clear();
         assert_eq!(self.memory.used(), 0, "seed {}: {:?}", self.seed, self.memory.by_consumer());
         statistics.into_iter().map(|statistics| statistics.counters).collect()
@@ -525,6 +532,7 @@ pub fn coverage(counters: &[StoreCounters]) -> BTreeMap<&'static str, u64> {
         ("attached", total(counters, |c| c.attached)),
         ("thawed", total(counters, |c| c.thawed)),
         ("compacted", total(counters, |c| c.compacted)),
+        ("rebuilt", total(counters, |c| c.rebuilt)),
         ("rows moved", total(counters, |c| c.rows_moved)),
         ("dropped", total(counters, |c| c.dropped)),
         ("splits", total(counters, |c| c.splits)),

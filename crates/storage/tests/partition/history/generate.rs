@@ -2,8 +2,9 @@
 
 use eris_platform::SeededRandom;
 use eris_storage::{
-    Attribute, AttributeId, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
-    IndexOrder, Layout, Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
+    AddressingMode, Attribute, AttributeId, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId,
+    IndexKind, IndexOrder, Layout, LayoutMember, PhysicalLayout, Predicate, ReadRequest, Registry, Schema,
+    SchemaVersion, SegmentLayouts, Test, Value,
 };
 use std::sync::Arc;
 
@@ -32,29 +33,69 @@ pub fn schema(random: &mut SeededRandom, with_second_unique: bool) -> Schema {
     if with_second_unique {
         indexes.push(index(3, "second", &[UNIQUE], true, index_kind(random)));
     }
+    let attributes = [
+        attribute("serial", DataType::Int64, false),
+        attribute("key", DataType::Int32, false),
+        attribute("text", DataType::Text, true),
+        attribute("amount", DataType::Decimal { precision: 12, scale: 2 }, true),
+        attribute("big", DataType::Decimal { precision: 30, scale: 4 }, false),
+        attribute("ratio", DataType::Float64, true),
+        attribute("flag", DataType::Boolean, false),
+        attribute("second", DataType::Int16, true),
+        attribute("other", DataType::Int32, true),
+    ];
+    let physical = random.chance(0.4).then(|| Arc::new(layouts(random, &attributes)));
     Schema {
         container: ContainerId(1),
         version: SchemaVersion(1),
-        attributes: [
-            attribute("serial", DataType::Int64, false),
-            attribute("key", DataType::Int32, false),
-            attribute("text", DataType::Text, true),
-            attribute("amount", DataType::Decimal { precision: 12, scale: 2 }, true),
-            attribute("big", DataType::Decimal { precision: 30, scale: 4 }, false),
-            attribute("ratio", DataType::Float64, true),
-            attribute("flag", DataType::Boolean, false),
-            attribute("second", DataType::Int16, true),
-            attribute("other", DataType::Int32, true),
-        ]
-        .into(),
+        attributes: attributes.into(),
         indexes: indexes.into(),
         layout: [Layout::Row, Layout::Column, Layout::Mixed, Layout::Default][random.index(4)],
+        physical,
         segment_rows: random.between(4, 64) as u32,
     }
 }
 
 fn index_kind(random: &mut SeededRandom) -> IndexKind {
     if random.chance(0.4) { IndexKind::Hash } else { IndexKind::Ordered }
+}
+
+/// A layout of up to four members, with attributes held several times, of whatever modules hold them.
+pub fn layout(random: &mut SeededRandom, attributes: &[Attribute]) -> PhysicalLayout {
+    let rows =
+        |module: &&'static dyn eris_storage::AccessPathFactory| module.properties().addressing != AddressingMode::Value;
+    let modules: Vec<_> = Registry::standard().iter().filter(rows).collect();
+    let all: Vec<AttributeId> = (0..attributes.len() as u16).map(AttributeId).collect();
+    let mut members: Vec<LayoutMember> = Vec::new();
+    let mut left = all.clone();
+    while !left.is_empty() || members.len() < 4 && random.chance(0.4) {
+        let module = modules[random.index(modules.len())];
+        let mut chosen = if random.chance(0.6) { left.clone() } else { all.clone() };
+        random.shuffle(&mut chosen);
+        chosen.truncate(random.index(chosen.len().max(1)) + 1);
+        let properties = module.properties();
+        chosen.retain(|id| {
+            let attribute = &attributes[id.index()];
+            (properties.nulls || !attribute.nullable)
+                && (properties.variable_length || !attribute.data_type.is_variable_length())
+        });
+        if let eris_storage::Count::AtMost(most) = properties.attributes {
+            chosen.truncate(usize::from(most));
+        }
+        if chosen.is_empty() {
+            continue;
+        }
+        left.retain(|id| !chosen.contains(id));
+        members.push(LayoutMember { module: module.name().into(), attributes: chosen.into() });
+    }
+    PhysicalLayout::new(members)
+}
+
+/// Layouts for open and sealed segments, now and then the same.
+pub fn layouts(random: &mut SeededRandom, attributes: &[Attribute]) -> SegmentLayouts {
+    let open = layout(random, attributes);
+    let sealed = if random.chance(0.3) { open.clone() } else { layout(random, attributes) };
+    SegmentLayouts { open, sealed }
 }
 
 pub fn new_index(random: &mut SeededRandom) -> IndexDefinition {

@@ -25,6 +25,13 @@ impl Driver {
         maintained.more || self.parts[part].store.statistics() != before
     }
 
+    /// Other layouts for one part, perhaps those the schema has.
+    pub(super) fn set_layout(&mut self) {
+        let part = self.random.index(self.parts.len());
+        let layouts = self.random.chance(0.85).then(|| generate::layouts(&mut self.random, &self.schema.attributes));
+        self.parts[part].store.set_layouts(layouts.map(Arc::new)).unwrap();
+    }
+
     pub(super) fn pin(&mut self) {
         let (_, view) = self.pick();
         let mut request = generate::request(&mut self.random, &self.schema);
