@@ -32,14 +32,14 @@ pub use modules::{
     Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter, PathInstance, Properties, ROW_STATIC,
     Registry,
 };
-pub use mvcc::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
+pub use mvcc::{Holder, Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
 pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};
 pub use schema::{Attribute, IndexDefinition, Layout, SEGMENT_ROWS_DEFAULT, Schema};
 pub use segment::SealedSegment;
 pub use store::{
-    AttachCursor, Gateway, Horizon, IndexBuildCursor, Maintained, PinnedCursor, PinnedPartition, PinnedSegment,
-    PositionOf, Progress, ReadCursor, SegmentDescription, SplitBoundary, SplitMoved, SplitStep, Store, StoreCounters,
-    StoreOptions, StoreStatistics, Written,
+    AttachCursor, Gateway, Horizon, IndexBuildCursor, LockedRows, Maintained, PinnedCursor, PinnedPartition,
+    PinnedSegment, PositionOf, Progress, ReadCursor, RowLock, SegmentDescription, SplitBoundary, SplitMoved, SplitStep,
+    Store, StoreCounters, StoreOptions, StoreStatistics, Written,
 };
 pub use types::{DECIMAL64_PRECISION_MAX, DataType, Physical};
 pub use value::Value;

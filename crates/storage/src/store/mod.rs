@@ -10,10 +10,12 @@ mod link;
 mod maintain;
 mod pin;
 mod read;
+mod row_locks;
 mod seal;
 mod split;
 mod statistics;
 mod transactions;
+mod undo;
 mod unique;
 mod vacate;
 mod write;
@@ -34,6 +36,7 @@ pub use cursor::{Gateway, ReadCursor};
 pub use index_build::IndexBuildCursor;
 pub use maintain::{Horizon, Maintained};
 pub use pin::{PinnedCursor, PinnedPartition, PinnedSegment};
+pub use row_locks::{LockedRows, RowLock};
 pub use split::{PositionOf, SplitBoundary, SplitMoved, SplitStep};
 pub use statistics::{SegmentDescription, StoreCounters, StoreStatistics};
 pub use write::{Progress, Written};
@@ -84,6 +87,7 @@ pub struct Store {
     /// Indexes being created: maintained, not yet read.
     building: Vec<StoreIndex>,
     pending: transactions::Pending,
+    row_locks: row_locks::RowLocks,
     /// To be vacated when nobody can see them.
     dying: dying::Dying,
     /// Segments that may want to be sealed, thawed or evacuated.
@@ -109,6 +113,7 @@ impl Store {
             schema.indexes.iter().map(|definition| new_index(&schema, modules, &memory, definition)).collect();
         Self {
             pending: transactions::Pending::new(&memory),
+            row_locks: row_locks::RowLocks::new(&memory),
             dying: dying::Dying::new(&memory),
             schema,
             memory,
