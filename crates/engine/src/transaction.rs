@@ -5,26 +5,30 @@
 
 mod bulk;
 mod in_place;
+mod savepoint;
+mod wait;
+mod write;
 
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use eris_platform::MemoryPool;
 use eris_storage::{
-    AttributeId, Batch, ContainerId, IndexDefinition, Key, PinnedSegment, ReadRequest, Schema, StatementNumber,
-    Timestamp, TransactionId,
+    Batch, ContainerId, IndexDefinition, Key, PinnedSegment, ReadRequest, Schema, StatementNumber, Timestamp,
+    TransactionId,
 };
 
 use crate::cancel::CancelHandle;
 use crate::container::Container;
-use crate::dataflow::{Attachment, Dataflow, Operator, Work};
+use crate::dataflow::{Dataflow, Operator, Work};
 use crate::error::EngineError;
 use crate::ids::OperatorIndex;
 use crate::message::{Header, Message, Primitive};
-use crate::operator::{Collect, MicroOperator, RowChange, RowFilter};
+use crate::operator::{Collect, MicroOperator};
 use crate::partition::Partition;
 use crate::partition_table::PartitionTable;
 use crate::results::Results;
@@ -32,6 +36,8 @@ use crate::runtime::{Runtime, current_node};
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
 pub use bulk::BulkLoad;
+pub use savepoint::Savepoint;
+pub use write::LockWait;
 
 /// Longer positions are not sent along: their reads go to all partitions that may have the key, so that every message
 /// fits into a buffer.
@@ -54,13 +60,31 @@ pub struct PinnedScan {
     pub open: Vec<Batch>,
 }
 
+/// What the statements of a transaction see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IsolationLevel {
+    /// Each statement sees what committed before it began. A write that meets a newer version begins its statement
+    /// again.
+    ReadCommitted,
+    /// All statements see what committed before the transaction began (snapshot isolation). A write that meets a newer
+    /// version fails: the first updater wins.
+    #[default]
+    RepeatableRead,
+}
+
 /// A running transaction. Dropping it rolls it back.
 pub struct Transaction {
     runtime: Arc<Runtime>,
     hold: TransactionHold,
+    level: IsolationLevel,
     visible: Timestamp,
     statement: StatementNumber,
     snapshot: Arc<SnapshotHandle>,
+    /// What the current statement did so far.
+    operations: u32,
+    /// The first statements behind the savepoints, ascending.
+    savepoints: Vec<StatementNumber>,
+    lock_timeout: Option<Duration>,
     cancel: CancelHandle,
     /// Streams that the task has open: while there are any, nothing runs in place.
     streams: Arc<AtomicUsize>,
@@ -68,7 +92,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn begin(runtime: &Arc<Runtime>) -> Self {
+    pub(crate) fn begin(runtime: &Arc<Runtime>, level: IsolationLevel) -> Self {
         let (object, visible) = runtime.transactions.begin();
         let hold = TransactionHold::new(&runtime.transactions, &object);
         let statement = StatementNumber(1);
@@ -77,9 +101,13 @@ impl Transaction {
         Self {
             runtime: Arc::clone(runtime),
             hold,
+            level,
             visible,
             statement,
             snapshot,
+            operations: 0,
+            savepoints: Vec::new(),
+            lock_timeout: None,
             cancel: CancelHandle::default(),
             streams: Arc::new(AtomicUsize::new(0)),
             ended: false,
@@ -91,12 +119,18 @@ impl Transaction {
         self.hold.object().id
     }
 
-    /// Commits up to this timestamp are visible to it.
+    /// What its statements see.
+    pub fn isolation_level(&self) -> IsolationLevel {
+        self.level
+    }
+
+    /// Commits up to this timestamp are visible to the current statement.
     pub fn snapshot_timestamp(&self) -> Timestamp {
         self.visible
     }
 
-    /// Starts the next statement: own earlier writes become visible, those of this statement do not.
+    /// Starts the next statement: own earlier writes become visible, those of this statement do not. Under READ
+    /// COMMITTED it sees what is committed by now.
     pub fn next_statement(&mut self) {
         assert!(
             self.statement.0 < StatementNumber::MAX,
@@ -106,7 +140,13 @@ impl Transaction {
         self.statement = StatementNumber(self.statement.0 + 1);
         let hold = TransactionHold::new(&self.runtime.transactions, self.hold.object());
         let manager = &self.runtime.transactions;
+        if self.level == IsolationLevel::ReadCommitted {
+            let visible = manager.publish();
+            manager.withdraw(self.visible);
+            self.visible = visible;
+        }
         self.snapshot = Arc::new(SnapshotHandle::share(manager, hold, self.visible, self.statement));
+        self.operations = 0;
     }
 
     /// The snapshot of the current statement, for readers on other threads.
@@ -129,27 +169,10 @@ impl Transaction {
         self.cancel = cancel;
     }
 
-    /// Inserts rows, columns in schema order; returns their number.
-    pub async fn insert(&mut self, container: ContainerId, rows: Batch) -> Result<u64, EngineError> {
-        let container = self.runtime.container(container)?;
-        let count = rows.rows as u64;
-        let Some(rows) = self.insert_in_place(&container, rows)? else { return Ok(count) };
-        let table = container.table();
-        let operator = Self::operator(&container, &table, Work::Insert, None);
-        let dataflow = self.dataflow(vec![operator]);
-        let mut messages = Vec::new();
-        for (partition, rows) in group_by_partition(&container, &table, rows) {
-            let attachment = dataflow.attach(Attachment::Rows(rows));
-            let header = self.header(&dataflow, Primitive::Insert, Some(&partition));
-            messages.push(Message::new(header, &[&attachment.to_le_bytes()]));
-        }
-        self.start(dataflow, messages).finish().await?;
-        Ok(count)
-    }
-
     /// Reads a small result: point and range accesses.
     pub async fn read(&mut self, read: &Read) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.container(read.container)?;
+        self.operations += 1;
         if let Some(batches) = self.read_in_place(&container, &read.request)? {
             return Ok(batches);
         }
@@ -159,6 +182,7 @@ impl Transaction {
     /// Streams the qualifying rows of all partitions, or what `operator` makes of them inside each partition.
     pub fn scan(&mut self, read: Read, operator: Option<Arc<dyn MicroOperator>>) -> Result<Results, EngineError> {
         let container = self.runtime.container(read.container)?;
+        self.operations += 1;
         let table = container.table();
         let operator = operator.unwrap_or_else(|| Arc::new(Collect));
         let request = read.request;
@@ -170,46 +194,10 @@ impl Transaction {
         Ok(self.start(dataflow, messages))
     }
 
-    /// Writes new values into qualifying rows; returns their number.
-    pub async fn update(&mut self, read: &Read, change: Arc<dyn RowChange>) -> Result<u64, EngineError> {
-        let container = self.runtime.container(read.container)?;
-        let table = container.table();
-        let schema = container.schema();
-        assert_eq!(change.inputs(), read.request.desired.len(), "a change reads the desired attributes");
-        let mut request = read.request.clone();
-        let moves = table.partitioning.attributes().iter().any(|key| change.attributes().contains(key));
-        if moves {
-            // A new position may lie elsewhere, so the whole row has to travel.
-            let all = (0..schema.attributes.len()).map(|attribute| AttributeId(attribute as u16));
-            request.desired = request.desired.iter().copied().chain(all).collect();
-        } else if let Some(rows) = self.update_in_place(&container, &request, &*change)? {
-            return Ok(rows);
-        }
-        let work = Work::Update { request: request.clone(), change, moved_rows: OperatorIndex(1) };
-        let update = Self::operator(&container, &table, work, Some(&request));
-        let insert = Self::operator(&container, &table, Work::Insert, None);
-        let dataflow = self.dataflow(vec![update, insert]);
-        let messages = self.messages(&container, &table, &dataflow, &request, Primitive::UnorderedScan);
-        Ok(self.start(dataflow, messages).finish().await?.rows_affected)
-    }
-
-    /// Deletes qualifying rows, those that `filter` selects of them; returns their number.
-    pub async fn delete(&mut self, read: &Read, filter: Option<Arc<dyn RowFilter>>) -> Result<u64, EngineError> {
-        let container = self.runtime.container(read.container)?;
-        if let Some(rows) = self.delete_in_place(&container, &read.request, filter.as_deref())? {
-            return Ok(rows);
-        }
-        let table = container.table();
-        let work = Work::Delete { request: read.request.clone(), filter };
-        let operator = Self::operator(&container, &table, work, Some(&read.request));
-        let dataflow = self.dataflow(vec![operator]);
-        let messages = self.messages(&container, &table, &dataflow, &read.request, Primitive::UnorderedScan);
-        Ok(self.start(dataflow, messages).finish().await?.rows_affected)
-    }
-
     /// Pins the sealed segments of a container and copies the qualifying rows of its open ones.
     pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
         let container = self.runtime.container(container)?;
+        self.operations += 1;
         let table = container.table();
         let work = Work::Pin { request: request.clone() };
         let operator = Self::operator(&container, &table, work, Some(request));
@@ -249,6 +237,7 @@ impl Transaction {
 
     /// A bulk load into a container: sealed segments, built outside of the partitions.
     pub fn bulk(&mut self, container: ContainerId) -> Result<BulkLoad<'_>, EngineError> {
+        self.operations += 1;
         BulkLoad::new(self, container)
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Event, Partitioning, Simulation, Transaction};
 use eris_platform::SeededRandom;
-use eris_storage::{ContainerId, Layout};
+use eris_storage::{ContainerId, Layout, StorageError};
 
 use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
 use history::{History, Observation, TransactionRecord};
@@ -105,7 +105,7 @@ async fn client(
                 let timestamp = transaction.commit().await.expect("a commit that conflicts nowhere succeeds");
                 record.commit(timestamp);
             }
-            Err(EngineError::Storage(error)) if is_expected(&error) => transaction.rollback(),
+            Err(error) if is_expected(&error) => transaction.rollback(),
             Err(error) => panic!("unexpected error: {error}"),
         }
         history.lock().expect("one thread").add(record);
@@ -263,7 +263,7 @@ fn one_seed_runs_the_same_twice() {
     assert_eq!(run(4), run(4));
 }
 
-/// Conflicts and duplicate keys are part of the game.
-fn is_expected(error: &eris_storage::StorageError) -> bool {
-    error.is_retryable() || matches!(error, eris_storage::StorageError::DuplicateKey { .. })
+/// Conflicts, deadlocks and duplicate keys are part of the game.
+fn is_expected(error: &EngineError) -> bool {
+    error.is_retryable() || matches!(error, EngineError::Storage(StorageError::DuplicateKey { .. }))
 }

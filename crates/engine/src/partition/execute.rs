@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
-    AttachCursor, Batch, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, RowAddress, SealedSegment,
-    StorageError,
+    AttachCursor, Batch, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, RowAddress, RowLock,
+    SealedSegment, StorageError,
 };
 
 use super::command::{Command, Progress};
@@ -159,7 +159,7 @@ impl Place<'_> {
                 let cursor = self.state.store.open_cursor_unsealed(request)?.without_addresses();
                 self.read(Progress::Reading { cursor, state: Collect.open() }, quantum)
             }
-            Work::Update { request, .. } | Work::Delete { request, .. } => {
+            Work::Update { request, .. } | Work::Delete { request, .. } | Work::Lock { request, .. } => {
                 let cursor = self.state.store.open_cursor(request)?;
                 self.change(Progress::Changing { cursor }, quantum)
             }
@@ -227,21 +227,37 @@ impl Place<'_> {
             if dataflow.is_over() {
                 break Ok(None);
             }
+            let work = &dataflow.operator(self.header.operator).work;
+            if matches!(work, Work::Lock { .. }) && !dataflow.has_room(self.partition.id) {
+                return Ok(Step::NoRoom(Progress::Changing { cursor }));
+            }
             let gateway = match self.state.store.next_batch(&snapshot, &mut cursor) {
                 Ok(Some(gateway)) => gateway,
                 Ok(None) => break Ok(None),
                 Err(error) => break Err(error.into()),
             };
-            let changed = match &dataflow.operator(self.header.operator).work {
+            let changed = match work {
                 Work::Update { request, change, moved_rows } => {
                     self.update_rows(request, &**change, *moved_rows, &gateway.batch, &gateway.addresses)
                 }
                 Work::Delete { filter, .. } => self.delete_rows(filter.as_deref(), &gateway.batch, &gateway.addresses),
-                _ => unreachable!("only updates and deletes change rows under a cursor"),
+                Work::Lock { lock, skip_locked, .. } => self.lock_rows(*lock, *skip_locked, &gateway),
+                Work::Read { .. }
+                | Work::Insert
+                | Work::Attach
+                | Work::Pin { .. }
+                | Work::BuildIndex { .. }
+                | Work::Alter { .. } => unreachable!("only updates, deletes and row locks go by a change's cursor"),
             };
             match changed {
                 Ok(rows) => dataflow.add_rows_affected(rows),
-                Err(error) => break Err(error),
+                Err(error) => match error.undecided() {
+                    Some(holder) => {
+                        dataflow.block(holder);
+                        break Ok(None);
+                    }
+                    None => break Err(error),
+                },
             }
             if quantum.is_over() {
                 break Ok(Some(()));
@@ -276,8 +292,17 @@ impl Place<'_> {
             return Ok(0);
         }
         let snapshot = Arc::clone(&self.dataflow);
-        self.write(|state| state.store.delete(&snapshot.snapshot(), &chosen).map(drop))?;
-        Ok(chosen.len() as u64)
+        Ok(self.write(|state| state.store.delete(&snapshot.snapshot(), &chosen))?.rows)
+    }
+
+    fn lock_rows(&mut self, lock: RowLock, skip: bool, gateway: &Gateway) -> Result<u64, EngineError> {
+        if gateway.addresses.is_empty() {
+            return Ok(0);
+        }
+        let dataflow = Arc::clone(&self.dataflow);
+        let locked = self.write(|state| state.store.lock_rows(&dataflow.snapshot(), &gateway.addresses, lock, skip))?;
+        dataflow.emit(gateway.batch.take(&locked.rows))?;
+        Ok(locked.rows.len() as u64)
     }
 
     /// Writes new versions. Rows whose new position lies elsewhere are deleted here and sent there.
@@ -323,22 +348,32 @@ impl Place<'_> {
         }
         if leaving.is_empty() {
             let values = &new.values;
-            self.write(|state| {
-                state.store.update(&dataflow.snapshot(), &addresses, &new.attributes, values).map(drop)
-            })?;
-            return Ok(chosen.len() as u64);
+            let written =
+                self.write(|state| state.store.update(&dataflow.snapshot(), &addresses, &new.attributes, values))?;
+            return Ok(written.rows);
         }
         let pick = |rows: &[u32]| rows.iter().map(|row| addresses[*row as usize]).collect::<Vec<_>>();
         let values = new.values.take(&staying);
-        self.write(|state| {
-            state.store.delete(&dataflow.snapshot(), &pick(&leaving))?;
-            if !staying.is_empty() {
-                state.store.update(&dataflow.snapshot(), &pick(&staying), &new.attributes, &values)?;
+        let (taken, stayed) = self.write(|state| {
+            let taken = state.store.take_rows_out(&dataflow.snapshot(), &pick(&leaving))?;
+            // What this statement sent away before is sent once.
+            let taken: Vec<u32> = taken.iter().map(|row| leaving[*row as usize]).collect();
+            if staying.is_empty() {
+                return Ok((taken, 0));
             }
-            Ok(())
+            match state.store.update(&dataflow.snapshot(), &pick(&staying), &new.attributes, &values) {
+                Ok(written) => Ok((taken, written.rows)),
+                Err(error) => {
+                    if error.undecided().is_some() {
+                        state.store.put_rows_back(&dataflow.snapshot(), &pick(&taken));
+                    }
+                    Err(error)
+                }
+            }
         })?;
+        let written = stayed + taken.len() as u64;
         let operator = dataflow.operator(moved_rows);
-        for row in leaving {
+        for row in taken {
             let position = operator.table.partitioning.position_of_row(&full_rows, row as usize);
             let attachment = dataflow.attach(Attachment::Rows(full_rows.take(&[row])));
             let target = operator.table.find(&position);
@@ -353,7 +388,7 @@ impl Place<'_> {
             dataflow.count_sends(1);
             self.runtime.send(&Message::new(header, &[&attachment.to_le_bytes()]));
         }
-        Ok(chosen.len() as u64)
+        Ok(written)
     }
 
     fn insert(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
@@ -381,7 +416,13 @@ impl Place<'_> {
             }
             let step = INSERT_STEP_ROWS.min(rows.rows - done);
             let part = if step == rows.rows { rows.clone() } else { rows.slice(done, step) };
-            self.write(|state| state.store.insert(&dataflow.snapshot(), &part).map(drop))?;
+            if let Err(error) = self.write(|state| state.store.insert(&dataflow.snapshot(), &part)) {
+                let Some(holder) = error.undecided() else { return Err(error) };
+                dataflow.give_back(holder, rows.slice(done, rows.rows - done));
+                // What lies behind it may go on.
+                done = rows.rows;
+                continue;
+            }
             done += step;
             if quantum.is_over() && (done < rows.rows || !pending.is_empty()) {
                 return Ok(Step::Again(Progress::Inserting { pending, rows, done }));

@@ -235,7 +235,13 @@ impl<'t> BulkLoad<'t> {
 
     async fn land_oldest(&mut self) -> Result<(), EngineError> {
         match self.in_flight.pop_front() {
-            Some(oldest) => oldest.results.finish().await.map(drop),
+            Some(oldest) => {
+                let blocked = oldest.results.finish().await?.blocked;
+                if blocked.rows.is_empty() {
+                    return Ok(());
+                }
+                self.transaction.insert_all(&self.container, Batch::concat(&blocked.rows)).await
+            }
             None => Ok(()),
         }
     }
