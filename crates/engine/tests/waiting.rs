@@ -313,6 +313,21 @@ fn a_key_share_goes_with_the_row_that_others_change() {
     }
 }
 
+/// The version that a snapshot sees was updated and kept its key; the version that came of it did not.
+#[test]
+fn a_key_share_looks_at_the_newest_version() {
+    for end in [Do::Delete(1), Do::Rename(1, 9)] {
+        with(2, ReadCommitted, |bench, s| {
+            bench.expect(&s[0], Do::Set(1, 11), Count(1));
+            bench.expect(&s[0], Do::Savepoint, Done);
+            bench.expect(&s[0], end.clone(), Count(1));
+            bench.expect(&s[1], Do::Lock(1, KeyShare, NoWait), NotAvailable);
+            bench.expect(&s[0], Do::RollbackTo(0), Done);
+            bench.expect(&s[1], Do::Lock(1, KeyShare, NoWait), Rows(vec![(1, 10)]));
+        });
+    }
+}
+
 #[test]
 fn row_locks_end_with_a_rollback_to_a_savepoint_and_move_with_their_rows() {
     with(2, RepeatableRead, |bench, s| {

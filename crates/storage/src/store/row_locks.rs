@@ -234,7 +234,8 @@ impl Store {
                     }
                     // The key stays whether the update commits or not: the lock is on both versions.
                     successors = self.versions_by(holder, address);
-                    if successors.is_empty() {
+                    let ends = |row: &RowAddress| self.ends_with_key(snapshot, *row);
+                    if successors.is_empty() || successors.iter().any(ends) {
                         return Err(StorageError::Conflict { with: Some(holder) });
                     }
                 }
@@ -267,6 +268,18 @@ impl Store {
             break;
         }
         versions
+    }
+
+    /// Whether the key of a row that somebody undecided began will end with it: a later statement of theirs deleted it,
+    /// or gave it another key.
+    fn ends_with_key(&self, snapshot: &Snapshot<'_>, row: RowAddress) -> bool {
+        let Some(end) = self.segment(row.segment()).map(|segment| segment.end(row.offset().0)) else { return false };
+        match end.kind() {
+            WordKind::Timestamp(_) => false,
+            WordKind::Lock { transaction, statement } => {
+                !end.keeps_key() && snapshot.outcomes.outcome(transaction, statement) != Outcome::Aborted
+            }
+        }
     }
 
     /// Other transactions' locks on updated rows are on their new versions, too.
