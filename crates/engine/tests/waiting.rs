@@ -64,6 +64,40 @@ fn an_insert_waits_for_whoever_has_its_key() {
 }
 
 #[test]
+fn a_bulk_load_waits_for_whoever_has_one_of_its_keys() {
+    with(2, RepeatableRead, |bench, s| {
+        bench.expect(&s[0], Do::Insert(40, 1), Count(1));
+        bench.expect(&s[0], Do::Delete(2), Count(1));
+        bench.waits(&s[1], Do::Load((30..60).collect()));
+        bench.expect(&s[0], Do::Rollback, Done);
+        assert_eq!(s[1].answer(), Some(Count(30)));
+        bench.expect(&s[1], Do::All, Rows([(1, 10), (2, 20)].into_iter().chain((30..60).map(|k| (k, k))).collect()));
+        bench.expect(&s[1], Do::Commit, Done);
+        assert_eq!(bench.state().len(), 32);
+    });
+    with(2, RepeatableRead, |bench, s| {
+        bench.expect(&s[0], Do::Insert(40, 1), Count(1));
+        bench.waits(&s[1], Do::Load((30..60).collect()));
+        bench.expect(&s[0], Do::Commit, Done);
+        assert_eq!(s[1].answer(), Some(Duplicate));
+        bench.expect(&s[1], Do::Rollback, Done);
+        assert_eq!(bench.state(), [(1, 10), (2, 20), (40, 1)]);
+    });
+    // A load that was taken back to a savepoint leaves its keys free.
+    with(2, RepeatableRead, |bench, s| {
+        bench.expect(&s[0], Do::Savepoint, Done);
+        bench.expect(&s[0], Do::Load((30..60).collect()), Count(30));
+        bench.waits(&s[1], Do::Insert(30, 1));
+        bench.expect(&s[0], Do::RollbackTo(0), Done);
+        assert_eq!(s[1].answer(), Some(Count(1)));
+        bench.expect(&s[0], Do::Load((40..60).collect()), Count(20));
+        bench.expect(&s[0], Do::Commit, Done);
+        bench.expect(&s[1], Do::Commit, Done);
+        assert_eq!(bench.state().len(), 23);
+    });
+}
+
+#[test]
 fn a_renaming_waits_at_its_target() {
     with(2, RepeatableRead, |bench, s| {
         bench.expect(&s[0], Do::Insert(9, 1), Count(1));

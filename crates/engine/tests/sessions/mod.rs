@@ -37,6 +37,8 @@ pub enum Do {
     DeleteHaving(i64),
     Insert(i64, i64),
     InsertMany(Vec<i64>),
+    /// As a bulk load.
+    Load(Vec<i64>),
     /// Gives a row another key.
     Rename(i64, i64),
     Lock(i64, RowLock, LockWait),
@@ -277,6 +279,12 @@ async fn obey(
         Do::InsertMany(keys) => {
             let batches: Vec<Batch> = keys.iter().map(|key| row(*key, *key, None)).collect();
             Answer::Count(transaction.insert(container, Batch::concat(&batches)).await?)
+        }
+        Do::Load(keys) => {
+            let batches: Vec<Batch> = keys.iter().map(|key| row(*key, *key, None)).collect();
+            let mut load = transaction.bulk(container)?;
+            load.append(Batch::concat(&batches)).await?;
+            Answer::Count(load.finish().await?)
         }
         Do::Rename(from, to) => {
             Answer::Count(transaction.update(&by_key(container, from), Arc::new(SetKey(to))).await?)
