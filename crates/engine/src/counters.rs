@@ -38,10 +38,18 @@ pub enum Event {
     BufferFull,
     /// Maintenance calls.
     MaintenanceCalls,
+    /// Times a transaction waited for another one.
+    LockWaits,
+    /// Waits that were refused, because they would never end.
+    Deadlocks,
+    /// Waits that were given up: the lock timeout was over.
+    LockTimeouts,
+    /// Statements that ran again with a newer snapshot (READ COMMITTED).
+    StatementRestarts,
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 15] = [
+pub const EVENTS: [Event; 19] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
@@ -57,6 +65,10 @@ pub const EVENTS: [Event; 15] = [
     Event::CoordinatorPasses,
     Event::BufferFull,
     Event::MaintenanceCalls,
+    Event::LockWaits,
+    Event::Deadlocks,
+    Event::LockTimeouts,
+    Event::StatementRestarts,
 ];
 
 impl Event {
@@ -78,6 +90,10 @@ impl Event {
             Self::CoordinatorPasses => "coordinator_passes",
             Self::BufferFull => "buffer_full",
             Self::MaintenanceCalls => "maintenance_calls",
+            Self::LockWaits => "lock_waits",
+            Self::Deadlocks => "deadlocks",
+            Self::LockTimeouts => "lock_timeouts",
+            Self::StatementRestarts => "statement_restarts",
         }
     }
 }

@@ -7,6 +7,9 @@
 //! **Back-pressure**: a command asks [`Dataflow::has_room`] before it starts its next batch. Without room it is put
 //! aside in its partition and the partition's id is noted here, under the same lock that the task takes to fetch
 //! results, so that no wake-up is lost.
+//!
+//! **Waiting for other transactions** is the task's: a command that meets a row or key of somebody undecided takes back
+//! its last step, notes here whom it met and what is left to do, and finishes. Nothing sleeps inside a partition.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +18,8 @@ use std::task::{Context, Poll, Waker};
 
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{
-    AttributeId, Batch, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, Schema, SealedSegment,
-    SegmentLayouts, Snapshot,
+    AttributeId, Batch, Holder, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, RowLock, Schema,
+    SealedSegment, SegmentLayouts, Snapshot,
 };
 
 use crate::cancel::CancelHandle;
@@ -47,6 +50,12 @@ pub(crate) enum Work {
         request: ReadRequest,
         filter: Option<Arc<dyn RowFilter>>,
         inputs: usize,
+    },
+    /// Locks the rows and hands out the desired attributes of those that are locked.
+    Lock {
+        request: ReadRequest,
+        lock: RowLock,
+        skip_locked: bool,
     },
     Attach,
     Pin {
@@ -101,6 +110,7 @@ struct Inner {
     reservation: Reservation,
     pinned: Vec<PinnedPartition>,
     rows_affected: u64,
+    blocked: Blocked,
     error: Option<EngineError>,
     waker: Option<Waker>,
     stalled: Vec<PartitionId>,
@@ -132,6 +142,7 @@ impl Dataflow {
                 reservation: memory.reserve("query results"),
                 pinned: Vec::new(),
                 rows_affected: 0,
+                blocked: Blocked::default(),
                 error: None,
                 waker: None,
                 stalled: Vec::new(),
@@ -202,6 +213,21 @@ impl Dataflow {
 
     pub(crate) fn add_rows_affected(&self, rows: u64) {
         lock(&self.inner).rows_affected += rows;
+    }
+
+    /// A change or row lock met somebody undecided: it has to be run again, from the start. What it did is passed over
+    /// then, because its words have the number of the statement.
+    pub(crate) fn block(&self, holder: Holder) {
+        let blocked = &mut lock(&self.inner).blocked;
+        blocked.again = true;
+        blocked.holder.get_or_insert(holder);
+    }
+
+    /// An insert met somebody undecided: these rows are still to be inserted.
+    pub(crate) fn give_back(&self, holder: Holder, rows: Batch) {
+        let blocked = &mut lock(&self.inner).blocked;
+        blocked.rows.push(rows);
+        blocked.holder.get_or_insert(holder);
     }
 
     pub(crate) fn add_pinned(&self, pinned: PinnedPartition) {
@@ -304,7 +330,11 @@ impl Dataflow {
     pub(crate) fn take_summary(&self) -> Summary {
         let mut inner = lock(&self.inner);
         assert!(inner.finished, "a summary is taken of a finished dataflow");
-        Summary { rows_affected: inner.rows_affected, pinned: std::mem::take(&mut inner.pinned) }
+        Summary {
+            rows_affected: inner.rows_affected,
+            pinned: std::mem::take(&mut inner.pinned),
+            blocked: std::mem::take(&mut inner.blocked),
+        }
     }
 }
 
@@ -312,4 +342,16 @@ impl Dataflow {
 pub(crate) struct Summary {
     pub rows_affected: u64,
     pub pinned: Vec<PinnedPartition>,
+    pub blocked: Blocked,
+}
+
+/// What a dataflow could not do because of somebody undecided.
+#[derive(Default)]
+pub(crate) struct Blocked {
+    /// The first one met.
+    pub holder: Option<Holder>,
+    /// Whether a change or row lock has to run again.
+    pub again: bool,
+    /// Rows still to be inserted.
+    pub rows: Vec<Batch>,
 }

@@ -40,6 +40,10 @@ pub struct EngineStatistics {
     pub known_transactions: u64,
     /// The oldest snapshot in use: nothing younger is garbage-collected.
     pub oldest_snapshot: u64,
+    /// The newest snapshot that a transaction may have: what lies between the two is kept for the oldest.
+    pub newest_snapshot: u64,
+    /// Transactions that wait for others.
+    pub waiting_transactions: u64,
     pub memory_used_bytes: u64,
     pub memory_peak_bytes: u64,
     pub memory_by_consumer: Vec<(&'static str, u64)>,
@@ -74,6 +78,8 @@ impl Engine {
             aborted,
             known_transactions,
             oldest_snapshot: runtime.transactions.oldest_snapshot().0,
+            newest_snapshot: runtime.transactions.visible().0,
+            waiting_transactions: runtime.transactions.waiting(),
             memory_used_bytes: runtime.memory.used(),
             memory_peak_bytes: runtime.memory.peak(),
             memory_by_consumer: runtime.memory.by_consumer(),

@@ -21,7 +21,7 @@ use crate::partition_table::{Entry, PartitionTable};
 use crate::runtime::{Runtime, current_node};
 use crate::task::Task;
 use crate::timer::Sleep;
-use crate::transaction::Transaction;
+use crate::transaction::{IsolationLevel, Transaction};
 use crate::worker::Worker;
 
 /// A running engine. Clones share it.
@@ -245,9 +245,14 @@ impl Engine {
         transaction.commit().await.map(drop)
     }
 
-    /// Begins a transaction and publishes its snapshot.
+    /// Begins a transaction with one snapshot for all its statements, and publishes it.
     pub fn begin(&self) -> Transaction {
-        Transaction::begin(&self.runtime)
+        self.begin_with(IsolationLevel::default())
+    }
+
+    /// Begins a transaction of this level and publishes the snapshot of its first statement.
+    pub fn begin_with(&self, level: IsolationLevel) -> Transaction {
+        Transaction::begin(&self.runtime, level)
     }
 
     pub(crate) fn runtime(&self) -> &Arc<Runtime> {

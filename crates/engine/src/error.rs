@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use eris_platform::MemoryExceeded;
-use eris_storage::{ContainerId, StorageError};
+use eris_storage::{ContainerId, Holder, StorageError};
 use thiserror::Error as ThisError;
 
 /// An error of the engine. Cheap to clone: one failure may reach several waiters.
@@ -16,6 +16,18 @@ pub enum EngineError {
     /// The statement was cancelled on request.
     #[error("the statement was cancelled")]
     Cancelled,
+    /// The transaction waits for others that wait for it; it has to roll back (SQLSTATE 40P01).
+    #[error("deadlock detected")]
+    Deadlock,
+    /// Another transaction did not let go of a row or a key in the time that the lock timeout allows (55P03).
+    #[error("canceling statement due to lock timeout")]
+    LockTimeout,
+    /// Another transaction has a row, and the request was not to wait (55P03).
+    #[error("could not obtain lock on row")]
+    LockNotAvailable,
+    /// The savepoint is of another transaction, was released, or was rolled back with an earlier one (3B001).
+    #[error("savepoint does not exist")]
+    NoSuchSavepoint,
     /// A consumer asked for more memory than `memory_limit` leaves.
     #[error(transparent)]
     Memory(#[from] MemoryExceeded),
@@ -53,11 +65,24 @@ impl EngineError {
         }
     }
 
+    /// Whom a write has to wait for before it may be repeated.
+    pub(crate) fn undecided(&self) -> Option<Holder> {
+        match self {
+            Self::Storage(error) => error.undecided(),
+            _ => None,
+        }
+    }
+
+    /// Whether a write lost against a transaction that committed after the statement's snapshot.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Self::Storage(StorageError::Conflict { with: None }))
+    }
+
     /// Whether the transaction lost against a concurrent one and may succeed when run again.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_retryable(),
-            Self::SchemaMoved => true,
+            Self::SchemaMoved | Self::Deadlock => true,
             _ => false,
         }
     }

@@ -47,5 +47,5 @@ pub use options::EngineOptions;
 pub use partition_table::Partitioning;
 pub use results::Results;
 pub use simulator::{Simulation, SimulationError};
-pub use transaction::{BulkLoad, PinnedScan, Read, Transaction};
+pub use transaction::{BulkLoad, IsolationLevel, LockWait, PinnedScan, Read, Savepoint, Transaction};
 pub use transactions::SnapshotHandle;

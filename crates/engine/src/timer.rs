@@ -31,13 +31,31 @@ impl Timers {
         Self { next_deadline: AtomicU64::new(u64::MAX), heap: Lock::default() }
     }
 
-    pub fn add(&self, deadline: Nanos, waker: Waker) {
+    /// Wakes `waker` at the deadline. Gives a number for [`Self::remove`].
+    pub fn add(&self, deadline: Nanos, waker: Waker) -> u64 {
         let mut heap = lock(&self.heap);
         heap.sequence += 1;
         let sequence = heap.sequence;
         heap.entries.push(Reverse((deadline.0, sequence)));
         heap.wakers.insert(sequence, waker);
         self.next_deadline.fetch_min(deadline.0, Ordering::AcqRel);
+        sequence
+    }
+
+    /// Forgets a timer that nobody waits for any more.
+    pub fn remove(&self, sequence: u64) {
+        let mut heap = lock(&self.heap);
+        if heap.wakers.remove(&sequence).is_none() {
+            return;
+        }
+        // Others in the heap are dropped when they come to its top.
+        while let Some(Reverse((_, first))) = heap.entries.peek().copied()
+            && !heap.wakers.contains_key(&first)
+        {
+            heap.entries.pop();
+        }
+        let next = heap.entries.peek().map_or(u64::MAX, |Reverse((deadline, _))| *deadline);
+        self.next_deadline.store(next, Ordering::Release);
     }
 
     /// Wakes what is due; returns whether anything was.
@@ -75,14 +93,15 @@ pub(crate) struct Sleep {
     runtime: Arc<Runtime>,
     node: NodeId,
     deadline: Nanos,
-    registered: bool,
+    /// Its number among the node's timers, once it runs.
+    timer: Option<u64>,
 }
 
 impl Sleep {
     /// The timer runs on the node of the caller.
     pub fn until(runtime: &Arc<Runtime>, deadline: Nanos) -> Self {
         let node = current_node().unwrap_or(runtime.nodes[0].id);
-        Self { runtime: Arc::clone(runtime), node, deadline, registered: false }
+        Self { runtime: Arc::clone(runtime), node, deadline, timer: None }
     }
 }
 
@@ -93,12 +112,20 @@ impl Future for Sleep {
         if self.runtime.env.now() >= self.deadline {
             return Poll::Ready(());
         }
-        if !self.registered {
-            self.registered = true;
-            self.runtime.node(self.node).timers.add(self.deadline, context.waker().clone());
+        if self.timer.is_none() {
+            let timer = self.runtime.node(self.node).timers.add(self.deadline, context.waker().clone());
+            self.timer = Some(timer);
             // A sleeping worker has to shorten its sleep.
             self.runtime.wake_node(self.node);
         }
         Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            self.runtime.node(self.node).timers.remove(timer);
+        }
     }
 }

@@ -5,13 +5,17 @@
 
 mod bulk;
 mod in_place;
+mod savepoint;
 mod through_index;
+mod wait;
+mod write;
 
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use eris_platform::MemoryPool;
 use eris_storage::{
@@ -21,11 +25,11 @@ use eris_storage::{
 
 use crate::cancel::CancelHandle;
 use crate::container::Container;
-use crate::dataflow::{Attachment, Dataflow, Operator, Work};
+use crate::dataflow::{Dataflow, Operator, Work};
 use crate::error::EngineError;
 use crate::ids::OperatorIndex;
 use crate::message::{Header, Message, Primitive};
-use crate::operator::{Collect, MicroOperator, RowChange, RowFilter};
+use crate::operator::{Collect, MicroOperator};
 use crate::partition::Partition;
 use crate::partition_table::PartitionTable;
 use crate::results::Results;
@@ -33,7 +37,9 @@ use crate::runtime::{Runtime, current_node};
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
 pub use bulk::BulkLoad;
-use through_index::{Resolved, whole_rows_behind};
+pub use savepoint::Savepoint;
+use through_index::Resolved;
+pub use write::LockWait;
 
 /// Longer positions are not sent along: their reads go to all partitions that may have the key, so that every message
 /// fits into a buffer.
@@ -56,13 +62,31 @@ pub struct PinnedScan {
     pub open: Vec<Batch>,
 }
 
+/// What the statements of a transaction see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IsolationLevel {
+    /// Each statement sees what committed before it began. A write that meets a newer version begins its statement
+    /// again.
+    ReadCommitted,
+    /// All statements see what committed before the transaction began (snapshot isolation). A write that meets a newer
+    /// version fails: the first updater wins.
+    #[default]
+    RepeatableRead,
+}
+
 /// A running transaction. Dropping it rolls it back.
 pub struct Transaction {
     runtime: Arc<Runtime>,
     hold: TransactionHold,
+    level: IsolationLevel,
     visible: Timestamp,
     statement: StatementNumber,
     snapshot: Arc<SnapshotHandle>,
+    /// What the current statement did so far.
+    operations: u32,
+    /// The first statements behind the savepoints, ascending.
+    savepoints: Vec<StatementNumber>,
+    lock_timeout: Option<Duration>,
     cancel: CancelHandle,
     /// Streams that the task has open: while there are any, nothing runs in place.
     streams: Arc<AtomicUsize>,
@@ -70,7 +94,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn begin(runtime: &Arc<Runtime>) -> Self {
+    pub(crate) fn begin(runtime: &Arc<Runtime>, level: IsolationLevel) -> Self {
         let (object, visible) = runtime.transactions.begin();
         let hold = TransactionHold::new(&runtime.transactions, &object);
         let statement = StatementNumber(1);
@@ -79,9 +103,13 @@ impl Transaction {
         Self {
             runtime: Arc::clone(runtime),
             hold,
+            level,
             visible,
             statement,
             snapshot,
+            operations: 0,
+            savepoints: Vec::new(),
+            lock_timeout: None,
             cancel: CancelHandle::default(),
             streams: Arc::new(AtomicUsize::new(0)),
             ended: false,
@@ -93,12 +121,18 @@ impl Transaction {
         self.hold.object().id
     }
 
-    /// Commits up to this timestamp are visible to it.
+    /// What its statements see.
+    pub fn isolation_level(&self) -> IsolationLevel {
+        self.level
+    }
+
+    /// Commits up to this timestamp are visible to the current statement.
     pub fn snapshot_timestamp(&self) -> Timestamp {
         self.visible
     }
 
-    /// Starts the next statement: own earlier writes become visible, those of this statement do not.
+    /// Starts the next statement: own earlier writes become visible, those of this statement do not. Under READ
+    /// COMMITTED it sees what is committed by now.
     pub fn next_statement(&mut self) {
         assert!(
             self.statement.0 < StatementNumber::MAX,
@@ -108,7 +142,13 @@ impl Transaction {
         self.statement = StatementNumber(self.statement.0 + 1);
         let hold = TransactionHold::new(&self.runtime.transactions, self.hold.object());
         let manager = &self.runtime.transactions;
+        if self.level == IsolationLevel::ReadCommitted {
+            let visible = manager.publish();
+            manager.withdraw(self.visible);
+            self.visible = visible;
+        }
         self.snapshot = Arc::new(SnapshotHandle::share(manager, hold, self.visible, self.statement));
+        self.operations = 0;
     }
 
     /// The snapshot of the current statement, for readers on other threads.
@@ -131,36 +171,10 @@ impl Transaction {
         self.cancel = cancel;
     }
 
-    /// Inserts rows, columns in schema order; returns their number.
-    pub async fn insert(&mut self, container: ContainerId, rows: Batch) -> Result<u64, EngineError> {
-        let container = self.runtime.container(container)?;
-        if container.global_indexes().is_none() {
-            return self.insert_into(&container, rows).await;
-        }
-        let count = self.insert_into(&container, rows.clone()).await?;
-        self.insert_entries(&container, &rows).await?;
-        Ok(count)
-    }
-
-    async fn insert_into(&mut self, container: &Arc<Container>, rows: Batch) -> Result<u64, EngineError> {
-        let count = rows.rows as u64;
-        let Some(rows) = self.insert_in_place(container, rows)? else { return Ok(count) };
-        let table = container.table();
-        let operator = Self::operator(container, &table, Work::Insert, None);
-        let dataflow = self.dataflow(vec![operator]);
-        let mut messages = Vec::new();
-        for (partition, rows) in group_by_partition(container, &table, rows) {
-            let attachment = dataflow.attach(Attachment::Rows(rows));
-            let header = self.header(&dataflow, Primitive::Insert, Some(&partition));
-            messages.push(Message::new(header, &[&attachment.to_le_bytes()]));
-        }
-        self.start(dataflow, messages).finish().await?;
-        Ok(count)
-    }
-
     /// Reads a small result: point and range accesses.
     pub async fn read(&mut self, read: &Read) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.container(read.container)?;
+        self.operations += 1;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_from(&container, &read.request).await,
             Resolved::Nothing => Ok(Vec::new()),
@@ -172,6 +186,7 @@ impl Transaction {
     /// read.
     pub async fn read_rows(&mut self, read: &Read, rows: &mut PackedRows) -> Result<(), EngineError> {
         let container = self.runtime.container(read.container)?;
+        self.operations += 1;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_rows_from(&container, &read.request, rows).await,
             Resolved::Nothing => {
@@ -212,6 +227,7 @@ impl Transaction {
     /// Streams the qualifying rows of all partitions, or what `operator` makes of them inside each partition.
     pub fn scan(&mut self, read: Read, operator: Option<Arc<dyn MicroOperator>>) -> Result<Results, EngineError> {
         let container = self.runtime.container(read.container)?;
+        self.operations += 1;
         let table = container.table();
         let operator = operator.unwrap_or_else(|| Arc::new(Collect));
         let request = read.request;
@@ -223,69 +239,10 @@ impl Transaction {
         Ok(self.start(dataflow, messages))
     }
 
-    /// Writes new values into qualifying rows; returns their number.
-    pub async fn update(&mut self, read: &Read, change: Arc<dyn RowChange>) -> Result<u64, EngineError> {
-        let container = self.runtime.container(read.container)?;
-        assert_eq!(change.inputs(), read.request.desired.len(), "a change reads the desired attributes");
-        let mut request = match self.resolve(&container, &read.request).await? {
-            Resolved::AsItIs => read.request.clone(),
-            Resolved::Nothing => return Ok(0),
-            Resolved::Narrowed(request) => request,
-        };
-        if let Some(returning) = Self::returning(&container, Some(change.attributes())) {
-            return self.update_with_entries(&container, request, change, returning).await;
-        }
-        let table = container.table();
-        let moves = table.partitioning.attributes().iter().any(|key| change.attributes().contains(key));
-        if moves {
-            // A new position may lie elsewhere, so the whole row has to travel.
-            request.desired = whole_rows_behind(&request.desired, &container);
-        } else if let Some(rows) = self.update_in_place(&container, &request, &*change)? {
-            return Ok(rows);
-        }
-        let work = Work::Update { request: request.clone(), change, moved_rows: OperatorIndex(1), returning: None };
-        let update = Self::operator(&container, &table, work, Some(&request));
-        let insert = Self::operator(&container, &table, Work::Insert, None);
-        let dataflow = self.dataflow(vec![update, insert]);
-        let messages = self.messages(&container, &table, &dataflow, &request, Primitive::UnorderedScan);
-        Ok(self.start(dataflow, messages).finish().await?.rows_affected)
-    }
-
-    /// Deletes qualifying rows, those that `filter` selects of them; returns their number.
-    pub async fn delete(&mut self, read: &Read, filter: Option<Arc<dyn RowFilter>>) -> Result<u64, EngineError> {
-        let container = self.runtime.container(read.container)?;
-        let request = match self.resolve(&container, &read.request).await? {
-            Resolved::AsItIs => read.request.clone(),
-            Resolved::Nothing => return Ok(0),
-            Resolved::Narrowed(request) => request,
-        };
-        if let Some(returning) = Self::returning(&container, None) {
-            return self.delete_with_entries(&container, request, filter, returning).await;
-        }
-        self.delete_from(&container, &request, filter).await
-    }
-
-    async fn delete_from(
-        &mut self,
-        container: &Arc<Container>,
-        request: &ReadRequest,
-        filter: Option<Arc<dyn RowFilter>>,
-    ) -> Result<u64, EngineError> {
-        if let Some(rows) = self.delete_in_place(container, request, filter.as_deref())? {
-            return Ok(rows);
-        }
-        let table = container.table();
-        let inputs = request.desired.len();
-        let work = Work::Delete { request: request.clone(), filter, inputs };
-        let operator = Self::operator(container, &table, work, Some(request));
-        let dataflow = self.dataflow(vec![operator]);
-        let messages = self.messages(container, &table, &dataflow, request, Primitive::UnorderedScan);
-        Ok(self.start(dataflow, messages).finish().await?.rows_affected)
-    }
-
     /// Pins the sealed segments of a container and copies the qualifying rows of its open ones.
     pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
         let container = self.runtime.container(container)?;
+        self.operations += 1;
         let table = container.table();
         let work = Work::Pin { request: request.clone() };
         let operator = Self::operator(&container, &table, work, Some(request));
@@ -339,6 +296,7 @@ impl Transaction {
 
     /// A bulk load into a container: sealed segments, built outside of the partitions.
     pub fn bulk(&mut self, container: ContainerId) -> Result<BulkLoad<'_>, EngineError> {
+        self.operations += 1;
         BulkLoad::new(self, container)
     }
 

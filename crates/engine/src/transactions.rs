@@ -2,12 +2,15 @@
 //!
 //! A commit is one atomic write: the commit timestamp goes into the [`object`] of the transaction, and every lock word
 //! that names the transaction resolves to it from then on. Stamping the words is left to the partitions
-//! (`maintenance`), which give up their hold on the object once none of its words is left there.
+//! (`maintenance`), which give up their hold on the object once none of its words is left there. `docs/transactions.md`
+//! tells the rest: waiting, deadlocks, rolling back a part, isolation levels, row locks.
 
 mod manager;
 mod object;
 mod snapshots;
+mod waits;
 
 pub(crate) use manager::TransactionManager;
 pub(crate) use object::{TransactionHold, TransactionObject};
 pub use snapshots::SnapshotHandle;
+pub(crate) use waits::Wait;

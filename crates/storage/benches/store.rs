@@ -18,7 +18,7 @@ use std::sync::Arc;
 struct Committed;
 
 impl Outcomes for Committed {
-    fn outcome(&self, transaction: TransactionId) -> Outcome {
+    fn outcome(&self, transaction: TransactionId, _statement: StatementNumber) -> Outcome {
         Outcome::Committed(Timestamp(transaction.0))
     }
 }

@@ -1,13 +1,14 @@
 //! What can go wrong inside a partition, and what the caller may do about it.
 
 use crate::ids::{AttributeId, IndexId};
-use crate::mvcc::TransactionId;
+use crate::mvcc::Holder;
 use crate::value::Value;
 use eris_platform::memory::MemoryExceeded;
 use thiserror::Error;
 
 /// An operation on a partition failed. The partition is unchanged, except for what a failed write of several rows had
-/// already written: that belongs to the transaction, which must abort.
+/// already written: that belongs to the statement, which must be rolled back. After a conflict with somebody who is
+/// undecided nothing is left, and the same write may be tried again.
 #[derive(Debug, Error, Clone, PartialEq)]
 pub enum StorageError {
     /// Another row has the key: names and values of its attributes.
@@ -19,8 +20,9 @@ pub enum StorageError {
     /// Another transaction changed the row (or holds the key) first.
     #[error("could not serialize access due to concurrent update")]
     Conflict {
-        /// The transaction that holds the row, while it is still active.
-        with: Option<TransactionId>,
+        /// Who holds the row or the key, while that is undecided: the write may be repeated when it is. None: the other
+        /// one committed.
+        with: Option<Holder>,
     },
     /// No memory within the limit.
     #[error(transparent)]
@@ -49,6 +51,14 @@ pub enum StorageError {
 }
 
 impl StorageError {
+    /// Whom a write has to wait for before it may be repeated.
+    pub fn undecided(&self) -> Option<Holder> {
+        match self {
+            Self::Conflict { with } => *with,
+            _ => None,
+        }
+    }
+
     /// Whether running the transaction again may succeed without anything else changing.
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -34,15 +34,15 @@ pub use modules::{
     HASH_INDEX, IndexPath, IndexScanState, Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter,
     PathInstance, Properties, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry,
 };
-pub use mvcc::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
+pub use mvcc::{Holder, Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
 pub use physical::{LAYOUT_MEMBERS_MAX, LayoutMember, PhysicalLayout, SegmentLayouts};
 pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};
 pub use schema::{Attribute, IndexDefinition, IndexKind, Layout, SEGMENT_ROWS_DEFAULT, Schema};
 pub use segment::SealedSegment;
 pub use store::{
-    AccessStatistics, AttachCursor, AttributeStatistics, Gateway, Horizon, IndexBuildCursor, Maintained, PinnedCursor,
-    PinnedPartition, PinnedSegment, PositionOf, Progress, ReadCursor, SegmentDescription, SplitBoundary, SplitMoved,
-    SplitStep, Store, StoreCounters, StoreOptions, StoreStatistics, Written,
+    AccessStatistics, AttachCursor, AttributeStatistics, Gateway, Horizon, IndexBuildCursor, LockedRows, Maintained,
+    PinnedCursor, PinnedPartition, PinnedSegment, PositionOf, Progress, ReadCursor, RowLock, SegmentDescription,
+    SplitBoundary, SplitMoved, SplitStep, Store, StoreCounters, StoreOptions, StoreStatistics, Written,
 };
 pub use types::{DECIMAL64_PRECISION_MAX, DataType, Physical};
 pub use value::Value;

@@ -7,11 +7,14 @@
 //!  +---+------------------------------------------------+
 //!  | 0 |                commit timestamp                |
 //!  +---+------------------------------------------------+
-//!   63  62                        20 19                0
-//!  +---+----------------------------+-------------------+
-//!  | 1 |   transaction (43 bits)    | statement (20 b.) |
-//!  +---+----------------------------+-------------------+
+//!   63  62                  21   20   19                0
+//!  +---+----------------------+-----+-------------------+
+//!  | 1 | transaction (42 bits)| key | statement (20 b.) |
+//!  +---+----------------------+-----+-------------------+
 //! ```
+//! `key` is set in the end word of an update that leaves the key as it is: whoever wants the key to stay need not wait
+//! for it (see `store/row_locks.rs`).
+//!
 //! Because locks have the top bit, a comparison of the raw words answers for timestamps and says "not yet" for locks:
 //! a locked begin is above every snapshot (not visible), a locked end as well (not ended). Only words with the top bit
 //! need the slow path, which asks for the transaction's outcome.
@@ -37,12 +40,15 @@ pub struct StatementNumber(pub u32);
 pub struct Timestamp(pub u64);
 
 const STATEMENT_BITS: u32 = 20;
-const TRANSACTION_BITS: u32 = 43;
+const KEY_BITS: u32 = 1;
+const TRANSACTION_BITS: u32 = 42;
+const TRANSACTION_SHIFT: u32 = STATEMENT_BITS + KEY_BITS;
+const KEEPS_KEY_BIT: u64 = 1 << STATEMENT_BITS;
 const LOCK_BIT: u64 = 1 << 63;
-const _: () = assert!(1 + TRANSACTION_BITS + STATEMENT_BITS == 64, "a lock word is full");
+const _: () = assert!(1 + TRANSACTION_BITS + TRANSACTION_SHIFT == 64, "a lock word is full");
 
 impl TransactionId {
-    /// The largest: a million transactions a second for a hundred days.
+    /// The largest: a million transactions a second for fifty days.
     pub const MAX: u64 = (1 << TRANSACTION_BITS) - 1;
 }
 
@@ -93,7 +99,7 @@ impl Word {
     pub fn lock(transaction: TransactionId, statement: StatementNumber) -> Self {
         assert!(transaction.0 <= TransactionId::MAX, "transaction {transaction} does not fit");
         assert!(statement.0 <= StatementNumber::MAX, "statement {} does not fit", statement.0);
-        Self(LOCK_BIT | transaction.0 << STATEMENT_BITS | u64::from(statement.0))
+        Self(LOCK_BIT | transaction.0 << TRANSACTION_SHIFT | u64::from(statement.0))
     }
 
     /// Whether it is a lock.
@@ -101,11 +107,23 @@ impl Word {
         self.0 & LOCK_BIT != 0
     }
 
+    /// The lock of an end whose new version has the same key.
+    #[must_use]
+    pub fn keeping_key(self) -> Self {
+        assert!(self.is_lock(), "only locks say what becomes of the key");
+        Self(self.0 | KEEPS_KEY_BIT)
+    }
+
+    /// Whether it is the lock of an end whose new version has the same key.
+    pub fn keeps_key(self) -> bool {
+        self.is_lock() && self.0 & KEEPS_KEY_BIT != 0
+    }
+
     /// Takes it apart.
     pub fn kind(self) -> WordKind {
         if self.is_lock() {
             WordKind::Lock {
-                transaction: TransactionId((self.0 & !LOCK_BIT) >> STATEMENT_BITS),
+                transaction: TransactionId((self.0 & !LOCK_BIT) >> TRANSACTION_SHIFT),
                 statement: StatementNumber((self.0 & u64::from(StatementNumber::MAX)) as u32),
             }
         } else {
@@ -141,18 +159,27 @@ impl fmt::Debug for Word {
     }
 }
 
-/// How a transaction ended, if it did.
+/// Who holds a row or a key: a statement of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub transaction: TransactionId,
+    pub statement: StatementNumber,
+}
+
+/// How a write ended, if it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Active,
     Committed(Timestamp),
+    /// The transaction, or this statement of it, was rolled back.
     Aborted,
 }
 
-/// Who knows how transactions ended. A transaction must be known from its first write to a store until that store has
-/// reported it as settled.
+/// Who knows how writes ended: with their transaction, or before it, when a part of the transaction was rolled back. A
+/// transaction must be known from its first write to a store until that store has reported it as settled. What was
+/// decided once stays so.
 pub trait Outcomes: Send + Sync {
-    fn outcome(&self, transaction: TransactionId) -> Outcome;
+    fn outcome(&self, transaction: TransactionId, statement: StatementNumber) -> Outcome;
 }
 
 /// What a statement sees: commits up to `visible`, and writes of earlier statements of its own transaction.
@@ -188,9 +215,10 @@ impl Snapshot<'_> {
             unreachable!("only locks take the slow path");
         };
         if transaction == self.transaction {
-            return statement < self.statement;
+            let earlier = statement < self.statement;
+            return earlier && self.outcomes.outcome(transaction, statement) != Outcome::Aborted;
         }
-        match self.outcomes.outcome(transaction) {
+        match self.outcomes.outcome(transaction, statement) {
             Outcome::Committed(timestamp) => self.has_passed(timestamp),
             Outcome::Active | Outcome::Aborted => false,
         }
@@ -208,9 +236,13 @@ mod tests {
 
     struct Table;
 
+    /// A statement that was rolled back, of whatever transaction.
+    const VOID: u32 = 1_000;
+
     impl Outcomes for Table {
-        fn outcome(&self, transaction: TransactionId) -> Outcome {
+        fn outcome(&self, transaction: TransactionId, statement: StatementNumber) -> Outcome {
             match transaction.0 {
+                _ if statement.0 == VOID => Outcome::Aborted,
                 1 => Outcome::Committed(Timestamp(10)),
                 2 => Outcome::Committed(Timestamp(11)),
                 3 => Outcome::Aborted,
@@ -239,6 +271,7 @@ mod tests {
             }
         );
         assert_eq!(Word::timestamp(Timestamp(5)).kind(), WordKind::Timestamp(Timestamp(5)));
+        assert!(lock.keeping_key().kind() == lock.kind() && lock.keeping_key().keeps_key() && !lock.keeps_key());
         assert!(!Word::NEVER.is_lock() && Word::NEVER.transaction().is_none());
     }
 
@@ -253,6 +286,9 @@ mod tests {
         assert!(!s.sees(lock(2, 0)), "committed after the snapshot");
         assert!(!s.sees(lock(3, 0)) && !s.sees(lock(4, 0)), "aborted, active");
         assert!(s.sees(lock(9, 2)) && !s.sees(lock(9, 3)), "own earlier statement only");
+        assert!(!s.sees(lock(1, VOID)) && s.is_visible(stamp(3), lock(1, VOID)), "rolled back, though it committed");
+        let later = Snapshot { statement: StatementNumber(VOID + 1), ..s };
+        assert!(later.sees(lock(9, 3)) && !later.sees(lock(9, VOID)), "own statement that was rolled back");
         assert!(s.is_visible(stamp(3), lock(4, 0)) && !s.is_visible(stamp(3), lock(9, 1)));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
-    AttachCursor, AttributeId, Batch, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, RowAddress,
+    AttachCursor, AttributeId, Batch, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, RowAddress, RowLock,
     SealedSegment, StorageError,
 };
 
@@ -68,7 +68,6 @@ struct Place<'a> {
 /// What an update asks for.
 #[derive(Clone, Copy)]
 struct Update<'a> {
-    request: &'a ReadRequest,
     change: &'a dyn RowChange,
     moved_rows: OperatorIndex,
     returning: Option<&'a [AttributeId]>,
@@ -169,7 +168,7 @@ impl Place<'_> {
                 let cursor = self.state.store.open_cursor_unsealed(request)?.without_addresses();
                 self.read(Progress::Reading { cursor, state: Collect.open() }, quantum)
             }
-            Work::Update { request, .. } | Work::Delete { request, .. } => {
+            Work::Update { request, .. } | Work::Delete { request, .. } | Work::Lock { request, .. } => {
                 let cursor = self.state.store.open_cursor(request)?;
                 self.change(Progress::Changing { cursor }, quantum)
             }
@@ -241,25 +240,41 @@ impl Place<'_> {
             if dataflow.is_over() {
                 break Ok(None);
             }
+            let work = &dataflow.operator(self.header.operator).work;
+            if matches!(work, Work::Lock { .. }) && !dataflow.has_room(self.partition.id) {
+                return Ok(Step::NoRoom(Progress::Changing { cursor }));
+            }
             let gateway = match self.state.store.next_batch(&snapshot, &mut cursor) {
                 Ok(Some(gateway)) => gateway,
                 Ok(None) => break Ok(None),
                 Err(error) => break Err(error.into()),
             };
-            let changed = match &dataflow.operator(self.header.operator).work {
-                Work::Update { request, change, moved_rows, returning } => {
-                    let update =
-                        Update { request, change: &**change, moved_rows: *moved_rows, returning: returning.as_deref() };
+            let changed = match work {
+                Work::Update { change, moved_rows, returning, .. } => {
+                    let update = Update { change: &**change, moved_rows: *moved_rows, returning: returning.as_deref() };
                     self.update_rows(&update, &gateway.batch, &gateway.addresses)
                 }
                 Work::Delete { filter, inputs, .. } => {
                     self.delete_rows(filter.as_deref(), *inputs, &gateway.batch, &gateway.addresses)
                 }
-                _ => unreachable!("only updates and deletes change rows under a cursor"),
+                Work::Lock { lock, skip_locked, .. } => self.lock_rows(*lock, *skip_locked, &gateway),
+                Work::Read { .. }
+                | Work::Insert
+                | Work::Attach
+                | Work::Pin { .. }
+                | Work::BuildIndex { .. }
+                | Work::Alter { .. }
+                | Work::SetLayout { .. } => unreachable!("only updates, deletes and row locks go by a change's cursor"),
             };
             match changed {
                 Ok(rows) => dataflow.add_rows_affected(rows),
-                Err(error) => break Err(error),
+                Err(error) => match error.undecided() {
+                    Some(holder) => {
+                        dataflow.block(holder);
+                        break Ok(None);
+                    }
+                    None => break Err(error),
+                },
             }
             if quantum.is_over() {
                 break Ok(Some(()));
@@ -297,12 +312,23 @@ impl Place<'_> {
         }
         let chosen: Vec<RowAddress> = rows.iter().map(|row| addresses[*row as usize]).collect();
         let dataflow = Arc::clone(&self.dataflow);
-        self.write(|state| state.store.delete(&dataflow.snapshot(), &chosen).map(drop))?;
+        let deleted = self.write(|state| state.store.take_rows_out(&dataflow.snapshot(), &chosen))?;
         if batch.columns.len() > inputs {
+            let rows: Vec<u32> = deleted.iter().map(|row| rows[*row as usize]).collect();
             let told = batch.columns[inputs..].iter().map(|column| column.take(&rows));
             dataflow.emit(Batch { columns: told.collect(), rows: rows.len() })?;
         }
-        Ok(chosen.len() as u64)
+        Ok(deleted.len() as u64)
+    }
+
+    fn lock_rows(&mut self, lock: RowLock, skip: bool, gateway: &Gateway) -> Result<u64, EngineError> {
+        if gateway.addresses.is_empty() {
+            return Ok(0);
+        }
+        let dataflow = Arc::clone(&self.dataflow);
+        let locked = self.write(|state| state.store.lock_rows(&dataflow.snapshot(), &gateway.addresses, lock, skip))?;
+        dataflow.emit(gateway.batch.take(&locked.rows))?;
+        Ok(locked.rows.len() as u64)
     }
 
     /// Writes new versions. Rows whose new position lies elsewhere are deleted here and sent there.
@@ -312,11 +338,11 @@ impl Place<'_> {
         batch: &Batch,
         addresses: &[RowAddress],
     ) -> Result<u64, EngineError> {
-        let Update { request, change, moved_rows, returning } = *update;
+        let Update { change, moved_rows, returning } = *update;
         // A request that may move rows is extended by all attributes behind those that the change asked for.
         let schema = Arc::clone(self.state.store.schema());
         let attribute_count = schema.attributes.len();
-        let moving = request.desired.len() >= attribute_count + change.inputs();
+        let moving = batch.columns.len() >= attribute_count + change.inputs();
         let inputs = change.inputs();
         let seen = Batch { columns: batch.columns[..inputs].into(), rows: batch.rows };
         let new = contain_panic(|| change.apply(&seen))?;
@@ -336,11 +362,6 @@ impl Place<'_> {
                 columns[attribute.0 as usize] = column.clone();
             }
             full_rows = Batch { columns: columns.into(), rows: chosen.len() };
-            if let Some(returning) = returning {
-                let old = returning.iter().map(|id| batch.columns[inputs + id.index()].take(&chosen));
-                let new = returning.iter().map(|id| full_rows.columns[id.index()].clone());
-                dataflow.emit(Batch { columns: old.chain(new).collect(), rows: chosen.len() })?;
-            }
             let partitioning = &dataflow.operator(self.header.operator).table.partitioning;
             for row in 0..chosen.len() {
                 let position = partitioning.position_of_row(&full_rows, row);
@@ -350,24 +371,36 @@ impl Place<'_> {
         } else {
             staying.extend(0..chosen.len() as u32);
         }
-        if leaving.is_empty() {
-            let values = &new.values;
-            self.write(|state| {
-                state.store.update(&dataflow.snapshot(), &addresses, &new.attributes, values).map(drop)
-            })?;
-            return Ok(chosen.len() as u64);
-        }
         let pick = |rows: &[u32]| rows.iter().map(|row| addresses[*row as usize]).collect::<Vec<_>>();
-        let values = new.values.take(&staying);
-        self.write(|state| {
-            state.store.delete(&dataflow.snapshot(), &pick(&leaving))?;
-            if !staying.is_empty() {
-                state.store.update(&dataflow.snapshot(), &pick(&staying), &new.attributes, &values)?;
+        let values = if leaving.is_empty() { new.values } else { new.values.take(&staying) };
+        let (taken, stayed) = self.write(|state| {
+            let taken = state.store.take_rows_out(&dataflow.snapshot(), &pick(&leaving))?;
+            // What this statement sent away before is sent once.
+            let taken: Vec<u32> = taken.iter().map(|row| leaving[*row as usize]).collect();
+            if staying.is_empty() {
+                return Ok((taken, Vec::new()));
             }
-            Ok(())
+            match state.store.update_rows(&dataflow.snapshot(), &pick(&staying), &new.attributes, &values) {
+                Ok(stayed) => Ok((taken, stayed.iter().map(|row| staying[*row as usize]).collect::<Vec<_>>())),
+                Err(error) => {
+                    if error.undecided().is_some() {
+                        state.store.put_rows_back(&dataflow.snapshot(), &pick(&taken));
+                    }
+                    Err(error)
+                }
+            }
         })?;
+        let written = (stayed.len() + taken.len()) as u64;
+        if let Some(returning) = returning {
+            // Positions among the chosen rows, and where these are in the batch.
+            let told: Vec<u32> = stayed.iter().chain(&taken).copied().collect();
+            let source: Vec<u32> = told.iter().map(|row| chosen[*row as usize]).collect();
+            let old = returning.iter().map(|id| batch.columns[inputs + id.index()].take(&source));
+            let new = returning.iter().map(|id| full_rows.columns[id.index()].take(&told));
+            dataflow.emit(Batch { columns: old.chain(new).collect(), rows: told.len() })?;
+        }
         let operator = dataflow.operator(moved_rows);
-        for row in leaving {
+        for row in taken {
             let position = operator.table.partitioning.position_of_row(&full_rows, row as usize);
             let attachment = dataflow.attach(Attachment::Rows(full_rows.take(&[row])));
             let target = operator.table.find(&position);
@@ -382,7 +415,7 @@ impl Place<'_> {
             dataflow.count_sends(1);
             self.runtime.send(&Message::new(header, &[&attachment.to_le_bytes()]));
         }
-        Ok(chosen.len() as u64)
+        Ok(written)
     }
 
     fn insert(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
@@ -410,7 +443,13 @@ impl Place<'_> {
             }
             let step = INSERT_STEP_ROWS.min(rows.rows - done);
             let part = if step == rows.rows { rows.clone() } else { rows.slice(done, step) };
-            self.write(|state| state.store.insert(&dataflow.snapshot(), &part).map(drop))?;
+            if let Err(error) = self.write(|state| state.store.insert(&dataflow.snapshot(), &part)) {
+                let Some(holder) = error.undecided() else { return Err(error) };
+                dataflow.give_back(holder, rows.slice(done, rows.rows - done));
+                // What lies behind it may go on.
+                done = rows.rows;
+                continue;
+            }
             done += step;
             if quantum.is_over() && (done < rows.rows || !pending.is_empty()) {
                 return Ok(Step::Again(Progress::Inserting { pending, rows, done }));
@@ -444,8 +483,13 @@ impl Place<'_> {
         let dataflow = Arc::clone(&self.dataflow);
         loop {
             let attached =
-                self.write(|state| state.store.attach(&dataflow.snapshot(), &segment, &mut cursor, ATTACH_STEP_ROWS))?;
-            if let StorageProgress::Done(_) = attached {
+                self.write(|state| state.store.attach(&dataflow.snapshot(), &segment, &mut cursor, ATTACH_STEP_ROWS));
+            if let Some(holder) = attached.as_ref().err().and_then(EngineError::undecided) {
+                self.state.store.abandon_attach(cursor);
+                dataflow.give_back(holder, segment.to_rows(self.state.store.schema()));
+                return self.next_attach(pending, quantum);
+            }
+            if let StorageProgress::Done(_) = attached? {
                 return self.next_attach(pending, quantum);
             }
             if quantum.is_over() {

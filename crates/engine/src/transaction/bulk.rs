@@ -98,11 +98,15 @@ impl<'t> BulkLoad<'t> {
     pub async fn finish(mut self) -> Result<u64, EngineError> {
         self.refresh_table();
         let segment_rows = self.container.schema().segment_rows as usize;
-        while let Some(gathered) = self.gathered.pop() {
-            self.seal(gathered, segment_rows, true).await?;
+        loop {
+            while let Some(gathered) = self.gathered.pop() {
+                self.seal(gathered, segment_rows, true).await?;
+            }
+            self.land_all().await?;
+            if self.gathered.is_empty() {
+                return Ok(self.rows);
+            }
         }
-        self.land_all().await?;
-        Ok(self.rows)
     }
 
     /// After a split, what was gathered under the old bounds is divided anew.
@@ -236,7 +240,13 @@ impl<'t> BulkLoad<'t> {
 
     async fn land_oldest(&mut self) -> Result<(), EngineError> {
         match self.in_flight.pop_front() {
-            Some(oldest) => oldest.results.finish().await.map(drop),
+            Some(oldest) => {
+                let blocked = oldest.results.finish().await?.blocked;
+                let Some(holder) = blocked.holder else { return Ok(()) };
+                // Somebody undecided has one of the keys: these rows go again.
+                self.transaction.wait_for(holder).await?;
+                self.gather(Batch::concat(&blocked.rows))
+            }
             None => Ok(()),
         }
     }

@@ -1,10 +1,10 @@
 //! Commands in place: a task that has nothing in flight runs a command synchronously on a partition of its own node,
-//! when it gets the latch at once and nothing waits in the inbox (DESIGN 4.8). `None` means: send a message instead.
+//! when it gets the latch at once and nothing waits in the inbox (DESIGN 4.8). `None` or false means: send a message instead.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use eris_storage::{Batch, Gateway, Key, PackedRows, ReadCursor, ReadRequest, RowAddress};
+use eris_storage::{Batch, Gateway, Key, PackedRows, ReadCursor, ReadRequest, RowAddress, RowLock};
 use eris_sync::Guard;
 
 use super::{Transaction, group_by_partition};
@@ -45,32 +45,31 @@ impl Transaction {
         if self.cancel.is_cancelled() { Err(EngineError::Cancelled) } else { Ok(()) }
     }
 
-    /// Gives the rows back when they have to be sent.
-    pub(super) fn insert_in_place(&self, container: &Container, rows: Batch) -> Result<Option<Batch>, EngineError> {
+    pub(super) fn insert_in_place(&self, container: &Container, rows: &Batch) -> Result<bool, EngineError> {
         self.check_cancelled()?;
         if rows.rows == 0 {
-            return Ok(None);
+            return Ok(true);
         }
         if rows.rows > INSERT_ROWS_MAX {
-            return Ok(Some(rows));
+            return Ok(false);
         }
         let table = container.table();
         let mut groups = group_by_partition(container, &table, rows.clone());
         if groups.len() != 1 {
-            return Ok(Some(rows));
+            return Ok(false);
         }
         let Some((partition, rows)) = groups.pop() else { unreachable!("one group") };
         let position = table.partitioning.has_positions().then(|| table.partitioning.position_of_row(&rows, 0));
-        let Some(mut state) = self.latch_in_place(&partition, position.as_ref()) else { return Ok(Some(rows)) };
+        let Some(mut state) = self.latch_in_place(&partition, position.as_ref()) else { return Ok(false) };
         if rows.rows > 1 && !all_own(&table.partitioning, &state, &rows) {
-            return Ok(Some(rows));
+            return Ok(false);
         }
         let snapshot = Arc::clone(&self.snapshot);
         write_registered(&self.runtime, &partition, &mut state, self.hold.object(), |state| {
             state.store.insert(&snapshot.snapshot(), &rows)
         })?;
         self.runtime.counters.add(Event::InPlace, 1);
-        Ok(None)
+        Ok(true)
     }
 
     pub(super) fn read_in_place(
@@ -113,16 +112,18 @@ impl Transaction {
         container: &Container,
         request: &ReadRequest,
         change: &dyn RowChange,
-    ) -> Result<Option<u64>, EngineError> {
+        written: &mut u64,
+    ) -> Result<bool, EngineError> {
         self.change_in_place(container, request, |partition, state, gateway| {
             let new = contain_panic(|| change.apply(&gateway.batch))?;
             let addresses = chosen_addresses(gateway, new.rows.as_deref());
             if !addresses.is_empty() {
-                write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
+                let update = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
                     state.store.update(&self.snapshot.snapshot(), &addresses, &new.attributes, &new.values)
                 })?;
+                *written += update.rows;
             }
-            Ok(addresses.len() as u64)
+            Ok(())
         })
     }
 
@@ -131,40 +132,59 @@ impl Transaction {
         container: &Container,
         request: &ReadRequest,
         filter: Option<&dyn RowFilter>,
-    ) -> Result<Option<u64>, EngineError> {
+        written: &mut u64,
+    ) -> Result<bool, EngineError> {
         self.change_in_place(container, request, |partition, state, gateway| {
             let rows = filter.map(|filter| contain_panic(|| filter.select(&gateway.batch))).transpose()?;
             let addresses = chosen_addresses(gateway, rows.as_deref());
             if !addresses.is_empty() {
-                write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
+                let delete = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
                     state.store.delete(&self.snapshot.snapshot(), &addresses)
                 })?;
+                *written += delete.rows;
             }
-            Ok(addresses.len() as u64)
+            Ok(())
         })
     }
 
-    /// Finds the rows of a change first, so that giving up for lack of time is possible until the first write.
+    pub(super) fn lock_in_place(
+        &self,
+        container: &Container,
+        request: &ReadRequest,
+        lock: RowLock,
+        skip_locked: bool,
+        batches: &mut Vec<Batch>,
+    ) -> Result<bool, EngineError> {
+        self.change_in_place(container, request, |partition, state, gateway| {
+            let locked = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
+                state.store.lock_rows(&self.snapshot.snapshot(), &gateway.addresses, lock, skip_locked)
+            })?;
+            batches.push(gateway.batch.take(&locked.rows));
+            Ok(())
+        })
+    }
+
+    /// Finds the rows of a change first, so that giving up for lack of time is possible until the first write; false if
+    /// the command has to be sent.
     fn change_in_place(
         &self,
         container: &Container,
         request: &ReadRequest,
-        change: impl Fn(&LivingPartition, &mut PartitionState, &Gateway) -> Result<u64, EngineError>,
-    ) -> Result<Option<u64>, EngineError> {
+        mut change: impl FnMut(&LivingPartition, &mut PartitionState, &Gateway) -> Result<(), EngineError>,
+    ) -> Result<bool, EngineError> {
         self.check_cancelled()?;
-        let Some((partition, position)) = Self::target(container, request) else { return Ok(None) };
-        let Some(mut state) = self.latch_in_place(&partition, Some(&position)) else { return Ok(None) };
+        let Some((partition, position)) = Self::target(container, request) else { return Ok(false) };
+        let Some(mut state) = self.latch_in_place(&partition, Some(&position)) else { return Ok(false) };
         let mut found = Vec::new();
         let complete = self.each_batch(&mut state, request, |gateway| found.push(gateway))?;
         if !complete {
-            return Ok(None);
+            return Ok(false);
         }
-        let mut rows = 0;
         for gateway in &found {
-            rows += change(&partition, &mut state, gateway)?;
+            change(&partition, &mut state, gateway)?;
         }
         self.runtime.counters.add(Event::InPlace, 1);
-        Ok(Some(rows))
+        Ok(true)
     }
 
     /// The one partition that the predicate names.

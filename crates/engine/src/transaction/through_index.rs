@@ -6,11 +6,8 @@ use eris_storage::{AttributeId, Batch, PackedRows, ReadRequest};
 
 use super::Transaction;
 use crate::container::Container;
-use crate::dataflow::Work;
 use crate::error::EngineError;
 use crate::global_index::GlobalIndex;
-use crate::ids::OperatorIndex;
-use crate::message::Primitive;
 use crate::operator::{RowChange, RowFilter};
 
 /// What a global index says about a request.
@@ -48,13 +45,26 @@ impl Transaction {
         Ok(Resolved::Narrowed(index.narrow(request, &locator)))
     }
 
+    /// Inserts rows and their entries.
+    pub(super) async fn insert_with_entries(
+        &mut self,
+        container: &Arc<Container>,
+        rows: Batch,
+    ) -> Result<(), EngineError> {
+        if container.global_indexes().is_none() {
+            return self.insert_all(container, rows).await;
+        }
+        self.insert_all(container, rows.clone()).await?;
+        self.insert_entries(container, &rows).await
+    }
+
     /// Enters rows that were inserted into the container's global indexes.
     pub(super) async fn insert_entries(&mut self, container: &Container, rows: &Batch) -> Result<(), EngineError> {
         let Some(indexes) = container.global_indexes() else { return Ok(()) };
         for index in indexes.iter() {
             let entries = index.entries_of_rows(rows);
             if entries.rows > 0 {
-                self.insert_into(index.container(), entries).await?;
+                self.insert_all(index.container(), entries).await?;
             }
         }
         Ok(())
@@ -71,62 +81,64 @@ impl Transaction {
         (!returned.is_empty()).then(|| returned.into())
     }
 
-    /// Updates rows whose entries may change: the partitions tell their old and new values, and the entries follow.
+    /// Updates rows; when their entries may change, the partitions tell old and new values, and the entries follow.
     pub(super) async fn update_with_entries(
         &mut self,
         container: &Arc<Container>,
-        mut request: ReadRequest,
-        change: Arc<dyn RowChange>,
-        returning: Arc<[AttributeId]>,
+        request: &ReadRequest,
+        change: &Arc<dyn RowChange>,
     ) -> Result<u64, EngineError> {
-        let table = container.table();
-        request.desired = whole_rows_behind(&request.desired, container);
-        let changed: Box<[AttributeId]> = change.attributes().into();
-        let work = Work::Update {
-            request: request.clone(),
-            change,
-            moved_rows: OperatorIndex(1),
-            returning: Some(Arc::clone(&returning)),
+        let request = match self.resolve(container, request).await? {
+            Resolved::AsItIs => request.clone(),
+            Resolved::Nothing => return Ok(0),
+            Resolved::Narrowed(request) => request,
         };
-        let update = Self::operator(container, &table, work, Some(&request));
-        let insert = Self::operator(container, &table, Work::Insert, None);
-        let dataflow = self.dataflow(vec![update, insert]);
-        let messages = self.messages(container, &table, &dataflow, &request, Primitive::UnorderedScan);
-        let (told, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+        let changed: Box<[AttributeId]> = change.attributes().into();
+        let returning = Self::returning(container, Some(&changed));
+        let mut told = Vec::new();
+        let rows = self.update_all(container, request, change, returning.as_ref(), &mut told).await?;
+        if returning.is_none() {
+            return Ok(rows);
+        }
         let concerned = |index: &GlobalIndex| index.depends_on(&changed);
         // All old entries first, so that keys may be permuted.
         self.remove_entries(container, &told, concerned).await?;
-        let new: Vec<Batch> = told.iter().map(|batch| half(batch, 1)).collect();
+        let new: Vec<Batch> = told.iter().map(new_half).collect();
         for (index, places) in places(container, concerned) {
             for batch in &new {
                 let columns = batch.columns[places.clone()].into();
                 let entries = index.without_null_keys(Batch { columns, rows: batch.rows });
                 if entries.rows > 0 {
-                    self.insert_into(index.container(), entries).await?;
+                    self.insert_all(index.container(), entries).await?;
                 }
             }
         }
-        Ok(summary.rows_affected)
+        Ok(rows)
     }
 
     /// Deletes rows and their entries.
     pub(super) async fn delete_with_entries(
         &mut self,
         container: &Arc<Container>,
-        mut request: ReadRequest,
-        filter: Option<Arc<dyn RowFilter>>,
-        returning: Arc<[AttributeId]>,
+        request: &ReadRequest,
+        filter: Option<&Arc<dyn RowFilter>>,
     ) -> Result<u64, EngineError> {
-        let table = container.table();
+        let mut request = match self.resolve(container, request).await? {
+            Resolved::AsItIs => request.clone(),
+            Resolved::Nothing => return Ok(0),
+            Resolved::Narrowed(request) => request,
+        };
         let inputs = request.desired.len();
-        request.desired = request.desired.iter().chain(returning.iter()).copied().collect();
-        let work = Work::Delete { request: request.clone(), filter, inputs };
-        let operator = Self::operator(container, &table, work, Some(&request));
-        let dataflow = self.dataflow(vec![operator]);
-        let messages = self.messages(container, &table, &dataflow, &request, Primitive::UnorderedScan);
-        let (told, summary) = self.start(dataflow, messages).finish_with_batches().await?;
-        self.remove_entries(container, &told, |_| true).await?;
-        Ok(summary.rows_affected)
+        let returning = Self::returning(container, None);
+        if let Some(returning) = &returning {
+            request.desired = request.desired.iter().chain(returning.iter()).copied().collect();
+        }
+        let mut told = Vec::new();
+        let rows = self.delete_all(container, &request, filter, inputs, &mut told).await?;
+        if returning.is_some() {
+            self.remove_entries(container, &told, |_| true).await?;
+        }
+        Ok(rows)
     }
 
     /// Removes the entries of rows; the first columns of `told` are the entries of the concerned indexes, one behind
@@ -143,7 +155,7 @@ impl Transaction {
                 let entries = index.without_null_keys(Batch { columns, rows: batch.rows });
                 for row in 0..entries.rows {
                     let request = index.request_for_entry(&entries, row);
-                    let removed = self.delete_from(index.container(), &request, None).await?;
+                    let removed = self.delete_all(index.container(), &request, None, 0, &mut Vec::new()).await?;
                     assert!(removed == 1, "a row of container {} has its entry", container.id().0);
                 }
             }
@@ -168,14 +180,7 @@ fn places(
     concerned.map(place).collect()
 }
 
-/// The old (0) or new (1) half of what an update tells.
-fn half(batch: &Batch, number: usize) -> Batch {
-    let columns = batch.columns.len() / 2;
-    Batch { columns: batch.columns[number * columns..(number + 1) * columns].into(), rows: batch.rows }
-}
-
-/// All attributes behind those that a change reads: the whole row travels.
-pub(super) fn whole_rows_behind(desired: &[AttributeId], container: &Container) -> Arc<[AttributeId]> {
-    let all = (0..container.schema().attributes.len()).map(|attribute| AttributeId(attribute as u16));
-    desired.iter().copied().chain(all).collect()
+/// The new values, behind the old ones, in what an update tells.
+fn new_half(batch: &Batch) -> Batch {
+    Batch { columns: batch.columns[batch.columns.len() / 2..].into(), rows: batch.rows }
 }

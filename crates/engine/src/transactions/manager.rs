@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use eris_platform::DeterministicMap;
-use eris_storage::{Horizon, Outcome, Outcomes, PartitionId, Timestamp, TransactionId};
+use eris_storage::{Horizon, Outcome, Outcomes, PartitionId, StatementNumber, Timestamp, TransactionId};
 use eris_sync::WatermarkRing;
 
 use super::object::{FIRST_TIMESTAMP, TransactionObject};
 use super::snapshots::PublishedSnapshots;
+use super::waits::WaitsFor;
 use crate::lock::{Lock, lock};
 
 /// Shards of the table of known transactions.
@@ -23,6 +24,7 @@ pub(crate) struct TransactionManager {
     next_transaction: AtomicU64,
     finished: WatermarkRing,
     pub(super) snapshots: PublishedSnapshots,
+    pub(super) waits: WaitsFor,
     /// Settled transactions, with the timestamp that the oldest snapshot must pass before they are forgotten: a pinned
     /// delete map may still name them.
     retired: Lock<VecDeque<(u64, TransactionId)>>,
@@ -43,6 +45,7 @@ impl TransactionManager {
             next_transaction: AtomicU64::new(1),
             finished: WatermarkRing::new(COMMITS_IN_FLIGHT_MAX, FIRST_TIMESTAMP - 1),
             snapshots: PublishedSnapshots::new(),
+            waits: WaitsFor::default(),
             retired: Lock::default(),
             committed: AtomicU64::new(0),
             aborted: AtomicU64::new(0),
@@ -57,8 +60,27 @@ impl TransactionManager {
     /// Starts a transaction: its object and its published snapshot.
     pub fn begin(&self) -> (Arc<TransactionObject>, Timestamp) {
         let id = TransactionId(self.next_transaction.fetch_add(1, Ordering::Relaxed));
-        let visible = self.snapshots.publish(|| self.finished.visible());
-        (Arc::new(TransactionObject::new(id)), visible)
+        (Arc::new(TransactionObject::new(id)), self.publish())
+    }
+
+    /// Publishes a snapshot of what is visible now; the caller withdraws it.
+    pub fn publish(&self) -> Timestamp {
+        self.snapshots.publish(|| self.finished.visible())
+    }
+
+    /// The last timestamp that was given to a commit: visible as soon as those before it are finished.
+    pub fn last_taken(&self) -> Timestamp {
+        Timestamp(self.finished.taken())
+    }
+
+    /// A transaction that a lock word names; none if it is decided and forgotten since.
+    pub fn find(&self, transaction: TransactionId) -> Option<Arc<TransactionObject>> {
+        lock(self.shard(transaction)).get(&transaction.0).cloned()
+    }
+
+    /// Transactions that wait for others.
+    pub fn waiting(&self) -> u64 {
+        self.waits.count()
     }
 
     /// A partition got its first word of the transaction: the object is known from now on. Called while the partition
@@ -102,11 +124,13 @@ impl TransactionManager {
         object.commit(timestamp);
         self.finished.finish(timestamp.0);
         self.committed.fetch_add(1, Ordering::Relaxed);
+        object.wake_waiters();
         timestamp
     }
 
     pub fn abort(&self, object: &TransactionObject) {
         object.abort();
+        object.wake_waiters();
         if object.has_touched() {
             self.aborted.fetch_add(1, Ordering::Relaxed);
         }
@@ -165,9 +189,9 @@ impl TransactionManager {
 }
 
 impl Outcomes for TransactionManager {
-    fn outcome(&self, transaction: TransactionId) -> Outcome {
+    fn outcome(&self, transaction: TransactionId, statement: StatementNumber) -> Outcome {
         match lock(self.shard(transaction)).get(&transaction.0) {
-            Some(object) => object.outcome(),
+            Some(object) => object.outcome(statement),
             None => unreachable!("a lock word belongs to a known transaction, {transaction:?} is not"),
         }
     }

@@ -3,11 +3,20 @@
 //! The object stays known as long as a lock word may name it. Holders: the transaction's own handle, each of its
 //! dataflows, each partition with unsettled words of it. The last one to let go hands it to the manager for
 //! retirement.
+//!
+//! A part of a transaction may be rolled back before the transaction ends: the numbers of its statements become *void*,
+//! for good, and words that name them count as aborted. Statements are numbered anew after that, so a void number is
+//! never used again.
+//!
+//! Others wait here for the transaction to end, or to roll back the statement that stands in their way.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
 
-use eris_storage::{Outcome, PartitionId, Timestamp, TransactionId};
+use eris_storage::{Outcome, PartitionId, StatementNumber, Timestamp, TransactionId};
 
 use super::manager::TransactionManager;
 use crate::lock::{Lock, lock};
@@ -21,22 +30,71 @@ pub(super) const FIRST_TIMESTAMP: u64 = 2;
 pub(crate) struct TransactionObject {
     pub id: TransactionId,
     state: AtomicU64,
+    /// Whether statements are void. Set before the state is decided, read after it: whoever sees the decision sees it.
+    has_void: AtomicBool,
     holds: AtomicU32,
     /// Partitions with words of this transaction.
     touched: Lock<Vec<PartitionId>>,
+    /// The void statements: first to last, ascending and disjoint.
+    void: Lock<Vec<(u32, u32)>>,
+    waiters: Lock<Waiters>,
+}
+
+/// Who is to be woken, in the order they came.
+#[derive(Debug, Default)]
+struct Waiters {
+    next: u64,
+    wakers: BTreeMap<u64, Waker>,
 }
 
 impl TransactionObject {
     pub fn new(id: TransactionId) -> Self {
-        Self { id, state: AtomicU64::new(ACTIVE), holds: AtomicU32::new(0), touched: Lock::new(Vec::new()) }
+        Self {
+            id,
+            state: AtomicU64::new(ACTIVE),
+            has_void: AtomicBool::new(false),
+            holds: AtomicU32::new(0),
+            touched: Lock::default(),
+            void: Lock::default(),
+            waiters: Lock::default(),
+        }
     }
 
-    pub fn outcome(&self) -> Outcome {
-        match self.state.load(Ordering::Acquire) {
-            ACTIVE => Outcome::Active,
-            ABORTED => Outcome::Aborted,
-            timestamp => Outcome::Committed(Timestamp(timestamp)),
+    /// What became of the writes of a statement.
+    pub fn outcome(&self, statement: StatementNumber) -> Outcome {
+        let state = self.state.load(Ordering::Acquire);
+        if state == ABORTED || (self.has_void.load(Ordering::Relaxed) && self.is_void(statement)) {
+            return Outcome::Aborted;
         }
+        if state == ACTIVE { Outcome::Active } else { Outcome::Committed(Timestamp(state)) }
+    }
+
+    #[cold]
+    fn is_void(&self, statement: StatementNumber) -> bool {
+        let void = lock(&self.void);
+        let next = void.partition_point(|(first, _)| *first <= statement.0);
+        next > 0 && void[next - 1].1 >= statement.0
+    }
+
+    /// Rolls statements back. No later statement may have one of these numbers.
+    pub fn void(&self, statements: RangeInclusive<StatementNumber>) {
+        let (mut first, last) = (statements.start().0, statements.end().0);
+        {
+            let mut void = lock(&self.void);
+            assert!(!self.is_decided(), "statements of a running transaction are rolled back");
+            assert!(
+                first <= last && void.last().is_none_or(|before| before.1 < last),
+                "statements are numbered upwards"
+            );
+            // A savepoint takes in what was rolled back after it.
+            while let Some(before) = void.last().copied().filter(|before| before.1 + 1 >= first) {
+                first = first.min(before.0);
+                void.pop();
+            }
+            void.push((first, last));
+            self.has_void.store(true, Ordering::Release);
+        }
+        self.wake_waiters();
     }
 
     /// The one atomic write of a commit.
@@ -53,6 +111,27 @@ impl TransactionObject {
 
     pub fn is_decided(&self) -> bool {
         self.state.load(Ordering::Acquire) != ACTIVE
+    }
+
+    /// Has `waker` woken when something is decided here; the caller looks again after this call. Gives a ticket.
+    pub(super) fn add_waiter(&self, ticket: Option<u64>, waker: &Waker) -> u64 {
+        let mut waiters = lock(&self.waiters);
+        let ticket = ticket.unwrap_or_else(|| {
+            waiters.next += 1;
+            waiters.next
+        });
+        waiters.wakers.insert(ticket, waker.clone());
+        ticket
+    }
+
+    pub(super) fn remove_waiter(&self, ticket: u64) {
+        lock(&self.waiters).wakers.remove(&ticket);
+    }
+
+    /// Wakes everybody who waits here: what they wait for may be decided.
+    pub(super) fn wake_waiters(&self) {
+        let wakers = std::mem::take(&mut lock(&self.waiters).wakers);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     pub(super) fn has_touched(&self) -> bool {
@@ -103,5 +182,25 @@ impl Drop for TransactionHold {
         if self.object.release() {
             self.manager.retire(&self.object);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn void_statements_are_aborted_whatever_becomes_of_the_rest() {
+        let object = TransactionObject::new(TransactionId(1));
+        let of = |statement| object.outcome(StatementNumber(statement));
+        let void = |first, last| object.void(StatementNumber(first)..=StatementNumber(last));
+        void(5, 5);
+        void(8, 9);
+        assert_eq!([4, 5, 6, 8, 9, 10].map(|n| of(n) == Outcome::Aborted), [false, true, false, true, true, false]);
+        // A savepoint before them all.
+        void(3, 11);
+        assert_eq!(*lock(&object.void), [(3, 11)]);
+        object.commit(Timestamp(7));
+        assert_eq!((of(2), of(7), of(12)), (Outcome::Committed(Timestamp(7)), Outcome::Aborted, of(2)));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use eris_storage::{Snapshot, StatementNumber, Timestamp};
+use eris_storage::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId};
 
 use super::manager::TransactionManager;
 use super::object::TransactionHold;
@@ -84,13 +84,21 @@ impl SnapshotHandle {
             visible: self.visible,
             transaction: self.hold.object().id,
             statement: self.statement,
-            outcomes: &*self.manager,
+            outcomes: self,
         }
     }
 
     /// The statement the snapshot was taken for.
     pub fn statement(&self) -> StatementNumber {
         self.statement
+    }
+}
+
+/// The own transaction is at hand; the others are looked up.
+impl Outcomes for SnapshotHandle {
+    fn outcome(&self, transaction: TransactionId, statement: StatementNumber) -> Outcome {
+        let own = self.hold.object();
+        if transaction == own.id { own.outcome(statement) } else { self.manager.outcome(transaction, statement) }
     }
 }
 

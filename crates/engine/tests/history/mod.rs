@@ -1,11 +1,19 @@
-//! A history of transactions and its checker for snapshot isolation.
+//! A history of transactions and its checker, for both isolation levels.
 //!
 //! Commit timestamps order the committed transactions, so the state at every snapshot is known exactly and each
-//! observation can be compared with it: the strongest check there is, and a simple one.
+//! observation can be compared with it: the strongest check there is, and a simple one. Each step names the snapshot of
+//! its statement: one for the whole transaction under REPEATABLE READ, a newer one each time under READ COMMITTED.
+//!
+//! A transaction may roll back to a savepoint: what it wrote and locked from there on counts no more, what it observed
+//! before was true then.
 
-use std::collections::BTreeMap;
+mod client;
 
-use eris_storage::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+use eris_storage::{RowLock, Timestamp};
+
+pub use client::run_client;
 
 /// What a statement saw.
 pub enum Observation {
@@ -13,45 +21,186 @@ pub enum Observation {
     Key { key: i64, found: Vec<(i64, i64)> },
     /// All rows.
     All(Vec<(i64, i64)>),
+    /// Some rows, those that nobody else had.
+    Some(Vec<(i64, i64)>),
+}
+
+/// What a statement wrote.
+pub enum Write {
+    /// A row that was not there.
+    Insert { key: i64, amount: i64 },
+    /// A new amount for a key, or its end, if it was there.
+    Change { key: i64, amount: Option<i64>, rows: u64 },
+    /// Another key for a row, if it was there.
+    Rename { from: i64, to: i64, rows: u64 },
+    /// A new amount for every row.
+    ChangeAll { amount: i64, rows: u64 },
 }
 
 enum Step {
     Observed(Observation),
-    Wrote { key: i64, amount: Option<i64> },
+    Wrote(Write),
+    Locked(RowLock, Vec<i64>),
+    /// Back to before this step.
+    RolledBack(usize),
 }
 
 /// One transaction as its client saw it.
 pub struct TransactionRecord {
-    snapshot: Timestamp,
     committed: Option<Timestamp>,
-    steps: Vec<Step>,
+    /// With the snapshot of the statement.
+    steps: Vec<(u64, Step)>,
 }
 
+type Rows = BTreeMap<i64, i64>;
+/// What a transaction made of the keys that it wrote.
+type Own = BTreeMap<i64, Option<i64>>;
+
 impl TransactionRecord {
-    pub fn new(snapshot: Timestamp) -> Self {
-        Self { snapshot, committed: None, steps: Vec::new() }
+    pub fn new() -> Self {
+        Self { committed: None, steps: Vec::new() }
     }
 
-    pub fn observe(&mut self, observation: Observation) {
-        self.steps.push(Step::Observed(observation));
+    pub fn observe(&mut self, snapshot: Timestamp, observation: Observation) {
+        self.steps.push((snapshot.0, Step::Observed(observation)));
     }
 
-    pub fn write(&mut self, key: i64, amount: Option<i64>) {
-        self.steps.push(Step::Wrote { key, amount });
+    pub fn write(&mut self, snapshot: Timestamp, write: Write) {
+        self.steps.push((snapshot.0, Step::Wrote(write)));
+    }
+
+    pub fn lock(&mut self, snapshot: Timestamp, lock: RowLock, rows: &[(i64, i64)]) {
+        self.steps.push((snapshot.0, Step::Locked(lock, rows.iter().map(|(key, _)| *key).collect())));
+    }
+
+    /// A place to roll back to.
+    pub fn savepoint(&self) -> usize {
+        self.steps.len()
+    }
+
+    pub fn roll_back_to(&mut self, savepoint: usize) {
+        self.steps.push((0, Step::RolledBack(savepoint)));
     }
 
     pub fn commit(&mut self, timestamp: Timestamp) {
         self.committed = Some(timestamp);
     }
 
-    fn written(&self) -> BTreeMap<i64, Option<i64>> {
-        let mut written = BTreeMap::new();
-        for step in &self.steps {
-            if let Step::Wrote { key, amount } = step {
-                written.insert(*key, *amount);
+    /// Whether it committed after it had rolled back a part.
+    pub fn committed_in_part(&self) -> bool {
+        self.committed.is_some() && self.steps.iter().any(|(_, step)| matches!(step, Step::RolledBack(_)))
+    }
+
+    /// Which steps count when `at` is reached.
+    fn alive(&self, at: usize) -> Vec<usize> {
+        let mut alive = Vec::new();
+        for (number, (_, step)) in self.steps[..at].iter().enumerate() {
+            match step {
+                Step::RolledBack(to) => alive.retain(|step| step < to),
+                Step::Observed(_) | Step::Wrote(_) | Step::Locked(..) => alive.push(number),
             }
         }
-        written
+        alive
+    }
+
+    /// What its writes before step `at` come to.
+    fn own(&self, at: usize, versions: &Versions) -> Result<Own, String> {
+        let mut own = Own::new();
+        for number in self.alive(at) {
+            let (snapshot, step) = &self.steps[number];
+            if let Step::Wrote(write) = step {
+                write.apply(*snapshot, versions, &mut own)?;
+            }
+        }
+        Ok(own)
+    }
+}
+
+impl Write {
+    fn apply(&self, snapshot: u64, versions: &Versions, own: &mut Own) -> Result<(), String> {
+        let amount_of = |key: i64, own: &Own| own.get(&key).copied().unwrap_or_else(|| versions.at(key, snapshot));
+        let check = |what: &str, key: i64, there: bool, rows: u64| {
+            if rows == u64::from(there) {
+                return Ok(());
+            }
+            Err(format!("{what} of key {key} at snapshot {snapshot} concerned {rows} rows; it was there: {there}"))
+        };
+        match *self {
+            Self::Insert { key, amount } => {
+                own.insert(key, Some(amount));
+            }
+            Self::Change { key, amount, rows } => {
+                let there = amount_of(key, own).is_some();
+                check("a change", key, there, rows)?;
+                if there {
+                    own.insert(key, amount);
+                }
+            }
+            Self::Rename { from, to, rows } => {
+                let found = amount_of(from, own);
+                check("a renaming", from, found.is_some(), rows)?;
+                if found.is_some() {
+                    own.insert(from, None);
+                    own.insert(to, found);
+                }
+            }
+            Self::ChangeAll { amount, rows } => {
+                let state = versions.state_with(snapshot, own);
+                if rows != state.len() as u64 {
+                    return Err(format!("a change of all at {snapshot} concerned {rows} of {} rows", state.len()));
+                }
+                own.extend(state.keys().map(|key| (*key, Some(amount))));
+            }
+        }
+        Ok(())
+    }
+
+    fn keys(&self, snapshot: u64, versions: &Versions) -> Vec<i64> {
+        match *self {
+            Self::Insert { key, .. } => vec![key],
+            Self::Change { key, rows, .. } => {
+                if rows > 0 {
+                    vec![key]
+                } else {
+                    Vec::new()
+                }
+            }
+            Self::Rename { from, to, rows } => {
+                if rows > 0 {
+                    vec![from, to]
+                } else {
+                    Vec::new()
+                }
+            }
+            Self::ChangeAll { .. } => versions.state_with(snapshot, &Own::new()).into_keys().collect(),
+        }
+    }
+}
+
+/// The committed versions of each key, by commit timestamp.
+#[derive(Default)]
+struct Versions(BTreeMap<i64, BTreeMap<u64, Option<i64>>>);
+
+impl Versions {
+    fn at(&self, key: i64, timestamp: u64) -> Option<i64> {
+        self.0.get(&key)?.range(..=timestamp).next_back().and_then(|(_, amount)| *amount)
+    }
+
+    fn state_with(&self, timestamp: u64, own: &Own) -> Rows {
+        let mut state: Rows = self.0.keys().filter_map(|key| Some((*key, self.at(*key, timestamp)?))).collect();
+        for (key, amount) in own {
+            match amount {
+                Some(amount) => state.insert(*key, *amount),
+                None => state.remove(key),
+            };
+        }
+        state
+    }
+
+    /// Commits of a key strictly between two timestamps.
+    fn between(&self, key: i64, after: u64, before: u64) -> impl Iterator<Item = (u64, Option<i64>)> {
+        let range = self.0.get(&key).filter(|_| after + 1 < before).map(|versions| versions.range(after + 1..before));
+        range.into_iter().flatten().map(|(timestamp, amount)| (*timestamp, *amount))
     }
 }
 
@@ -61,112 +210,110 @@ pub struct History {
     records: Vec<TransactionRecord>,
 }
 
-/// The committed versions of each key, by commit timestamp.
-type Versions = BTreeMap<i64, BTreeMap<u64, Option<i64>>>;
-
 impl History {
     pub fn add(&mut self, record: TransactionRecord) {
         self.records.push(record);
     }
 
-    /// Committed and rolled-back transactions.
-    pub fn counts(&self) -> (u64, u64) {
+    /// Committed and rolled-back transactions, and those that committed a part.
+    pub fn counts(&self) -> (u64, u64, u64) {
         let committed = self.records.iter().filter(|record| record.committed.is_some()).count() as u64;
-        (committed, self.records.len() as u64 - committed)
+        let in_part = self.records.iter().filter(|record| record.committed_in_part()).count() as u64;
+        (committed, self.records.len() as u64 - committed, in_part)
     }
 
-    /// The rows that exist after all commits, by key.
-    pub fn final_state(&self) -> Vec<(i64, i64)> {
-        state_at(&self.versions(), u64::MAX).into_iter().collect()
-    }
-
-    /// The first violation of snapshot isolation, if any.
-    pub fn check(&self) -> Result<(), String> {
-        let versions = self.versions();
-        self.check_lost_updates(&versions)?;
+    /// Checks everything; gives the rows that exist after all commits, by key.
+    pub fn check(&self) -> Result<Vec<(i64, i64)>, String> {
+        let versions = self.versions()?;
         for record in &self.records {
             check_observations(record, &versions)?;
-        }
-        Ok(())
-    }
-
-    fn versions(&self) -> Versions {
-        let mut versions = Versions::new();
-        for record in &self.records {
-            let Some(committed) = record.committed else { continue };
-            for (key, amount) in record.written() {
-                let before = versions.entry(key).or_default().insert(committed.0, amount);
-                assert!(before.is_none(), "two transactions committed key {key} at {}", committed.0);
+            if let Some(committed) = record.committed {
+                check_held(record, committed.0, &versions)?;
             }
         }
-        versions
+        Ok(versions.state_with(u64::MAX, &Own::new()).into_iter().collect())
     }
 
-    /// First committer wins: between a writer's snapshot and its commit nobody else commits the same key.
-    fn check_lost_updates(&self, versions: &Versions) -> Result<(), String> {
-        for record in &self.records {
-            let Some(committed) = record.committed else { continue };
-            for key in record.written().keys() {
-                let between = versions[key].range(record.snapshot.0 + 1..committed.0).next();
-                let existed = version_at(versions, *key, record.snapshot.0).is_some();
-                // An insert of a key that was free may follow another transaction's insert and delete of it.
-                if let Some((other, _)) = between
-                    && existed
-                {
-                    return Err(format!(
-                        "lost update: key {key} was written at {other}, between snapshot {} and commit {}",
-                        record.snapshot.0, committed.0
-                    ));
+    fn versions(&self) -> Result<Versions, String> {
+        let mut committed: Vec<(u64, &TransactionRecord)> =
+            self.records.iter().filter_map(|record| Some((record.committed?.0, record))).collect();
+        committed.sort_by_key(|(timestamp, _)| *timestamp);
+        let mut versions = Versions::default();
+        for (timestamp, record) in committed {
+            for (key, amount) in record.own(record.steps.len(), &versions)? {
+                let before = versions.0.entry(key).or_default().insert(timestamp, amount);
+                assert!(before.is_none(), "two transactions committed key {key} at {timestamp}");
+            }
+        }
+        Ok(versions)
+    }
+}
+
+/// Between a statement's snapshot and the commit nobody else commits what it wrote, or what it locked against that.
+fn check_held(record: &TransactionRecord, committed: u64, versions: &Versions) -> Result<(), String> {
+    let mut written: BTreeSet<i64> = BTreeSet::new();
+    for number in record.alive(record.steps.len()) {
+        match &record.steps[number] {
+            (snapshot, Step::Wrote(write)) => {
+                for key in write.keys(*snapshot, versions) {
+                    // An insert of a key that was free may follow another transaction's insert and delete of it.
+                    let existed = versions.at(key, *snapshot).is_some();
+                    let between = versions.between(key, *snapshot, committed).next();
+                    if let Some((other, _)) = between
+                        && existed
+                        && !written.contains(&key)
+                    {
+                        return Err(format!(
+                            "lost update: key {key} was written at {other}, between snapshot {snapshot} and commit \
+                             {committed}"
+                        ));
+                    }
+                    written.insert(key);
                 }
             }
+            (snapshot, Step::Locked(lock, keys)) => {
+                for key in keys {
+                    let own_insert = versions.at(*key, *snapshot).is_none();
+                    let mut between = versions.between(*key, *snapshot, committed);
+                    let broken = between.find(|(_, amount)| *lock > RowLock::KeyShare || amount.is_none());
+                    if let Some((other, _)) = broken
+                        && !own_insert
+                    {
+                        return Err(format!(
+                            "key {key} was locked ({lock:?}) at snapshot {snapshot} until {committed}, and written at \
+                             {other}"
+                        ));
+                    }
+                }
+            }
+            (_, Step::Observed(_) | Step::RolledBack(_)) => {}
         }
-        Ok(())
     }
-}
-
-fn version_at(versions: &Versions, key: i64, timestamp: u64) -> Option<i64> {
-    versions.get(&key)?.range(..=timestamp).next_back().and_then(|(_, amount)| *amount)
-}
-
-fn state_at(versions: &Versions, timestamp: u64) -> BTreeMap<i64, i64> {
-    versions.keys().filter_map(|key| Some((*key, version_at(versions, *key, timestamp)?))).collect()
+    Ok(())
 }
 
 fn check_observations(record: &TransactionRecord, versions: &Versions) -> Result<(), String> {
-    let mut own: BTreeMap<i64, Option<i64>> = BTreeMap::new();
-    for step in &record.steps {
-        match step {
-            Step::Wrote { key, amount } => {
-                own.insert(*key, *amount);
+    for (number, (snapshot, step)) in record.steps.iter().enumerate() {
+        let Step::Observed(observation) = step else { continue };
+        let own = record.own(number, versions)?;
+        let expected = versions.state_with(*snapshot, &own);
+        let (what, found, expected) = match observation {
+            Observation::Key { key, found } => {
+                let expected: Vec<(i64, i64)> = expected.get(key).map(|amount| (*key, *amount)).into_iter().collect();
+                (format!("key {key}"), found.clone(), expected)
             }
-            Step::Observed(Observation::Key { key, found }) => {
-                let expected = own.get(key).copied().unwrap_or_else(|| version_at(versions, *key, record.snapshot.0));
-                let expected: Vec<(i64, i64)> = expected.map(|amount| (*key, amount)).into_iter().collect();
-                if *found != expected {
-                    return Err(format!(
-                        "key {key} at snapshot {} reads {found:?}, the history says {expected:?}",
-                        record.snapshot.0
-                    ));
-                }
+            Observation::All(found) => ("a scan".to_owned(), found.clone(), expected.into_iter().collect()),
+            Observation::Some(found) => {
+                let known = found.iter().filter(|(key, amount)| expected.get(key) == Some(amount)).copied();
+                ("a scan of what is free".to_owned(), found.clone(), known.collect())
             }
-            Step::Observed(Observation::All(found)) => {
-                let mut expected = state_at(versions, record.snapshot.0);
-                for (key, amount) in &own {
-                    match amount {
-                        Some(amount) => expected.insert(*key, *amount),
-                        None => expected.remove(key),
-                    };
-                }
-                let expected: Vec<(i64, i64)> = expected.into_iter().collect();
-                let mut found = found.clone();
-                found.sort_unstable();
-                if found != expected {
-                    return Err(format!(
-                        "a scan at snapshot {} returns {found:?}, the history says {expected:?}",
-                        record.snapshot.0
-                    ));
-                }
-            }
+        };
+        let mut found = found;
+        found.sort_unstable();
+        let mut expected: Vec<(i64, i64)> = expected;
+        expected.sort_unstable();
+        if found != expected {
+            return Err(format!("{what} at snapshot {snapshot} reads {found:?}, the history says {expected:?}"));
         }
     }
     Ok(())

@@ -153,6 +153,11 @@ impl SealedSegment {
         &self.nulls
     }
 
+    /// All rows, columns in schema order.
+    pub fn to_rows(&self, schema: &Schema) -> Batch {
+        link_window(schema, self.path(), 0..self.rows())
+    }
+
     /// The module that holds the rows.
     pub fn module(&self) -> &'static str {
         self.path.module()

@@ -8,7 +8,7 @@ use crate::address::RowAddress;
 use crate::batch::{Column, ColumnBuilder};
 use crate::error::StorageError;
 use crate::ids::{RowOffset, SegmentNumber};
-use crate::mvcc::Snapshot;
+use crate::mvcc::{Snapshot, Word};
 use crate::segment::{DeleteMap, SealedSegment, Segment, State};
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ struct Started {
 const ENTER_ROWS: usize = 512;
 
 impl Store {
-    /// Registers a sealed segment; call until done, with the same cursor. If it fails, the transaction must abort.
+    /// Registers a sealed segment; call until done, with the same cursor. If it fails, the statement must be rolled back,
+    /// or the attach be abandoned ([`Store::abandon_attach`]).
     pub fn attach(
         &mut self,
         snapshot: &Snapshot<'_>,
@@ -67,6 +68,22 @@ impl Store {
         self.attaching.remove(&started.number);
         self.counters.attached += 1;
         Ok(Progress::Done(started.written))
+    }
+
+    /// Takes an attach back that met somebody undecided: its rows never were, and the segment is dropped when their
+    /// index entries are gone. The same rows may be attached again, in another segment.
+    pub fn abandon_attach(&mut self, cursor: AttachCursor) {
+        let Some(Started { number, .. }) = cursor.started else { return };
+        self.attaching.remove(&number);
+        let Some(slot) = self.segment_mut(number) else { return };
+        let rows = slot.rows();
+        let State::Sealed { begin, .. } = &mut slot.state else {
+            unreachable!("an attached segment stays sealed until its attach is decided");
+        };
+        *begin = Word::NEVER;
+        self.void_segment(number, rows);
+        self.candidates.insert(number);
+        self.note_segment_change(number);
     }
 
     fn start_attach(&mut self, snapshot: &Snapshot<'_>, segment: &Arc<SealedSegment>) -> Result<Started, StorageError> {

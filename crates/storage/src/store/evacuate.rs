@@ -121,6 +121,7 @@ impl Store {
             {
                 self.dying.add(timestamp, new(row));
             }
+            self.row_locks.moved(*address, new(row));
             self.leave(*address);
         }
         self.counters.rows_moved += moving.len() as u64;

@@ -98,12 +98,14 @@ impl Store {
 fn may_live(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> bool {
     let never_was = match begin.kind() {
         WordKind::Timestamp(_) => begin == Word::NEVER,
-        WordKind::Lock { transaction, .. } => snapshot.outcomes.outcome(transaction) == Outcome::Aborted,
+        WordKind::Lock { transaction, statement } => {
+            snapshot.outcomes.outcome(transaction, statement) == Outcome::Aborted
+        }
     };
     let ended = match end.kind() {
         WordKind::Timestamp(_) => end != Word::NEVER,
-        WordKind::Lock { transaction, .. } => {
-            matches!(snapshot.outcomes.outcome(transaction), Outcome::Committed(_))
+        WordKind::Lock { transaction, statement } => {
+            matches!(snapshot.outcomes.outcome(transaction, statement), Outcome::Committed(_))
         }
     };
     !never_was && !ended

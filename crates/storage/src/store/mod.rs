@@ -11,10 +11,12 @@ mod maintain;
 mod pin;
 mod read;
 mod rebuild;
+mod row_locks;
 mod seal;
 mod split;
 mod statistics;
 mod transactions;
+mod undo;
 mod unique;
 mod usage;
 mod vacate;
@@ -37,6 +39,7 @@ pub use cursor::{Gateway, ReadCursor};
 pub use index_build::IndexBuildCursor;
 pub use maintain::{Horizon, Maintained};
 pub use pin::{PinnedCursor, PinnedPartition, PinnedSegment};
+pub use row_locks::{LockedRows, RowLock};
 pub use split::{PositionOf, SplitBoundary, SplitMoved, SplitStep};
 pub use statistics::{SegmentDescription, StoreCounters, StoreStatistics};
 pub use usage::{AccessStatistics, AttributeStatistics};
@@ -94,6 +97,7 @@ pub struct Store {
     /// Indexes being created: maintained, not yet read.
     building: Vec<StoreIndex>,
     pending: transactions::Pending,
+    row_locks: row_locks::RowLocks,
     /// To be vacated when nobody can see them.
     dying: dying::Dying,
     /// Segments that may want to be sealed, thawed or evacuated.
@@ -120,6 +124,7 @@ impl Store {
             schema.indexes.iter().map(|definition| new_index(&schema, modules, &memory, definition)).collect();
         Self {
             pending: transactions::Pending::new(&memory),
+            row_locks: row_locks::RowLocks::new(&memory),
             dying: dying::Dying::new(&memory),
             all_attributes: (0..schema.attributes.len() as u16).map(AttributeId).collect(),
             row_format: Arc::new(RowFormat::new(schema.attributes.iter().map(|attribute| attribute.data_type))),

@@ -68,7 +68,7 @@ impl Moved {
         self.target(offset).is_some()
     }
 
-    fn target(&self, offset: u32) -> Option<RowAddress> {
+    pub(super) fn target(&self, offset: u32) -> Option<RowAddress> {
         let bits = self.targets.get(offset as usize).copied().filter(|bits| *bits != NOT_MOVED)?;
         Some(RowAddress::from_bits(bits))
     }
@@ -87,7 +87,7 @@ pub(super) struct Split {
     boundary: SplitBoundary,
     /// Rows looked at, by segment. The tail need not be the last one, and grows meanwhile.
     copied: BTreeMap<SegmentNumber, u32>,
-    moved: BTreeMap<SegmentNumber, Moved>,
+    pub(super) moved: BTreeMap<SegmentNumber, Moved>,
     rows: u64,
     /// Copied rows whose words changed since.
     changed: Vec<RowAddress>,
@@ -320,7 +320,8 @@ impl Store {
 
     /// Makes moved rows gone here and registers their locks there.
     fn switch(&mut self, split: Split, target: &mut Self) -> Result<SplitMoved, StorageError> {
-        let transactions_now_in_target = self.register_locks(&split, target)?;
+        let mut transactions_now_in_target = self.register_locks(&split, target)?;
+        self.hand_locks_over(&split, target, &mut transactions_now_in_target);
         for (number, moved) in split.moved {
             if let Some(segment) = self.segment_mut(number) {
                 let rows = (0..moved.targets.len() as u32).filter(|offset| moved.has(*offset));

@@ -4,7 +4,7 @@ use super::Store;
 use crate::address::RowAddress;
 use crate::error::StorageError;
 use crate::ids::RowOffset;
-use crate::mvcc::{Outcome, Outcomes, Timestamp, TransactionId, Word};
+use crate::mvcc::{Outcome, Outcomes, StatementNumber, Timestamp, TransactionId, Word, WordKind};
 use crate::segment::State;
 use eris_platform::memory::{MemoryPool, Reservation};
 use std::collections::BTreeMap;
@@ -41,6 +41,17 @@ impl Locks {
 pub(super) struct Pending {
     transactions: BTreeMap<TransactionId, Vec<Locks>>,
     memory: Reservation,
+}
+
+/// No statement has this number, so it is decided with its transaction and not before.
+const NO_STATEMENT: StatementNumber = StatementNumber(0);
+
+/// The statement that placed a lock, if this transaction did.
+fn statement_of(word: Word, transaction: TransactionId) -> Option<StatementNumber> {
+    match word.kind() {
+        WordKind::Lock { transaction: holder, statement } if holder == transaction => Some(statement),
+        WordKind::Lock { .. } | WordKind::Timestamp(_) => None,
+    }
 }
 
 const LOCKS_BYTES: u64 = size_of::<Locks>() as u64;
@@ -110,15 +121,19 @@ impl Store {
         let mut settled = Vec::new();
         let transactions: Vec<TransactionId> = self.pending.transactions.keys().copied().collect();
         for transaction in transactions {
-            let outcome = outcomes.outcome(transaction);
-            if outcome == Outcome::Active {
+            // Statements that were rolled back before stay as they are until their transaction is decided: no word of a
+            // transaction is written before its last one was.
+            if outcomes.outcome(transaction, NO_STATEMENT) == Outcome::Active {
                 continue;
+            }
+            if !self.row_locks.release(transaction, budget) {
+                return Ok(settled);
             }
             while let Some(locks) = self.pending.transactions.get(&transaction).and_then(|list| list.last()).copied() {
                 if *budget == 0 {
                     return Ok(settled);
                 }
-                let rows = self.settle_locks(transaction, locks, outcome, *budget)?;
+                let rows = self.settle_locks(transaction, locks, outcomes, *budget)?;
                 *budget -= rows.min(*budget as u32) as usize;
                 let Some(list) = self.pending.transactions.get_mut(&transaction) else { break };
                 if rows == locks.rows {
@@ -140,11 +155,11 @@ impl Store {
         &mut self,
         transaction: TransactionId,
         locks: Locks,
-        outcome: Outcome,
+        outcomes: &dyn Outcomes,
         budget: usize,
     ) -> Result<u32, StorageError> {
         if locks.locked == Locked::Segment {
-            self.settle_segment(transaction, locks, outcome);
+            self.settle_segment(transaction, locks, outcomes);
             return Ok(locks.rows);
         }
         let rows = locks.rows.min(budget as u32);
@@ -152,8 +167,8 @@ impl Store {
         for row in (locks.rows - rows..locks.rows).rev() {
             let address = RowAddress::new(number, RowOffset(locks.first.offset().0 + row));
             match locks.locked {
-                Locked::Begin => self.settle_begin(transaction, address, outcome)?,
-                Locked::End => self.settle_end(transaction, address, outcome)?,
+                Locked::Begin => self.settle_begin(transaction, address, outcomes)?,
+                Locked::End => self.settle_end(transaction, address, outcomes)?,
                 Locked::Segment => unreachable!("handled above"),
             }
             if let Some(segment) = self.segment_mut(number) {
@@ -170,14 +185,12 @@ impl Store {
         &mut self,
         transaction: TransactionId,
         address: RowAddress,
-        outcome: Outcome,
+        outcomes: &dyn Outcomes,
     ) -> Result<(), StorageError> {
         let offset = address.offset().0;
         let Some(segment) = self.segment_mut(address.segment()) else { return Ok(()) };
-        if segment.begin(offset).transaction() != Some(transaction) {
-            return Ok(());
-        }
-        match outcome {
+        let Some(statement) = statement_of(segment.begin(offset), transaction) else { return Ok(()) };
+        match outcomes.outcome(transaction, statement) {
             Outcome::Committed(timestamp) => {
                 segment.set_begin(offset, Word::timestamp(timestamp));
                 segment.newest_begin = segment.newest_begin.max(timestamp.0);
@@ -197,15 +210,16 @@ impl Store {
         &mut self,
         transaction: TransactionId,
         address: RowAddress,
-        outcome: Outcome,
+        outcomes: &dyn Outcomes,
     ) -> Result<(), StorageError> {
         let offset = address.offset().0;
         let Some(segment) = self.segment_mut(address.segment()) else { return Ok(()) };
         // An aborted transaction's lock may have been taken over, and an aborted insert's row is ended for everyone.
-        if segment.is_vacated(offset) || segment.end(offset).transaction() != Some(transaction) {
+        if segment.is_vacated(offset) {
             return Ok(());
         }
-        match outcome {
+        let Some(statement) = statement_of(segment.end(offset), transaction) else { return Ok(()) };
+        match outcomes.outcome(transaction, statement) {
             Outcome::Committed(timestamp) => {
                 segment.set_end(offset, Word::timestamp(timestamp))?;
                 self.dying.add(timestamp, address);
@@ -217,7 +231,7 @@ impl Store {
         Ok(())
     }
 
-    fn settle_segment(&mut self, transaction: TransactionId, locks: Locks, outcome: Outcome) {
+    fn settle_segment(&mut self, transaction: TransactionId, locks: Locks, outcomes: &dyn Outcomes) {
         let number = locks.first.segment();
         self.attaching.remove(&number);
         let Some(segment) = self.segment_mut(number) else { return };
@@ -226,8 +240,11 @@ impl Store {
         let State::Sealed { begin, .. } = &mut segment.state else {
             unreachable!("an attached segment stays sealed until its attach is decided");
         };
-        assert!(begin.transaction() == Some(transaction), "nobody else writes the begin of a segment");
-        match outcome {
+        let Some(statement) = statement_of(*begin, transaction) else {
+            assert!(*begin == Word::NEVER, "nobody else writes the begin of a segment, unless it was abandoned");
+            return;
+        };
+        match outcomes.outcome(transaction, statement) {
             Outcome::Committed(timestamp) => *begin = Word::timestamp(timestamp),
             Outcome::Aborted => {
                 *begin = Word::NEVER;

@@ -4,13 +4,13 @@ use super::Store;
 use crate::address::RowAddress;
 use crate::batch::Column;
 use crate::error::StorageError;
-use crate::mvcc::{Outcome, Snapshot, Word, WordKind};
+use crate::mvcc::{Holder, Outcome, Snapshot, Word, WordKind};
 
 /// How a version with the key stands in the way.
 enum Version {
     Free,
     Live,
-    Undecided(crate::mvcc::TransactionId),
+    Undecided(Holder),
     /// The snapshot still sees it, though its deletion is committed: with the new row the snapshot would see the key
     /// twice.
     SeenByTheSnapshot,
@@ -20,10 +20,10 @@ fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> Version {
     match begin.kind() {
         WordKind::Timestamp(_) if begin == Word::NEVER => return Version::Free,
         WordKind::Timestamp(_) => {}
-        WordKind::Lock { transaction, .. } if transaction == snapshot.transaction => {}
-        WordKind::Lock { transaction, .. } => match snapshot.outcomes.outcome(transaction) {
-            Outcome::Active => return Version::Undecided(transaction),
+        WordKind::Lock { transaction, statement } => match snapshot.outcomes.outcome(transaction, statement) {
             Outcome::Aborted => return Version::Free,
+            Outcome::Active if transaction == snapshot.transaction => {}
+            Outcome::Active => return Version::Undecided(Holder { transaction, statement }),
             Outcome::Committed(_) => {}
         },
     }
@@ -31,10 +31,10 @@ fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> Version {
         WordKind::Timestamp(_) if end == Word::NEVER => Version::Live,
         WordKind::Timestamp(_) if snapshot.is_visible(begin, end) => Version::SeenByTheSnapshot,
         WordKind::Timestamp(_) => Version::Free,
-        WordKind::Lock { transaction, .. } if transaction == snapshot.transaction => Version::Free,
-        WordKind::Lock { transaction, .. } => match snapshot.outcomes.outcome(transaction) {
-            Outcome::Active => Version::Undecided(transaction),
+        WordKind::Lock { transaction, statement } => match snapshot.outcomes.outcome(transaction, statement) {
             Outcome::Aborted => Version::Live,
+            Outcome::Active if transaction == snapshot.transaction => Version::Free,
+            Outcome::Active => Version::Undecided(Holder { transaction, statement }),
             Outcome::Committed(_) if snapshot.is_visible(begin, end) => Version::SeenByTheSnapshot,
             Outcome::Committed(_) => Version::Free,
         },
@@ -65,9 +65,7 @@ impl Store {
             let Some(segment) = self.segment(other.segment()) else { continue };
             match judge(snapshot, segment.begin(other.offset().0), segment.end(other.offset().0)) {
                 Version::Free => {}
-                Version::Undecided(transaction) => {
-                    return Err(StorageError::Conflict { with: Some(transaction) });
-                }
+                Version::Undecided(holder) => return Err(StorageError::Conflict { with: Some(holder) }),
                 Version::SeenByTheSnapshot => return Err(StorageError::Conflict { with: None }),
                 Version::Live => {
                     let attributes = index.definition.attributes.iter();

@@ -1,12 +1,14 @@
 //! Insert, delete, update.
 
 use super::Store;
+use super::row_locks::RowLock;
 use super::transactions::{Locked, Locks};
+use super::undo::Appended;
 use crate::address::RowAddress;
 use crate::batch::Batch;
 use crate::error::StorageError;
 use crate::ids::{AttributeId, RowOffset};
-use crate::mvcc::{Outcome, Snapshot, Word, WordKind};
+use crate::mvcc::{Holder, Outcome, Snapshot, Word, WordKind};
 use crate::segment::{NewRows, attribute_check, rows_check};
 use std::ops::Range;
 
@@ -27,17 +29,37 @@ pub enum Progress<T> {
 }
 
 impl Store {
-    /// Inserts rows with the schema's columns. If it fails, the transaction must abort.
+    /// Inserts rows with the schema's columns. If it fails, the statement must be rolled back, unless somebody undecided
+    /// has one of the keys ([`StorageError::undecided`]): then nothing was inserted.
     pub fn insert(&mut self, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<Written, StorageError> {
         rows_check(&self.schema, rows)?;
         let first_of_transaction = self.pending.enter(snapshot.transaction);
-        let result = self.insert_versions(snapshot, NewRows::Columns(rows));
+        self.insert_versions(snapshot, NewRows::Columns(rows))?;
         self.counters.inserted += rows.rows as u64;
-        result.map(|()| Written { rows: rows.rows as u64, first_of_transaction })
+        Ok(Written { rows: rows.rows as u64, first_of_transaction })
     }
 
-    /// Appends rows to the tail with the statement's lock, enters them into all indexes, checks uniqueness.
-    fn insert_versions(&mut self, snapshot: &Snapshot<'_>, rows: NewRows<'_>) -> Result<(), StorageError> {
+    /// Appends rows to the tail with the statement's lock, enters them into all indexes, checks uniqueness. If somebody
+    /// undecided has one of the keys, none of the rows was ever there.
+    fn insert_versions(&mut self, snapshot: &Snapshot<'_>, rows: NewRows<'_>) -> Result<Appended, StorageError> {
+        let mut appended = Appended::default();
+        match self.append_versions(snapshot, rows, &mut appended) {
+            Ok(()) => Ok(appended),
+            Err(error) => {
+                if error.undecided().is_some() {
+                    self.undo_appended(&appended)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn append_versions(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        rows: NewRows<'_>,
+        appended: &mut Appended,
+    ) -> Result<(), StorageError> {
         let lock = snapshot.lock();
         self.usage.inserted(rows);
         let mut from = 0;
@@ -52,6 +74,7 @@ impl Store {
             }
             let count = (until - from) as u32;
             tail.locks += count;
+            appended.push(first, count);
             self.pending.add(snapshot.transaction, Locks { first, rows: count, locked: Locked::Begin });
             self.close_tail_if_full();
             self.enter_into_indexes(rows, from..until, first, Some(snapshot))?;
@@ -87,20 +110,16 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes rows that a read of the same transaction delivered.
+    /// Deletes rows that a read of the same statement delivered: all, or none if somebody undecided holds one of them.
     pub fn delete(&mut self, snapshot: &Snapshot<'_>, addresses: &[RowAddress]) -> Result<Written, StorageError> {
         let first_of_transaction = self.pending.enter(snapshot.transaction);
         self.usage.wrote();
-        let mut rows = 0;
-        for address in addresses {
-            rows += u64::from(self.lock_end(snapshot, *address)?);
-        }
+        let rows = self.lock_ends(snapshot, addresses, RowLock::Update)?.len() as u64;
         self.counters.deleted += rows;
         Ok(Written { rows, first_of_transaction })
     }
 
-    /// Gives rows that a read of the same transaction delivered new values for some attributes: a new version in the
-    /// tail each, the old one ends. Row `i` of `new` belongs to `addresses[i]`.
+    /// As [`Store::update_rows`].
     pub fn update(
         &mut self,
         snapshot: &Snapshot<'_>,
@@ -108,20 +127,34 @@ impl Store {
         attributes: &[AttributeId],
         new: &Batch,
     ) -> Result<Written, StorageError> {
+        let first_of_transaction = !self.has_pending(snapshot.transaction);
+        let rows = self.update_rows(snapshot, addresses, attributes, new)?.len() as u64;
+        Ok(Written { rows, first_of_transaction })
+    }
+
+    /// Gives rows that a read of the same transaction delivered new values for some attributes: a new version in the
+    /// tail each, the old one ends. Row `i` of `new` belongs to `addresses[i]`; the positions of the rows that this
+    /// statement had not changed before are returned. If somebody undecided holds one of the rows or of the new keys,
+    /// nothing was changed.
+    pub fn update_rows(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        addresses: &[RowAddress],
+        attributes: &[AttributeId],
+        new: &Batch,
+    ) -> Result<Vec<u32>, StorageError> {
         if new.rows != addresses.len() || new.columns.len() != attributes.len() {
             let reason = format!("{} new rows of {} columns for {}", new.rows, new.columns.len(), addresses.len());
             return Err(StorageError::InvalidRequest { reason });
         }
-        let first_of_transaction = self.pending.enter(snapshot.transaction);
-        // All old versions are locked before the first new one is inserted, so that keys may be permuted.
-        let mut changed = Vec::with_capacity(addresses.len());
-        for (row, address) in addresses.iter().enumerate() {
-            if self.lock_end(snapshot, *address)? {
-                changed.push(row as u32);
-            }
-        }
         for (id, column) in attributes.iter().zip(&new.columns) {
             attribute_check(&self.schema, *id, column, new.rows)?;
+        }
+        self.pending.enter(snapshot.transaction);
+        // All old versions are locked before the first new one is inserted, so that keys may be permuted.
+        let changed = self.lock_ends(snapshot, addresses, self.update_mode(attributes))?;
+        if changed.is_empty() {
+            return Ok(changed);
         }
         let mut versions = std::mem::take(&mut self.scratch.rows);
         versions.clear(&self.row_format);
@@ -133,13 +166,27 @@ impl Store {
         }
         let inserted = self.insert_versions(snapshot, NewRows::Packed(&versions));
         self.scratch.rows = versions;
-        inserted?;
+        let old: Vec<RowAddress> = changed.iter().map(|row| addresses[*row as usize]).collect();
+        match inserted {
+            Ok(appended) => self.pass_locks_on(snapshot, &old, &appended)?,
+            Err(error) => {
+                if error.undecided().is_some() {
+                    old.iter().for_each(|address| self.unlock_end(snapshot, *address));
+                }
+                return Err(error);
+            }
+        }
         self.counters.updated += changed.len() as u64;
-        Ok(Written { rows: changed.len() as u64, first_of_transaction })
+        Ok(changed)
     }
 
     /// Takes a row's end word; false if this statement has it already.
-    fn lock_end(&mut self, snapshot: &Snapshot<'_>, address: RowAddress) -> Result<bool, StorageError> {
+    pub(super) fn lock_end(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        address: RowAddress,
+        mode: RowLock,
+    ) -> Result<bool, StorageError> {
         let offset = address.offset().0;
         let gone = StorageError::Conflict { with: None };
         let Some(segment) = self.segment(address.segment()) else { return Err(gone) };
@@ -150,10 +197,12 @@ impl Store {
         match end.kind() {
             WordKind::Timestamp(_) if end == Word::NEVER => {}
             WordKind::Timestamp(_) => return Err(gone),
-            WordKind::Lock { transaction, .. } if transaction == snapshot.transaction => return Ok(false),
-            WordKind::Lock { transaction, .. } => match snapshot.outcomes.outcome(transaction) {
+            WordKind::Lock { transaction, statement } => match snapshot.outcomes.outcome(transaction, statement) {
                 Outcome::Aborted => {}
-                Outcome::Active => return Err(StorageError::Conflict { with: Some(transaction) }),
+                Outcome::Active if transaction == snapshot.transaction => return Ok(false),
+                Outcome::Active => {
+                    return Err(StorageError::Conflict { with: Some(Holder { transaction, statement }) });
+                }
                 Outcome::Committed(_) => return Err(gone),
             },
         }
@@ -161,8 +210,13 @@ impl Store {
             let reason = format!("row {address:?} is not visible to the writer");
             return Err(StorageError::InvalidRequest { reason });
         }
+        if !self.row_locks.is_empty()
+            && let Some(holder) = self.row_locks.conflict(snapshot, address, mode)
+        {
+            return Err(StorageError::Conflict { with: Some(holder) });
+        }
         self.pending.reserve(1)?;
-        let lock = snapshot.lock();
+        let lock = mode.word(snapshot);
         let number = address.segment();
         let Some(segment) = self.segment_mut(number) else { return Err(gone) };
         if let Err(error) = segment.set_end(offset, lock) {

@@ -127,7 +127,8 @@ impl Driver {
             84..88 => self.check_pin(),
             88..91 => self.save_cursor(),
             91..95 => self.resume_cursor(),
-            95..97 => self.attach(),
+            95..96 => self.attach(),
+            96 => self.roll_back_to(),
             97 => self.create_index(),
             98 => self.set_layout(),
             _ => self.split(),
@@ -163,6 +164,19 @@ impl Driver {
         let position = self.random.index(self.open.len());
         self.open[position].view.statement += 1;
         (position, self.open[position].view)
+    }
+
+    /// The last statements of a transaction are taken back; it goes on.
+    fn roll_back_to(&mut self) {
+        let (_, view) = self.pick();
+        let first = self.random.below(u64::from(view.statement)) as u32 + 1;
+        for statement in first..view.statement {
+            self.table.void((view.transaction, statement));
+            self.reference.voided.insert((view.transaction, statement));
+        }
+        // Pins and cursors of the statements that are gone would still see them.
+        self.close_of(view.transaction);
+        self.read_as(view);
     }
 
     fn unique_keys(&self) -> Vec<Vec<AttributeId>> {
@@ -212,6 +226,7 @@ impl Driver {
         let part = self.part_of(&key_of(&rows[0][KEY.index()]));
         let rows: Vec<Vec<Value>> =
             rows.into_iter().filter(|row| self.part_of(&key_of(&row[KEY.index()])) == part).collect();
+        let before = self.reference.versions.clone();
         let refusals = self.reference_insert(&rows, view);
         let batch = Batch::from_rows(&self.schema.data_types(), &rows);
         let result = self.parts[part].store.insert(&view.snapshot(&self.table), &batch);
@@ -219,9 +234,24 @@ impl Driver {
             self.entered(part, view.transaction, result.expect("judged").first_of_transaction);
             self.read_in_same_statement(view);
         } else {
-            self.parts[part].pending.insert(view.transaction);
-            self.abort(position);
+            self.refused(position, part, view, before, &result.unwrap_err());
         }
+    }
+
+    /// After a conflict with somebody undecided nothing is left, and the transaction may go on; otherwise it aborts.
+    fn refused(&mut self, position: usize, part: usize, view: View, before: Vec<Version>, error: &StorageError) {
+        self.parts[part].pending.insert(view.transaction);
+        if error.undecided().is_none() || self.random.chance(0.3) {
+            return self.abort(position);
+        }
+        self.reference.versions = before;
+        let view = self.next_statement(position);
+        self.read_as(view);
+    }
+
+    fn next_statement(&mut self, position: usize) -> View {
+        self.open[position].view.statement += 1;
+        self.open[position].view
     }
 
     fn attach(&mut self) {
@@ -323,7 +353,7 @@ impl Driver {
         for (address, row) in &found {
             if !expected.contains(row) || found.iter().filter(|(_, other)| other == row).count() > 1 {
                 let version = self.reference.by_serial(&row[0]).clone();
-                println!("too much: {address:?} {version:?} {:?}", self.reference.outcomes[&version.begin.0]);
+                println!("too much: {address:?} {version:?} {:?}", self.reference.outcome(version.begin));
             }
         }
         for row in expected.iter().filter(|row| !found.iter().any(|(_, found)| found == *row)) {
@@ -390,6 +420,7 @@ impl Driver {
     }
 
     fn delete(&mut self, position: usize, part: usize, view: View, rows: &[(RowAddress, Vec<Value>)]) {
+        let before = self.reference.versions.clone();
         let (refusals, changed) = self.end_versions(rows, view);
         let addresses: Vec<RowAddress> = rows.iter().map(|(address, _)| *address).collect();
         let result = self.parts[part].store.delete(&view.snapshot(&self.table), &addresses);
@@ -399,8 +430,7 @@ impl Driver {
             self.entered(part, view.transaction, written.first_of_transaction);
             self.read_in_same_statement(view);
         } else {
-            self.parts[part].pending.insert(view.transaction);
-            self.abort(position);
+            self.refused(position, part, view, before, &result.unwrap_err());
         }
     }
 
@@ -410,6 +440,7 @@ impl Driver {
         let mut attributes: Vec<AttributeId> = (from..9).map(AttributeId).collect();
         self.random.shuffle(&mut attributes);
         attributes.truncate(self.random.index(4) + 1);
+        let before = self.reference.versions.clone();
         let (mut refusals, changed) = self.end_versions(rows, view);
         let mut new_rows = Vec::new();
         for (_, old) in rows {
@@ -438,8 +469,7 @@ impl Driver {
             self.entered(part, view.transaction, written.first_of_transaction);
             self.read_in_same_statement(view);
         } else {
-            self.parts[part].pending.insert(view.transaction);
-            self.abort(position);
+            self.refused(position, part, view, before, &result.unwrap_err());
         }
     }
 

@@ -3,7 +3,7 @@
 use eris_storage::{
     AttributeId, Outcome, Outcomes, Predicate, Snapshot, StatementNumber, Timestamp, TransactionId, Value,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 /// Who wrote something, and in which of its statements.
@@ -20,6 +20,8 @@ pub struct Version {
 #[derive(Default)]
 pub struct Table {
     outcomes: Mutex<BTreeMap<u64, Outcome>>,
+    /// Statements that were rolled back, of transactions that went on.
+    voided: Mutex<BTreeSet<Mark>>,
 }
 
 impl Table {
@@ -31,14 +33,20 @@ impl Table {
         *self.outcomes.lock().unwrap().get(&transaction).expect("the store asks only for transactions it must know")
     }
 
+    pub fn void(&self, mark: Mark) {
+        self.voided.lock().unwrap().insert(mark);
+    }
+
     pub fn forget(&self, transaction: u64) {
         self.outcomes.lock().unwrap().remove(&transaction);
     }
 }
 
 impl Outcomes for Table {
-    fn outcome(&self, transaction: TransactionId) -> Outcome {
-        self.get(transaction.0)
+    fn outcome(&self, transaction: TransactionId, statement: StatementNumber) -> Outcome {
+        let outcome = self.get(transaction.0);
+        let voided = self.voided.lock().unwrap().contains(&(transaction.0, statement.0));
+        if voided { Outcome::Aborted } else { outcome }
     }
 }
 
@@ -73,18 +81,19 @@ pub struct Reference {
     pub versions: Vec<Version>,
     /// Every outcome for ever: the store's table forgets what was settled.
     pub outcomes: BTreeMap<u64, Outcome>,
+    pub voided: BTreeSet<Mark>,
 }
 
 impl Reference {
-    fn outcome(&self, transaction: u64) -> Outcome {
-        self.outcomes[&transaction]
+    pub fn outcome(&self, mark: Mark) -> Outcome {
+        if self.voided.contains(&mark) { Outcome::Aborted } else { self.outcomes[&mark.0] }
     }
 
     fn sees(&self, view: View, mark: Mark) -> bool {
         if mark.0 == view.transaction {
-            return mark.1 < view.statement;
+            return mark.1 < view.statement && !self.voided.contains(&mark);
         }
-        matches!(self.outcome(mark.0), Outcome::Committed(timestamp) if timestamp.0 <= view.visible)
+        matches!(self.outcome(mark), Outcome::Committed(timestamp) if timestamp.0 <= view.visible)
     }
 
     pub fn visible(&self, view: View) -> impl Iterator<Item = &Version> {
@@ -110,9 +119,9 @@ impl Reference {
     pub fn may_end(&self, version: &Version, transaction: u64) -> Result<bool, Refusal> {
         match version.end {
             None => Ok(true),
-            Some((other, _)) if other == transaction => Ok(false),
-            Some((other, _)) => match self.outcome(other) {
+            Some(mark) => match self.outcome(mark) {
                 Outcome::Aborted => Ok(true),
+                Outcome::Active if mark.0 == transaction => Ok(false),
                 Outcome::Active | Outcome::Committed(_) => Err(Refusal::Conflict),
             },
         }
@@ -129,7 +138,7 @@ impl Reference {
             }
             for version in self.versions.iter().filter(|version| of(&version.row) == wanted) {
                 let own = version.begin.0 == view.transaction;
-                match self.outcome(version.begin.0) {
+                match self.outcome(version.begin) {
                     Outcome::Aborted => continue,
                     Outcome::Active if !own => {
                         refusals.push(Refusal::Conflict);
@@ -139,8 +148,8 @@ impl Reference {
                 }
                 match version.end {
                     None => refusals.push(Refusal::Duplicate),
-                    Some((other, _)) if other == view.transaction => {}
-                    Some(end) => match self.outcome(end.0) {
+                    Some(end) => match self.outcome(end) {
+                        Outcome::Active if end.0 == view.transaction => {}
                         Outcome::Active => refusals.push(Refusal::Conflict),
                         Outcome::Aborted => refusals.push(Refusal::Duplicate),
                         // The snapshot still has the key: with the new row it would have it twice.

@@ -1,0 +1,116 @@
+//! Waiting for other transactions, and running a statement again.
+//!
+//! The task waits, not the command: nothing is kept in a partition meanwhile but the words of what is done, so rows may
+//! move, partitions split, and a task that is cancelled or dropped leaves nothing behind.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use eris_storage::Holder;
+
+use super::{IsolationLevel, Transaction};
+use crate::counters::Event;
+use crate::error::EngineError;
+use crate::timer::Sleep;
+use crate::transactions::Wait;
+
+/// How often a statement under READ COMMITTED begins again before it is told that it lost: with that many writers at a
+/// row each of which was faster, something else than patience is needed.
+const STATEMENT_RESTARTS_MAX: u32 = 256;
+
+/// One operation of a statement, and how often it began.
+pub(super) struct Attempt {
+    /// Whether it is the first thing that its statement does: then running it again is running the statement again.
+    alone: bool,
+    restarts: u32,
+}
+
+impl Transaction {
+    /// How long a write waits for another transaction's row or key; `None` (the default): until it is decided. Zero:
+    /// not at all. Each wait has this time anew.
+    pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
+        self.lock_timeout = timeout;
+    }
+
+    /// Waits until the statement that stands in the way is decided.
+    pub(super) async fn wait_for(&mut self, holder: Holder) -> Result<(), EngineError> {
+        let runtime = Arc::clone(&self.runtime);
+        let manager = &runtime.transactions;
+        let Some(object) = manager.find(holder.transaction) else {
+            // Decided, and settled since.
+            return Ok(());
+        };
+        if self.lock_timeout == Some(Duration::ZERO) {
+            runtime.counters.add(Event::LockTimeouts, 1);
+            return Err(EngineError::LockTimeout);
+        }
+        let Some(mut wait) = Wait::begin(manager, self.id(), object, holder.statement) else {
+            runtime.counters.add(Event::Deadlocks, 1);
+            return Err(EngineError::Deadlock);
+        };
+        runtime.counters.add(Event::LockWaits, 1);
+        let mut timeout = self.lock_timeout.map(|timeout| Sleep::until(&runtime, runtime.env.now() + timeout));
+        poll_fn(|context| {
+            if wait.poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            self.cancel.register(context.waker());
+            if self.cancel.is_cancelled() {
+                return Poll::Ready(Err(EngineError::Cancelled));
+            }
+            if let Some(sleep) = &mut timeout
+                && Pin::new(sleep).poll(context).is_ready()
+            {
+                runtime.counters.add(Event::LockTimeouts, 1);
+                return Poll::Ready(Err(EngineError::LockTimeout));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Counts an operation of the current statement.
+    pub(super) fn begin_operation(&mut self) -> Attempt {
+        self.operations += 1;
+        Attempt { alone: self.operations == 1, restarts: 0 }
+    }
+
+    /// Begins the statement again if its operation lost against a newer version and may: under READ COMMITTED, when the
+    /// statement did nothing else.
+    pub(super) async fn try_again(&mut self, attempt: &mut Attempt, error: EngineError) -> Result<(), EngineError> {
+        if !attempt.alone || attempt.restarts == STATEMENT_RESTARTS_MAX {
+            return Err(error);
+        }
+        attempt.restarts += 1;
+        self.restart_statement(error).await?;
+        self.operations = 1;
+        Ok(())
+    }
+
+    /// Takes back what the current statement wrote, and begins it again with a newer snapshot, for a caller whose
+    /// statement consists of several operations. Gives the error back unless the level is READ COMMITTED and the error
+    /// says that the statement lost against a version that its snapshot does not see.
+    pub async fn restart_statement(&mut self, error: EngineError) -> Result<(), EngineError> {
+        if self.level != IsolationLevel::ReadCommitted || !error.is_lost() {
+            return Err(error);
+        }
+        self.runtime.counters.add(Event::StatementRestarts, 1);
+        self.hold.object().void(self.statement..=self.statement);
+        let manager = Arc::clone(&self.runtime.transactions);
+        // The winner may have a predecessor that is between two instructions.
+        let winner = manager.last_taken();
+        poll_fn(|context| {
+            if manager.visible() >= winner {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        self.next_statement();
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! What a transaction writes: insert, update, delete, row locks.
+//!
+//! Each runs in place or as a dataflow until it is done. When it meets somebody undecided, what it could not do comes
+//! back here (see `dataflow`), the task waits (see [`super::wait`]) and goes on with that: rows still to be inserted
+//! are inserted, a change runs again and passes over the rows that it has changed already, because their words carry
+//! the number of its statement.
+
+use std::sync::Arc;
+
+use eris_storage::{AttributeId, Batch, ContainerId, ReadRequest, RowLock};
+
+use super::{Read, Transaction, group_by_partition};
+use crate::container::Container;
+use crate::dataflow::{Attachment, Work};
+use crate::error::EngineError;
+use crate::ids::OperatorIndex;
+use crate::message::{Message, Primitive};
+use crate::operator::{RowChange, RowFilter};
+
+/// What a request for row locks does about rows that others have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockWait {
+    /// Waits, as writes do.
+    Wait,
+    /// Fails with [`EngineError::LockNotAvailable`].
+    NoWait,
+    /// Leaves them out.
+    SkipLocked,
+}
+
+impl Transaction {
+    /// Inserts rows, columns in schema order; returns their number.
+    pub async fn insert(&mut self, container: ContainerId, rows: Batch) -> Result<u64, EngineError> {
+        let container = self.runtime.container(container)?;
+        let count = rows.rows as u64;
+        let mut attempt = self.begin_operation();
+        loop {
+            match self.insert_with_entries(&container, rows.clone()).await {
+                Ok(()) => return Ok(count),
+                Err(error) => self.try_again(&mut attempt, error).await?,
+            }
+        }
+    }
+
+    /// Writes new values into qualifying rows; returns their number.
+    pub async fn update(&mut self, read: &Read, change: Arc<dyn RowChange>) -> Result<u64, EngineError> {
+        let container = self.runtime.container(read.container)?;
+        assert_eq!(change.inputs(), read.request.desired.len(), "a change reads the desired attributes");
+        let mut attempt = self.begin_operation();
+        loop {
+            match self.update_with_entries(&container, &read.request, &change).await {
+                Ok(rows) => return Ok(rows),
+                Err(error) => self.try_again(&mut attempt, error).await?,
+            }
+        }
+    }
+
+    /// Deletes qualifying rows, those that `filter` selects of them; returns their number.
+    pub async fn delete(&mut self, read: &Read, filter: Option<Arc<dyn RowFilter>>) -> Result<u64, EngineError> {
+        let container = self.runtime.container(read.container)?;
+        let mut attempt = self.begin_operation();
+        loop {
+            match self.delete_with_entries(&container, &read.request, filter.as_ref()).await {
+                Ok(rows) => return Ok(rows),
+                Err(error) => self.try_again(&mut attempt, error).await?,
+            }
+        }
+    }
+
+    /// Locks qualifying rows until the transaction ends, or rolls back to a savepoint before; returns the desired
+    /// attributes of the rows that it has locked.
+    pub async fn lock_rows(&mut self, read: &Read, lock: RowLock, wait: LockWait) -> Result<Vec<Batch>, EngineError> {
+        let container = self.runtime.container(read.container)?;
+        let mut attempt = self.begin_operation();
+        loop {
+            match self.lock_all(&container, &read.request, lock, wait).await {
+                Ok(batches) => return Ok(batches),
+                Err(error) => self.try_again(&mut attempt, error).await?,
+            }
+        }
+    }
+
+    /// Inserts rows; waits for whoever has one of their keys.
+    pub(super) async fn insert_all(&mut self, container: &Arc<Container>, rows: Batch) -> Result<(), EngineError> {
+        let mut rows = rows;
+        loop {
+            let holder = match self.insert_in_place(container, &rows) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    let table = container.table();
+                    let dataflow = self.dataflow(vec![Self::operator(container, &table, Work::Insert, None)]);
+                    let mut messages = Vec::new();
+                    for (partition, rows) in group_by_partition(container, &table, rows) {
+                        let attachment = dataflow.attach(Attachment::Rows(rows));
+                        let header = self.header(&dataflow, Primitive::Insert, Some(&partition));
+                        messages.push(Message::new(header, &[&attachment.to_le_bytes()]));
+                    }
+                    let blocked = self.start(dataflow, messages).finish().await?.blocked;
+                    let Some(holder) = blocked.holder else { return Ok(()) };
+                    rows = Batch::concat(&blocked.rows);
+                    holder
+                }
+                Err(error) => error.undecided().ok_or(error)?,
+            };
+            self.wait_for(holder).await?;
+        }
+    }
+
+    /// Updates rows; what the partitions tell about them, if they are to, is appended to `told`.
+    pub(super) async fn update_all(
+        &mut self,
+        container: &Arc<Container>,
+        mut request: ReadRequest,
+        change: &Arc<dyn RowChange>,
+        returning: Option<&Arc<[AttributeId]>>,
+        told: &mut Vec<Batch>,
+    ) -> Result<u64, EngineError> {
+        let partitioning = container.partitioning();
+        let moves = partitioning.attributes().iter().any(|key| change.attributes().contains(key));
+        let whole = moves || returning.is_some();
+        if whole {
+            // A new position may lie elsewhere, so the whole row has to travel.
+            let all = (0..container.schema().attributes.len()).map(|attribute| AttributeId(attribute as u16));
+            request.desired = request.desired.iter().copied().chain(all).collect();
+        }
+        let mut written = 0;
+        loop {
+            let in_place =
+                if whole { Ok(false) } else { self.update_in_place(container, &request, &**change, &mut written) };
+            let holder = match in_place {
+                Ok(true) => return Ok(written),
+                Ok(false) => {
+                    let table = container.table();
+                    let change = Arc::clone(change);
+                    let work = Work::Update {
+                        request: request.clone(),
+                        change,
+                        moved_rows: OperatorIndex(1),
+                        returning: returning.cloned(),
+                    };
+                    let update = Self::operator(container, &table, work, Some(&request));
+                    let insert = Self::operator(container, &table, Work::Insert, None);
+                    let dataflow = self.dataflow(vec![update, insert]);
+                    let messages = self.messages(container, &table, &dataflow, &request, Primitive::UnorderedScan);
+                    let (batches, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+                    told.extend(batches);
+                    written += summary.rows_affected;
+                    let blocked = summary.blocked;
+                    if !blocked.rows.is_empty() {
+                        self.insert_all(container, Batch::concat(&blocked.rows)).await?;
+                    }
+                    match blocked.holder {
+                        Some(holder) if blocked.again => holder,
+                        _ => return Ok(written),
+                    }
+                }
+                Err(error) => error.undecided().ok_or(error)?,
+            };
+            self.wait_for(holder).await?;
+        }
+    }
+
+    /// Deletes rows, by a filter that reads the first `inputs` desired attributes; the others of the deleted rows are
+    /// appended to `told`.
+    pub(super) async fn delete_all(
+        &mut self,
+        container: &Arc<Container>,
+        request: &ReadRequest,
+        filter: Option<&Arc<dyn RowFilter>>,
+        inputs: usize,
+        told: &mut Vec<Batch>,
+    ) -> Result<u64, EngineError> {
+        let mut written = 0;
+        loop {
+            let in_place = if request.desired.len() > inputs {
+                Ok(false)
+            } else {
+                self.delete_in_place(container, request, filter.map(|filter| &**filter), &mut written)
+            };
+            let holder = match in_place {
+                Ok(true) => return Ok(written),
+                Ok(false) => {
+                    let table = container.table();
+                    let work = Work::Delete { request: request.clone(), filter: filter.cloned(), inputs };
+                    let operator = Self::operator(container, &table, work, Some(request));
+                    let dataflow = self.dataflow(vec![operator]);
+                    let messages = self.messages(container, &table, &dataflow, request, Primitive::UnorderedScan);
+                    let (batches, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+                    told.extend(batches);
+                    written += summary.rows_affected;
+                    let Some(holder) = summary.blocked.holder else { return Ok(written) };
+                    holder
+                }
+                Err(error) => error.undecided().ok_or(error)?,
+            };
+            self.wait_for(holder).await?;
+        }
+    }
+
+    async fn lock_all(
+        &mut self,
+        container: &Arc<Container>,
+        request: &ReadRequest,
+        lock: RowLock,
+        wait: LockWait,
+    ) -> Result<Vec<Batch>, EngineError> {
+        let skip_locked = wait == LockWait::SkipLocked;
+        loop {
+            let mut batches = Vec::new();
+            let in_place = self.lock_in_place(container, request, lock, skip_locked, &mut batches);
+            let holder = match in_place {
+                Ok(true) => return Ok(batches),
+                Ok(false) => {
+                    let table = container.table();
+                    let work = Work::Lock { request: request.clone(), lock, skip_locked };
+                    let operator = Self::operator(container, &table, work, Some(request));
+                    let dataflow = self.dataflow(vec![operator]);
+                    let messages = self.messages(container, &table, &dataflow, request, Primitive::UnorderedScan);
+                    let (batches, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+                    // Those that are locked will be handed out again, with the others.
+                    let Some(holder) = summary.blocked.holder else { return Ok(batches) };
+                    holder
+                }
+                Err(error) => error.undecided().ok_or(error)?,
+            };
+            match wait {
+                LockWait::Wait => self.wait_for(holder).await?,
+                LockWait::NoWait => return Err(EngineError::LockNotAvailable),
+                LockWait::SkipLocked => unreachable!("what others have was left out"),
+            }
+        }
+    }
+}
