@@ -37,9 +37,9 @@ pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, T
 pub use schema::{Attribute, IndexDefinition, Layout, SEGMENT_ROWS_DEFAULT, Schema};
 pub use segment::SealedSegment;
 pub use store::{
-    AttachCursor, Gateway, Horizon, IndexBuildCursor, Maintained, PinnedCursor, PinnedPartition, PinnedSegment,
-    PositionOf, Progress, ReadCursor, SegmentDescription, SplitBoundary, SplitMoved, SplitStep, Store, StoreCounters,
-    StoreOptions, StoreStatistics, Written,
+    AttachCursor, Found, Gateway, Horizon, IndexBuildCursor, LookupCursor, LookupRequest, Maintained, PinnedCursor,
+    PinnedPartition, PinnedSegment, PositionOf, Progress, ReadCursor, SegmentDescription, SplitBoundary, SplitMoved,
+    SplitStep, Store, StoreCounters, StoreOptions, StoreStatistics, Written,
 };
 pub use types::{DECIMAL64_PRECISION_MAX, DataType, Physical};
 pub use value::Value;

@@ -173,6 +173,13 @@ pub trait IndexPath: Send + Sync {
     fn scan(&self, state: &mut IndexScanState, rows_max: usize, found: &mut Vec<RowAddress>) -> bool;
     /// Calls `visit` with every address that has the row's key.
     fn equal(&self, columns: &[Column], row: usize, visit: &mut dyn FnMut(RowAddress));
+    /// Calls `visit` with each of `rows` and every address that has its key. A path that can does several searches at
+    /// a time, so that one does not wait for the memory of the other.
+    fn equal_many(&self, columns: &[Column], rows: Range<usize>, visit: &mut dyn FnMut(usize, RowAddress)) {
+        for row in rows {
+            self.equal(columns, row, &mut |address| visit(row, address));
+        }
+    }
     /// About which share of the entries lies between two keys, 0 to 1.
     fn share(&self, lower: &Key, upper: Option<&Key>) -> f64;
     /// How the key attributes are encoded.

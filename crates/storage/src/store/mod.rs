@@ -7,6 +7,7 @@ mod evacuate;
 mod index_build;
 mod layout;
 mod link;
+mod lookup;
 mod maintain;
 mod pin;
 mod read;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 pub use attach::AttachCursor;
 pub use cursor::{Gateway, ReadCursor};
 pub use index_build::IndexBuildCursor;
+pub use lookup::{Found, LookupCursor, LookupRequest};
 pub use maintain::{Horizon, Maintained};
 pub use pin::{PinnedCursor, PinnedPartition, PinnedSegment};
 pub use split::{PositionOf, SplitBoundary, SplitMoved, SplitStep};
@@ -67,6 +69,7 @@ struct Scratch {
     offsets: Vec<u32>,
     hidden: Vec<u8>,
     scan: AccessPathScanState,
+    lookup: lookup::LookupScratch,
 }
 
 /// The inside of one living partition. One worker at a time is in here; pins read beside it.
