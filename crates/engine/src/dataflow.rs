@@ -23,20 +23,44 @@ use crate::container::Container;
 use crate::error::EngineError;
 use crate::ids::{DataflowId, OperatorIndex};
 use crate::lock::{Lock, lock};
+use crate::lookup::{Lookup, SharedCodec};
 use crate::operator::{MicroOperator, RowChange, RowFilter};
 use crate::partition_table::PartitionTable;
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
 /// What an operator does to the rows that its access primitive names.
 pub(crate) enum Work {
-    Read { request: ReadRequest, operator: Arc<dyn MicroOperator> },
+    Read {
+        request: ReadRequest,
+        operator: Arc<dyn MicroOperator>,
+    },
+    Lookup {
+        lookup: Lookup,
+        codec: SharedCodec,
+        operator: Arc<dyn MicroOperator>,
+    },
+    /// Touches no row: commands are counted and added up.
+    Probe,
     Insert,
-    Update { request: ReadRequest, change: Arc<dyn RowChange>, moved_rows: OperatorIndex },
-    Delete { request: ReadRequest, filter: Option<Arc<dyn RowFilter>> },
+    Update {
+        request: ReadRequest,
+        change: Arc<dyn RowChange>,
+        moved_rows: OperatorIndex,
+    },
+    Delete {
+        request: ReadRequest,
+        filter: Option<Arc<dyn RowFilter>>,
+    },
     Attach,
-    Pin { request: ReadRequest },
-    BuildIndex { definition: IndexDefinition },
-    Alter { schema: Arc<Schema> },
+    Pin {
+        request: ReadRequest,
+    },
+    BuildIndex {
+        definition: IndexDefinition,
+    },
+    Alter {
+        schema: Arc<Schema>,
+    },
 }
 
 /// A micro-operator bound to its container and to one version of the partition table.
@@ -77,6 +101,7 @@ struct Inner {
     reservation: Reservation,
     pinned: Vec<PinnedPartition>,
     rows_affected: u64,
+    probe_sum: u64,
     error: Option<EngineError>,
     waker: Option<Waker>,
     stalled: Vec<PartitionId>,
@@ -108,6 +133,7 @@ impl Dataflow {
                 reservation: memory.reserve("query results"),
                 pinned: Vec::new(),
                 rows_affected: 0,
+                probe_sum: 0,
                 error: None,
                 waker: None,
                 stalled: Vec::new(),
@@ -130,11 +156,11 @@ impl Dataflow {
         assert!(before >= 0, "a dataflow's message counter never goes negative");
     }
 
-    /// Counts a finished command. At zero the dataflow is finished and its task woken; returns whether it was the last.
-    pub(crate) fn count_finished(&self) -> bool {
-        let before = self.outstanding.fetch_sub(1, Ordering::AcqRel);
-        assert!(before > 0, "a dataflow's message counter never goes negative");
-        if before > 1 {
+    /// Counts finished commands. At zero the dataflow is finished and its task woken; returns whether it is.
+    pub(crate) fn count_finished(&self, commands: usize) -> bool {
+        let before = self.outstanding.fetch_sub(commands as i64, Ordering::AcqRel);
+        assert!(before >= commands as i64 && commands > 0, "a dataflow's message counter never goes negative");
+        if before > commands as i64 {
             return false;
         }
         let waker = {
@@ -174,6 +200,13 @@ impl Dataflow {
             waker.wake();
         }
         Ok(())
+    }
+
+    /// Notes commands that touched no row, and the sum of what they carried.
+    pub(crate) fn add_probed(&self, commands: u64, sum: u64) {
+        let mut inner = lock(&self.inner);
+        inner.rows_affected += commands;
+        inner.probe_sum = inner.probe_sum.wrapping_add(sum);
     }
 
     pub(crate) fn add_rows_affected(&self, rows: u64) {
@@ -280,12 +313,17 @@ impl Dataflow {
     pub(crate) fn take_summary(&self) -> Summary {
         let mut inner = lock(&self.inner);
         assert!(inner.finished, "a summary is taken of a finished dataflow");
-        Summary { rows_affected: inner.rows_affected, pinned: std::mem::take(&mut inner.pinned) }
+        Summary {
+            rows_affected: inner.rows_affected,
+            probe_sum: inner.probe_sum,
+            pinned: std::mem::take(&mut inner.pinned),
+        }
     }
 }
 
 /// What remains of a finished dataflow besides its results.
 pub(crate) struct Summary {
     pub rows_affected: u64,
+    pub probe_sum: u64,
     pub pinned: Vec<PinnedPartition>,
 }

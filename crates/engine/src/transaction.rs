@@ -5,6 +5,7 @@
 
 mod bulk;
 mod in_place;
+mod lookup;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -32,6 +33,7 @@ use crate::runtime::{Runtime, current_node};
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
 pub use bulk::BulkLoad;
+pub use lookup::{ProbeReport, Probes};
 
 /// Longer positions are not sent along: their reads go to all partitions that may have the key, so that every message
 /// fits into a buffer.
@@ -375,7 +377,7 @@ impl Transaction {
             dataflow.count_sends(receivers);
             self.runtime.send(&message);
         }
-        self.runtime.finish_command(&dataflow);
+        self.runtime.finish_commands(&dataflow, 1);
         Results::new(&self.runtime, dataflow, self.cancel.clone(), StreamGuard::new(&self.streams))
     }
 }

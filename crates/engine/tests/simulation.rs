@@ -16,12 +16,17 @@ mod history;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Event, Partitioning, Simulation, Transaction};
+use eris_engine::{
+    Coalescing, ContainerSpec, Engine, EngineError, EngineOptions, Event, Partitioning, Probes, Simulation, Transaction,
+};
 use eris_platform::SeededRandom;
 use eris_storage::{ContainerId, Layout};
 
-use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
+use accounts::{AMOUNT, KEY, SetAmount, SetKey, by_key, by_position, everything, integers, lookup, pairs, row, schema};
 use history::{History, Observation, TransactionRecord};
+
+/// Few enough that lookups by amount find something.
+const AMOUNTS: u64 = 500;
 
 /// One transaction of one client; what it saw and did goes into the record.
 async fn transact(
@@ -34,7 +39,9 @@ async fn transact(
     for _ in 0..=random.below(4) {
         transaction.next_statement();
         let key = random.below(keys as u64) as i64;
-        match random.below(10) {
+        match random.below(12) {
+            10 => look_up(transaction, container, keys, random, record).await?,
+            11 => probe(transaction, container, random).await?,
             0..=2 => {
                 let found = pairs(&transaction.read(&by_key(container, key)).await?);
                 record.observe(Observation::Key { key, found });
@@ -43,7 +50,7 @@ async fn transact(
                 let found = pairs(&transaction.read(&by_key(container, key)).await?);
                 record.observe(Observation::Key { key, found: found.clone() });
                 transaction.next_statement();
-                let amount = random.below(1_000_000) as i64;
+                let amount = random.below(AMOUNTS) as i64;
                 let rows = transaction.update(&by_key(container, key), Arc::new(SetAmount(amount))).await?;
                 assert_eq!(rows, found.len() as u64, "an update concerns the rows that a read of its snapshot sees");
                 if rows > 0 {
@@ -57,7 +64,7 @@ async fn transact(
                 }
             }
             7 => {
-                let amount = random.below(1_000_000) as i64;
+                let amount = random.below(AMOUNTS) as i64;
                 let note = (random.below(2) == 0).then_some("ein Konto, größer als zwölf Bytes");
                 transaction.insert(container, row(key, amount, note)).await?;
                 record.write(key, Some(amount));
@@ -84,6 +91,45 @@ async fn transact(
             }
         }
     }
+    Ok(())
+}
+
+/// Looks up many keys, by the partitioning attribute or by another one, which no index has.
+async fn look_up(
+    transaction: &mut Transaction,
+    container: ContainerId,
+    keys: i64,
+    random: &mut SeededRandom,
+    record: &mut TransactionRecord,
+) -> Result<(), EngineError> {
+    let coalescing = [Coalescing::None, Coalescing::Partition, Coalescing::Sender][random.index(3)];
+    let by_key = random.chance(0.8);
+    let wanted: Vec<i64> = (0..random.below(40))
+        .map(|_| if by_key { random.below(keys as u64) as i64 } else { random.below(AMOUNTS) as i64 })
+        .collect();
+    let attribute = if by_key { KEY } else { AMOUNT };
+    let lookup = lookup(container, attribute, coalescing);
+    let batches = transaction.lookup_many(lookup, &integers(&wanted), None)?.collect().await?;
+    for (value, found) in wanted.iter().zip(by_position(wanted.len(), &batches)) {
+        record.observe(if by_key {
+            Observation::Key { key: *value, found }
+        } else {
+            Observation::Amount { amount: *value, found }
+        });
+    }
+    Ok(())
+}
+
+/// Messages that touch nothing arrive all, once.
+async fn probe(
+    transaction: &mut Transaction,
+    container: ContainerId,
+    random: &mut SeededRandom,
+) -> Result<(), EngineError> {
+    let probes =
+        Probes { container, commands: random.index(50), command_bytes: 16, commands_per_message: 1 + random.index(2) };
+    let report = transaction.probe(&probes).await?;
+    assert_eq!((report.commands, report.sum), (probes.commands as u64, report.sent_sum), "every command arrives once");
     Ok(())
 }
 
@@ -120,6 +166,7 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         memory_limit_bytes: 1 << 30,
         quantum: Duration::from_micros([0, 0, 200][random.index(3)]),
         in_place: random.chance(0.7),
+        direct_append: random.chance(0.5),
         incoming_buffer_bytes: [96, 512, 1 << 16][random.index(3)],
         worker_buffer_bytes: [64, 4_096][random.index(2)],
         split_rows: [8, 30, 1_000_000][random.index(3)],

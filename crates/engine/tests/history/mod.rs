@@ -13,6 +13,8 @@ pub enum Observation {
     Key { key: i64, found: Vec<(i64, i64)> },
     /// All rows.
     All(Vec<(i64, i64)>),
+    /// All rows with this amount.
+    Amount { amount: i64, found: Vec<(i64, i64)> },
 }
 
 enum Step {
@@ -132,6 +134,18 @@ fn state_at(versions: &Versions, timestamp: u64) -> BTreeMap<i64, i64> {
     versions.keys().filter_map(|key| Some((*key, version_at(versions, *key, timestamp)?))).collect()
 }
 
+/// The rows a transaction sees, by key: those of its snapshot and what it wrote itself.
+fn visible_to(record: &TransactionRecord, own: &BTreeMap<i64, Option<i64>>, versions: &Versions) -> Vec<(i64, i64)> {
+    let mut visible = state_at(versions, record.snapshot.0);
+    for (key, amount) in own {
+        match amount {
+            Some(amount) => visible.insert(*key, *amount),
+            None => visible.remove(key),
+        };
+    }
+    visible.into_iter().collect()
+}
+
 fn check_observations(record: &TransactionRecord, versions: &Versions) -> Result<(), String> {
     let mut own: BTreeMap<i64, Option<i64>> = BTreeMap::new();
     for step in &record.steps {
@@ -149,15 +163,20 @@ fn check_observations(record: &TransactionRecord, versions: &Versions) -> Result
                     ));
                 }
             }
-            Step::Observed(Observation::All(found)) => {
-                let mut expected = state_at(versions, record.snapshot.0);
-                for (key, amount) in &own {
-                    match amount {
-                        Some(amount) => expected.insert(*key, *amount),
-                        None => expected.remove(key),
-                    };
+            Step::Observed(Observation::Amount { amount, found }) => {
+                let mut expected = visible_to(record, &own, versions);
+                expected.retain(|(_, other)| other == amount);
+                let mut found = found.clone();
+                found.sort_unstable();
+                if found != expected {
+                    return Err(format!(
+                        "a lookup of amount {amount} at snapshot {} returns {found:?}, the history says {expected:?}",
+                        record.snapshot.0
+                    ));
                 }
-                let expected: Vec<(i64, i64)> = expected.into_iter().collect();
+            }
+            Step::Observed(Observation::All(found)) => {
+                let expected = visible_to(record, &own, versions);
                 let mut found = found.clone();
                 found.sort_unstable();
                 if found != expected {
