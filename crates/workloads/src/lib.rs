@@ -1,10 +1,11 @@
-//! Workloads: TPC-H and TATP, their data, their drivers and their checks.
+//! Workloads: TPC-H, TATP and the key-value store of the sources, their data, their drivers and their checks.
 //!
 //! A workload drives a system through one of two small interfaces: an SQL connection (ERIS embedded, ERIS or PostgreSQL
 //! over the wire) or the task API of the bare engine.
 
 pub mod connection;
 pub mod histogram;
+pub mod kv;
 pub mod postgres;
 pub mod tatp;
 pub mod tpch;
