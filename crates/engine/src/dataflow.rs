@@ -27,6 +27,7 @@ use crate::container::Container;
 use crate::error::EngineError;
 use crate::ids::{DataflowId, OperatorIndex};
 use crate::lock::{Lock, lock};
+use crate::lookup::{Lookup, SharedCodec};
 use crate::operator::{MicroOperator, RowChange, RowFilter};
 use crate::partition_table::PartitionTable;
 use crate::transactions::{SnapshotHandle, TransactionHold};
@@ -37,6 +38,13 @@ pub(crate) enum Work {
         request: ReadRequest,
         operator: Arc<dyn MicroOperator>,
     },
+    Lookup {
+        lookup: Lookup,
+        codec: SharedCodec,
+        operator: Arc<dyn MicroOperator>,
+    },
+    /// Touches no row: commands are counted and added up.
+    Probe,
     Insert,
     /// `returning`: the task is told old and new values of these attributes, which then are those of whole rows.
     Update {
@@ -111,6 +119,7 @@ struct Inner {
     pinned: Vec<PinnedPartition>,
     rows_affected: u64,
     blocked: Blocked,
+    probe_sum: u64,
     error: Option<EngineError>,
     waker: Option<Waker>,
     stalled: Vec<PartitionId>,
@@ -143,6 +152,7 @@ impl Dataflow {
                 pinned: Vec::new(),
                 rows_affected: 0,
                 blocked: Blocked::default(),
+                probe_sum: 0,
                 error: None,
                 waker: None,
                 stalled: Vec::new(),
@@ -165,11 +175,11 @@ impl Dataflow {
         assert!(before >= 0, "a dataflow's message counter never goes negative");
     }
 
-    /// Counts a finished command. At zero the dataflow is finished and its task woken; returns whether it was the last.
-    pub(crate) fn count_finished(&self) -> bool {
-        let before = self.outstanding.fetch_sub(1, Ordering::AcqRel);
-        assert!(before > 0, "a dataflow's message counter never goes negative");
-        if before > 1 {
+    /// Counts finished commands. At zero the dataflow is finished and its task woken; returns whether it is.
+    pub(crate) fn count_finished(&self, commands: usize) -> bool {
+        let before = self.outstanding.fetch_sub(commands as i64, Ordering::AcqRel);
+        assert!(before >= commands as i64 && commands > 0, "a dataflow's message counter never goes negative");
+        if before > commands as i64 {
             return false;
         }
         let waker = {
@@ -209,6 +219,13 @@ impl Dataflow {
             waker.wake();
         }
         Ok(())
+    }
+
+    /// Notes commands that touched no row, and the sum of what they carried.
+    pub(crate) fn add_probed(&self, commands: u64, sum: u64) {
+        let mut inner = lock(&self.inner);
+        inner.rows_affected += commands;
+        inner.probe_sum = inner.probe_sum.wrapping_add(sum);
     }
 
     pub(crate) fn add_rows_affected(&self, rows: u64) {
@@ -332,6 +349,7 @@ impl Dataflow {
         assert!(inner.finished, "a summary is taken of a finished dataflow");
         Summary {
             rows_affected: inner.rows_affected,
+            probe_sum: inner.probe_sum,
             pinned: std::mem::take(&mut inner.pinned),
             blocked: std::mem::take(&mut inner.blocked),
         }
@@ -341,6 +359,7 @@ impl Dataflow {
 /// What remains of a finished dataflow besides its results.
 pub(crate) struct Summary {
     pub rows_affected: u64,
+    pub probe_sum: u64,
     pub pinned: Vec<PinnedPartition>,
     pub blocked: Blocked,
 }

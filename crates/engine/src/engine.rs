@@ -7,17 +7,18 @@ use std::sync::{Arc, mpsc};
 
 use eris_platform::limits;
 use eris_platform::{Env, MemoryPool, Nanos, NodeId, ReactorHandle, ThreadHandle, Topology, WorkerPlan};
-use eris_storage::{ContainerId, IndexDefinition, Registry, Schema, StorageError, Store};
+use eris_storage::{ContainerId, IndexDefinition, Key, Registry, Schema, StorageError, Store};
 
 use crate::container::{Container, ContainerSpec};
 use crate::error::EngineError;
 use crate::global_index::{GlobalIndex, GlobalIndexSpec};
 use crate::ids::{TableVersion, TaskId};
 use crate::lock::{Lock, lock};
+use crate::lookup::invalid;
 use crate::node::Node;
 use crate::options::EngineOptions;
 use crate::partition::{Bounds, LivingPartition};
-use crate::partition_table::{Entry, PartitionTable};
+use crate::partition_table::{Entry, PartitionTable, Partitioning};
 use crate::runtime::{Runtime, current_node};
 use crate::task::Task;
 use crate::timer::Sleep;
@@ -166,19 +167,43 @@ impl Engine {
 
     /// Creates an empty container.
     pub fn create_container(&self, spec: ContainerSpec) -> Result<Arc<Container>, EngineError> {
+        let bounds = spec.partitioning.initial_bounds();
+        let homes = bounds.iter().map(|_| self.runtime.next_node()).collect::<Vec<_>>();
+        self.create_cut_container(spec, &bounds, &homes)
+    }
+
+    /// Creates an empty container that is cut into ranges from the start: `cuts` are the lower bounds of all partitions
+    /// but the first, as encoded keys of the partitioning attributes. Neighbouring ranges are on the same node.
+    ///
+    /// # Errors
+    /// If the container is not partitioned by ranges, or the cuts do not ascend.
+    pub fn create_range_container(&self, spec: ContainerSpec, cuts: &[Key]) -> Result<Arc<Container>, EngineError> {
+        if !matches!(spec.partitioning, Partitioning::Range(_)) || !cuts.is_sorted_by(|left, right| left < right) {
+            return Err(invalid("only ranges are cut, at ascending keys".to_owned()));
+        }
+        let bounds: Vec<Option<Key>> = std::iter::once(None).chain(cuts.iter().cloned().map(Some)).collect();
+        let nodes = &self.runtime.nodes;
+        let homes: Vec<NodeId> = (0..bounds.len()).map(|index| nodes[index * nodes.len() / bounds.len()].id).collect();
+        self.create_cut_container(spec, &bounds, &homes)
+    }
+
+    fn create_cut_container(
+        &self,
+        spec: ContainerSpec,
+        bounds: &[Option<Key>],
+        homes: &[NodeId],
+    ) -> Result<Arc<Container>, EngineError> {
         let runtime = &self.runtime;
         if let Some(layouts) = &spec.schema.physical {
             layouts.check(&spec.schema.attributes, Registry::standard())?;
         }
-        let bounds = spec.partitioning.initial_bounds();
         let mut entries = Vec::with_capacity(bounds.len());
-        for (index, lower) in bounds.iter().enumerate() {
+        for (index, (lower, home)) in bounds.iter().zip(homes).enumerate() {
             let upper = bounds.get(index + 1).cloned().flatten();
             let store = Store::new(runtime.store_options(&spec.schema));
             let id = runtime.next_partition_id();
             let bounds = Bounds { lower: lower.clone(), upper };
-            let partition =
-                Arc::new(LivingPartition::new(id, spec.schema.container, runtime.next_node(), store, bounds));
+            let partition = Arc::new(LivingPartition::new(id, spec.schema.container, *home, store, bounds));
             runtime.add_partition(&partition);
             entries.push(Entry { lower: lower.clone(), partition });
         }

@@ -6,6 +6,11 @@
 //!   other nodes ----------> remote incoming --+                    +--> outgoing buffer per node --> their remote
 //!   incoming
 //! ```
+//! A flush may also append to the inboxes of its own node directly ([`crate::EngineOptions::direct_append`]); what is
+//! for other nodes or for all partitions passes the coordinator.
+//!
+//! **Reserved space.** Control messages have incoming and outgoing buffers of their own, which nothing else can fill:
+//! they get through while the others are full, and each pass moves them first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,9 +21,10 @@ use eris_sync::{Consumer, DoubleBuffer, Drain, Producer, Sleepers, TryLatch};
 
 use crate::counters::Event;
 use crate::lock::{Lock, lock};
-use crate::message::Message;
+use crate::message::{Class, Envelope, HEADER_BYTES, MessageView};
 use crate::partition::Partition;
 use crate::runtime::Runtime;
+use crate::scatter::Scatter;
 use crate::task::Task;
 use crate::timer::Timers;
 
@@ -68,18 +74,75 @@ pub(crate) struct Node {
     pub timers: Timers,
     pub sleepers: Sleepers,
     pub reactors: Vec<ReactorHandle>,
-    local_incoming: Producer,
-    remote_incoming: Producer,
+    local_incoming: Lanes<Producer>,
+    remote_incoming: Lanes<Producer>,
     coordinator: TryLatch<Coordinator>,
+}
+
+/// The same thing twice: for control messages and for all others.
+pub(crate) struct Lanes<T> {
+    pub control: T,
+    pub ordinary: T,
+}
+
+impl Lanes<Consumer> {
+    fn has_work(&self) -> bool {
+        self.control.has_work() || self.ordinary.has_work()
+    }
+}
+
+impl Lanes<Vec<u8>> {
+    pub const fn empty() -> Self {
+        Self { control: Vec::new(), ordinary: Vec::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.control.is_empty() && self.ordinary.is_empty()
+    }
+
+    /// Appends to an incoming buffer what it takes, control messages first; returns whether it took anything.
+    fn move_into(&mut self, incoming: &Lanes<Producer>) -> bool {
+        let mut moved = false;
+        for (bytes, producer) in [(&mut self.control, &incoming.control), (&mut self.ordinary, &incoming.ordinary)] {
+            if !bytes.is_empty() {
+                let taken = append_messages(producer, bytes);
+                bytes.drain(..taken);
+                moved |= taken > 0;
+            }
+        }
+        moved
+    }
+}
+
+/// Buffers for messages of this many bytes, and for control messages beside them.
+fn incoming_buffers(bytes: usize) -> (Lanes<Producer>, Lanes<Consumer>) {
+    let (control, control_consumer) = DoubleBuffer::new((bytes / CONTROL_SHARE).max(CONTROL_BYTES_MIN));
+    let (ordinary, ordinary_consumer) = DoubleBuffer::new(bytes);
+    (Lanes { control, ordinary }, Lanes { control: control_consumer, ordinary: ordinary_consumer })
 }
 
 /// What belongs to whoever is the coordinator.
 struct Coordinator {
-    local: Consumer,
-    remote: Consumer,
+    local: Lanes<Consumer>,
+    remote: Lanes<Consumer>,
     /// One per node; what its remote incoming buffer could not take stays here.
-    outgoing: Vec<Vec<u8>>,
+    outgoing: Vec<Lanes<Vec<u8>>>,
+    scatter: Scatter,
 }
+
+/// Where the messages of a pass come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Workers of this node.
+    Local,
+    /// Coordinators of other nodes.
+    Remote,
+}
+
+/// The buffers for control messages are this part of those for the others.
+const CONTROL_SHARE: usize = 16;
+/// Room for a few of them at least: they are headers without commands.
+const CONTROL_BYTES_MIN: usize = 4 * HEADER_BYTES;
 
 impl Coordinator {
     fn has_work(&self) -> bool {
@@ -95,8 +158,9 @@ impl Node {
         nodes: usize,
         buffer_bytes: usize,
     ) -> Self {
-        let (local_incoming, local) = DoubleBuffer::new(buffer_bytes);
-        let (remote_incoming, remote) = DoubleBuffer::new(buffer_bytes);
+        let (local_incoming, local) = incoming_buffers(buffer_bytes);
+        let (remote_incoming, remote) = incoming_buffers(buffer_bytes);
+        let outgoing = std::iter::repeat_with(Lanes::empty).take(nodes).collect();
         Self {
             id,
             tasks: Queue::new(),
@@ -108,7 +172,7 @@ impl Node {
             reactors,
             local_incoming,
             remote_incoming,
-            coordinator: TryLatch::new(Coordinator { local, remote, outgoing: vec![Vec::new(); nodes] }),
+            coordinator: TryLatch::new(Coordinator { local, remote, outgoing, scatter: Scatter::default() }),
         }
     }
 
@@ -116,13 +180,9 @@ impl Node {
         self.tasks.push(task);
     }
 
-    /// Puts a worker's messages into the local incoming buffer, as many as fit; returns the bytes taken.
-    pub fn flush_local(&self, bytes: &[u8]) -> usize {
-        append_messages(&self.local_incoming, bytes)
-    }
-
-    fn flush_remote(&self, bytes: &[u8]) -> usize {
-        append_messages(&self.remote_incoming, bytes)
+    /// Moves a worker's messages into the local incoming buffer, as many as fit; returns whether any did.
+    pub fn flush_local(&self, messages: &mut Lanes<Vec<u8>>) -> bool {
+        messages.move_into(&self.local_incoming)
     }
 
     /// Whether a worker of this node may not sleep. A coordinator at work counts: it is looked at again when it is
@@ -138,26 +198,24 @@ impl Node {
     pub fn coordinate(&self, runtime: &Runtime) -> bool {
         let Some(mut coordinator) = self.coordinator.try_lock() else { return false };
         let mut moved = false;
-        let Coordinator { local, remote, outgoing } = &mut *coordinator;
-        if let Drain::Drained(_) = local.try_drain(|bytes| {
-            for_each_message(bytes, |message, bytes| self.route_local(runtime, message, bytes, outgoing));
-        }) {
-            moved = true;
+        let Coordinator { local, remote, outgoing, scatter } = &mut *coordinator;
+        for (lanes, origin) in [(local, Origin::Local), (remote, Origin::Remote)] {
+            // Control messages of either origin first would need four drains; each origin's own come first.
+            for (consumer, class) in [(&mut lanes.control, Class::Control), (&mut lanes.ordinary, Class::Point)] {
+                if let Drain::Drained(_) =
+                    consumer.try_drain(|bytes| self.route(runtime, bytes, origin, class, outgoing, scatter))
+                {
+                    moved = true;
+                }
+            }
         }
-        if let Drain::Drained(_) = remote.try_drain(|bytes| {
-            for_each_message(bytes, |message, bytes| self.route_remote(runtime, message, bytes, outgoing));
-        }) {
-            moved = true;
-        }
-        for (node, buffer) in outgoing.iter_mut().enumerate().filter(|(_, buffer)| !buffer.is_empty()) {
+        for (node, messages) in outgoing.iter_mut().enumerate().filter(|(_, messages)| !messages.is_empty()) {
             let node = &runtime.nodes[node];
-            let taken = node.flush_remote(buffer);
-            if taken > 0 {
-                buffer.drain(..taken);
+            if messages.move_into(&node.remote_incoming) {
                 moved = true;
                 runtime.wake_node(node.id);
             }
-            if !buffer.is_empty() {
+            if !messages.is_empty() {
                 runtime.counters.add(Event::BufferFull, 1);
             }
         }
@@ -167,60 +225,55 @@ impl Node {
         moved
     }
 
-    /// Algorithm 3 of the sources, local buffer: lines 3 to 13.
-    fn route_local(&self, runtime: &Runtime, message: Message, bytes: &[u8], outgoing: &mut [Vec<u8>]) {
-        match message.header.target {
-            None => {
-                runtime.counters.add(Event::Broadcasts, 1);
-                let remote_nodes = self.assign_broadcast(runtime, &message);
-                for node in remote_nodes {
-                    runtime.counters.add(Event::RemoteMessages, 1);
-                    outgoing[node.0 as usize].extend_from_slice(bytes);
-                }
+    /// Algorithm 3 of the sources: messages to partitions of this node go to them, others to their node (lines 8 to
+    /// 12), also from the remote buffer: a partition that moved meanwhile is followed. Broadcasts are assigned here
+    /// and, if they are from here, sent to the nodes that have further partitions (lines 4 to 6, 15 and 16).
+    fn route(
+        &self,
+        runtime: &Runtime,
+        bytes: &[u8],
+        origin: Origin,
+        class: Class,
+        outgoing: &mut [Lanes<Vec<u8>>],
+        scatter: &mut Scatter,
+    ) {
+        let mut to_node = |node: NodeId, bytes: &[u8]| {
+            let lanes = &mut outgoing[node.0 as usize];
+            let buffer = if class == Class::Control { &mut lanes.control } else { &mut lanes.ordinary };
+            buffer.extend_from_slice(bytes);
+        };
+        let (mut broadcasts, mut remote_messages) = (0, 0);
+        scatter.add_all(runtime, bytes, |scatter, message| {
+            let others = self.assign_broadcast(runtime, message, scatter);
+            if origin == Origin::Local {
+                broadcasts += 1;
+                remote_messages += others.len() as u64;
+                others.into_iter().for_each(|node| to_node(node, message));
             }
-            Some(target) => {
-                let home = runtime.partition(target).home();
-                if home == self.id {
-                    runtime.counters.add(Event::LocalMessages, 1);
-                    runtime.assign(message);
-                } else {
-                    runtime.counters.add(Event::RemoteMessages, 1);
-                    outgoing[home.0 as usize].extend_from_slice(bytes);
-                }
-            }
+        });
+        let delivered = scatter.deliver(runtime, self.id, |node, bytes, messages| {
+            remote_messages += messages as u64;
+            to_node(node, bytes);
+        });
+        if origin == Origin::Local {
+            runtime.counters.add(Event::LocalMessages, delivered as u64);
+            runtime.counters.add(Event::Broadcasts, broadcasts);
         }
-    }
-
-    /// Algorithm 3, remote buffer: lines 15 to 19; a partition that moved meanwhile is followed.
-    fn route_remote(&self, runtime: &Runtime, message: Message, bytes: &[u8], outgoing: &mut [Vec<u8>]) {
-        match message.header.target {
-            None => {
-                self.assign_broadcast(runtime, &message);
-            }
-            Some(target) => {
-                let home = runtime.partition(target).home();
-                if home == self.id {
-                    runtime.assign(message);
-                } else {
-                    outgoing[home.0 as usize].extend_from_slice(bytes);
-                }
-            }
-        }
+        runtime.counters.add(Event::RemoteMessages, remote_messages);
     }
 
     /// Assigns a broadcast to this node's partitions in the version the dataflow pinned; returns the other nodes
     /// that have some.
-    fn assign_broadcast(&self, runtime: &Runtime, message: &Message) -> Vec<NodeId> {
-        let dataflow = runtime.dataflow(message.header.dataflow);
-        let table = Arc::clone(&dataflow.operator(message.header.operator).table);
-        assert_eq!(table.version, message.header.table_version, "a broadcast names the version its dataflow pinned");
+    fn assign_broadcast(&self, runtime: &Runtime, bytes: &[u8], scatter: &mut Scatter) -> Vec<NodeId> {
+        let header = decode(bytes).header;
+        let dataflow = runtime.dataflow(header.dataflow);
+        let table = Arc::clone(&dataflow.operator(header.operator).table);
+        assert_eq!(table.version, header.table_version, "a broadcast names the version its dataflow pinned");
         let mut others: Vec<NodeId> = Vec::new();
         for partition in table.partitions() {
             let home = partition.home();
             if home == self.id {
-                let mut message = message.clone();
-                message.header.target = Some(partition.id);
-                runtime.assign_to(partition, message);
+                scatter.add_copy(partition, bytes);
             } else if !others.contains(&home) {
                 others.push(home);
             }
@@ -236,7 +289,7 @@ fn append_messages(buffer: &Producer, bytes: &[u8]) -> usize {
     }
     let mut taken = 0;
     while taken < bytes.len() {
-        let length = message_length(&bytes[taken..]);
+        let length = Envelope::of(&bytes[taken..]).length;
         if buffer.append(&bytes[taken..taken + length]).is_err() {
             break;
         }
@@ -245,18 +298,9 @@ fn append_messages(buffer: &Producer, bytes: &[u8]) -> usize {
     taken
 }
 
-fn message_length(bytes: &[u8]) -> usize {
-    let (_, length) = Message::decode(bytes)
+/// The first message of bytes that this process encoded.
+pub(crate) fn decode(bytes: &[u8]) -> MessageView<'_> {
+    let (message, _) = MessageView::decode(bytes)
         .unwrap_or_else(|error| unreachable!("buffers hold messages that this process encoded: {error}"));
-    length
-}
-
-fn for_each_message(bytes: &[u8], mut visit: impl FnMut(Message, &[u8])) {
-    let mut at = 0;
-    while at < bytes.len() {
-        let (message, length) = Message::decode(&bytes[at..])
-            .unwrap_or_else(|error| unreachable!("buffers hold messages that this process encoded: {error}"));
-        visit(message, &bytes[at..at + length]);
-        at += length;
-    }
+    message
 }

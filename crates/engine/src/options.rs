@@ -19,6 +19,9 @@ pub struct EngineOptions {
     pub quantum: Duration,
     /// Whether a task may run a command in place on an idle partition of its node.
     pub in_place: bool,
+    /// Whether a worker puts messages for partitions of its node into their inboxes itself, without the coordinator. Not
+    /// a setting of the server: both ways exist to be measured against each other.
+    pub direct_append: bool,
     /// Size of each half of a node's incoming buffers.
     pub incoming_buffer_bytes: usize,
     /// A worker flushes its local buffer at this size, and at the end of each step.
@@ -42,6 +45,7 @@ impl Default for EngineOptions {
             memory_limit_bytes: 1 << 30,
             quantum: Duration::from_micros(200),
             in_place: true,
+            direct_append: true,
             incoming_buffer_bytes: 1 << 20,
             worker_buffer_bytes: 16 << 10,
             split_rows: 4_000_000,

@@ -3,33 +3,37 @@
 mod command;
 mod execute;
 mod forward;
+mod inbox;
+mod lookup;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 use eris_platform::{Nanos, NodeId};
 use eris_storage::{ContainerId, Key, PartitionId, SegmentNumber, Store};
 use eris_sync::{Guard, TryLatch};
 
 use crate::ids::TableVersion;
-use crate::lock::{Lock, lock};
-use crate::message::{CLASSES, Message};
+use crate::message::CLASSES;
 use crate::options::LOW_CLASS_SHARE;
 use crate::split::SplitInProgress;
 
 pub(crate) use command::Command;
 pub(crate) use execute::{Quantum, Ran, contain_panic, run_command, write_registered};
 pub(crate) use forward::is_own_position;
+pub(crate) use inbox::receive;
+pub(crate) use lookup::probe_value;
+
+use inbox::Inbox;
 
 /// What everybody may see of a partition without its latch.
 pub(crate) struct LivingPartition {
     pub id: PartitionId,
     pub container: ContainerId,
     home: AtomicU16,
-    inbox: Lock<VecDeque<Message>>,
-    inbox_length: AtomicUsize,
+    inbox: Inbox,
     /// In the assignment queue of its node.
     queued: AtomicBool,
     /// In the maintenance queue of its node.
@@ -50,6 +54,8 @@ pub(crate) struct PartitionState {
     ready: [VecDeque<Command>; CLASSES],
     stalled: Vec<Command>,
     picks: u32,
+    /// Memory that changes places with the inbox's.
+    spare: Vec<u8>,
 }
 
 /// When to look at a tail again, and how it was at the last look.
@@ -105,8 +111,7 @@ impl LivingPartition {
             id,
             container,
             home: AtomicU16::new(home.0),
-            inbox: Lock::default(),
-            inbox_length: AtomicUsize::new(0),
+            inbox: Inbox::default(),
             queued: AtomicBool::new(false),
             maintenance_queued: AtomicBool::new(false),
             rows: AtomicU64::new(statistics.rows_live_estimate),
@@ -120,6 +125,7 @@ impl LivingPartition {
                 ready: std::array::from_fn(|_| VecDeque::new()),
                 stalled: Vec::new(),
                 picks: 0,
+                spare: Vec::new(),
             }),
         }
     }
@@ -145,28 +151,21 @@ impl LivingPartition {
 
     /// The latch for a task that runs a command in place: only if nothing waits here and no split is under way.
     pub fn try_in_place(&self) -> Option<Guard<'_, PartitionState>> {
-        if self.inbox_length.load(Ordering::Acquire) > 0 {
+        if !self.inbox_is_empty() {
             return None;
         }
         let state = self.state.try_lock()?;
-        let idle = self.inbox_length.load(Ordering::Acquire) == 0 && state.is_idle();
+        let idle = self.inbox_is_empty() && state.is_idle();
         idle.then_some(state)
     }
 
-    pub fn push(&self, message: Message) {
-        let mut inbox = lock(&self.inbox);
-        inbox.push_back(message);
-        self.inbox_length.store(inbox.len(), Ordering::Release);
-    }
-
-    pub fn take_inbox(&self) -> VecDeque<Message> {
-        let mut inbox = lock(&self.inbox);
-        self.inbox_length.store(0, Ordering::Release);
-        std::mem::take(&mut *inbox)
+    /// Puts messages into the inbox.
+    pub fn push(&self, bytes: &[u8], messages: usize) {
+        self.inbox.push(bytes, messages);
     }
 
     pub fn inbox_is_empty(&self) -> bool {
-        self.inbox_length.load(Ordering::Acquire) == 0
+        self.inbox.messages() == 0
     }
 
     /// True for the caller that has to put it into the assignment queue.
@@ -187,7 +186,7 @@ impl LivingPartition {
     }
 
     pub fn describe(&self) -> String {
-        let inbox = self.inbox_length.load(Ordering::Acquire);
+        let inbox = self.inbox.messages();
         let queued = self.queued.load(Ordering::Acquire);
         match self.try_latch() {
             None => format!("latched, {inbox} messages in the inbox, queued: {queued}"),

@@ -187,7 +187,7 @@ impl PartitionTable {
         &self.entries[self.index_of(position)].partition
     }
 
-    fn index_of(&self, position: &Key) -> usize {
+    pub(crate) fn index_of(&self, position: &Key) -> usize {
         let after = self.entries.partition_point(|entry| entry.lower.as_ref().is_none_or(|lower| lower <= position));
         assert!(after > 0, "the first partition has no lower bound, so every position is covered");
         after - 1

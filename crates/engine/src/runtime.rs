@@ -15,10 +15,11 @@ use crate::dataflow::Dataflow;
 use crate::error::EngineError;
 use crate::ids::{DataflowId, TaskId};
 use crate::lock::{Lock, lock, read, write};
-use crate::message::Message;
-use crate::node::Node;
+use crate::message::{Class, Message};
+use crate::node::{Lanes, Node};
 use crate::options::{EngineOptions, MAINTENANCE_RETRY};
 use crate::partition::{LivingPartition, Partition};
+use crate::scatter::Scatter;
 use crate::transactions::TransactionManager;
 
 /// Shards of the dataflow registry.
@@ -52,17 +53,19 @@ thread_local! {
 }
 
 /// A worker's local message buffer.
-#[derive(Debug)]
 pub(crate) struct Outbox {
     pub node: NodeId,
-    pub bytes: Vec<u8>,
+    pub messages: Lanes<Vec<u8>>,
+    /// The buffer is flushed at this length: beyond what the last flush had to leave in it.
+    flush_at: usize,
+    scatter: Scatter,
     /// Pieces of work that this worker is about to do itself, so that nobody is woken for them.
     pub keep: u32,
 }
 
 impl Outbox {
     pub fn new(node: NodeId) -> Self {
-        Self { node, bytes: Vec::new(), keep: 0 }
+        Self { node, messages: Lanes::empty(), flush_at: 0, scatter: Scatter::default(), keep: 0 }
     }
 }
 
@@ -210,9 +213,9 @@ impl Runtime {
         dataflow.unwrap_or_else(|| unreachable!("{id} has messages under way, so it is registered"))
     }
 
-    /// Counts a finished command and forgets the dataflow with its last one.
-    pub fn finish_command(&self, dataflow: &Dataflow) {
-        if dataflow.count_finished() {
+    /// Counts finished commands and forgets the dataflow with its last one.
+    pub fn finish_commands(&self, dataflow: &Dataflow, commands: usize) {
+        if dataflow.count_finished(commands) {
             lock(self.dataflow_shard(dataflow.id)).remove(&dataflow.id.0);
         }
     }
@@ -225,40 +228,59 @@ impl Runtime {
 
     /// Puts a message into the worker's buffer; it leaves at the end of the step, or when the buffer is full.
     pub fn send(&self, message: &Message) {
-        let sent = OUTBOX.with(|slot| {
-            let mut slot = slot.borrow_mut();
-            let Some(outbox) = slot.as_mut() else { return false };
-            message.encode(&mut outbox.bytes);
-            if outbox.bytes.len() >= self.options.worker_buffer_bytes {
-                self.flush(outbox);
-            }
-            true
-        });
-        assert!(sent, "only tasks and micro-operators send, and they run on workers");
+        self.send_with(message.header.primitive.class(), |buffer| message.encode(buffer));
     }
 
-    /// Moves a worker's messages to its node's incoming buffer, as many as fit; the rest waits with the sender.
+    /// The same for whole messages of one class that `write` appends.
+    pub fn send_with(&self, class: Class, write: impl FnOnce(&mut Vec<u8>)) {
+        let full = OUTBOX.with(|slot| {
+            let mut slot = slot.borrow_mut();
+            let Some(outbox) = slot.as_mut() else { unreachable!("only tasks and micro-operators send, on workers") };
+            write(if class == Class::Control { &mut outbox.messages.control } else { &mut outbox.messages.ordinary });
+            let full = outbox.messages.ordinary.len() >= outbox.flush_at.max(self.options.worker_buffer_bytes);
+            full.then(|| std::mem::replace(outbox, Outbox { keep: outbox.keep, ..Outbox::new(outbox.node) }))
+        });
+        // Flushing wakes workers, which looks at the outbox in its slot.
+        if let Some(mut outbox) = full {
+            self.flush(&mut outbox);
+            OUTBOX.with(|slot| {
+                if let Some(current) = slot.borrow_mut().as_mut() {
+                    outbox.keep = current.keep;
+                    *current = outbox;
+                }
+            });
+        }
+    }
+
+    /// Moves a worker's messages to their partitions or to its node's incoming buffer, as many as fit; the rest waits
+    /// with the sender.
     pub fn flush(&self, outbox: &mut Outbox) -> bool {
-        if outbox.bytes.is_empty() {
+        if outbox.messages.is_empty() {
             return false;
         }
-        let taken = self.node(outbox.node).flush_local(&outbox.bytes);
-        outbox.bytes.drain(..taken);
-        if !outbox.bytes.is_empty() {
+        let mut moved = false;
+        if self.options.direct_append {
+            let Outbox { node, messages, scatter, .. } = outbox;
+            let own = std::mem::take(&mut messages.ordinary);
+            // What is not for partitions of this node is for the coordinator.
+            let mut rest = Vec::new();
+            scatter.add_all(self, &own, |_, broadcast| rest.extend_from_slice(broadcast));
+            let delivered = scatter.deliver(self, *node, |_, bytes, _| rest.extend_from_slice(bytes));
+            self.counters.add(Event::LocalMessages, delivered as u64);
+            moved = delivered > 0;
+            if rest.is_empty() {
+                // The usual case; keeps the memory.
+                rest = own;
+                rest.clear();
+            }
+            messages.ordinary = rest;
+        }
+        moved |= self.node(outbox.node).flush_local(&mut outbox.messages);
+        if !outbox.messages.is_empty() {
             self.counters.add(Event::BufferFull, 1);
         }
-        taken > 0
-    }
-
-    pub fn assign(&self, message: Message) {
-        let Some(target) = message.header.target else { unreachable!("only addressed messages are assigned") };
-        let partition = self.partition(target);
-        self.assign_to(&partition, message);
-    }
-
-    pub fn assign_to(&self, partition: &Partition, message: Message) {
-        partition.push(message);
-        self.visit(partition);
+        outbox.flush_at = outbox.messages.ordinary.len() + self.options.worker_buffer_bytes;
+        moved
     }
 
     /// Has a worker look at the partition.

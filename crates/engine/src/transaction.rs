@@ -5,6 +5,7 @@
 
 mod bulk;
 mod in_place;
+mod lookup;
 mod savepoint;
 mod through_index;
 mod wait;
@@ -37,6 +38,7 @@ use crate::runtime::{Runtime, current_node};
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
 pub use bulk::BulkLoad;
+pub use lookup::{ProbeReport, Probes};
 pub use savepoint::Savepoint;
 use through_index::Resolved;
 pub use write::LockWait;
@@ -423,7 +425,7 @@ impl Transaction {
             dataflow.count_sends(receivers);
             self.runtime.send(&message);
         }
-        self.runtime.finish_command(&dataflow);
+        self.runtime.finish_commands(&dataflow, 1);
         Results::new(&self.runtime, dataflow, self.cancel.clone(), StreamGuard::new(&self.streams))
     }
 }

@@ -15,7 +15,7 @@ use crate::options::{
     MAINTENANCE_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX, VISIT_COMMANDS_MAX,
     VISIT_QUANTA_MAX,
 };
-use crate::partition::{Command, Partition, PartitionState, Quantum, Ran, run_command};
+use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
 
 /// One worker (LPV).
@@ -61,7 +61,7 @@ impl Worker {
         self.outbox = outbox;
         let flushed = self.runtime.flush(&mut self.outbox);
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
-        let worked = worked || flushed || coordinated || !self.outbox.bytes.is_empty();
+        let worked = worked || flushed || coordinated || !self.outbox.messages.is_empty();
         self.idle_steps = if worked { 0 } else { self.idle_steps.saturating_add(1) };
         worked
     }
@@ -166,15 +166,12 @@ fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState)
     state.resume_stalled(partition.id);
     while quanta < VISIT_QUANTA_MAX && commands < VISIT_COMMANDS_MAX {
         if !partition.inbox_is_empty() {
-            for message in partition.take_inbox() {
-                let dataflow = runtime.dataflow(message.header.dataflow);
-                state.add(Command::new(message, dataflow));
-            }
+            receive(runtime, partition, state);
         }
         let next = if state.is_draining() { state.next_started() } else { state.next_command() };
         let Some(command) = next else { break };
-        runtime.counters.add(Event::Commands, 1);
-        commands += 1;
+        runtime.counters.add(Event::Commands, command.messages as u64);
+        commands += command.messages;
         match run_command(runtime, partition, state, command, &quantum) {
             Ran::Finished => {}
             Ran::Unfinished(command) => state.add(command),

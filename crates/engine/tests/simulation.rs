@@ -45,6 +45,7 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         memory_limit_bytes: 1 << 30,
         quantum: Duration::from_micros([0, 0, 200][random.index(3)]),
         in_place: random.chance(0.7),
+        direct_append: random.chance(0.5),
         incoming_buffer_bytes: [96, 512, 1 << 16][random.index(3)],
         worker_buffer_bytes: [64, 4_096][random.index(2)],
         split_rows: [8, 30, 1_000_000][random.index(3)],

@@ -9,6 +9,7 @@ pub mod env;
 pub mod files;
 pub mod hash;
 pub mod ids;
+pub mod interleave;
 pub mod limits;
 pub mod memory;
 pub mod origin;

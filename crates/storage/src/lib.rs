@@ -40,9 +40,10 @@ pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, T
 pub use schema::{Attribute, IndexDefinition, IndexKind, Layout, SEGMENT_ROWS_DEFAULT, Schema};
 pub use segment::SealedSegment;
 pub use store::{
-    AccessStatistics, AttachCursor, AttributeStatistics, Gateway, Horizon, IndexBuildCursor, LockedRows, Maintained,
-    PinnedCursor, PinnedPartition, PinnedSegment, PositionOf, Progress, ReadCursor, RowLock, SegmentDescription,
-    SplitBoundary, SplitMoved, SplitStep, Store, StoreCounters, StoreOptions, StoreStatistics, Written,
+    AccessStatistics, AttachCursor, AttributeStatistics, Found, Gateway, Horizon, IndexBuildCursor, LockedRows,
+    LookupCursor, LookupRequest, Maintained, PinnedCursor, PinnedPartition, PinnedSegment, PositionOf, Progress,
+    ReadCursor, RowLock, SegmentDescription, SplitBoundary, SplitMoved, SplitStep, Store, StoreCounters, StoreOptions,
+    StoreStatistics, Written,
 };
 pub use types::{DECIMAL64_PRECISION_MAX, DataType, Physical};
 pub use value::Value;

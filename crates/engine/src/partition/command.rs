@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use eris_storage::{AttachCursor, Batch, IndexBuildCursor, ReadCursor, SealedSegment};
 
+use super::lookup::{Gathered, LookingUp};
 use crate::dataflow::Dataflow;
+use crate::lookup::ArrivedKeys;
 use crate::message::{Class, Message};
 use crate::operator::OperatorState;
 
@@ -12,6 +14,8 @@ use crate::operator::OperatorState;
 pub(crate) struct Command {
     pub message: Message,
     pub dataflow: Arc<Dataflow>,
+    /// How many messages it stands for: what its end is worth to the dataflow's counter.
+    pub messages: usize,
     pub progress: Progress,
 }
 
@@ -25,6 +29,9 @@ pub(crate) enum Progress {
     Changing {
         cursor: ReadCursor,
     },
+    /// Keys of all messages that it stands for.
+    Gathered(Box<ArrivedKeys>),
+    LookingUp(Box<LookingUp>),
     /// Attachments still to do are in `pending`, last first.
     Inserting {
         pending: Vec<u32>,
@@ -45,7 +52,13 @@ pub(crate) enum Progress {
 
 impl Command {
     pub fn new(message: Message, dataflow: Arc<Dataflow>) -> Self {
-        Self { message, dataflow, progress: Progress::Fresh }
+        Self { message, dataflow, messages: 1, progress: Progress::Fresh }
+    }
+
+    /// One command for several messages with keys.
+    pub fn of_keys(gathered: Gathered) -> Self {
+        let Gathered { dataflow, header, messages, keys } = gathered;
+        Self { message: Message::new(header, &[]), dataflow, messages, progress: Progress::Gathered(Box::new(keys)) }
     }
 
     pub fn class(&self) -> Class {
@@ -54,6 +67,6 @@ impl Command {
 
     /// Whether it is between two quanta: it holds a cursor, or a part of its rows is written.
     pub fn has_started(&self) -> bool {
-        !matches!(self.progress, Progress::Fresh | Progress::Altering)
+        !matches!(self.progress, Progress::Fresh | Progress::Gathered(_) | Progress::Altering)
     }
 }

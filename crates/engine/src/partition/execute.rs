@@ -14,11 +14,13 @@ use eris_storage::{
 
 use super::command::{Command, Progress};
 use super::forward::{forward_inserts, forward_position, forward_to_all, is_own_position, is_stale};
+use super::lookup::{LookingUp, gateway, own_keys};
 use super::{LivingPartition, PartitionState};
 use crate::counters::Event;
 use crate::dataflow::{Attachment, Dataflow, Work};
 use crate::error::EngineError;
 use crate::ids::OperatorIndex;
+use crate::lookup::ArrivedKeys;
 use crate::message::{Header, Message, Primitive};
 use crate::operator::{Collect, MicroOperator, Output, RowChange, RowFilter};
 use crate::runtime::Runtime;
@@ -87,7 +89,7 @@ pub(crate) fn run_command(
     command: Command,
     quantum: &Quantum<'_>,
 ) -> Ran {
-    let Command { message, dataflow, progress } = command;
+    let Command { message, dataflow, messages, progress } = command;
     let mut place = Place { runtime, partition, state, dataflow: Arc::clone(&dataflow), header: message.header };
     let step = if dataflow.is_over() {
         place.drop_progress(progress);
@@ -98,19 +100,19 @@ pub(crate) fn run_command(
     match step {
         Ok(Step::Again(progress)) => {
             runtime.counters.add(Event::SavedCursors, 1);
-            Ran::Unfinished(Command { message, dataflow, progress })
+            Ran::Unfinished(Command { message, dataflow, messages, progress })
         }
         Ok(Step::NoRoom(progress)) => {
             runtime.counters.add(Event::Stalls, 1);
-            Ran::Stalled(Command { message, dataflow, progress })
+            Ran::Stalled(Command { message, dataflow, messages, progress })
         }
         Ok(Step::Done) => {
-            runtime.finish_command(&dataflow);
+            runtime.finish_commands(&dataflow, messages);
             Ran::Finished
         }
         Err(error) => {
             dataflow.fail(error);
-            runtime.finish_command(&dataflow);
+            runtime.finish_commands(&dataflow, messages);
             Ran::Finished
         }
     }
@@ -122,6 +124,8 @@ impl Place<'_> {
             Progress::Fresh => self.start(message, quantum),
             Progress::Reading { .. } => self.read(progress, quantum),
             Progress::Changing { .. } => self.change(progress, quantum),
+            Progress::Gathered(keys) => self.start_lookup(*keys, quantum),
+            Progress::LookingUp(lookup) => self.look_up(lookup, quantum),
             Progress::Inserting { .. } => self.insert(progress, quantum),
             Progress::Attaching { .. } => self.attach(progress, quantum),
             Progress::BuildingIndex { cursor } => self.build_index(cursor, quantum),
@@ -162,6 +166,7 @@ impl Place<'_> {
                 let cursor = self.state.store.open_cursor(request)?.without_addresses();
                 self.read(Progress::Reading { cursor, state: operator.open() }, quantum)
             }
+            Work::Lookup { .. } | Work::Probe => unreachable!("keys and probes are gathered when they arrive"),
             Work::Pin { request } => {
                 let pinned = self.state.store.pin(&dataflow.snapshot());
                 dataflow.add_pinned(pinned);
@@ -232,6 +237,50 @@ impl Place<'_> {
         }
     }
 
+    /// Keys of other partitions go on, the others are looked up.
+    fn start_lookup(&mut self, keys: ArrivedKeys, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        let dataflow = Arc::clone(&self.dataflow);
+        let Work::Lookup { lookup, operator, .. } = &dataflow.operator(self.header.operator).work else {
+            unreachable!("keys go to operators that look them up")
+        };
+        let (keys, positions) = own_keys(self.runtime, self.state, &self.header, &dataflow, keys);
+        let cursor = self.state.store.open_lookup(&lookup.request, keys)?;
+        self.look_up(Box::new(LookingUp { cursor, positions, state: operator.open() }), quantum)
+    }
+
+    fn look_up(&mut self, mut lookup: Box<LookingUp>, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
+        let dataflow = Arc::clone(&self.dataflow);
+        let snapshot = dataflow.snapshot();
+        let LookingUp { cursor, positions, state } = &mut *lookup;
+        let result = contain_panic(|| {
+            loop {
+                if dataflow.is_over() {
+                    return Ok(ReadStep::Done);
+                }
+                if !dataflow.has_room(self.partition.id) {
+                    return Ok(ReadStep::NoRoom);
+                }
+                let mut output = Output { dataflow: &dataflow };
+                match self.state.store.next_found(&snapshot, cursor)? {
+                    Some(found) if found.keys.is_empty() => {}
+                    Some(found) => state.batch(gateway(positions, found), &mut output)?,
+                    None => {
+                        state.finish(&mut output)?;
+                        return Ok(ReadStep::Done);
+                    }
+                }
+                if quantum.is_over() {
+                    return Ok(ReadStep::Again);
+                }
+            }
+        })?;
+        Ok(match result {
+            ReadStep::Done => Step::Done,
+            ReadStep::Again => Step::Again(Progress::LookingUp(lookup)),
+            ReadStep::NoRoom => Step::NoRoom(Progress::LookingUp(lookup)),
+        })
+    }
+
     fn change(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
         let Progress::Changing { mut cursor } = progress else { unreachable!("a change changes") };
         let dataflow = Arc::clone(&self.dataflow);
@@ -259,6 +308,8 @@ impl Place<'_> {
                 }
                 Work::Lock { lock, skip_locked, .. } => self.lock_rows(*lock, *skip_locked, &gateway),
                 Work::Read { .. }
+                | Work::Lookup { .. }
+                | Work::Probe
                 | Work::Insert
                 | Work::Attach
                 | Work::Pin { .. }
@@ -540,7 +591,10 @@ impl Place<'_> {
         match progress {
             Progress::Reading { cursor, .. } | Progress::Changing { cursor } => self.state.store.close_cursor(cursor),
             // An aborted load is taken back by maintenance, an unfinished index by the alteration that follows.
-            Progress::Fresh
+            // Dropping its cursor is closing it.
+            Progress::LookingUp(_)
+            | Progress::Fresh
+            | Progress::Gathered(_)
             | Progress::Inserting { .. }
             | Progress::Attaching { .. }
             | Progress::BuildingIndex { .. }

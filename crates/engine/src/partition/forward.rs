@@ -60,7 +60,7 @@ fn forward(runtime: &Runtime, header: Header, sibling: PartitionId, message: &Me
     }
 }
 
-fn sibling_of(state: &PartitionState, position: &Key) -> PartitionId {
+pub(super) fn sibling_of(state: &PartitionState, position: &Key) -> PartitionId {
     let split = state.splits.iter().find(|split| split.bounds.contains(position));
     split.unwrap_or_else(|| unreachable!("a position belongs to this partition or to one that split off it")).sibling
 }

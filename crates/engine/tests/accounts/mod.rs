@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use eris_engine::{Change, EngineError, Read, RowChange};
+use eris_engine::{Change, Coalescing, EngineError, Lookup, Read, RowChange};
 use eris_platform::SeededRandom;
 use eris_storage::{
     Attribute, AttributeId, Batch, COLUMN, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId,
-    IndexKind, Layout, LayoutMember, PhysicalLayout, Predicate, ROW_SPARSE, ROW_STATIC, ReadRequest, Schema,
-    SchemaVersion, SegmentLayouts, Test, Value,
+    IndexKind, Layout, LayoutMember, LookupRequest, PhysicalLayout, Predicate, ROW_SPARSE, ROW_STATIC, ReadRequest,
+    Schema, SchemaVersion, SegmentLayouts, Test, Value,
 };
 
 pub const KEY: AttributeId = AttributeId(0);
@@ -82,6 +82,31 @@ pub fn everything(container: ContainerId) -> Read {
         order: None,
     };
     Read { container, request }
+}
+
+/// A lookup of key and amount by one attribute.
+pub fn lookup(container: ContainerId, attribute: AttributeId, coalescing: Coalescing) -> Lookup {
+    let request = LookupRequest { attributes: Arc::new([attribute]), desired: Arc::new([KEY, AMOUNT]) };
+    Lookup { container, request, coalescing }
+}
+
+/// Keys of a lookup.
+pub fn integers(values: &[i64]) -> Batch {
+    let rows: Vec<Vec<Value>> = values.iter().map(|value| vec![Value::Int64(*value)]).collect();
+    Batch::from_rows(&[DataType::Int64], &rows)
+}
+
+/// What a lookup found for each of its `keys`: key and amount.
+pub fn by_position(keys: usize, batches: &[Batch]) -> Vec<Vec<(i64, i64)>> {
+    let mut found = vec![Vec::new(); keys];
+    for batch in batches {
+        let values = pairs(&[batch.project(&[1, 2])]);
+        for (row, pair) in values.into_iter().enumerate() {
+            let Value::Int32(position) = batch.value(row, 0) else { panic!("positions are integers") };
+            found[position as usize].push(pair);
+        }
+    }
+    found
 }
 
 pub struct SetAmount(pub i64);

@@ -3,12 +3,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eris_engine::{Engine, EngineError, IsolationLevel, LockWait, Savepoint, Transaction};
+use eris_engine::{Coalescing, Engine, EngineError, IsolationLevel, LockWait, Probes, Savepoint, Transaction};
 use eris_platform::SeededRandom;
 use eris_storage::{ContainerId, RowLock, StorageError};
 
 use super::{History, Observation, TransactionRecord, Write};
-use crate::accounts::{SetAmount, SetKey, by_key, everything, pairs, row};
+use crate::accounts::{AMOUNT, KEY, SetAmount, SetKey, by_key, by_position, everything, integers, lookup, pairs, row};
+
+/// Few enough that lookups by amount find something.
+const AMOUNTS: u64 = 500;
 
 /// One transaction under way.
 struct Client<'a> {
@@ -51,7 +54,9 @@ impl Client<'_> {
     async fn statement(&mut self) -> Result<(), EngineError> {
         self.transaction.next_statement();
         let key = self.key();
-        match self.random.below(40) {
+        match self.random.below(45) {
+            40..44 => self.look_up().await,
+            44 => self.probe().await,
             0..10 => self.read(key).await.map(drop),
             10..19 => self.update(key).await,
             19..22 => {
@@ -60,7 +65,7 @@ impl Client<'_> {
                 Ok(())
             }
             22..26 => {
-                let amount = self.random.below(1_000_000) as i64;
+                let amount = self.random.below(AMOUNTS) as i64;
                 let note = self.random.chance(0.5).then_some("ein Konto, größer als zwölf Bytes");
                 self.transaction.insert(self.container, row(key, amount, note)).await?;
                 self.wrote(Write::Insert { key, amount });
@@ -91,7 +96,7 @@ impl Client<'_> {
             }
             36..39 => self.lock(key).await,
             _ => {
-                let amount = self.random.below(1_000_000) as i64;
+                let amount = self.random.below(AMOUNTS) as i64;
                 let rows = self.transaction.update(&everything(self.container), Arc::new(SetAmount(amount))).await?;
                 self.wrote(Write::ChangeAll { amount, rows });
                 Ok(())
@@ -134,7 +139,7 @@ impl Client<'_> {
     async fn update(&mut self, key: i64) -> Result<(), EngineError> {
         let found = self.find(key).await?;
         self.transaction.next_statement();
-        let amount = self.random.below(1_000_000) as i64;
+        let amount = self.random.below(AMOUNTS) as i64;
         let rows = self.transaction.update(&by_key(self.container, key), Arc::new(SetAmount(amount))).await?;
         assert!(found.is_none_or(|found| found as u64 == rows), "an update concerns the rows that were found");
         self.wrote(Write::Change { key, amount: Some(amount), rows });
@@ -158,6 +163,38 @@ impl Client<'_> {
             batches.push(batch);
         }
         self.observed(Observation::All(pairs(&batches)));
+        Ok(())
+    }
+
+    /// Looks up many keys, by the partitioning attribute or by another one, which no index has.
+    async fn look_up(&mut self) -> Result<(), EngineError> {
+        let coalescing = [Coalescing::None, Coalescing::Partition, Coalescing::Sender][self.random.index(3)];
+        let by_key = self.random.chance(0.8);
+        let below = if by_key { self.keys as u64 } else { AMOUNTS };
+        let wanted: Vec<i64> = (0..self.random.below(40)).map(|_| self.random.below(below) as i64).collect();
+        let lookup = lookup(self.container, if by_key { KEY } else { AMOUNT }, coalescing);
+        let batches = self.transaction.lookup_many(lookup, &integers(&wanted), None)?.collect().await?;
+        for (value, found) in wanted.iter().zip(by_position(wanted.len(), &batches)) {
+            self.observed(if by_key {
+                Observation::Key { key: *value, found }
+            } else {
+                Observation::Amount { amount: *value, found }
+            });
+        }
+        Ok(())
+    }
+
+    /// Messages that touch nothing arrive all, once.
+    async fn probe(&mut self) -> Result<(), EngineError> {
+        let probes = Probes {
+            container: self.container,
+            commands: self.random.index(50),
+            command_bytes: 16,
+            commands_per_message: 1 + self.random.index(2),
+        };
+        let report = self.transaction.probe(&probes).await?;
+        let expected = (probes.commands as u64, report.sent_sum);
+        assert_eq!((report.commands, report.sum), expected, "every command arrives once");
         Ok(())
     }
 

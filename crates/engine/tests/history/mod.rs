@@ -21,6 +21,8 @@ pub enum Observation {
     Key { key: i64, found: Vec<(i64, i64)> },
     /// All rows.
     All(Vec<(i64, i64)>),
+    /// All rows with this amount.
+    Amount { amount: i64, found: Vec<(i64, i64)> },
     /// Some rows, those that nobody else had.
     Some(Vec<(i64, i64)>),
 }
@@ -301,6 +303,10 @@ fn check_observations(record: &TransactionRecord, versions: &Versions) -> Result
             Observation::Key { key, found } => {
                 let expected: Vec<(i64, i64)> = expected.get(key).map(|amount| (*key, *amount)).into_iter().collect();
                 (format!("key {key}"), found.clone(), expected)
+            }
+            Observation::Amount { amount, found } => {
+                let expected = expected.into_iter().filter(|(_, other)| other == amount).collect();
+                (format!("a lookup of amount {amount}"), found.clone(), expected)
             }
             Observation::All(found) => ("a scan".to_owned(), found.clone(), expected.into_iter().collect()),
             Observation::Some(found) => {

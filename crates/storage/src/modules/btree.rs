@@ -23,6 +23,9 @@ use eris_platform::memory::{MemoryExceeded, Reservation};
 /// fetched at once, many enough that the inner levels stay in the cache.
 const NODE_MAX: usize = 64;
 const NONE: u32 = u32::MAX;
+/// Searches that run interleaved: more than a processor has cache misses under way at once, few enough that what was
+/// fetched for one is still there when its turn comes (16 leaves are 8 KiB of keys).
+pub(super) const SEEKS_MAX: usize = 16;
 
 /// Pairs, of which the first `len` places are in use; the keys behind are default.
 struct Leaf<K> {
@@ -82,6 +85,19 @@ impl<K: Default> Leaf<K> {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.keys.as_ptr().cast::<i8>().add(line)) };
         }
     }
+}
+
+/// Asks for the cache line of a value that is read soon.
+#[inline]
+fn prefetch<T>(value: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: prefetching is no access, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(value.cast::<i8>()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
 }
 
 struct Inner<K> {
@@ -422,6 +438,41 @@ impl<K: Ord + Clone + Default> Tree<K> {
         Some(Position { leaf, at: lower_bound(node.keys(), node.handles(), key, handle) })
     }
 
+    /// Where the first pairs at or after each of up to [`SEEKS_MAX`] keys are; none if the tree is empty. All descend
+    /// one level at a time together, and what each needs next is fetched while the others search.
+    pub(super) fn seek_many(&self, keys: &[K]) -> Option<impl Iterator<Item = Position> + use<K>> {
+        assert!(keys.len() <= SEEKS_MAX, "{} interleaved searches", keys.len());
+        if self.root == NONE {
+            return None;
+        }
+        let mut nodes = [self.root; SEEKS_MAX];
+        let mut found = [0; SEEKS_MAX];
+        for _ in 0..self.height {
+            for (key, node) in keys.iter().zip(&mut nodes) {
+                let inner = self.inner(*node);
+                *node = inner.children[child_of(inner, key, 0)];
+                prefetch(&raw const self.nodes[*node as usize]);
+            }
+            for node in &nodes[..keys.len()] {
+                match &self.nodes[*node as usize] {
+                    Node::Leaf(leaf) => {
+                        prefetch(&raw const leaf.len);
+                        leaf.prefetch();
+                    }
+                    Node::Inner(inner) => prefetch(inner.keys.as_ptr()),
+                    Node::Free => unreachable!("node {node} is a child"),
+                }
+            }
+        }
+        for (key, (node, at)) in keys.iter().zip(nodes.iter().zip(&mut found)) {
+            let leaf = self.leaf(*node);
+            *at = leaf.keys().partition_point(|other| other < key);
+            prefetch(&raw const leaf.handles[(*at).min(NODE_MAX - 1)]);
+        }
+        let count = keys.len();
+        Some(nodes.into_iter().zip(found).take(count).map(|(leaf, at)| Position { leaf, at }))
+    }
+
     /// Where one past the last pair is.
     pub(super) fn end(&self) -> Option<Position> {
         if self.root == NONE {
@@ -551,6 +602,18 @@ mod tests {
                     reference.remove(&pair);
                 } else {
                     assert!(!tree.remove(&key, handle));
+                }
+                if round % 100 == 0 {
+                    let keys: Vec<u64> = (0..=random.below(15)).map(|_| random.below(keys + 2)).collect();
+                    let sought = tree.seek_many(&keys).map(Iterator::collect::<Vec<_>>);
+                    for (number, key) in keys.iter().enumerate() {
+                        let next = |position: Option<Position>| {
+                            position
+                                .and_then(|mut position| tree.next(&mut position).map(|(key, handle)| (*key, handle)))
+                        };
+                        let together = next(sought.as_ref().map(|sought| sought[number]));
+                        assert_eq!(together, next(tree.seek(key, 0)), "seed {seed} round {round}");
+                    }
                 }
                 if round % 500 == 0 {
                     assert_eq!(all(&tree), reference.iter().copied().collect::<Vec<_>>());

@@ -4,7 +4,7 @@
 //! zeros, which keeps order and uniqueness because no key is a prefix of another); others are [`Key`]s. The bounds of a
 //! scan are byte strings for all three.
 
-use super::btree::{Position, Tree};
+use super::btree::{Position, SEEKS_MAX, Tree};
 use super::{
     AccessPathFactory, AddressingMode, Count, IndexPath, ORDERED_INDEX, PathAttribute, PathConfiguration, PathInstance,
     Properties,
@@ -14,6 +14,7 @@ use crate::batch::{Column, Values};
 use crate::error::StorageError;
 use crate::key::{Key, KeyEncoder, KeyPart};
 use crate::value::{order_f32, order_f64};
+use std::ops::Range;
 
 /// The factory.
 pub(super) struct OrderedIndexModule;
@@ -320,6 +321,28 @@ impl<K: TreeKey> IndexPath for OrderedIndex<K> {
         let upper = upper.map(|upper| K::of_bytes(upper.as_bytes()));
         let within = |key: &K| upper.as_ref().is_none_or(|upper| key < upper);
         (0..limit).take_while(|_| self.tree.next(&mut position).is_some_and(|(key, _)| within(key))).count()
+    }
+
+    fn equal_many(&self, columns: &[Column], rows: Range<usize>, visit: &mut dyn FnMut(usize, RowAddress)) {
+        let mut keys: [K; SEEKS_MAX] = std::array::from_fn(|_| K::default());
+        let mut start = rows.start;
+        while start < rows.end {
+            let count = SEEKS_MAX.min(rows.end - start);
+            for (row, key) in (start..start + count).zip(&mut keys) {
+                *key = K::of_row(&self.parts, columns, row);
+            }
+            let Some(positions) = self.tree.seek_many(&keys[..count]) else { return };
+            for (row, (key, position)) in (start..).zip(keys[..count].iter().zip(positions)) {
+                let mut position = position;
+                while let Some((other, handle)) = self.tree.next(&mut position) {
+                    if other != key {
+                        break;
+                    }
+                    visit(row, RowAddress::from_bits(handle));
+                }
+            }
+            start += count;
+        }
     }
 
     fn share(&self, lower: &Key, upper: Option<&Key>) -> f64 {

@@ -7,6 +7,7 @@ mod evacuate;
 mod index_build;
 mod layout;
 mod link;
+mod lookup;
 mod maintain;
 mod pin;
 mod read;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 pub use attach::AttachCursor;
 pub use cursor::{Gateway, ReadCursor};
 pub use index_build::IndexBuildCursor;
+pub use lookup::{Found, LookupCursor, LookupRequest};
 pub use maintain::{Horizon, Maintained};
 pub use pin::{PinnedCursor, PinnedPartition, PinnedSegment};
 pub use row_locks::{LockedRows, RowLock};
@@ -75,6 +77,7 @@ struct Scratch {
     hidden: Vec<u8>,
     scan: AccessPathScanState,
     rows: PackedRows,
+    lookup: lookup::LookupScratch,
 }
 
 /// The inside of one living partition. One worker at a time is in here; pins read beside it.

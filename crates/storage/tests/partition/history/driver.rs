@@ -1,6 +1,7 @@
 //! Runs one random history on stores and reference side by side.
 
 mod lifecycle;
+mod lookups;
 
 use super::generate::{self, KEY, SERIAL};
 use super::model::{Reference, Refusal, Table, Version, View};
@@ -120,7 +121,8 @@ impl Driver {
             0..12 => self.begin(),
             12..30 => self.insert(),
             30..42 => self.change(),
-            42..58 => self.read(),
+            42..55 => self.read(),
+            55..58 => self.look_up(),
             58..68 => self.end_one(),
             68..80 => self.maintain(),
             80..84 => self.pin(),

@@ -1,0 +1,230 @@
+//! Lookups of many keys inside a partition: gathered from the inbox, answered in one pass.
+//!
+//! All messages of one dataflow and operator that wait in the inbox become one command ([`Gathered`]). What it costs to
+//! be a command (a look into the registry of dataflows, a cursor, a result, the count of what is finished) is paid once
+//! for all of them. Keys that this partition gave away in a split go on to the sibling that owns them.
+
+use std::sync::Arc;
+
+use eris_storage::{Batch, Column, Gateway, LookupCursor, PartitionId};
+
+use super::PartitionState;
+use super::forward::{is_own_position, is_stale, sibling_of};
+use crate::counters::Event;
+use crate::dataflow::{Dataflow, Work};
+use crate::lookup::{ArrivedKeys, Coalescing, Lookup, SharedCodec, position_column, position_columns};
+use crate::message::{Class, Header, MessageView, MessageWriter};
+use crate::operator::OperatorState;
+use crate::runtime::Runtime;
+
+/// Keys for which room is made when the first message arrives.
+const KEYS_EXPECTED: usize = 256;
+
+/// Messages of one dataflow and operator, not started.
+pub(crate) struct Gathered {
+    pub dataflow: Arc<Dataflow>,
+    /// Of the first message; the others differ at most in who passed them on.
+    pub header: Header,
+    pub messages: usize,
+    pub keys: ArrivedKeys,
+}
+
+/// A lookup under way.
+pub(crate) struct LookingUp {
+    pub cursor: LookupCursor,
+    pub positions: Vec<u32>,
+    pub state: Box<dyn OperatorState>,
+}
+
+/// Takes messages from an inbox, one after the other, and puts those together that are answered together.
+#[derive(Default)]
+pub(crate) struct Gathering {
+    groups: Vec<Group>,
+    /// The group of the last message.
+    last: usize,
+}
+
+/// Messages of one dataflow and operator.
+enum Group {
+    Keys(Gathered),
+    /// Commands that touch no row: their number and the sum of their first bytes, so that they are at least looked at.
+    Probes {
+        dataflow: Arc<Dataflow>,
+        header: Header,
+        messages: usize,
+        commands: u64,
+        sum: u64,
+    },
+}
+
+impl Group {
+    fn header(&self) -> &Header {
+        match self {
+            Self::Keys(gathered) => &gathered.header,
+            Self::Probes { header, .. } => header,
+        }
+    }
+
+    fn add(&mut self, message: &MessageView<'_>) {
+        match self {
+            Self::Keys(gathered) => {
+                gathered.messages += 1;
+                gathered.keys.add(message);
+            }
+            Self::Probes { messages, commands, sum, .. } => {
+                *messages += 1;
+                *commands += u64::from(message.command_count);
+                message.commands().for_each(|command| *sum = sum.wrapping_add(probe_value(command)));
+            }
+        }
+    }
+}
+
+/// What a probe's command adds to the sum.
+pub(crate) fn probe_value(command: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let bytes = command.len().min(8);
+    first[..bytes].copy_from_slice(&command[..bytes]);
+    u64::from_le_bytes(first)
+}
+
+impl Gathering {
+    /// Adds a message to the others of its dataflow.
+    pub fn add(&mut self, runtime: &Runtime, message: &MessageView<'_>, mut ready: impl FnMut(Gathered)) {
+        let header = &message.header;
+        let same =
+            |group: &Group| group.header().dataflow == header.dataflow && group.header().operator == header.operator;
+        if !self.groups.get(self.last).is_some_and(same) {
+            self.last = self.groups.iter().position(same).unwrap_or(self.groups.len());
+        }
+        if let Some(group) = self.groups.get_mut(self.last) {
+            return group.add(message);
+        }
+        let dataflow = runtime.dataflow(header.dataflow);
+        let mut group = match &dataflow.operator(header.operator).work {
+            Work::Lookup { lookup, codec, .. } => {
+                let alone = lookup.coalescing == Coalescing::None;
+                let expected = if alone { message.command_count as usize } else { KEYS_EXPECTED };
+                let mut keys = ArrivedKeys::new(codec, expected);
+                if alone {
+                    keys.add(message);
+                    return ready(Gathered { dataflow: Arc::clone(&dataflow), header: *header, messages: 1, keys });
+                }
+                Group::Keys(Gathered { dataflow: Arc::clone(&dataflow), header: *header, messages: 0, keys })
+            }
+            Work::Probe => {
+                let dataflow = Arc::clone(&dataflow);
+                Group::Probes { dataflow, header: *header, messages: 0, commands: 0, sum: 0 }
+            }
+            _ => unreachable!("keys and probes go to operators for them"),
+        };
+        group.add(message);
+        self.groups.push(group);
+    }
+
+    /// Finishes probes and gives every group of keys to `ready`.
+    pub fn finish(self, runtime: &Runtime, mut ready: impl FnMut(Gathered)) {
+        for group in self.groups {
+            match group {
+                Group::Keys(gathered) => ready(gathered),
+                Group::Probes { dataflow, messages, commands, sum, .. } => {
+                    runtime.counters.add(Event::Commands, commands);
+                    dataflow.add_probed(commands, sum);
+                    runtime.finish_commands(&dataflow, messages);
+                }
+            }
+        }
+    }
+}
+
+fn parts(dataflow: &Dataflow, header: &Header) -> (Lookup, SharedCodec) {
+    let Work::Lookup { lookup, codec, .. } = &dataflow.operator(header.operator).work else {
+        unreachable!("keys go to operators that look them up")
+    };
+    (lookup.clone(), Arc::clone(codec))
+}
+
+/// The keys that belong here; the others are sent to the siblings that own them now. Keys that may be anywhere are
+/// sent to every sibling that the sender did not know.
+pub(super) fn own_keys(
+    runtime: &Runtime,
+    state: &PartitionState,
+    header: &Header,
+    dataflow: &Dataflow,
+    keys: ArrivedKeys,
+) -> (Batch, Vec<u32>) {
+    let (keys, positions) = keys.finish();
+    if !is_stale(state, header.table_version) {
+        return (keys, positions);
+    }
+    let (lookup, codec) = parts(dataflow, header);
+    let partitioning = &dataflow.operator(header.operator).table.partitioning;
+    let columns = position_columns(partitioning.attributes(), &lookup.request);
+    let Some(columns) = columns.filter(|_| partitioning.has_positions()) else {
+        let all: Vec<u32> = (0..keys.rows as u32).collect();
+        for split in state.splits.iter().filter(|split| header.table_version < split.version) {
+            send_keys(runtime, header, split.sibling, dataflow, &codec, &keys, &positions, &all);
+        }
+        return (keys, positions);
+    };
+    let located = keys.project(&columns);
+    let mut own: Vec<u32> = Vec::with_capacity(keys.rows);
+    let mut leaving: Vec<(PartitionId, Vec<u32>)> = Vec::new();
+    for row in 0..keys.rows {
+        let position = partitioning.position_of_key_row(&located, row);
+        if is_own_position(state, &position) {
+            own.push(row as u32);
+            continue;
+        }
+        let sibling = sibling_of(state, &position);
+        match leaving.iter_mut().find(|(known, _)| *known == sibling) {
+            Some((_, rows)) => rows.push(row as u32),
+            None => leaving.push((sibling, vec![row as u32])),
+        }
+    }
+    if leaving.is_empty() {
+        return (keys, positions);
+    }
+    for (sibling, rows) in leaving {
+        send_keys(runtime, header, sibling, dataflow, &codec, &keys, &positions, &rows);
+    }
+    (keys.take(&own), own.iter().map(|row| positions[*row as usize]).collect())
+}
+
+#[expect(clippy::too_many_arguments, reason = "a message and its keys")]
+fn send_keys(
+    runtime: &Runtime,
+    header: &Header,
+    sibling: PartitionId,
+    dataflow: &Dataflow,
+    codec: &SharedCodec,
+    keys: &Batch,
+    positions: &[u32],
+    rows: &[u32],
+) {
+    let header = Header { target: Some(sibling), forwarded: true, ..*header };
+    for part in runtime.parts_of_keys(codec, keys, rows) {
+        #[cfg(feature = "bug_split_loses_command")]
+        if header.forwarded {
+            // Planted: see `forward`.
+            continue;
+        }
+        dataflow.count_sends(1);
+        runtime.counters.add(Event::Forwarded, 1);
+        runtime.send_with(Class::Point, |buffer| {
+            let mut writer = MessageWriter::new(buffer, &header, codec.width);
+            for row in part {
+                let position = positions[*row as usize];
+                writer.push(|bytes| codec.encode(keys, *row as usize, position, bytes));
+            }
+            writer.finish();
+        });
+    }
+}
+
+/// What is found, with the request's positions as first column.
+pub(super) fn gateway(positions: &[u32], found: eris_storage::Found) -> Gateway {
+    let first = position_column(found.keys.iter().map(|key| positions[*key as usize]));
+    let columns: Vec<Column> = std::iter::once(first).chain(found.batch.columns).collect();
+    Gateway { batch: Batch { columns: columns.into(), rows: found.batch.rows }, addresses: Box::default() }
+}

@@ -1,0 +1,105 @@
+//! Moving messages into the inboxes of their partitions: one append per partition, however many messages there are.
+//!
+//! ```text
+//!   bytes:  [m -> 4][m -> 7][m -> 4][m -> 4][m -> 9]
+//!   groups: 4: [m][m][m]    7: [m]    9: [m]   --> inboxes, or the outgoing buffers of other nodes
+//! ```
+//! A partition is looked up once per pass. Groups keep the order of first appearance, so a run repeats itself.
+
+use eris_platform::NodeId;
+use eris_storage::PartitionId;
+
+use crate::message::Envelope;
+use crate::partition::Partition;
+use crate::runtime::Runtime;
+
+/// Buffers of groups kept for the next pass at most, and the largest that is kept.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 256 << 10;
+
+/// Groups messages by target. Empty between two passes.
+#[derive(Default)]
+pub(crate) struct Scatter {
+    /// By partition id: one more than the place of its group, 0 if it has none.
+    places: Vec<u32>,
+    groups: Vec<Group>,
+    spare: Vec<Vec<u8>>,
+}
+
+struct Group {
+    partition: Partition,
+    bytes: Vec<u8>,
+    messages: usize,
+}
+
+impl Scatter {
+    /// Adds every addressed message; gives the others (broadcasts) to `broadcast`.
+    pub fn add_all(&mut self, runtime: &Runtime, bytes: &[u8], mut broadcast: impl FnMut(&mut Self, &[u8])) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let Envelope { length, target } = Envelope::of(&bytes[at..]);
+            let message = &bytes[at..at + length];
+            match target {
+                Some(target) => self.add(runtime, target, message),
+                None => broadcast(self, message),
+            }
+            at += length;
+        }
+    }
+
+    fn add(&mut self, runtime: &Runtime, target: PartitionId, message: &[u8]) {
+        let place = match self.places.get(target.0 as usize) {
+            Some(place) if *place > 0 => *place as usize - 1,
+            _ => self.new_group(runtime.partition(target)),
+        };
+        let group = &mut self.groups[place];
+        group.bytes.extend_from_slice(message);
+        group.messages += 1;
+    }
+
+    /// Adds a copy of a broadcast for one partition.
+    pub fn add_copy(&mut self, partition: &Partition, message: &[u8]) {
+        let place = match self.places.get(partition.id.0 as usize) {
+            Some(place) if *place > 0 => *place as usize - 1,
+            _ => self.new_group(Partition::clone(partition)),
+        };
+        let group = &mut self.groups[place];
+        let start = group.bytes.len();
+        group.bytes.extend_from_slice(message);
+        Envelope::readdress(&mut group.bytes[start..], partition.id);
+        group.messages += 1;
+    }
+
+    fn new_group(&mut self, partition: Partition) -> usize {
+        let id = partition.id.0 as usize;
+        if self.places.len() <= id {
+            self.places.resize(id + 1, 0);
+        }
+        let bytes = self.spare.pop().unwrap_or_default();
+        self.groups.push(Group { partition, bytes, messages: 0 });
+        self.places[id] = self.groups.len() as u32;
+        self.groups.len() - 1
+    }
+
+    /// Puts the groups of partitions of `node` into their inboxes and has workers look at them; gives the others to
+    /// `remote`. Returns how many messages were delivered.
+    pub fn deliver(&mut self, runtime: &Runtime, node: NodeId, mut remote: impl FnMut(NodeId, &[u8], usize)) -> usize {
+        let mut delivered = 0;
+        for Group { partition, mut bytes, messages } in self.groups.drain(..) {
+            self.places[partition.id.0 as usize] = 0;
+            let home = partition.home();
+            if home == node {
+                partition.push(&bytes, messages);
+                runtime.visit(&partition);
+                delivered += messages;
+            } else {
+                remote(home, &bytes, messages);
+            }
+            if self.spare.len() < SPARE_MAX && bytes.capacity() <= SPARE_BYTES_MAX {
+                bytes.clear();
+                self.spare.push(bytes);
+            }
+        }
+        delivered
+    }
+}

@@ -1,0 +1,121 @@
+//! The message layer alone: no-op commands between tasks and partitions, nothing in place.
+//!
+//! ```text
+//! messages [name=value ...]   workers=2 nodes=1 partitions=2 tasks=2 command_bytes=32 commands_per_message=1
+//!                             commands=65536 seconds=3 direct=1
+//! ```
+//! Prints JSON: messages and commands a second, over all workers. The sums of what was sent and what arrived agree, or
+//! the run fails.
+
+use eris_engine::{Engine, EngineOptions, Event, Probes};
+use eris_platform::RealEnv;
+use eris_workloads::kv::{KvOptions, KvStore};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let mut options = BTreeMap::from([
+        ("workers", 2),
+        ("nodes", 1),
+        ("partitions", 2),
+        ("tasks", 2),
+        ("command_bytes", 32),
+        ("commands_per_message", 1),
+        ("commands", 65_536),
+        ("seconds", 3),
+        ("direct", 1),
+    ]);
+    for argument in std::env::args().skip(1) {
+        let parsed = argument.split_once('=').and_then(|(name, value)| Some((name, value.parse::<usize>().ok()?)));
+        let Some((option, value)) = parsed.and_then(|(name, value)| Some((options.get_mut(name)?, value))) else {
+            eprintln!("\"{argument}\" is not name=number with one of {:?}", options.keys());
+            return ExitCode::FAILURE;
+        };
+        *option = value;
+    }
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &BTreeMap<&str, usize>) -> Result<(), Box<dyn Error>> {
+    let direct_append = options["direct"] != 0;
+    let engine_options = EngineOptions {
+        workers: options["workers"],
+        nodes: options["nodes"],
+        in_place: false,
+        direct_append,
+        ..EngineOptions::default()
+    };
+    let engine = Engine::start(Arc::new(RealEnv::new()), engine_options)?;
+    let store = KvStore::create(
+        &engine,
+        &KvOptions {
+            pairs: options["partitions"] as u64,
+            nodes: options["nodes"],
+            workers: options["workers"],
+            partitions: Some(options["partitions"]),
+            ..KvOptions::default()
+        },
+    )?;
+    let probes = Probes {
+        container: store.container(),
+        commands: options["commands"],
+        command_bytes: options["command_bytes"],
+        commands_per_message: options["commands_per_message"],
+    };
+    let measured = Duration::from_secs(options["seconds"] as u64);
+    let (sender, receiver) = mpsc::channel();
+    let begin = engine.env().now() + Duration::from_millis(300);
+    for _ in 0..options["tasks"] * options["workers"] {
+        let (engine, probes, sender) = (engine.clone(), probes.clone(), sender.clone());
+        let spawner = engine.clone();
+        spawner.spawn(async move {
+            let mut commands = 0;
+            let result = loop {
+                if engine.env().now() >= begin + measured {
+                    break Ok(commands);
+                }
+                let mut transaction = engine.begin();
+                match transaction.probe(&probes).await {
+                    Ok(report) if report.sum != report.sent_sum || report.commands != probes.commands as u64 => {
+                        break Err(format!("{report:?} of {probes:?}"));
+                    }
+                    Ok(report) if (begin..begin + measured).contains(&engine.env().now()) => {
+                        commands += report.commands
+                    }
+                    Ok(_) => {}
+                    Err(error) => break Err(error.to_string()),
+                }
+                transaction.rollback();
+            };
+            // The receiver waits below; it is gone only if the run is.
+            let _ = sender.send(result);
+        });
+    }
+    drop(sender);
+    let mut commands = 0;
+    while let Ok(result) = receiver.recv() {
+        commands += result?;
+    }
+    let commands_per_s = commands as f64 / measured.as_secs_f64();
+    let report = serde_json::json!({
+        "benchmark": "messages",
+        "messages_per_s": commands_per_s / options["commands_per_message"] as f64,
+        "commands_per_s": commands_per_s,
+        "options": options,
+        "local_messages": engine.statistics().event(Event::LocalMessages),
+        "remote_messages": engine.statistics().event(Event::RemoteMessages),
+        "buffer_full": engine.statistics().event(Event::BufferFull),
+    });
+    println!("{}", serde_json::to_string_pretty(&report)?);
+    engine.shutdown();
+    Ok(())
+}
