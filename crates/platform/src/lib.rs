@@ -2,7 +2,7 @@
 //!
 //! Everything that can make two runs differ is reached through [`Env`]: [`RealEnv`] is Linux, [`SimulatedEnv`] is a
 //! seeded machine on one thread. The remaining modules describe the machine ([`topology`], [`limits`], [`placement`]),
-//! account and place its memory ([`memory`], [`arena`]), and declare settings once ([`settings!`]).
+//! account and place its memory ([`memory`], [`memory_controller`], [`arena`]), and declare settings once ([`settings!`]).
 
 pub mod arena;
 pub mod env;
@@ -11,6 +11,7 @@ pub mod hash;
 pub mod ids;
 pub mod limits;
 pub mod memory;
+pub mod memory_controller;
 pub mod origin;
 pub mod placement;
 pub mod random;
@@ -25,13 +26,14 @@ pub mod topology;
 
 mod cpu_list;
 
-pub use arena::{Arena, ArenaOptions, Block};
+pub use arena::{Arena, ArenaOptions, Block, Location};
 pub use env::Env;
 pub use files::{File, Files};
 pub use hash::{DeterministicMap, DeterministicSet, DeterministicState};
 pub use ids::{CpuId, NodeId, WorkerId};
 pub use limits::ResourceDefaults;
 pub use memory::{MemoryExceeded, MemoryPool, Reservation};
+pub use memory_controller::{MemoryController, MemoryReport};
 pub use origin::Origin;
 pub use placement::{Pinning, PlacementError, WorkerPlacement, WorkerPlan};
 pub use random::SeededRandom;
