@@ -13,6 +13,7 @@ use crate::container::{Container, ContainerSpec};
 use crate::error::EngineError;
 use crate::ids::{TableVersion, TaskId};
 use crate::lock::{Lock, lock};
+use crate::memory::MachineMemory;
 use crate::node::Node;
 use crate::options::EngineOptions;
 use crate::partition::{Bounds, LivingPartition};
@@ -39,7 +40,7 @@ impl Engine {
         let limits = limits::cpus(root);
         let plan = WorkerPlan::new(options.workers, options.nodes, options.pinning, &topology, &limits)
             .map_err(|error| start_error(&error))?;
-        let (runtime, workers) = assemble(env, options, &plan)?;
+        let (runtime, workers) = assemble(env, options, &plan, Some(root))?;
         let mut threads = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
             let pin = plan.placements()[number].cpu;
@@ -58,7 +59,7 @@ impl Engine {
         options: EngineOptions,
         plan: &WorkerPlan,
     ) -> Result<(Self, Vec<Worker>), EngineError> {
-        let (runtime, workers) = assemble(env, options, plan)?;
+        let (runtime, workers) = assemble(env, options, plan, None)?;
         Ok((Self { runtime, threads: Arc::default() }, workers))
     }
 
@@ -239,12 +240,15 @@ impl fmt::Debug for Engine {
     }
 }
 
+/// `root`: where the process's memory is described, if it is to be watched.
 fn assemble(
     env: Arc<dyn Env>,
     options: EngineOptions,
     plan: &WorkerPlan,
+    root: Option<&Path>,
 ) -> Result<(Arc<Runtime>, Vec<Worker>), EngineError> {
     let memory = MemoryPool::new(options.memory_limit_bytes);
+    let machine = MachineMemory::new(&memory, &options, plan, root);
     let mut reactors = Vec::new();
     for _ in 0..options.workers {
         reactors.push(env.reactor().map_err(|error| EngineError::Start(error.to_string()))?);
@@ -258,7 +262,7 @@ fn assemble(
             Node::new(id, workers, handles, options.nodes, options.incoming_buffer_bytes)
         })
         .collect();
-    let runtime = Arc::new(Runtime::new(env, options, memory, nodes));
+    let runtime = Arc::new(Runtime::new(env, options, memory, machine, nodes));
     let mut workers = Vec::new();
     for (number, reactor) in reactors.into_iter().enumerate() {
         let node = plan.placements()[number].node;

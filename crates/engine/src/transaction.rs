@@ -5,6 +5,7 @@
 
 mod bulk;
 mod in_place;
+mod memory;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -62,6 +63,8 @@ pub struct Transaction {
     statement: StatementNumber,
     snapshot: Arc<SnapshotHandle>,
     cancel: CancelHandle,
+    /// Where its statements reserve, if they are bounded; else the memory of the database.
+    bounded_memory: Option<Arc<MemoryPool>>,
     /// Streams that the task has open: while there are any, nothing runs in place.
     streams: Arc<AtomicUsize>,
     ended: bool,
@@ -81,6 +84,7 @@ impl Transaction {
             statement,
             snapshot,
             cancel: CancelHandle::default(),
+            bounded_memory: None,
             streams: Arc::new(AtomicUsize::new(0)),
             ended: false,
         }
@@ -112,11 +116,6 @@ impl Transaction {
     /// The snapshot of the current statement, for readers on other threads.
     pub fn snapshot_handle(&self) -> Arc<SnapshotHandle> {
         Arc::clone(&self.snapshot)
-    }
-
-    /// The memory of the database, for what a task holds besides.
-    pub fn memory(&self) -> &Arc<MemoryPool> {
-        &self.runtime.memory
     }
 
     /// Cancels the running statement from outside.
@@ -311,7 +310,7 @@ impl Transaction {
             Arc::clone(&self.snapshot),
             operators,
             self.cancel.clone(),
-            &self.runtime.memory,
+            self.memory(),
             self.runtime.options.result_batches_max,
         ))
     }

@@ -28,9 +28,9 @@ pub use ids::{AttributeId, ContainerId, IndexId, PartitionId, RowOffset, SchemaV
 pub use key::{Key, KeyEncoder, KeyPart, key_of_row, key_of_values};
 pub use micro::MicroPlanDescription;
 pub use modules::{
-    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, Count, IndexPath, IndexScanState,
-    Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter, PathInstance, Properties, ROW_STATIC,
-    Registry,
+    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, COLUMN_SEGMENTS, Count, IndexPath,
+    IndexScanState, Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter, PathInstance, Properties,
+    ROW_STATIC, Registry,
 };
 pub use mvcc::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
 pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};

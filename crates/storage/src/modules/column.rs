@@ -13,6 +13,7 @@ use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Condition, Test};
 use eris_platform::memory::Reservation;
+use eris_platform::{Arena, MemoryExceeded};
 use std::ops::Range;
 
 /// The factory.
@@ -59,7 +60,12 @@ struct ColumnPath {
     rows_capacity: usize,
     rows_max: usize,
     memory: Reservation,
+    /// What an arena accounts for instead, since the values lie there.
+    placed_bytes: u64,
 }
+
+/// The consumer that holds columns, here and in the arenas of the nodes.
+pub const COLUMN_SEGMENTS: &str = "column segments";
 
 /// Rows for which room is made at first.
 const ROWS_FIRST: usize = 64;
@@ -81,7 +87,8 @@ impl ColumnPath {
             rows: 0,
             rows_capacity: 0,
             rows_max: configuration.rows_max as usize,
-            memory: configuration.memory.reserve("column segments"),
+            memory: configuration.memory.reserve(COLUMN_SEGMENTS),
+            placed_bytes: 0,
         }
     }
 
@@ -283,7 +290,23 @@ impl AccessPath for ColumnPath {
         }
     }
 
+    fn place(&mut self, arena: &Arena) {
+        assert!(self.placed_bytes == 0, "columns are placed once");
+        let place = |held: &Held| match &held.state {
+            State::Frozen(column) => column.placed(arena),
+            State::Growing { .. } => unreachable!("columns are placed when they are frozen"),
+        };
+        // All or nothing: for a moment the segment is held twice, and a limit that forbids it leaves it where it is.
+        let placed: Result<Vec<(Column, u64)>, MemoryExceeded> = self.columns.iter().map(place).collect();
+        let Ok(placed) = placed else { return };
+        for (held, (column, taken)) in self.columns.iter_mut().zip(placed) {
+            held.state = State::Frozen(column);
+            self.placed_bytes += taken;
+        }
+        self.memory.shrink(self.memory.bytes());
+    }
+
     fn bytes(&self) -> u64 {
-        self.memory.bytes()
+        self.memory.bytes() + self.placed_bytes
     }
 }

@@ -19,10 +19,12 @@ use crate::ids::AttributeId;
 use crate::key::{Key, KeyPart};
 use crate::predicate::Condition;
 use crate::types::DataType;
+use eris_platform::Arena;
 use eris_platform::memory::MemoryPool;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use column::COLUMN_SEGMENTS;
 pub(crate) use ordered_index::sorted_order;
 pub use ordered_index::{IndexScanState, Inserted};
 pub use registry::{COLUMN, ORDERED_INDEX, ROW_STATIC, Registry};
@@ -156,6 +158,9 @@ pub trait AccessPath: Send + Sync {
     fn gather(&self, attribute: AttributeId, offsets: &[u32]) -> Option<Column>;
     /// No insert will follow.
     fn freeze(&mut self);
+    /// Moves frozen values into node-local memory, if the module can and the arena has room; else they stay where they
+    /// are. Nobody else refers to the values yet.
+    fn place(&mut self, _arena: &Arena) {}
     /// Bytes reserved.
     fn bytes(&self) -> u64;
 }

@@ -8,6 +8,7 @@ use crate::modules::{AccessPath, COLUMN, PathAttribute, PathConfiguration, ROW_S
 use crate::predicate::Condition;
 use crate::schema::{Layout, Schema};
 use crate::value::Value;
+use eris_platform::Arena;
 use eris_platform::memory::{MemoryPool, Reservation};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,6 +75,16 @@ impl SealedSegment {
     /// A segment of these rows, as a bulk load makes it outside of any partition. Needs no latch; the indexes' key
     /// orders are prepared here, too.
     pub fn build(schema: &Schema, rows: &Batch, memory: &Arc<MemoryPool>) -> Result<Arc<Self>, StorageError> {
+        Self::build_in(schema, rows, memory, None)
+    }
+
+    /// The same in node-local memory, for a partition whose home is known.
+    pub fn build_in(
+        schema: &Schema,
+        rows: &Batch,
+        memory: &Arc<MemoryPool>,
+        arena: Option<&Arena>,
+    ) -> Result<Arc<Self>, StorageError> {
         rows_check(schema, rows)?;
         let module = match schema.layout {
             Layout::Row => ROW_STATIC,
@@ -85,7 +96,7 @@ impl SealedSegment {
         let configuration = PathConfiguration { attributes: &attributes, rows_max: rows.rows as u32, memory };
         let mut path = Registry::standard().create_rows(module, configuration);
         path.insert(rows, 0..rows.rows)?;
-        path.freeze();
+        freeze(&mut *path, arena);
         let mut zones = vec![Zone::default(); attributes.len()];
         for (zone, column) in zones.iter_mut().zip(&rows.columns) {
             zone.add(&column.view(), &RowsOf::Run(0..rows.rows));
@@ -177,12 +188,21 @@ impl SealedBuilder {
         Ok(window.len() as u32)
     }
 
-    /// The sealed segment; `source` is the open path, which is used if nothing was copied.
-    pub(crate) fn finish(self, source: Box<dyn AccessPath>) -> Arc<SealedSegment> {
+    /// The sealed segment, in the memory of `arena` if there is one; `source` is the open path, which is used if nothing
+    /// was copied.
+    pub(crate) fn finish(self, source: Box<dyn AccessPath>, arena: Option<&Arena>) -> Arc<SealedSegment> {
         assert!(self.next == self.rows, "sealed {} of {} rows", self.next, self.rows);
         let mut path = self.path.unwrap_or(source);
-        path.freeze();
+        freeze(&mut *path, arena);
         Arc::new(SealedSegment { path, zones: self.zones.into(), orders: Mutex::new(None) })
+    }
+}
+
+/// Ends a path's growth and moves it to where it is read, before anybody shares it.
+fn freeze(path: &mut dyn AccessPath, arena: Option<&Arena>) {
+    path.freeze();
+    if let Some(arena) = arena {
+        path.place(arena);
     }
 }
 

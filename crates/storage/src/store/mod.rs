@@ -42,8 +42,8 @@ pub use write::{Progress, Written};
 pub struct StoreOptions {
     pub schema: Arc<Schema>,
     pub memory: Arc<MemoryPool>,
-    /// Node-local memory of the partition's home.
-    pub arena: Option<Arc<Arena>>,
+    /// Node-local memory of the partition's home, for sealed columns; none: from anywhere.
+    pub arena: Option<Arena>,
     pub modules: &'static Registry,
 }
 
@@ -73,8 +73,8 @@ struct Scratch {
 pub struct Store {
     schema: Arc<Schema>,
     memory: Arc<MemoryPool>,
-    #[expect(dead_code, reason = "column memory moves to node-local arenas with placement")]
-    arena: Option<Arc<Arena>>,
+    /// Where sealed columns go.
+    arena: Option<Arena>,
     modules: &'static Registry,
     /// By segment number; none: gone.
     segments: Vec<Option<Box<Segment>>>,
@@ -128,6 +128,11 @@ impl Store {
             scratch: Scratch::default(),
             counters: StoreCounters::default(),
         }
+    }
+
+    /// Where columns go that are sealed from now on: the partition's home may have changed.
+    pub fn set_arena(&mut self, arena: Option<Arena>) {
+        self.arena = arena;
     }
 
     /// The version of the schema the store is at.

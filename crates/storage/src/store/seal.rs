@@ -61,7 +61,7 @@ impl Store {
         let mut slot = *slot;
         slot.state = match (slot.state, sealing.builder.take()) {
             (State::Open { rows: OpenRows::Own(path), .. }, Some(builder)) => {
-                State::Sealed { segment: builder.finish(path), begin, deletes }
+                State::Sealed { segment: builder.finish(path, self.arena.as_ref()), begin, deletes }
             }
             (State::Open { rows: OpenRows::Thawed(segment), .. }, None) => State::Sealed { segment, begin, deletes },
             _ => unreachable!("segment {number} was prepared for sealing"),

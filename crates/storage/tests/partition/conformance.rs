@@ -2,8 +2,8 @@
 //! index scans in both directions, removal, memory.
 
 use crate::history::generate;
-use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
+use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, AttributeId, Batch, Column, ColumnBuilder,
     Count, DataType, IndexPath, IndexScanState, Key, KeyEncoder, KeyPart, PathAttribute, PathConfiguration, PathFilter,
@@ -118,6 +118,12 @@ fn row_paths_hold_what_they_were_given() {
                 continue;
             }
             path.freeze();
+            for _ in 0..5 {
+                check_rows(&*path, &schema, &rows, &generate::predicate(&mut random), seed);
+            }
+            // Moved to node-local memory, or left where it was: the same rows, and every byte accounted for.
+            path.place(&Arena::new(NodeId(0), &memory));
+            assert_eq!(path.bytes(), memory.used(), "{} counts what lies in the arena", factory.name());
             for _ in 0..5 {
                 check_rows(&*path, &schema, &rows, &generate::predicate(&mut random), seed);
             }
@@ -243,6 +249,33 @@ fn indexes_keep_pairs_in_key_order() {
             assert_eq!(memory.used(), 0);
         }
     }
+}
+
+#[test]
+fn frozen_columns_move_to_an_arena_that_has_room() {
+    let memory = MemoryPool::unlimited();
+    let column = Registry::standard().module("column").unwrap();
+    let attribute = PathAttribute { id: AttributeId(0), data_type: DataType::Int64, nullable: false };
+    let rows: Vec<Vec<Value>> = (0..20_000).map(|n| vec![Value::Int64(n)]).collect();
+    let frozen = || {
+        let PathInstance::Rows(mut path) = create(column, &[attribute], 20_000, &memory) else { panic!("rows") };
+        path.insert(&Batch::from_rows(&[DataType::Int64], &rows), 0..20_000).unwrap();
+        path.freeze();
+        path
+    };
+    let mut path = frozen();
+    let arena = Arena::new(NodeId(0), &memory);
+    path.place(&arena);
+    assert!(arena.allocated_bytes() >= 160_000 && path.bytes() == arena.allocated_bytes());
+    assert_eq!(path.shared(AttributeId(0), 7..8).unwrap().value(0), Value::Int64(7));
+    drop(path);
+    assert_eq!((arena.allocated_bytes(), memory.used()), (0, 0));
+    // An arena at its limit: the rows stay where they are.
+    let full = Arena::new(NodeId(0), &MemoryPool::new(100_000));
+    let mut path = frozen();
+    path.place(&full);
+    assert_eq!((full.allocated_bytes(), path.bytes()), (0, memory.used()));
+    assert_eq!(path.shared(AttributeId(0), 7..8).unwrap().value(0), Value::Int64(7));
 }
 
 #[test]

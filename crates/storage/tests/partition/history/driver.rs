@@ -4,8 +4,8 @@ mod lifecycle;
 
 use super::generate::{self, KEY, SERIAL};
 use super::model::{Reference, Refusal, Table, Version, View};
-use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
+use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
     AttachCursor, AttributeId, Batch, Horizon, IndexBuildCursor, IndexOrder, Key, Outcome, PinnedCursor,
     PinnedPartition, Progress, ReadCursor, ReadRequest, Registry, RowAddress, Schema, SchemaVersion, SealedSegment,
@@ -65,11 +65,12 @@ pub struct Driver {
     may_split: bool,
 }
 
-fn new_store(schema: &Arc<Schema>, memory: &Arc<MemoryPool>) -> Store {
+fn new_store(schema: &Arc<Schema>, memory: &Arc<MemoryPool>, seed: u64) -> Store {
     Store::new(StoreOptions {
         schema: Arc::clone(schema),
         memory: Arc::clone(memory),
-        arena: None,
+        // Every other history has its sealed columns in node-local memory.
+        arena: seed.is_multiple_of(2).then(|| Arena::new(NodeId(0), memory)),
         modules: Registry::standard(),
     })
 }
@@ -88,7 +89,7 @@ impl Driver {
         let may_split = random.chance(0.5);
         let schema = Arc::new(generate::schema(&mut random, !may_split));
         let memory = MemoryPool::unlimited();
-        let store = new_store(&schema, &memory);
+        let store = new_store(&schema, &memory, seed);
         Self {
             seed,
             random,

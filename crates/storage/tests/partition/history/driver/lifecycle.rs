@@ -182,7 +182,7 @@ impl Driver {
             at: at.clone(),
         };
         match self.parts[part].store.begin_split(boundary) {
-            Ok(()) => self.splitting = Some((part, new_store(&self.schema, &self.memory), at)),
+            Ok(()) => self.splitting = Some((part, new_store(&self.schema, &self.memory, self.seed), at)),
             Err(StorageError::Busy { .. }) => {}
             Err(error) => panic!("seed {}: {error}", self.seed),
         }
