@@ -4,6 +4,7 @@
 //! seeded machine on one thread. The remaining modules describe the machine ([`topology`], [`limits`], [`placement`]),
 //! account and place its memory ([`memory`], [`memory_controller`], [`arena`]), and declare settings once ([`settings!`]).
 
+pub mod allocator;
 pub mod arena;
 pub mod env;
 pub mod files;
@@ -26,6 +27,7 @@ pub mod topology;
 
 mod cpu_list;
 
+pub use allocator::CountingAllocator;
 pub use arena::{Arena, ArenaOptions, Block, Location};
 pub use env::Env;
 pub use files::{File, Files};

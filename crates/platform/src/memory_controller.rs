@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::allocator;
 use crate::limits::{self, GroupFiles};
 use crate::memory::MemoryPool;
 use crate::origin::Origin;
@@ -41,6 +42,8 @@ pub const UNACCOUNTED_SHARE_MAX: u64 = 2;
 pub struct MemoryObservation {
     /// Physical memory of the process.
     pub resident_bytes: Option<u64>,
+    /// Allocated by the program, if its allocator counts. Not resident as a whole: what was not touched is not.
+    pub heap_bytes: Option<u64>,
     /// The limited group that is the fullest, if any.
     pub group: Option<GroupMemory>,
 }
@@ -108,6 +111,9 @@ impl fmt::Display for MemoryReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MemoryReport { configured_bytes, limit_bytes, accounted_bytes, .. } = self;
         write!(formatter, "{accounted_bytes} bytes accounted, ")?;
+        if let Some(heap) = self.observation.heap_bytes {
+            write!(formatter, "{heap} allocated, ")?;
+        }
         match self.observation.resident_bytes {
             Some(resident) => write!(formatter, "{resident} resident, {} unaccounted, ", self.unaccounted_bytes)?,
             None => formatter.write_str("resident unavailable, ")?,
@@ -168,6 +174,7 @@ impl MemoryObserver {
         let groups = groups.map(|(limit_bytes, held_bytes)| GroupMemory { limit_bytes, held_bytes });
         MemoryObservation {
             resident_bytes: pages.map(|pages| pages.saturating_mul(self.page_bytes)),
+            heap_bytes: allocator::heap_bytes(),
             group: groups.min_by_key(GroupMemory::free_bytes),
         }
     }
@@ -231,7 +238,7 @@ mod tests {
 
     fn seen(resident_mib: u64, group: Option<(u64, u64)>) -> MemoryObservation {
         let group = group.map(|(limit, held)| GroupMemory { limit_bytes: limit * MIB, held_bytes: held * MIB });
-        MemoryObservation { resident_bytes: Some(resident_mib * MIB), group }
+        MemoryObservation { resident_bytes: Some(resident_mib * MIB), heap_bytes: None, group }
     }
 
     #[test]

@@ -70,13 +70,13 @@ impl Policy {
     pub(super) fn apply(self, start: NonNull<u8>, bytes: usize) -> NumaPlacement {
         let (mode, mask) = match self {
             Policy::Anywhere => return NumaPlacement::Unbound("no NUMA node was asked for".to_owned()),
-            Policy::Preferred(node) => match NodeMask::of(&[node]) {
-                Some(mask) => (MPOL_PREFERRED, mask),
-                None => {
+            Policy::Preferred(node) => {
+                let Some(mask) = NodeMask::of(&[node]) else {
                     let bits = 64 * MASK_WORDS;
                     return NumaPlacement::Unbound(format!("{node} is beyond the {bits} nodes that can be addressed"));
-                }
-            },
+                };
+                (MPOL_PREFERRED, mask)
+            }
             Policy::Interleaved(mask) => (MPOL_INTERLEAVE, mask),
         };
         // The kernel reads one bit less than it is told.
@@ -188,7 +188,9 @@ pub(super) fn locate(start: NonNull<u8>, bytes: usize) -> Location {
         if result < 0 {
             return Err(io::Error::last_os_error());
         }
-        statuses.iter().for_each(|status| location.add_page(*status));
+        for status in statuses {
+            location.add_page(*status);
+        }
         Ok(())
     });
     if let Err(error) = result {
