@@ -13,7 +13,7 @@ use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Condition, Test};
 use eris_platform::memory::Reservation;
-use eris_platform::{Arena, MemoryExceeded};
+use eris_platform::{Arena, NodeId};
 use std::ops::Range;
 
 /// The factory.
@@ -60,8 +60,12 @@ struct ColumnPath {
     rows_capacity: usize,
     rows_max: usize,
     memory: Reservation,
-    /// What an arena accounts for instead, since the values lie there.
+    /// Columns whose values an arena has; beyond all of them: it had no room.
+    placed: usize,
+    /// What the arena accounts for.
     placed_bytes: u64,
+    /// The node of the arena that has all of them.
+    home: Option<NodeId>,
 }
 
 /// The consumer that holds columns, here and in the arenas of the nodes.
@@ -88,7 +92,9 @@ impl ColumnPath {
             rows_capacity: 0,
             rows_max: configuration.rows_max as usize,
             memory: configuration.memory.reserve(COLUMN_SEGMENTS),
+            placed: 0,
             placed_bytes: 0,
+            home: None,
         }
     }
 
@@ -290,20 +296,50 @@ impl AccessPath for ColumnPath {
         }
     }
 
-    fn place(&mut self, arena: &Arena) {
-        assert!(self.placed_bytes == 0, "columns are placed once");
-        let place = |held: &Held| match &held.state {
-            State::Frozen(column) => column.placed(arena),
-            State::Growing { .. } => unreachable!("columns are placed when they are frozen"),
+    fn place(&mut self, arena: &Arena) -> bool {
+        let Some(held) = self.columns.get_mut(self.placed) else { return false };
+        let State::Frozen(column) = &held.state else {
+            unreachable!("columns are placed when they are frozen");
         };
-        // All or nothing: for a moment the segment is held twice, and a limit that forbids it leaves it where it is.
-        let placed: Result<Vec<(Column, u64)>, MemoryExceeded> = self.columns.iter().map(place).collect();
-        let Ok(placed) = placed else { return };
-        for (held, (column, taken)) in self.columns.iter_mut().zip(placed) {
-            held.state = State::Frozen(column);
-            self.placed_bytes += taken;
+        // Without room they stay where they are, and so do those that follow.
+        let Ok((column, taken)) = column.placed(arena) else {
+            self.placed = usize::MAX;
+            return false;
+        };
+        held.state = State::Frozen(column);
+        self.placed += 1;
+        self.placed_bytes += taken;
+        if self.placed < self.columns.len() {
+            return true;
         }
+        // The arena accounts for everything now.
         self.memory.shrink(self.memory.bytes());
+        self.home = Some(arena.node());
+        false
+    }
+
+    fn home(&self) -> Option<NodeId> {
+        self.home
+    }
+
+    fn share(&self) -> Option<Box<dyn AccessPath>> {
+        let share = |held: &Held| match &held.state {
+            State::Frozen(column) => Some(Held { attribute: held.attribute, state: State::Frozen(column.clone()) }),
+            State::Growing { .. } => None,
+        };
+        let shared = ColumnPath {
+            columns: self.columns.iter().map(share).collect::<Option<_>>()?,
+            positions: self.positions.clone(),
+            rows: self.rows,
+            rows_capacity: self.rows,
+            rows_max: self.rows_max,
+            // The values are accounted for where they are.
+            memory: self.memory.pool().reserve(COLUMN_SEGMENTS),
+            placed: 0,
+            placed_bytes: 0,
+            home: None,
+        };
+        Some(Box::new(shared))
     }
 
     fn bytes(&self) -> u64 {

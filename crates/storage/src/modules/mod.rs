@@ -19,8 +19,8 @@ use crate::ids::AttributeId;
 use crate::key::{Key, KeyPart};
 use crate::predicate::Condition;
 use crate::types::DataType;
-use eris_platform::Arena;
 use eris_platform::memory::MemoryPool;
+use eris_platform::{Arena, NodeId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -158,9 +158,20 @@ pub trait AccessPath: Send + Sync {
     fn gather(&self, attribute: AttributeId, offsets: &[u32]) -> Option<Column>;
     /// No insert will follow.
     fn freeze(&mut self);
-    /// Moves frozen values into node-local memory, if the module can and the arena has room; else they stay where they
-    /// are. Nobody else refers to the values yet.
-    fn place(&mut self, _arena: &Arena) {}
+    /// Copies the values of one further attribute of a frozen path into node-local memory, if the module can and the
+    /// arena has room; true if there may be another. One at a time, because a partition waits meanwhile.
+    fn place(&mut self, _arena: &Arena) -> bool {
+        false
+    }
+    /// The node in whose memory all values were placed; none while any lies elsewhere.
+    fn home(&self) -> Option<NodeId> {
+        None
+    }
+    /// A further path over the same frozen values, to be placed elsewhere while this one is read; none if the module
+    /// cannot place.
+    fn share(&self) -> Option<Box<dyn AccessPath>> {
+        None
+    }
     /// Bytes reserved.
     fn bytes(&self) -> u64;
 }

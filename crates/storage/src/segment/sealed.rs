@@ -96,7 +96,10 @@ impl SealedSegment {
         let configuration = PathConfiguration { attributes: &attributes, rows_max: rows.rows as u32, memory };
         let mut path = Registry::standard().create_rows(module, configuration);
         path.insert(rows, 0..rows.rows)?;
-        freeze(&mut *path, arena);
+        path.freeze();
+        if let Some(arena) = arena {
+            while path.place(arena) {}
+        }
         let mut zones = vec![Zone::default(); attributes.len()];
         for (zone, column) in zones.iter_mut().zip(&rows.columns) {
             zone.add(&column.view(), &RowsOf::Run(0..rows.rows));
@@ -140,6 +143,12 @@ impl SealedSegment {
         &*self.path
     }
 
+    /// The same rows, held by a path with the same values.
+    pub(crate) fn with_path(&self, path: Box<dyn AccessPath>) -> Arc<Self> {
+        assert!(path.rows() == self.rows(), "{} rows for {}", path.rows(), self.rows());
+        Arc::new(Self { path, zones: self.zones.clone(), orders: Mutex::new(None) })
+    }
+
     /// The rows in the order of each index, once.
     pub(crate) fn take_orders(&self) -> Option<Vec<Box<[u32]>>> {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -161,21 +170,35 @@ pub(crate) struct SealedBuilder {
     zones: Vec<Zone>,
     next: u32,
     rows: u32,
+    /// Whether the new path's values are where they shall be, or there is no new path.
+    placed: bool,
 }
 
 impl SealedBuilder {
     /// Prepares sealing `rows` rows, copied into `path` if there is one.
     pub(crate) fn new(path: Option<Box<dyn AccessPath>>, attributes: usize, rows: u32) -> Self {
-        Self { path, zones: vec![Zone::default(); attributes], next: 0, rows }
+        Self { placed: path.is_none(), path, zones: vec![Zone::default(); attributes], next: 0, rows }
     }
 
-    /// Whether every row was visited.
+    /// Whether every row was visited, and what was copied is in place.
     pub(crate) fn is_complete(&self) -> bool {
-        self.next == self.rows
+        self.next == self.rows && self.placed
     }
 
-    /// Visits up to one batch of rows; gives how many.
-    pub(crate) fn step(&mut self, schema: &Schema, source: &dyn AccessPath) -> Result<u32, StorageError> {
+    /// Visits up to one batch of rows, or places one attribute in the memory of `arena`; gives the rows' worth of work.
+    pub(crate) fn step(
+        &mut self,
+        schema: &Schema,
+        source: &dyn AccessPath,
+        arena: Option<&Arena>,
+    ) -> Result<u32, StorageError> {
+        if self.next == self.rows {
+            if let Some(path) = &mut self.path {
+                path.freeze();
+                self.placed = !arena.is_some_and(|arena| path.place(arena));
+            }
+            return Ok(BATCH_ROWS as u32);
+        }
         let window = self.next..self.rows.min(self.next + BATCH_ROWS as u32);
         let batch = link_window(schema, source, window.clone());
         for (zone, column) in self.zones.iter_mut().zip(&batch.columns) {
@@ -188,21 +211,13 @@ impl SealedBuilder {
         Ok(window.len() as u32)
     }
 
-    /// The sealed segment, in the memory of `arena` if there is one; `source` is the open path, which is used if nothing
-    /// was copied.
-    pub(crate) fn finish(self, source: Box<dyn AccessPath>, arena: Option<&Arena>) -> Arc<SealedSegment> {
+    /// The sealed segment; `source` is the open path, which is used if nothing was copied. Its values stay where they
+    /// grew, on the node of those who wrote them.
+    pub(crate) fn finish(self, source: Box<dyn AccessPath>) -> Arc<SealedSegment> {
         assert!(self.next == self.rows, "sealed {} of {} rows", self.next, self.rows);
         let mut path = self.path.unwrap_or(source);
-        freeze(&mut *path, arena);
+        path.freeze();
         Arc::new(SealedSegment { path, zones: self.zones.into(), orders: Mutex::new(None) })
-    }
-}
-
-/// Ends a path's growth and moves it to where it is read, before anybody shares it.
-fn freeze(path: &mut dyn AccessPath, arena: Option<&Arena>) {
-    path.freeze();
-    if let Some(arena) = arena {
-        path.place(arena);
     }
 }
 

@@ -10,6 +10,7 @@ mod link;
 mod maintain;
 mod pin;
 mod read;
+mod relocate;
 mod seal;
 mod split;
 mod statistics;
@@ -75,6 +76,8 @@ pub struct Store {
     memory: Arc<MemoryPool>,
     /// Where sealed columns go.
     arena: Option<Arena>,
+    /// Columns on their way there.
+    relocation: Option<relocate::Relocation>,
     modules: &'static Registry,
     /// By segment number; none: gone.
     segments: Vec<Option<Box<Segment>>>,
@@ -113,6 +116,7 @@ impl Store {
             schema,
             memory,
             arena,
+            relocation: None,
             modules,
             segments: Vec::new(),
             tail: None,
@@ -128,11 +132,6 @@ impl Store {
             scratch: Scratch::default(),
             counters: StoreCounters::default(),
         }
-    }
-
-    /// Where columns go that are sealed from now on: the partition's home may have changed.
-    pub fn set_arena(&mut self, arena: Option<Arena>) {
-        self.arena = arena;
     }
 
     /// The version of the schema the store is at.

@@ -41,7 +41,7 @@ impl Store {
                 return Ok(false);
             }
             let Some(segment) = self.segment(sealing.number) else { return Ok(true) };
-            let rows = builder.step(&self.schema, segment.path())?;
+            let rows = builder.step(&self.schema, segment.path(), self.arena.as_ref())?;
             *budget = budget.saturating_sub(rows as usize);
         }
         self.seal(sealing)?;
@@ -61,7 +61,7 @@ impl Store {
         let mut slot = *slot;
         slot.state = match (slot.state, sealing.builder.take()) {
             (State::Open { rows: OpenRows::Own(path), .. }, Some(builder)) => {
-                State::Sealed { segment: builder.finish(path, self.arena.as_ref()), begin, deletes }
+                State::Sealed { segment: builder.finish(path), begin, deletes }
             }
             (State::Open { rows: OpenRows::Thawed(segment), .. }, None) => State::Sealed { segment, begin, deletes },
             _ => unreachable!("segment {number} was prepared for sealing"),

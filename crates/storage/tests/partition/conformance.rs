@@ -122,7 +122,8 @@ fn row_paths_hold_what_they_were_given() {
                 check_rows(&*path, &schema, &rows, &generate::predicate(&mut random), seed);
             }
             // Moved to node-local memory, or left where it was: the same rows, and every byte accounted for.
-            path.place(&Arena::new(NodeId(0), &memory));
+            let arena = Arena::new(NodeId(0), &memory);
+            while path.place(&arena) {}
             assert_eq!(path.bytes(), memory.used(), "{} counts what lies in the arena", factory.name());
             for _ in 0..5 {
                 check_rows(&*path, &schema, &rows, &generate::predicate(&mut random), seed);
@@ -265,16 +266,18 @@ fn frozen_columns_move_to_an_arena_that_has_room() {
     };
     let mut path = frozen();
     let arena = Arena::new(NodeId(0), &memory);
-    path.place(&arena);
+    assert_eq!(path.home(), None);
+    while path.place(&arena) {}
     assert!(arena.allocated_bytes() >= 160_000 && path.bytes() == arena.allocated_bytes());
+    assert_eq!(path.home(), Some(NodeId(0)));
     assert_eq!(path.shared(AttributeId(0), 7..8).unwrap().value(0), Value::Int64(7));
     drop(path);
     assert_eq!((arena.allocated_bytes(), memory.used()), (0, 0));
     // An arena at its limit: the rows stay where they are.
     let full = Arena::new(NodeId(0), &MemoryPool::new(100_000));
     let mut path = frozen();
-    path.place(&full);
-    assert_eq!((full.allocated_bytes(), path.bytes()), (0, memory.used()));
+    while path.place(&full) {}
+    assert_eq!((full.allocated_bytes(), path.bytes(), path.home()), (0, memory.used(), None));
     assert_eq!(path.shared(AttributeId(0), 7..8).unwrap().value(0), Value::Int64(7));
 }
 

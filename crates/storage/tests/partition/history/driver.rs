@@ -532,6 +532,7 @@ pub fn coverage(counters: &[StoreCounters]) -> BTreeMap<&'static str, u64> {
         ("splits", total(counters, |c| c.splits)),
         ("pins", total(counters, |c| c.pins)),
         ("settled", total(counters, |c| c.settled)),
+        ("relocated", total(counters, |c| c.relocated)),
         ("plan hits", total(counters, |c| c.micro_qep_hits)),
         ("plan misses", total(counters, |c| c.micro_qep_misses)),
     ]
