@@ -40,7 +40,7 @@ fn touched_bytes_are_found_and_untouched_ones_lie_nowhere() {
     // Two or three pages of the region are the small block's.
     let whole = arena.location();
     let touched: u64 = whole.by_node.values().sum();
-    assert!((1 << 20) + 8_192 <= touched && touched <= (1 << 20) + 12_288, "{whole}");
+    assert!(((1 << 20) + 8_192..=(1 << 20) + 12_288).contains(&touched), "{whole}");
     assert_eq!(touched + whole.untouched_bytes, (4 << 20) + (2 << 20), "the block and one region");
     assert_eq!(whole.origin(), Origin::Measured);
     drop(large);
