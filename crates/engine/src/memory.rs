@@ -5,9 +5,9 @@
 //!   +-- arena of node 0 ... n     sealed columns of the partitions at home there
 //!   +-- child of a transaction    results, joins, sorts of its statements
 //! ```
-//! Arenas are made where memory has a place: on machines with several NUMA nodes. Elsewhere columns stay where they were
-//! built, and nothing is copied. The watch looks when a worker has time anyway: while there is work, at most ten times a
-//! second, and once more before a worker sleeps. An engine without work looks at nothing.
+//! Arenas are made where memory has a place: on machines with several NUMA nodes. Elsewhere columns stay where they
+//! were built, and nothing is copied. The watch looks when a worker has time anyway: while there is work, at most ten
+//! times a second, and once more before a worker sleeps. An engine without work looks at nothing.
 
 use std::path::Path;
 use std::sync::Arc;

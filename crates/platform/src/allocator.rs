@@ -87,6 +87,7 @@ fn count_elsewhere(slot: usize, bytes: i64) {
 
 // SAFETY: every call is passed on to the system's allocator as it came; counting neither allocates nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
+    // SAFETY: by the caller, as the system's allocator demands.
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: by the caller.
@@ -97,6 +98,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         block
     }
 
+    // SAFETY: by the caller, as the system's allocator demands.
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: by the caller.
@@ -107,6 +109,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         block
     }
 
+    // SAFETY: by the caller, as the system's allocator demands.
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: by the caller.
@@ -114,6 +117,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         count(-(layout.size() as i64));
     }
 
+    // SAFETY: by the caller, as the system's allocator demands.
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: by the caller.

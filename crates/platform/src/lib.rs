@@ -2,7 +2,8 @@
 //!
 //! Everything that can make two runs differ is reached through [`Env`]: [`RealEnv`] is Linux, [`SimulatedEnv`] is a
 //! seeded machine on one thread. The remaining modules describe the machine ([`topology`], [`limits`], [`placement`]),
-//! account and place its memory ([`memory`], [`memory_controller`], [`arena`]), and declare settings once ([`settings!`]).
+//! account for its memory and place it ([`memory`], [`memory_controller`], [`arena`]), and declare settings once
+//! ([`settings!`]).
 
 pub mod allocator;
 pub mod arena;

@@ -133,7 +133,8 @@ impl Values {
 }
 
 impl Column {
-    /// A copy of the column in the memory of `arena`, and the bytes it takes there; nothing is kept if they are refused.
+    /// A copy of the column in the memory of `arena`, and the bytes it takes there; if they are refused, nothing is
+    /// kept.
     pub fn placed(&self, arena: &Arena) -> Result<(Self, u64), MemoryExceeded> {
         let (values, mut taken) = self.values.placed(arena)?;
         let validity = match &self.validity {

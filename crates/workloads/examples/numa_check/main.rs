@@ -1,5 +1,5 @@
-//! What only a machine with several NUMA nodes can show: `numa_check [name=value ...]`; `just numa` runs it in an emulated
-//! one.
+//! What only a machine with several NUMA nodes can show: `numa_check [name=value ...]`; `just numa` runs it in an
+//! emulated one.
 //!
 //! ```text
 //! nodes=4 cpus=2              what the machine is said to have, cpus on each node
