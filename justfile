@@ -54,6 +54,10 @@ sim-sql SEED NODES="1" TRANSACTIONS="1000":
 simulate NODES SEEDS *ARGS:
     scripts/simulate {{ NODES }} {{ SEEDS }} {{ ARGS }}
 
+# Placement on an emulated machine with four sockets (QEMU, about two minutes)
+numa *ARGS:
+    scripts/numa {{ ARGS }}
+
 # Fuzz one target (needs a nightly toolchain): `just fuzz` lists the targets
 fuzz TARGET="" SECONDS="60":
     scripts/fuzz {{ TARGET }} {{ if TARGET == "" { "" } else { SECONDS } }}

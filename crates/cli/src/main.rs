@@ -17,6 +17,10 @@ use clap::Parser;
 use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
 
+/// Counts what is allocated, so that a report on memory can tell what the rest of the process is.
+#[global_allocator]
+static ALLOCATOR: eris_platform::CountingAllocator = eris_platform::CountingAllocator;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {

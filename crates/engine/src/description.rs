@@ -1,6 +1,6 @@
 //! What the engine tells about itself: the data behind the introspection views.
 
-use eris_platform::NodeId;
+use eris_platform::{MemoryReport, NodeId};
 use eris_storage::{
     ContainerId, MicroPlanDescription, PartitionId, SegmentDescription, StoreCounters, StoreStatistics,
 };
@@ -47,6 +47,8 @@ pub struct EngineStatistics {
     pub memory_used_bytes: u64,
     pub memory_peak_bytes: u64,
     pub memory_by_consumer: Vec<(&'static str, u64)>,
+    /// The last look at the process's memory, if somebody watches it.
+    pub memory_report: Option<MemoryReport>,
 }
 
 impl EngineStatistics {
@@ -83,6 +85,7 @@ impl Engine {
             memory_used_bytes: runtime.memory.used(),
             memory_peak_bytes: runtime.memory.peak(),
             memory_by_consumer: runtime.memory.by_consumer(),
+            memory_report: runtime.machine.last_report(),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::global_index::{GlobalIndex, GlobalIndexSpec};
 use crate::ids::{TableVersion, TaskId};
 use crate::lock::{Lock, lock};
 use crate::lookup::invalid;
+use crate::memory::MachineMemory;
 use crate::node::Node;
 use crate::options::EngineOptions;
 use crate::partition::{Bounds, LivingPartition};
@@ -41,7 +42,7 @@ impl Engine {
         let limits = limits::cpus(root);
         let plan = WorkerPlan::new(options.workers, options.nodes, options.pinning, &topology, &limits)
             .map_err(|error| start_error(&error))?;
-        let (runtime, workers) = assemble(env, options, &plan)?;
+        let (runtime, workers) = assemble(env, options, &plan, Some(root))?;
         let mut threads = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
             let pin = plan.placements()[number].cpu;
@@ -60,7 +61,7 @@ impl Engine {
         options: EngineOptions,
         plan: &WorkerPlan,
     ) -> Result<(Self, Vec<Worker>), EngineError> {
-        let (runtime, workers) = assemble(env, options, plan)?;
+        let (runtime, workers) = assemble(env, options, plan, None)?;
         Ok((Self { runtime, threads: Arc::default() }, workers))
     }
 
@@ -291,12 +292,15 @@ impl fmt::Debug for Engine {
     }
 }
 
+/// `root`: where the process's memory is described, if it is to be watched.
 fn assemble(
     env: Arc<dyn Env>,
     options: EngineOptions,
     plan: &WorkerPlan,
+    root: Option<&Path>,
 ) -> Result<(Arc<Runtime>, Vec<Worker>), EngineError> {
     let memory = MemoryPool::new(options.memory_limit_bytes);
+    let machine = MachineMemory::new(&memory, &options, plan, root);
     let mut reactors = Vec::new();
     for _ in 0..options.workers {
         reactors.push(env.reactor().map_err(|error| EngineError::Start(error.to_string()))?);
@@ -310,7 +314,7 @@ fn assemble(
             Node::new(id, workers, handles, options.nodes, options.incoming_buffer_bytes)
         })
         .collect();
-    let runtime = Arc::new(Runtime::new(env, options, memory, nodes));
+    let runtime = Arc::new(Runtime::new(env, options, memory, machine, nodes));
     let mut workers = Vec::new();
     for (number, reactor) in reactors.into_iter().enumerate() {
         let node = plan.placements()[number].node;

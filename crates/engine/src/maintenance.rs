@@ -20,6 +20,8 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
         // Dropped: its rows go with the last dataflow that still reads them.
         return;
     };
+    // Segments are sealed here, and the partition may have got another home.
+    state.store.set_arena(runtime.machine.arena(partition.home()).cloned());
     let horizon = runtime.transactions.horizon();
     let maintained = state.store.maintain(&horizon, MAINTENANCE_ROWS);
     for transaction in &maintained.settled {

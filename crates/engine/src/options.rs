@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use eris_platform::Pinning;
 
+use crate::memory::LocalMemory;
+
 /// Options of [`crate::Engine::start`]; the defaults fit a small machine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -15,6 +17,10 @@ pub struct EngineOptions {
     pub pinning: Pinning,
     /// Bytes that all consumers together may reserve.
     pub memory_limit_bytes: u64,
+    /// Whether the limit is tightened by what the process holds and nobody accounted for.
+    pub memory_watched: bool,
+    /// Whether sealed columns lie in memory of their partition's home.
+    pub local_memory: LocalMemory,
     /// The longest time a command keeps a partition before it saves its cursor.
     pub quantum: Duration,
     /// Whether a task may run a command in place on an idle partition of its node.
@@ -43,6 +49,8 @@ impl Default for EngineOptions {
             nodes: 1,
             pinning: Pinning::Auto,
             memory_limit_bytes: 1 << 30,
+            memory_watched: true,
+            local_memory: LocalMemory::Auto,
             quantum: Duration::from_micros(200),
             in_place: true,
             direct_append: true,
@@ -72,6 +80,8 @@ pub(crate) const MAINTENANCE_ROWS: usize = 2_048;
 pub(crate) const MAINTENANCE_SHARE: u64 = 16;
 /// Busy steps between two looks at the sockets.
 pub(crate) const REACTOR_SHARE: u64 = 8;
+/// Steps between two thoughts of the process's memory, which is looked at ten times a second at most.
+pub(crate) const MEMORY_SHARE: u64 = 64;
 /// Idle steps before a worker parks.
 pub(crate) const SPIN_STEPS: u32 = 64;
 /// A worker whose next timer is due sooner stays awake: the operating system sleeps in whole milliseconds.

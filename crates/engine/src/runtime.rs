@@ -15,6 +15,7 @@ use crate::dataflow::Dataflow;
 use crate::error::EngineError;
 use crate::ids::{DataflowId, TaskId};
 use crate::lock::{Lock, lock, read, write};
+use crate::memory::MachineMemory;
 use crate::message::{Class, Message};
 use crate::node::{Lanes, Node};
 use crate::options::{EngineOptions, MAINTENANCE_RETRY};
@@ -29,6 +30,7 @@ pub(crate) struct Runtime {
     pub env: Arc<dyn Env>,
     pub options: EngineOptions,
     pub memory: Arc<MemoryPool>,
+    pub machine: MachineMemory,
     pub transactions: Arc<TransactionManager>,
     pub nodes: Box<[Node]>,
     pub counters: Counters,
@@ -99,12 +101,19 @@ pub(crate) fn current_node() -> Option<NodeId> {
 }
 
 impl Runtime {
-    pub fn new(env: Arc<dyn Env>, options: EngineOptions, memory: Arc<MemoryPool>, nodes: Vec<Node>) -> Self {
+    pub fn new(
+        env: Arc<dyn Env>,
+        options: EngineOptions,
+        memory: Arc<MemoryPool>,
+        machine: MachineMemory,
+        nodes: Vec<Node>,
+    ) -> Self {
         Self {
             env,
             counters: Counters::new(options.workers),
             options,
             memory,
+            machine,
             transactions: Arc::new(TransactionManager::new()),
             nodes: nodes.into_boxed_slice(),
             containers: RwLock::default(),

@@ -6,6 +6,7 @@
 mod bulk;
 mod in_place;
 mod lookup;
+mod memory;
 mod savepoint;
 mod through_index;
 mod wait;
@@ -90,6 +91,8 @@ pub struct Transaction {
     savepoints: Vec<StatementNumber>,
     lock_timeout: Option<Duration>,
     cancel: CancelHandle,
+    /// Where its statements reserve, if they are bounded; else the memory of the database.
+    bounded_memory: Option<Arc<MemoryPool>>,
     /// Streams that the task has open: while there are any, nothing runs in place.
     streams: Arc<AtomicUsize>,
     ended: bool,
@@ -113,6 +116,7 @@ impl Transaction {
             savepoints: Vec::new(),
             lock_timeout: None,
             cancel: CancelHandle::default(),
+            bounded_memory: None,
             streams: Arc::new(AtomicUsize::new(0)),
             ended: false,
         }
@@ -156,11 +160,6 @@ impl Transaction {
     /// The snapshot of the current statement, for readers on other threads.
     pub fn snapshot_handle(&self) -> Arc<SnapshotHandle> {
         Arc::clone(&self.snapshot)
-    }
-
-    /// The memory of the database, for what a task holds besides.
-    pub fn memory(&self) -> &Arc<MemoryPool> {
-        &self.runtime.memory
     }
 
     /// Cancels the running statement from outside.
@@ -361,7 +360,7 @@ impl Transaction {
             Arc::clone(&self.snapshot),
             operators,
             self.cancel.clone(),
-            &self.runtime.memory,
+            self.memory(),
             self.runtime.options.result_batches_max,
         ))
     }

@@ -12,8 +12,8 @@ use eris_platform::{NodeId, Reactor};
 use crate::counters::{Event, count_as};
 use crate::maintenance::maintain;
 use crate::options::{
-    MAINTENANCE_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX, VISIT_COMMANDS_MAX,
-    VISIT_QUANTA_MAX,
+    MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX,
+    VISIT_COMMANDS_MAX, VISIT_QUANTA_MAX,
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
@@ -80,6 +80,9 @@ impl Worker {
             worked |= self.poll_sockets(Some(Duration::ZERO));
         }
         keep_work(0);
+        if self.steps.is_multiple_of(MEMORY_SHARE) {
+            runtime.machine.watch(|| runtime.env.now());
+        }
         for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
             let Some(task) = node.tasks.pop() else { break };
             task.poll(&runtime);
@@ -122,6 +125,8 @@ impl Worker {
             return;
         }
         runtime.counters.add(Event::Parks, 1);
+        // Nobody looks while all sleep: what the work left behind is seen now.
+        runtime.machine.watch(|| runtime.env.now());
         let timeout = until_timer();
         if timeout.is_none_or(|timeout| !timeout.is_zero()) {
             // What wakes this worker is its own to do: nobody else is woken for it.

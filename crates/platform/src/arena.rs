@@ -6,11 +6,18 @@
 //!
 //! Every block is reserved in the [`MemoryPool`] at the size it really takes, so the pool is back at zero when the last
 //! block is gone. An operating system that refuses memory is an error, like the pool's limit, and never an abort.
+//!
+//! A node without free memory is no error: the kernel takes pages from the nearest other one, [`Arena::location`] says
+//! how much lies where, and [`Arena::remark`] says it in words. [`Arena::migrate`] moves everything to another node
+//! while it is read.
 
 mod block;
 mod mapping;
+mod pages;
 mod spans;
 
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ids::NodeId;
@@ -20,6 +27,8 @@ pub use block::Block;
 use block::Place;
 pub use mapping::NumaPlacement;
 use mapping::{MapOptions, Mapping};
+pub use pages::Location;
+use pages::Policy;
 use spans::{SLOT_BYTES_MAX, Spans};
 
 /// The alignment of every block: a cache line, and what Arrow asks of buffers.
@@ -49,14 +58,33 @@ pub struct Arena {
 /// What an arena's clones and blocks have in common.
 struct Shared {
     node: NodeId,
-    options: MapOptions,
     reservation: Reservation,
     spans: Mutex<Spans>,
+    /// Blocks with a mapping of their own: bytes by address. A block leaves it before its mapping goes.
+    large: Mutex<BTreeMap<usize, Large>>,
 }
+
+/// A mapping that a block owns.
+struct Large {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the address is only used while its block, which cannot go without the lock, is there.
+unsafe impl Send for Large {}
 
 impl Shared {
     fn spans(&self) -> MutexGuard<'_, Spans> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn large(&self) -> MutexGuard<'_, BTreeMap<usize, Large>> {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget_large(&self, start: NonNull<u8>) {
+        let known = self.large().remove(&start.as_ptr().addr());
+        assert!(known.is_some(), "a mapping at {start:?} belongs to this arena");
     }
 
     /// The operating system's refusal, as the error a caller handles anyway.
@@ -80,13 +108,24 @@ impl Arena {
     }
 
     pub fn with_options(node: NodeId, pool: &Arc<MemoryPool>, options: ArenaOptions) -> Arena {
-        let map = MapOptions { memory_node: options.memory_node, huge_pages: options.huge_pages };
+        let policy = options.memory_node.map_or(Policy::Anywhere, Policy::Preferred);
+        Arena::mapping(node, pool, MapOptions { policy, huge_pages: options.huge_pages }, options.consumer)
+    }
+
+    /// An arena of `node` whose pages come from each of the operating system's nodes `spread_over` in turn: for what
+    /// all nodes read alike.
+    pub fn interleaved(node: NodeId, pool: &Arc<MemoryPool>, spread_over: &[NodeId]) -> Arena {
+        let policy = Policy::interleaved(spread_over);
+        Arena::mapping(node, pool, MapOptions { policy, huge_pages: false }, CONSUMER)
+    }
+
+    fn mapping(node: NodeId, pool: &Arc<MemoryPool>, map: MapOptions, consumer: &'static str) -> Arena {
         Arena {
             shared: Arc::new(Shared {
                 node,
-                options: map,
-                reservation: pool.reserve(options.consumer),
+                reservation: pool.reserve(consumer),
                 spans: Mutex::new(Spans::new(map)),
+                large: Mutex::default(),
             }),
         }
     }
@@ -126,10 +165,13 @@ impl Arena {
             return Err(self.shared.refused(length));
         };
         self.shared.reservation.grow(bytes as u64)?;
-        let Ok(mapping) = Mapping::new(bytes, mapping::PAGE_BYTES, self.shared.options) else {
+        let options = self.shared.spans().options();
+        let Ok(mapping) = Mapping::new(bytes, mapping::PAGE_BYTES, options) else {
             self.shared.reservation.shrink(bytes as u64);
             return Err(self.shared.refused(bytes));
         };
+        let start = mapping.start();
+        self.shared.large().insert(start.as_ptr().addr(), Large { start, bytes });
         Ok(Block::new(mapping.start(), length, Place::Mapping { arena: Arc::clone(&self.shared), mapping }))
     }
 
@@ -146,5 +188,51 @@ impl Arena {
     /// Whether memory is bound to a NUMA node, or why not. Known after the first small block.
     pub fn numa_placement(&self) -> Option<NumaPlacement> {
         self.shared.spans().numa_placement()
+    }
+
+    /// The NUMA node its memory is to come from, if it is one.
+    pub fn memory_node(&self) -> Option<NodeId> {
+        match self.shared.spans().options().policy {
+            Policy::Preferred(node) => Some(node),
+            Policy::Anywhere | Policy::Interleaved(_) => None,
+        }
+    }
+
+    /// Where its memory lies now, regions and large blocks. Asks the kernel about every page: for reports, not for
+    /// decisions of every moment.
+    pub fn location(&self) -> Location {
+        let mut location = self.shared.spans().location();
+        for large in self.shared.large().values() {
+            location.add(&pages::locate(large.start, large.bytes));
+        }
+        location
+    }
+
+    /// Moves all its memory to another NUMA node, page by page, while its blocks may be read, and takes further memory
+    /// from there. Says where everything lies then; pages for which there is no room stay.
+    pub fn migrate(&self, node: NodeId) -> Location {
+        // No block goes meanwhile: dropping one takes the lock.
+        let mut location = self.shared.spans().migrate(node);
+        for large in self.shared.large().values() {
+            location.add(&pages::migrate(large.start, large.bytes, node));
+        }
+        location
+    }
+
+    /// What a user should know about the placement: memory that lies elsewhere, or that nothing can be said.
+    pub fn remark(&self) -> Option<String> {
+        let node = self.memory_node()?;
+        if let Some(NumaPlacement::Unbound(reason)) = self.numa_placement() {
+            return Some(format!("memory of {} is placed by the system: {reason}", self.node()));
+        }
+        let location = self.location();
+        if let Some(reason) = &location.unavailable {
+            return Some(format!("where memory of {} lies is unavailable: {reason}", self.node()));
+        }
+        let away = location.bytes_away_from(node);
+        (away > 0).then(|| {
+            let at_home = location.bytes_on(node);
+            format!("NUMA {node} had no free memory: {away} bytes lie on other nodes, {at_home} bytes at home")
+        })
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Everything that can make two runs differ is reached through [`Env`]: [`RealEnv`] is Linux, [`SimulatedEnv`] is a
 //! seeded machine on one thread. The remaining modules describe the machine ([`topology`], [`limits`], [`placement`]),
-//! account and place its memory ([`memory`], [`arena`]), and declare settings once ([`settings!`]).
+//! account for its memory and place it ([`memory`], [`memory_controller`], [`arena`]), and declare settings once
+//! ([`settings!`]).
 
+pub mod allocator;
 pub mod arena;
 pub mod env;
 pub mod files;
@@ -12,6 +14,7 @@ pub mod ids;
 pub mod interleave;
 pub mod limits;
 pub mod memory;
+pub mod memory_controller;
 pub mod origin;
 pub mod placement;
 pub mod random;
@@ -26,13 +29,15 @@ pub mod topology;
 
 mod cpu_list;
 
-pub use arena::{Arena, ArenaOptions, Block};
+pub use allocator::CountingAllocator;
+pub use arena::{Arena, ArenaOptions, Block, Location};
 pub use env::Env;
 pub use files::{File, Files};
 pub use hash::{DeterministicMap, DeterministicSet, DeterministicState};
 pub use ids::{CpuId, NodeId, WorkerId};
 pub use limits::ResourceDefaults;
 pub use memory::{MemoryExceeded, MemoryPool, Reservation};
+pub use memory_controller::{MemoryController, MemoryReport};
 pub use origin::Origin;
 pub use placement::{Pinning, PlacementError, WorkerPlacement, WorkerPlan};
 pub use random::SeededRandom;

@@ -102,6 +102,51 @@ pub fn memory(root: &Path) -> MemoryLimit {
     }
 }
 
+/// The files that say how full a group is whose memory is limited.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct GroupFiles {
+    pub(crate) limit: PathBuf,
+    pub(crate) current: PathBuf,
+    pub(crate) statistics: PathBuf,
+    /// The line of the statistics with the bytes of file pages that can go at once.
+    pub(crate) inactive: &'static str,
+}
+
+impl GroupFiles {
+    /// Limit and current use without file pages that can go at once, if the group is limited.
+    pub(crate) fn read(&self) -> Option<(u64, u64)> {
+        let limit = read_number(&self.limit).filter(|&bytes| 0 < bytes && bytes < MEMORY_UNLIMITED_BYTES)?;
+        let current = read_number(&self.current)?;
+        let text = fs::read_to_string(&self.statistics).unwrap_or_default();
+        let inactive = text.lines().find_map(|line| line.strip_prefix(self.inactive)?.trim().parse().ok());
+        Some((limit, current.saturating_sub(inactive.unwrap_or(0))))
+    }
+}
+
+/// The groups of this process that limit memory, its own first.
+pub(crate) fn memory_groups(root: &Path) -> Vec<GroupFiles> {
+    let groups = Groups::of_this_process(root);
+    let unified = groups.unified().map(|group| GroupFiles {
+        limit: group.join("memory.max"),
+        current: group.join("memory.current"),
+        statistics: group.join("memory.stat"),
+        inactive: "inactive_file ",
+    });
+    let legacy = groups.legacy("memory").map(|group| GroupFiles {
+        limit: group.join("memory.limit_in_bytes"),
+        current: group.join("memory.usage_in_bytes"),
+        statistics: group.join("memory.stat"),
+        inactive: "total_inactive_file ",
+    });
+    let mut found: Vec<GroupFiles> = Vec::new();
+    for files in unified.chain(legacy) {
+        if !found.contains(&files) && files.read().is_some() {
+            found.push(files);
+        }
+    }
+    found
+}
+
 /// The machine's memory: `MemTotal` of `/proc/meminfo`.
 pub fn physical_memory(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;

@@ -3,7 +3,15 @@
 //! A consumer reserves bytes *before* it allocates them. A [`Reservation`] belongs to one consumer (a name such as
 //! `"hash join"`), grows and shrinks, and gives everything back when it is dropped. The pool keeps one counter for all
 //! and one for each consumer; a grow costs an addition on both. What is counted is what consumers say; reconciling it
-//! with what the operating system sees is the business of a controller above.
+//! with what the operating system sees is the business of a [controller](crate::memory_controller) above.
+//!
+//! ```text
+//! database   limit as configured, tightened by the controller     <- segments, indexes, arenas
+//!   |
+//!   +-- child   limit of one statement                            <- its results, joins, sorts
+//! ```
+//! What is reserved in a [child](MemoryPool::child) counts in all pools above it, and the first that has no more
+//! refuses: a statement fails at its own limit before it takes what others need.
 //!
 //! A small part of the limit is kept for what gives memory back: a full database could otherwise not even be emptied,
 //! since whoever deletes a row notes that first ([`MemoryPool::reserve_for_release`]).
@@ -12,12 +20,18 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The memory of one database.
+/// The memory of one database, or of one statement in it.
 #[derive(Debug)]
 pub struct MemoryPool {
+    /// What its bytes count in, too; none: a database.
+    parent: Option<Arc<MemoryPool>>,
+    /// As set.
+    configured: AtomicU64,
+    /// As it is in force: the one set, or less.
     limit: AtomicU64,
     used: AtomicU64,
     peak: AtomicU64,
+    /// Of a child: none, its consumers are those of the database.
     consumers: Mutex<Vec<Arc<Consumer>>>,
 }
 
@@ -44,6 +58,10 @@ pub struct MemoryExceeded {
 pub enum RefusedBy {
     /// The pool: the setting can be raised.
     Limit,
+    /// The limit of the statement.
+    Statement,
+    /// The pool, because the process holds memory that nobody accounted for.
+    Unaccounted,
     /// The operating system, below the limit: the setting promises more than there is.
     System,
 }
@@ -53,6 +71,13 @@ impl fmt::Display for RefusedBy {
         match self {
             RefusedBy::Limit => {
                 write!(formatter, "raise the setting {MEMORY_LIMIT_SETTING} or let other work finish")
+            }
+            RefusedBy::Statement => formatter.write_str("this is the limit of one statement"),
+            RefusedBy::Unaccounted => {
+                write!(
+                    formatter,
+                    "the process holds more than is accounted, so less than the setting {MEMORY_LIMIT_SETTING} is given"
+                )
             }
             RefusedBy::System => {
                 write!(formatter, "the system has no more, although the setting {MEMORY_LIMIT_SETTING} would allow it")
@@ -81,7 +106,19 @@ impl MemoryExceeded {
 
 impl MemoryPool {
     pub fn new(limit_bytes: u64) -> Arc<MemoryPool> {
+        MemoryPool::with_parent(None, limit_bytes)
+    }
+
+    /// A pool within this one, with a limit of its own: for a statement or a task. Its bytes count here, too; both
+    /// limits hold. It may outlive what it was made for, as long as somebody holds a reservation of it.
+    pub fn child(self: &Arc<Self>, limit_bytes: u64) -> Arc<MemoryPool> {
+        MemoryPool::with_parent(Some(Arc::clone(self)), limit_bytes)
+    }
+
+    fn with_parent(parent: Option<Arc<MemoryPool>>, limit_bytes: u64) -> Arc<MemoryPool> {
         Arc::new(MemoryPool {
+            parent,
+            configured: AtomicU64::new(limit_bytes),
             limit: AtomicU64::new(limit_bytes),
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
@@ -105,7 +142,7 @@ impl MemoryPool {
     }
 
     fn reservation(self: &Arc<Self>, consumer: &'static str, releases: bool) -> Reservation {
-        let mut consumers = self.consumers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut consumers = self.root().consumers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = consumers.iter().find(|known| known.name == consumer).cloned();
         let consumer = known.unwrap_or_else(|| {
             let new = Arc::new(Consumer { name: consumer, used: AtomicU64::new(0) });
@@ -120,18 +157,83 @@ impl MemoryPool {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// The limit in force: of a child the smaller of its own and what the pools above give at most.
     pub fn limit(&self) -> u64 {
-        self.limit.load(Ordering::Relaxed)
+        let own = self.limit.load(Ordering::Relaxed);
+        self.parent.as_ref().map_or(own, |parent| own.min(parent.limit() - parent.kept()))
+    }
+
+    /// The limit as it was set, which a controller may have tightened.
+    pub fn configured_limit(&self) -> u64 {
+        self.configured.load(Ordering::Relaxed)
     }
 
     /// Bytes of the limit that only what gives memory back may take.
     pub fn kept(&self) -> u64 {
-        kept_of(self.limit())
+        if self.parent.is_some() { 0 } else { kept_of(self.limit()) }
     }
 
     /// Changes the limit. Below what is used, only new reservations are refused.
     pub fn set_limit(&self, limit_bytes: u64) {
+        self.configured.store(limit_bytes, Ordering::Relaxed);
         self.limit.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// Puts a limit in force that is at most the one set.
+    pub(crate) fn tighten(&self, limit_bytes: u64) {
+        self.limit.store(limit_bytes.min(self.configured_limit()), Ordering::Relaxed);
+    }
+
+    fn root(&self) -> &MemoryPool {
+        self.parent.as_ref().map_or(self, |parent| parent.root())
+    }
+
+    /// Counts `bytes` here and in all pools above, or nowhere.
+    ///
+    /// The sum is raised first and taken back if it passed the limit, so that two growing at once cannot both slip
+    /// under it; near the limit one may therefore be refused because of another that is being refused.
+    fn take(&self, consumer: &Consumer, bytes: u64, releases: bool) -> Result<(), MemoryExceeded> {
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        let limit = self.limit.load(Ordering::Relaxed);
+        let limit = if releases || self.parent.is_some() { limit } else { limit - kept_of(limit) };
+        let refused = match before.checked_add(bytes) {
+            Some(after) if after <= limit => match &self.parent {
+                Some(parent) => parent.take(consumer, bytes, releases).err(),
+                None => None,
+            },
+            _ => {
+                let refused_by = self.refused_by();
+                Some(MemoryExceeded { consumer: consumer.name, asked: bytes, used: before, limit, refused_by })
+            }
+        };
+        if let Some(refused) = refused {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(refused);
+        }
+        let after = before + bytes;
+        if after > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(after, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Why this pool refuses.
+    #[cold]
+    fn refused_by(&self) -> RefusedBy {
+        if self.parent.is_some() {
+            RefusedBy::Statement
+        } else if self.limit.load(Ordering::Relaxed) < self.configured_limit() {
+            RefusedBy::Unaccounted
+        } else {
+            RefusedBy::Limit
+        }
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(parent) = &self.parent {
+            parent.give_back(bytes);
+        }
     }
 
     /// The most that was ever reserved at once.
@@ -139,9 +241,9 @@ impl MemoryPool {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Bytes of every consumer that ever reserved, in the order of their names.
+    /// Bytes of every consumer of the database that ever reserved, in the order of their names.
     pub fn by_consumer(&self) -> Vec<(&'static str, u64)> {
-        let consumers = self.consumers.lock().unwrap_or_else(PoisonError::into_inner);
+        let consumers = self.root().consumers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut list: Vec<_> =
             consumers.iter().map(|consumer| (consumer.name, consumer.used.load(Ordering::Relaxed))).collect();
         list.sort_unstable();
@@ -165,33 +267,11 @@ pub struct Reservation {
 
 impl Reservation {
     /// Reserves `bytes` more, or nothing at all.
-    ///
-    /// The sum is raised first and taken back if it passed the limit, so that two growing at once cannot both slip
-    /// under it; near the limit one may therefore be refused because of another that is being refused.
     pub fn grow(&self, bytes: u64) -> Result<(), MemoryExceeded> {
-        let before = self.pool.used.fetch_add(bytes, Ordering::Relaxed);
-        let limit = self.pool.limit();
-        let limit = if self.releases { limit } else { limit - kept_of(limit) };
-        match before.checked_add(bytes) {
-            Some(after) if after <= limit => {
-                if after > self.pool.peak.load(Ordering::Relaxed) {
-                    self.pool.peak.fetch_max(after, Ordering::Relaxed);
-                }
-                self.consumer.used.fetch_add(bytes, Ordering::Relaxed);
-                self.bytes.fetch_add(bytes, Ordering::Relaxed);
-                Ok(())
-            }
-            _ => {
-                self.pool.used.fetch_sub(bytes, Ordering::Relaxed);
-                Err(MemoryExceeded {
-                    consumer: self.consumer.name,
-                    asked: bytes,
-                    used: before,
-                    limit,
-                    refused_by: RefusedBy::Limit,
-                })
-            }
-        }
+        self.pool.take(&self.consumer, bytes, self.releases)?;
+        self.consumer.used.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Gives `bytes` back.
@@ -202,7 +282,7 @@ impl Reservation {
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "{} gives back {bytes} of {before} reserved bytes", self.consumer.name);
         self.consumer.used.fetch_sub(bytes, Ordering::Relaxed);
-        self.pool.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.pool.give_back(bytes);
     }
 
     /// Grows or shrinks to `bytes`. For a reservation that only one thread changes.
@@ -279,6 +359,50 @@ mod tests {
         rows.grow(1 << 20).unwrap();
         pool.set_limit(1 << 40);
         assert_eq!(pool.kept(), KEPT_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_statement_fails_at_its_own_limit_before_it_starves_others() {
+        let database = MemoryPool::new(1_000);
+        let statement = database.child(300);
+        assert_eq!((statement.limit(), statement.kept()), (300, 0));
+        let join = statement.reserve("hash join");
+        join.grow(300).unwrap();
+        let refused = join.grow(1).unwrap_err();
+        let expected = (("hash join", 1), (300, 300), RefusedBy::Statement);
+        assert_eq!(((refused.consumer, refused.asked), (refused.used, refused.limit), refused.refused_by), expected);
+        assert!(refused.to_string().contains("300 of 300 bytes are in use; this is the limit of one"), "{refused}");
+        // What it holds counts above, under its consumer's name.
+        assert_eq!((database.used(), statement.used()), (300, 300));
+        assert_eq!(database.by_consumer(), statement.by_consumer());
+        let other = database.reserve("scan");
+        other.grow(600).unwrap();
+        // The limit above holds, too, and nothing stays counted below.
+        let second = database.child(500);
+        assert_eq!((second.limit(), second.peak()), (500, 0));
+        let sort = second.reserve("sort");
+        let refused = sort.grow(101).unwrap_err();
+        assert_eq!((refused.consumer, refused.limit, refused.refused_by), ("sort", 1_000, RefusedBy::Limit));
+        assert_eq!((second.used(), second.peak(), database.used()), (0, 0, 900));
+        sort.grow(100).unwrap();
+        drop((join, other));
+        assert_eq!(database.by_consumer(), [("hash join", 0), ("scan", 0), ("sort", 100)]);
+        drop(sort);
+        assert_eq!((database.used(), second.used(), statement.used()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_tightened_limit_says_so_and_is_never_above_the_one_set() {
+        let pool = MemoryPool::new(1_000);
+        pool.tighten(600);
+        assert_eq!((pool.limit(), pool.configured_limit()), (600, 1_000));
+        let scan = pool.reserve("scan");
+        let refused = scan.grow(601).unwrap_err();
+        assert_eq!((refused.limit, refused.refused_by), (600, RefusedBy::Unaccounted));
+        assert!(refused.to_string().contains("more than is accounted"), "{refused}");
+        pool.tighten(5_000);
+        assert_eq!(pool.limit(), 1_000);
+        assert_eq!(scan.grow(1_001).unwrap_err().refused_by, RefusedBy::Limit);
     }
 
     #[test]

@@ -30,9 +30,9 @@ pub use ids::{AttributeId, ContainerId, IndexId, PartitionId, RowOffset, SchemaV
 pub use key::{Key, KeyEncoder, KeyPart, key_of_row, key_of_values};
 pub use micro::MicroPlanDescription;
 pub use modules::{
-    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, COLUMN_GROUP, COMPOSITE, Count,
-    HASH_INDEX, IndexPath, IndexScanState, Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration, PathFilter,
-    PathInstance, Properties, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry,
+    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, COLUMN_GROUP, COLUMN_SEGMENTS,
+    COMPOSITE, Count, HASH_INDEX, IndexPath, IndexScanState, Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration,
+    PathFilter, PathInstance, Properties, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry,
 };
 pub use mvcc::{Holder, Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
 pub use physical::{LAYOUT_MEMBERS_MAX, LayoutMember, PhysicalLayout, SegmentLayouts};

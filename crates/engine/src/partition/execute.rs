@@ -516,7 +516,8 @@ impl Place<'_> {
         let dataflow = Arc::clone(&self.dataflow);
         let schema = Arc::clone(self.state.store.schema());
         let memory = Arc::clone(&self.runtime.memory);
-        let build = |rows: &Batch| SealedSegment::build(&schema, rows, &memory);
+        let arena = self.runtime.machine.arena(self.partition.home());
+        let build = |rows: &Batch| SealedSegment::build_in(&schema, rows, &memory, arena);
         let before = rows.rows;
         let own = forward_inserts(self.runtime, self.partition, self.state, &self.header, rows, &dataflow, |rows| {
             Ok(Attachment::Segment { segment: build(&rows)?, rows })

@@ -64,7 +64,7 @@ impl<'t> BulkLoad<'t> {
     pub(super) fn new(transaction: &'t mut Transaction, container: ContainerId) -> Result<Self, EngineError> {
         let container = transaction.runtime.container(container)?;
         let table = container.table();
-        let gathered_bytes = transaction.runtime.memory.reserve("bulk load");
+        let gathered_bytes = transaction.memory().reserve("bulk load");
         container.begin_bulk_load();
         Ok(Self {
             transaction,
@@ -227,7 +227,9 @@ impl<'t> BulkLoad<'t> {
         let attachment = if as_rows {
             Attachment::Rows(rows)
         } else {
-            let segment = SealedSegment::build(&self.container.schema(), &rows, &transaction.runtime.memory)?;
+            let runtime = &transaction.runtime;
+            let arena = runtime.machine.arena(partition.home());
+            let segment = SealedSegment::build_in(&self.container.schema(), &rows, &runtime.memory, arena)?;
             Attachment::Segment { segment, rows }
         };
         let attachment = dataflow.attach(attachment);

@@ -55,8 +55,6 @@ impl Client<'_> {
         self.transaction.next_statement();
         let key = self.key();
         match self.random.below(45) {
-            40..44 => self.look_up().await,
-            44 => self.probe().await,
             0..10 => self.read(key).await.map(drop),
             10..19 => self.update(key).await,
             19..22 => {
@@ -95,6 +93,8 @@ impl Client<'_> {
                 Ok(())
             }
             36..39 => self.lock(key).await,
+            40..44 => self.look_up().await,
+            44 => self.probe().await,
             _ => {
                 let amount = self.random.below(AMOUNTS) as i64;
                 let rows = self.transaction.update(&everything(self.container), Arc::new(SetAmount(amount))).await?;

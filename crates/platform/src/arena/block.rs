@@ -5,10 +5,12 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::mapping::Mapping;
+use super::mapping::{Mapping, PAGE_BYTES};
+use super::pages::{self, Location};
 use super::spans::SlotId;
-use super::{BLOCK_ALIGN, Shared};
+use super::{Arena, BLOCK_ALIGN, Shared};
 use crate::ids::NodeId;
+use crate::memory::MemoryExceeded;
 
 /// Zeroed bytes from an [`Arena`](super::Arena), aligned to [`BLOCK_ALIGN`]; returned on drop.
 pub struct Block {
@@ -51,6 +53,38 @@ impl Block {
         }
     }
 
+    /// Where its pages lie, those it shares with neighbours included.
+    pub fn location(&self) -> Location {
+        if self.length == 0 {
+            return Location::default();
+        }
+        let before = self.start.as_ptr().addr() % PAGE_BYTES;
+        // SAFETY: regions and mappings are whole pages, so the first page of the block begins within its own.
+        let first = unsafe { self.start.sub(before) };
+        pages::locate(first, before + self.length)
+    }
+
+    /// Moves the pages that belong to the block alone to another NUMA node, while its bytes may be read; says where
+    /// they lie then. Pages shared with neighbours stay: a block below two pages may have no other.
+    pub fn migrate(&self, node: NodeId) -> Location {
+        let taken = self.footprint_bytes();
+        let before = self.start.as_ptr().align_offset(PAGE_BYTES);
+        let whole = taken.saturating_sub(before) / PAGE_BYTES * PAGE_BYTES;
+        if whole == 0 {
+            return Location::default();
+        }
+        // SAFETY: `before + whole` bytes lie within what the block takes.
+        let first = unsafe { self.start.add(before) };
+        pages::migrate(first, whole, node)
+    }
+
+    /// A block of the same bytes in another arena: the other way to move, where pages cannot.
+    pub fn copy_to(&self, arena: &Arena) -> Result<Block, MemoryExceeded> {
+        let mut copy = arena.allocate_bytes(self.length, BLOCK_ALIGN)?;
+        copy.copy_from_slice(self);
+        Ok(copy)
+    }
+
     /// What the block takes in memory, its rounding included.
     pub fn footprint_bytes(&self) -> usize {
         match &self.place {
@@ -85,8 +119,11 @@ impl Drop for Block {
                 arena.spans().free(*slot);
                 arena.reservation.shrink(*bytes as u64);
             }
-            // The mapping itself goes with the field.
-            Place::Mapping { arena, mapping } => arena.reservation.shrink(mapping.bytes() as u64),
+            // The mapping itself goes with the field, after nobody can find it any more.
+            Place::Mapping { arena, mapping } => {
+                arena.forget_large(mapping.start());
+                arena.reservation.shrink(mapping.bytes() as u64);
+            }
         }
     }
 }

@@ -3,18 +3,15 @@
 use std::io;
 use std::ptr::NonNull;
 
+use super::pages::Policy;
 use crate::ids::NodeId;
 
 /// What memory is counted in. The systems this runs on have 4 KiB pages; larger ones only round further.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// `MPOL_PREFERRED`: from this node if it has free memory, else from elsewhere. The strict `MPOL_BIND` would make the
-/// kernel kill the process when the node is full while others are empty.
-const MPOL_PREFERRED: libc::c_int = 1;
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapOptions {
-    pub(super) memory_node: Option<NodeId>,
+    pub(super) policy: Policy,
     pub(super) huge_pages: bool,
 }
 
@@ -23,6 +20,8 @@ pub(super) struct MapOptions {
 pub enum NumaPlacement {
     /// On this NUMA node of the operating system, as long as it has free memory.
     Bound(NodeId),
+    /// Page by page on each of these NUMA nodes in turn.
+    Interleaved(Vec<NodeId>),
     /// Wherever the kernel puts it (the node of the thread that first touches a page), for this reason.
     Unbound(String),
 }
@@ -64,7 +63,7 @@ impl Mapping {
             // SAFETY: as above; `start + bytes` begins the unused rest.
             unsafe { unmap(start.add(bytes), slack - before) };
         }
-        let mapping = Mapping { start, bytes, placement: bind(start, bytes, options.memory_node) };
+        let mapping = Mapping { start, bytes, placement: options.policy.apply(start, bytes) };
         if options.huge_pages {
             // A wish; a kernel without transparent huge pages refuses it, and nothing depends on it.
             // SAFETY: the range is ours, and the advice does not change its contents.
@@ -113,26 +112,4 @@ unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     // SAFETY: by the caller.
     let result = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     assert_eq!(result, 0, "pages of an arena cannot be unmapped: {}", io::Error::last_os_error());
-}
-
-fn bind(start: NonNull<u8>, bytes: usize, node: Option<NodeId>) -> NumaPlacement {
-    let Some(node) = node else {
-        return NumaPlacement::Unbound("no NUMA node was asked for".to_owned());
-    };
-    let mut mask = [0_u64; 16];
-    let bits = 64 * mask.len();
-    let Some(word) = mask.get_mut(node.index() / 64) else {
-        return NumaPlacement::Unbound(format!("{node} is beyond the {bits} nodes that can be addressed"));
-    };
-    *word = 1 << (node.index() % 64);
-    // The kernel reads one bit less than it is told.
-    let bits_told = bits as libc::c_ulong + 1;
-    // SAFETY: the range is ours and page-aligned; the mask is as long as told.
-    let result =
-        unsafe { libc::syscall(libc::SYS_mbind, start.as_ptr(), bytes, MPOL_PREFERRED, mask.as_ptr(), bits_told, 0) };
-    if result == 0 {
-        return NumaPlacement::Bound(node);
-    }
-    let error = io::Error::last_os_error();
-    NumaPlacement::Unbound(format!("the system has no NUMA node {} to bind to: {error}", node.0))
 }

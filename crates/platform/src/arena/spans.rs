@@ -14,6 +14,8 @@ use std::ptr::NonNull;
 
 use super::BLOCK_ALIGN;
 use super::mapping::{MapOptions, Mapping, NumaPlacement};
+use super::pages::{Location, Policy, locate, migrate};
+use crate::ids::NodeId;
 
 const REGION_BYTES: usize = 2 << 20;
 const UNIT_BYTES: usize = 64 << 10;
@@ -139,6 +141,30 @@ impl Spans {
 
     pub(super) fn region_bytes(&self) -> u64 {
         (self.regions.iter().count() * REGION_BYTES) as u64
+    }
+
+    /// How new mappings are made.
+    pub(super) fn options(&self) -> MapOptions {
+        self.options
+    }
+
+    /// Where the regions lie.
+    pub(super) fn location(&self) -> Location {
+        let mut location = Location::default();
+        for region in self.regions.iter() {
+            location.add(&locate(region.mapping.start(), REGION_BYTES));
+        }
+        location
+    }
+
+    /// Moves the regions to `node`, where later ones are taken from, too.
+    pub(super) fn migrate(&mut self, node: NodeId) -> Location {
+        self.options.policy = Policy::Preferred(node);
+        let mut location = Location::default();
+        for region in self.regions.iter() {
+            location.add(&migrate(region.mapping.start(), REGION_BYTES, node));
+        }
+        location
     }
 
     pub(super) fn numa_placement(&self) -> Option<NumaPlacement> {

@@ -3,6 +3,7 @@
 //! A buffer is a pointer into memory that an owner keeps alive; the owner is behind an `Arc`, so that slices, batches
 //! and Arrow arrays share it without copying. The memory goes when the last of them does.
 
+use eris_platform::{Arena, MemoryExceeded};
 use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -52,6 +53,18 @@ impl<T: Copy + Send + Sync + 'static> Buffer<T> {
         // SAFETY: `range.start <= self.len`, so the pointer stays within the owner's allocation or one past it.
         let start = unsafe { self.start.add(range.start) };
         Self { owner: Arc::clone(&self.owner), start, len: range.len() }
+    }
+
+    /// A copy of the values in the memory of `arena`, and the bytes it takes there.
+    pub(super) fn placed(&self, arena: &Arena) -> Result<(Self, u64), MemoryExceeded> {
+        let mut block = arena.allocate_bytes(self.bytes(), align_of::<T>())?;
+        assert!(block.len() == self.bytes(), "a block is as long as was asked for");
+        // SAFETY: the block is ours alone and as long as the values, which are plain data (`Copy`).
+        unsafe { std::ptr::copy_nonoverlapping(self.start.cast::<u8>(), block.as_mut_ptr(), block.len()) };
+        let taken = block.footprint_bytes() as u64;
+        let start = block.as_ptr().cast::<T>();
+        // SAFETY: the block is aligned for `T`, holds `len` of them from here on unchanged, and stays where it is.
+        Ok((unsafe { Self::from_parts(Arc::new(block), start, self.len) }, taken))
     }
 
     /// What keeps the memory alive.
@@ -123,6 +136,25 @@ mod tests {
         drop(whole);
         assert_eq!(&*part, &[2, 3]);
         assert!(part.slice(2..2).is_empty());
+    }
+
+    #[test]
+    fn a_placed_buffer_has_its_values_in_the_arena() {
+        let pool = eris_platform::MemoryPool::unlimited();
+        let arena = Arena::new(eris_platform::NodeId(0), &pool);
+        let values: Buffer<i128> = (0..1_000).map(i128::from).collect();
+        let (placed, taken) = values.slice(10..900).placed(&arena).unwrap();
+        assert_eq!(&*placed, &values[10..900]);
+        assert_eq!((arena.allocated_bytes(), pool.used()), (taken, taken));
+        assert!(taken >= 890 * 16);
+        let part = placed.slice(5..7);
+        drop((placed, values));
+        assert_eq!(&*part, &[15, 16]);
+        assert_eq!(pool.used(), taken, "a slice keeps the block");
+        drop(part);
+        assert_eq!(pool.used(), 0);
+        let (empty, taken) = Buffer::<u8>::default().placed(&arena).unwrap();
+        assert_eq!((empty.len(), taken), (0, 0));
     }
 
     #[test]

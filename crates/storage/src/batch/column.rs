@@ -7,6 +7,8 @@ use super::view::{BytesView, ColumnView, ValidityView, ValuesView};
 use super::views::Views;
 use crate::types::{DataType, Physical};
 use crate::value::Value;
+use eris_platform::{Arena, MemoryExceeded};
+use std::sync::Arc;
 
 /// The values, by their physical type.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,7 +105,50 @@ impl Values {
     }
 }
 
+impl Values {
+    /// A copy in the memory of `arena`, and the bytes it takes there.
+    fn placed(&self, arena: &Arena) -> Result<(Self, u64), MemoryExceeded> {
+        macro_rules! fixed {
+            ($variant:ident, $buffer:expr) => {
+                $buffer.placed(arena).map(|(buffer, taken)| (Self::$variant(buffer), taken))
+            };
+        }
+        match self {
+            Self::Boolean(buffer) => fixed!(Boolean, buffer),
+            Self::Int16(buffer) => fixed!(Int16, buffer),
+            Self::Int32(buffer) => fixed!(Int32, buffer),
+            Self::Int64(buffer) => fixed!(Int64, buffer),
+            Self::Int128(buffer) => fixed!(Int128, buffer),
+            Self::Float32(buffer) => fixed!(Float32, buffer),
+            Self::Float64(buffer) => fixed!(Float64, buffer),
+            Self::Bytes(views) => {
+                let (placed, mut taken) = views.views.placed(arena)?;
+                let data: Vec<_> = views.data.iter().map(|data| data.placed(arena)).collect::<Result<_, _>>()?;
+                taken += data.iter().map(|(_, taken)| taken).sum::<u64>();
+                let data: Arc<[Buffer<u8>]> = data.into_iter().map(|(data, _)| data).collect();
+                Ok((Self::Bytes(Views { views: placed, data }), taken))
+            }
+        }
+    }
+}
+
 impl Column {
+    /// A copy of the column in the memory of `arena`, and the bytes it takes there; if they are refused, nothing is
+    /// kept.
+    pub fn placed(&self, arena: &Arena) -> Result<(Self, u64), MemoryExceeded> {
+        let (values, mut taken) = self.values.placed(arena)?;
+        let validity = match &self.validity {
+            Some(validity) => {
+                let (bytes, offset) = validity.buffer();
+                let (bytes, more) = bytes.placed(arena)?;
+                taken += more;
+                Some(Bitmap::new(bytes, offset, validity.len()))
+            }
+            None => None,
+        };
+        Ok((Self { data_type: self.data_type, validity, values }, taken))
+    }
+
     /// Rows.
     pub fn len(&self) -> usize {
         self.values.len()

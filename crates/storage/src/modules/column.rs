@@ -13,6 +13,7 @@ use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Condition, Test};
 use eris_platform::memory::Reservation;
+use eris_platform::{Arena, NodeId};
 use std::ops::Range;
 
 /// The factory.
@@ -60,7 +61,16 @@ struct ColumnPath {
     rows_capacity: usize,
     rows_max: usize,
     memory: Reservation,
+    /// Columns whose values an arena has; beyond all of them: it had no room.
+    placed: usize,
+    /// What the arena accounts for.
+    placed_bytes: u64,
+    /// The node of the arena that has all of them.
+    home: Option<NodeId>,
 }
+
+/// The consumer that holds columns, here and in the arenas of the nodes.
+pub const COLUMN_SEGMENTS: &str = "column segments";
 
 /// Rows for which room is made at first.
 const ROWS_FIRST: usize = 64;
@@ -82,7 +92,10 @@ impl ColumnPath {
             rows: 0,
             rows_capacity: 0,
             rows_max: configuration.rows_max as usize,
-            memory: configuration.memory.reserve("column segments"),
+            memory: configuration.memory.reserve(COLUMN_SEGMENTS),
+            placed: 0,
+            placed_bytes: 0,
+            home: None,
         }
     }
 
@@ -294,7 +307,53 @@ impl AccessPath for ColumnPath {
         }
     }
 
+    fn place(&mut self, arena: &Arena) -> bool {
+        let Some(held) = self.columns.get_mut(self.placed) else { return false };
+        let State::Frozen(column) = &held.state else {
+            unreachable!("columns are placed when they are frozen");
+        };
+        // Without room they stay where they are, and so do those that follow.
+        let Ok((column, taken)) = column.placed(arena) else {
+            self.placed = usize::MAX;
+            return false;
+        };
+        held.state = State::Frozen(column);
+        self.placed += 1;
+        self.placed_bytes += taken;
+        if self.placed < self.columns.len() {
+            return true;
+        }
+        // The arena accounts for everything now.
+        self.memory.shrink(self.memory.bytes());
+        self.home = Some(arena.node());
+        false
+    }
+
+    fn home(&self) -> Option<NodeId> {
+        self.home
+    }
+
+    fn share(&self) -> Option<Box<dyn AccessPath>> {
+        let share = |held: &Held| match &held.state {
+            State::Frozen(column) => Some(Held { attribute: held.attribute, state: State::Frozen(column.clone()) }),
+            State::Growing { .. } => None,
+        };
+        let shared = ColumnPath {
+            columns: self.columns.iter().map(share).collect::<Option<_>>()?,
+            positions: self.positions.clone(),
+            rows: self.rows,
+            rows_capacity: self.rows,
+            rows_max: self.rows_max,
+            // The values are accounted for where they are.
+            memory: self.memory.pool().reserve(COLUMN_SEGMENTS),
+            placed: 0,
+            placed_bytes: 0,
+            home: None,
+        };
+        Some(Box::new(shared))
+    }
+
     fn bytes(&self) -> u64 {
-        self.memory.bytes()
+        self.memory.bytes() + self.placed_bytes
     }
 }

@@ -27,10 +27,12 @@ use crate::key::{Key, KeyPart};
 use crate::predicate::Condition;
 use crate::types::DataType;
 use eris_platform::memory::MemoryPool;
+use eris_platform::{Arena, NodeId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use column::COLUMN_SEGMENTS;
 pub use composite::COMPOSITE;
 pub(crate) use composite::layout_path;
 pub(crate) use hash_index::hashed_order;
@@ -223,6 +225,20 @@ pub trait AccessPath: Send + Sync {
     }
     /// No insert will follow.
     fn freeze(&mut self);
+    /// Copies the values of one further attribute of a frozen path into node-local memory, if the module can and the
+    /// arena has room; true if there may be another. One at a time, because a partition waits meanwhile.
+    fn place(&mut self, _arena: &Arena) -> bool {
+        false
+    }
+    /// The node in whose memory all values were placed; none while any lies elsewhere.
+    fn home(&self) -> Option<NodeId> {
+        None
+    }
+    /// A further path over the same frozen values, to be placed elsewhere while this one is read; none if the module
+    /// cannot place.
+    fn share(&self) -> Option<Box<dyn AccessPath>> {
+        None
+    }
     /// Bytes reserved.
     fn bytes(&self) -> u64;
 }

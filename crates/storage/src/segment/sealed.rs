@@ -11,6 +11,7 @@ use crate::physical::PhysicalLayout;
 use crate::predicate::Condition;
 use crate::schema::{IndexKind, Layout, Schema};
 use crate::value::Value;
+use eris_platform::Arena;
 use eris_platform::memory::{MemoryPool, Reservation};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -93,6 +94,16 @@ impl SealedSegment {
     /// A segment of these rows, as a bulk load makes it outside of any partition. Needs no latch; the indexes' key
     /// orders are prepared here, too.
     pub fn build(schema: &Schema, rows: &Batch, memory: &Arc<MemoryPool>) -> Result<Arc<Self>, StorageError> {
+        Self::build_in(schema, rows, memory, None)
+    }
+
+    /// The same in node-local memory, for a partition whose home is known.
+    pub fn build_in(
+        schema: &Schema,
+        rows: &Batch,
+        memory: &Arc<MemoryPool>,
+        arena: Option<&Arena>,
+    ) -> Result<Arc<Self>, StorageError> {
         rows_check(schema, rows)?;
         let modules = Registry::standard();
         let attributes = path_attributes(schema);
@@ -111,6 +122,9 @@ impl SealedSegment {
         let mut path = layout_path(&layout, &attributes, rows.rows as u32, modules, memory);
         path.insert(rows, 0..rows.rows)?;
         path.freeze();
+        if let Some(arena) = arena {
+            while path.place(arena) {}
+        }
         let mut zones = vec![Zone::default(); attributes.len()];
         for (zone, column) in zones.iter_mut().zip(&rows.columns) {
             zone.add(&column.view(), &RowsOf::Run(0..rows.rows));
@@ -182,6 +196,13 @@ impl SealedSegment {
         &*self.path
     }
 
+    /// The same rows, held by a path with the same values.
+    pub(crate) fn with_path(&self, path: Box<dyn AccessPath>) -> Arc<Self> {
+        assert!(path.rows() == self.rows(), "{} rows for {}", path.rows(), self.rows());
+        let (layout, zones) = (self.layout.clone(), Arc::clone(&self.zones));
+        Arc::new(Self { layout, path, zones, nulls: Box::default(), orders: Mutex::new(None) })
+    }
+
     /// The rows in the order of each index, once.
     pub(crate) fn take_orders(&self) -> Option<Vec<Box<[u32]>>> {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -204,21 +225,35 @@ pub(crate) struct SealedBuilder {
     zones: Vec<Zone>,
     next: u32,
     rows: u32,
+    /// Whether the new path's values are where they shall be, or there is no new path.
+    placed: bool,
 }
 
 impl SealedBuilder {
     /// Prepares sealing `rows` rows in this layout, copied into `path` if there is one.
     pub(crate) fn new(layout: PhysicalLayout, path: Option<Box<dyn AccessPath>>, attributes: usize, rows: u32) -> Self {
-        Self { layout, path, zones: vec![Zone::default(); attributes], next: 0, rows }
+        Self { layout, placed: path.is_none(), path, zones: vec![Zone::default(); attributes], next: 0, rows }
     }
 
-    /// Whether every row was visited.
+    /// Whether every row was visited, and what was copied is in place.
     pub(crate) fn is_complete(&self) -> bool {
-        self.next == self.rows
+        self.next == self.rows && self.placed
     }
 
-    /// Visits up to one batch of rows; gives how many.
-    pub(crate) fn step(&mut self, schema: &Schema, source: &dyn AccessPath) -> Result<u32, StorageError> {
+    /// Visits up to one batch of rows, or places one attribute in the memory of `arena`; gives the rows' worth of work.
+    pub(crate) fn step(
+        &mut self,
+        schema: &Schema,
+        source: &dyn AccessPath,
+        arena: Option<&Arena>,
+    ) -> Result<u32, StorageError> {
+        if self.next == self.rows {
+            if let Some(path) = &mut self.path {
+                path.freeze();
+                self.placed = !arena.is_some_and(|arena| path.place(arena));
+            }
+            return Ok(BATCH_ROWS as u32);
+        }
         let window = self.next..self.rows.min(self.next + BATCH_ROWS as u32);
         let batch = link_window(schema, source, window.clone());
         for (zone, column) in self.zones.iter_mut().zip(&batch.columns) {
@@ -231,7 +266,8 @@ impl SealedBuilder {
         Ok(window.len() as u32)
     }
 
-    /// The sealed segment; `source` is the open path, which is used if nothing was copied.
+    /// The sealed segment; `source` is the open path, which is used if nothing was copied. Its values stay where they
+    /// grew, on the node of those who wrote them.
     pub(crate) fn finish(self, source: Box<dyn AccessPath>) -> Arc<SealedSegment> {
         assert!(self.next == self.rows, "sealed {} of {} rows", self.next, self.rows);
         let mut path = self.path.unwrap_or(source);

@@ -76,6 +76,7 @@ impl Store {
             || !self.candidates.is_empty()
             || !self.departed.is_empty()
             || self.job.is_some()
+            || self.relocation.is_some()
     }
 
     /// Does up to about `rows_budget` rows of maintenance.
@@ -108,6 +109,7 @@ impl Store {
                 return Ok(());
             }
             if self.job.is_none() && !self.start_job(horizon, &mut budget)? {
+                maintained.more = self.relocate(&mut budget);
                 return Ok(());
             }
             if !self.job_step(horizon, &mut budget, maintained)? {

@@ -12,6 +12,7 @@ mod maintain;
 mod pin;
 mod read;
 mod rebuild;
+mod relocate;
 mod row_locks;
 mod seal;
 mod split;
@@ -51,8 +52,8 @@ pub use write::{Progress, Written};
 pub struct StoreOptions {
     pub schema: Arc<Schema>,
     pub memory: Arc<MemoryPool>,
-    /// Node-local memory of the partition's home.
-    pub arena: Option<Arc<Arena>>,
+    /// Node-local memory of the partition's home, for sealed columns; none: from anywhere.
+    pub arena: Option<Arena>,
     pub modules: &'static Registry,
 }
 
@@ -87,8 +88,10 @@ pub struct Store {
     all_attributes: Box<[AttributeId]>,
     row_format: Arc<RowFormat>,
     memory: Arc<MemoryPool>,
-    #[expect(dead_code, reason = "column memory moves to node-local arenas with placement")]
-    arena: Option<Arc<Arena>>,
+    /// Where sealed columns go.
+    arena: Option<Arena>,
+    /// Columns on their way there.
+    relocation: Option<relocate::Relocation>,
     modules: &'static Registry,
     /// The layouts that segments are to have.
     layouts: layout::TargetLayouts,
@@ -136,6 +139,7 @@ impl Store {
             schema,
             memory,
             arena,
+            relocation: None,
             modules,
             segments: Vec::new(),
             tail: None,

@@ -40,7 +40,7 @@ impl Store {
                 return Ok(false);
             }
             let Some(segment) = self.segment(sealing.number) else { return Ok(true) };
-            let rows = builder.step(&self.schema, segment.path())?;
+            let rows = builder.step(&self.schema, segment.path(), self.arena.as_ref())?;
             *budget = budget.saturating_sub(rows as usize);
         }
         self.seal(sealing)?;

@@ -31,6 +31,8 @@ pub struct StoreCounters {
     pub micro_qep_hits: u64,
     pub micro_qep_misses: u64,
     pub maintenance_out_of_memory: u64,
+    /// Segments whose columns followed the partition to another home.
+    pub relocated: u64,
 }
 
 impl StoreCounters {
@@ -52,6 +54,7 @@ impl StoreCounters {
         self.micro_qep_hits += other.micro_qep_hits;
         self.micro_qep_misses += other.micro_qep_misses;
         self.maintenance_out_of_memory += other.maintenance_out_of_memory;
+        self.relocated += other.relocated;
     }
 }
 

@@ -2,13 +2,13 @@
 //! index scans in both directions, removal, memory.
 
 use crate::history::generate;
-use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
+use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, AttributeId, Batch, Column, ColumnBuilder,
-    Condition, Count, DataType, IndexPath, IndexScanState, Key, KeyEncoder, KeyPart, PathAttribute, PathConfiguration,
-    PathFilter, PathInstance, Predicate, Properties, Registry, RowAddress, RowOffset, Schema, SegmentNumber,
-    StorageError, Test, Value,
+    Condition, Count, DataType, IndexPath, IndexScanState, Key, KeyEncoder, KeyPart, PackedRows, PathAttribute,
+    PathConfiguration, PathFilter, PathInstance, Predicate, Properties, Registry, RowAddress, RowFormat, RowOffset,
+    Schema, SegmentNumber, StorageError, Test, Value,
 };
 use std::sync::Arc;
 
@@ -74,6 +74,32 @@ fn predicate_on(held: &[PathAttribute], random: &mut SeededRandom) -> Predicate 
 }
 
 /// Compares a path with rows (of all attributes of the schema, of which the path may hold some).
+/// No rows of these types, row-wise.
+fn packed_rows(types: Vec<DataType>) -> PackedRows {
+    let mut packed = PackedRows::default();
+    packed.clear(&Arc::new(RowFormat::new(types)));
+    packed
+}
+
+/// A row leaves row-wise as it came, whole or in part.
+fn check_packed(path: &dyn AccessPath, held: &[PathAttribute], rows: &[Vec<Value>], random: &mut SeededRandom) {
+    let mut chosen = held.to_vec();
+    if random.chance(0.7) {
+        random.shuffle(&mut chosen);
+        chosen.truncate(random.index(held.len()) + 1);
+    }
+    let ids: Vec<AttributeId> = chosen.iter().map(|attribute| attribute.id).collect();
+    let mut packed = packed_rows(chosen.iter().map(|attribute| attribute.data_type).collect());
+    for position in 0..3 {
+        let row = random.index(rows.len());
+        packed.push_row();
+        path.pack(&ids, row as u32, &mut packed);
+        for (column, id) in ids.iter().enumerate() {
+            assert_eq!(packed.value(position, column), rows[row][id.index()], "{} packs {id}", path.module());
+        }
+    }
+}
+
 fn check_rows(path: &dyn AccessPath, held: &[PathAttribute], rows: &[Vec<Value>], predicate: &Predicate, seed: u64) {
     let mut random = SeededRandom::new(seed + 1_000_000);
     // Conditions that are not selected belong to other paths.
@@ -151,16 +177,30 @@ fn row_paths_hold_what_they_were_given() {
                 let new: Vec<Vec<Value>> = (0..count).map(|n| generate::row(&mut random, &schema, n as i64)).collect();
                 let batch = Batch::from_rows(&schema.data_types(), &new);
                 let from = random.index(count);
-                path.insert(&batch, from..count).unwrap();
+                if random.chance(0.5) {
+                    path.insert(&batch, from..count).unwrap();
+                } else {
+                    let mut packed = packed_rows(schema.data_types());
+                    packed.extend(&batch);
+                    path.insert_packed(&packed, from..count).unwrap();
+                }
                 rows.extend_from_slice(&new[from..]);
                 assert_eq!(path.rows() as usize, rows.len());
                 assert_eq!(path.bytes(), memory.used());
+                check_packed(&*path, &held, &rows, &mut random);
                 check_rows(&*path, &held, &rows, &predicate_on(&held, &mut random), seed);
             }
             if rows.is_empty() {
                 continue;
             }
             path.freeze();
+            for _ in 0..5 {
+                check_rows(&*path, &held, &rows, &predicate_on(&held, &mut random), seed);
+            }
+            // Moved to node-local memory, or left where it was: the same rows, and every byte accounted for.
+            let arena = Arena::new(NodeId(0), &memory);
+            while path.place(&arena) {}
+            assert_eq!(path.bytes(), memory.used(), "{} counts what lies in the arena", factory.name());
             for _ in 0..5 {
                 check_rows(&*path, &held, &rows, &predicate_on(&held, &mut random), seed);
             }
@@ -328,6 +368,35 @@ fn indexes_keep_pairs_in_key_order() {
             assert_eq!(memory.used(), 0);
         }
     }
+}
+
+#[test]
+fn frozen_columns_move_to_an_arena_that_has_room() {
+    let memory = MemoryPool::unlimited();
+    let column = Registry::standard().module("column").unwrap();
+    let attribute = PathAttribute { id: AttributeId(0), data_type: DataType::Int64, nullable: false };
+    let rows: Vec<Vec<Value>> = (0..20_000).map(|n| vec![Value::Int64(n)]).collect();
+    let frozen = || {
+        let PathInstance::Rows(mut path) = create(column, &[attribute], 20_000, &memory) else { panic!("rows") };
+        path.insert(&Batch::from_rows(&[DataType::Int64], &rows), 0..20_000).unwrap();
+        path.freeze();
+        path
+    };
+    let mut path = frozen();
+    let arena = Arena::new(NodeId(0), &memory);
+    assert_eq!(path.home(), None);
+    while path.place(&arena) {}
+    assert!(arena.allocated_bytes() >= 160_000 && path.bytes() == arena.allocated_bytes());
+    assert_eq!(path.home(), Some(NodeId(0)));
+    assert_eq!(path.shared(AttributeId(0), 7..8).unwrap().value(0), Value::Int64(7));
+    drop(path);
+    assert_eq!((arena.allocated_bytes(), memory.used()), (0, 0));
+    // An arena at its limit: the rows stay where they are.
+    let full = Arena::new(NodeId(0), &MemoryPool::new(100_000));
+    let mut path = frozen();
+    while path.place(&full) {}
+    assert_eq!((full.allocated_bytes(), path.bytes(), path.home()), (0, memory.used(), None));
+    assert_eq!(path.shared(AttributeId(0), 7..8).unwrap().value(0), Value::Int64(7));
 }
 
 #[test]

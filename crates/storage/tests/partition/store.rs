@@ -2,8 +2,8 @@
 
 use crate::history::generate;
 use crate::history::model::{Table, View};
-use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
+use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
     AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexKind, IndexOrder, Layout, Outcome, Predicate,
     ReadRequest, Registry, Schema, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp, Value,
@@ -184,6 +184,63 @@ fn moved_rows_are_sealed_again() {
         sealed += store.statistics().rows_live_estimate;
     }
     assert_eq!(sealed, 1_000);
+}
+
+#[test]
+fn sealed_columns_follow_to_another_home_beside_a_pin() {
+    let schema = schema(Layout::Default);
+    let memory = MemoryPool::unlimited();
+    let mut store = store(&schema, &memory);
+    let homes = [NodeId(0), NodeId(1)].map(|node| Arena::new(node, &memory));
+    store.set_arena(Some(homes[0].clone()));
+    let table = Table::default();
+    table.set(1, Outcome::Committed(Timestamp(5)));
+    store.insert(&view(1).snapshot(&table), &rows(&schema, 0..1_000)).unwrap();
+    while store.maintain(&Horizon { oldest: Timestamp(100), outcomes: &table }, 100).more {}
+    let taken = homes[0].allocated_bytes();
+    assert!(taken > 0, "segments are sealed into the home's memory");
+    let read = |store: &mut Store| {
+        let mut cursor = store.open_cursor(&request(vec![], None)).unwrap();
+        let mut found = Vec::new();
+        while let Some(gateway) = store.next_batch(&view(1_000).snapshot(&table), &mut cursor).unwrap() {
+            found.extend((0..gateway.batch.rows).map(|row| gateway.batch.row(row)));
+        }
+        found
+    };
+    let before = read(&mut store);
+    assert_eq!(before.len(), 1_000);
+    assert_eq!((store.statistics().counters.relocated, homes[0].allocated_bytes()), (0, taken));
+
+    let pin = store.pin(&view(1_000).snapshot(&table));
+    store.set_arena(Some(homes[1].clone()));
+    assert!(store.wants_maintenance());
+    let mut steps = 0;
+    while store.maintain(&Horizon { oldest: Timestamp(100), outcomes: &table }, 1).more {
+        steps += 1;
+        if steps == 3 {
+            assert!(read(&mut store) == before, "half-way the rows are the same");
+        }
+    }
+    assert!(!store.wants_maintenance());
+    let relocated = store.statistics().counters.relocated;
+    assert!(relocated > 10 && steps > relocated, "{relocated} segments in {steps} steps, an attribute each");
+    assert_eq!(homes[1].allocated_bytes(), taken);
+    assert_eq!(homes[0].allocated_bytes(), taken, "the pin keeps the columns it has");
+    drop(pin);
+    assert_eq!(homes[0].allocated_bytes(), 0);
+    assert!(read(&mut store) == before, "the rows are the same");
+    drop(store);
+    assert_eq!((homes[1].allocated_bytes(), memory.used()), (0, 0));
+
+    // A new home that has no room for any of them: they stay.
+    let mut store = self::store(&schema, &memory);
+    store.set_arena(Some(homes[0].clone()));
+    store.insert(&view(1).snapshot(&table), &rows(&schema, 0..1_000)).unwrap();
+    while store.maintain(&Horizon { oldest: Timestamp(100), outcomes: &table }, 100).more {}
+    store.set_arena(Some(Arena::new(NodeId(1), &MemoryPool::new(200))));
+    while store.maintain(&Horizon { oldest: Timestamp(100), outcomes: &table }, 100).more {}
+    assert_eq!(homes[0].allocated_bytes(), taken);
+    assert!(read(&mut store) == before, "rows are lost");
 }
 
 /// Whatever the limit, a refused statement whose transaction aborts leaves nothing behind, and other rows stay.

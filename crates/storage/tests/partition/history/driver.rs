@@ -6,8 +6,8 @@ mod lookups;
 use super::generate::{self, KEY, SERIAL};
 use super::model::{Reference, Refusal, Table, Version, View};
 use super::substitute;
-use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
+use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
     AttachCursor, AttributeId, Batch, Horizon, IndexBuildCursor, IndexOrder, Key, Outcome, PinnedCursor,
     PinnedPartition, Progress, ReadCursor, ReadRequest, Registry, RowAddress, Schema, SchemaVersion, SealedSegment,
@@ -68,8 +68,14 @@ pub struct Driver {
     may_split: bool,
 }
 
-fn new_store(schema: &Arc<Schema>, memory: &Arc<MemoryPool>, modules: &'static Registry) -> Store {
-    Store::new(StoreOptions { schema: Arc::clone(schema), memory: Arc::clone(memory), arena: None, modules })
+fn new_store(schema: &Arc<Schema>, memory: &Arc<MemoryPool>, modules: &'static Registry, seed: u64) -> Store {
+    Store::new(StoreOptions {
+        schema: Arc::clone(schema),
+        memory: Arc::clone(memory),
+        // Every other history has its sealed columns in node-local memory.
+        arena: seed.is_multiple_of(2).then(|| Arena::new(NodeId(0), memory)),
+        modules,
+    })
 }
 
 fn key_of(value: &Value) -> Key {
@@ -87,7 +93,7 @@ impl Driver {
         let schema = Arc::new(generate::schema(&mut random, !may_split));
         let memory = MemoryPool::unlimited();
         let modules = if random.chance(0.3) { substitute::dynamic_rows() } else { Registry::standard() };
-        let store = new_store(&schema, &memory, modules);
+        let store = new_store(&schema, &memory, modules, seed);
         Self {
             seed,
             random,
@@ -570,6 +576,7 @@ pub fn coverage(counters: &[StoreCounters]) -> BTreeMap<&'static str, u64> {
         ("splits", total(counters, |c| c.splits)),
         ("pins", total(counters, |c| c.pins)),
         ("settled", total(counters, |c| c.settled)),
+        ("relocated", total(counters, |c| c.relocated)),
         ("plan hits", total(counters, |c| c.micro_qep_hits)),
         ("plan misses", total(counters, |c| c.micro_qep_misses)),
     ]

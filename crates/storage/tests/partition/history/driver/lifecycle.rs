@@ -6,6 +6,11 @@ impl Driver {
     pub(super) fn maintain(&mut self) {
         let part = self.random.index(self.parts.len());
         let budget = [1, 3, 20, 1_000][self.random.index(4)];
+        if self.seed.is_multiple_of(2) && self.random.chance(0.1) {
+            // The partition gets another home; its columns follow, step by step between everything else.
+            let home = NodeId(self.random.below(2) as u16);
+            self.parts[part].store.set_arena(Some(Arena::new(home, &self.memory)));
+        }
         self.maintain_part(part, budget);
     }
 
@@ -189,7 +194,7 @@ impl Driver {
             at: at.clone(),
         };
         match self.parts[part].store.begin_split(boundary) {
-            Ok(()) => self.splitting = Some((part, new_store(&self.schema, &self.memory, self.modules), at)),
+            Ok(()) => self.splitting = Some((part, new_store(&self.schema, &self.memory, self.modules, self.seed), at)),
             Err(StorageError::Busy { .. }) => {}
             Err(error) => panic!("seed {}: {error}", self.seed),
         }

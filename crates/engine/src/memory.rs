@@ -1,0 +1,113 @@
+//! The memory of the machine under an engine: an arena on each node, and the watch over the process.
+//!
+//! ```text
+//! pool (limit of the database)
+//!   +-- arena of node 0 ... n     sealed columns of the partitions at home there
+//!   +-- child of a transaction    results, joins, sorts of its statements
+//! ```
+//! Arenas are made where memory has a place: on machines with several NUMA nodes. Elsewhere columns stay where they
+//! were built, and nothing is copied. The watch looks when a worker has time anyway: while there is work, at most ten
+//! times a second, and once more before a worker sleeps. An engine without work looks at nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use eris_platform::arena::Arena;
+use eris_platform::{ArenaOptions, Location, MemoryController, MemoryPool, MemoryReport, Nanos, NodeId, WorkerPlan};
+use eris_storage::COLUMN_SEGMENTS;
+
+use crate::engine::Engine;
+use crate::options::EngineOptions;
+
+/// Whether sealed columns lie in arenas of their partition's home.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum LocalMemory {
+    /// If the nodes' memory is on more than one NUMA node.
+    #[default]
+    Auto,
+    On,
+    Off,
+}
+
+/// See the [module](self).
+pub(crate) struct MachineMemory {
+    /// By node; none: memory from anywhere.
+    arenas: Vec<Option<Arena>>,
+    /// By node, the NUMA node of the operating system.
+    memory_nodes: Vec<NodeId>,
+    controller: Option<MemoryController>,
+}
+
+impl MachineMemory {
+    /// Arenas as the options and the plan want them; a watch over the process if `root` says where its files are.
+    pub fn new(pool: &Arc<MemoryPool>, options: &EngineOptions, plan: &WorkerPlan, root: Option<&Path>) -> Self {
+        let memory_nodes: Vec<NodeId> = (0..plan.nodes()).map(|node| plan.memory_node(NodeId(node as u16))).collect();
+        let local = match options.local_memory {
+            LocalMemory::Auto => memory_nodes.iter().any(|node| *node != memory_nodes[0]),
+            LocalMemory::On => true,
+            LocalMemory::Off => false,
+        };
+        let arena = |(node, memory_node): (usize, &NodeId)| {
+            let options =
+                ArenaOptions { memory_node: Some(*memory_node), huge_pages: false, consumer: COLUMN_SEGMENTS };
+            local.then(|| Arena::with_options(NodeId(node as u16), pool, options))
+        };
+        let arenas = memory_nodes.iter().enumerate().map(arena).collect();
+        let controller = root.filter(|_| options.memory_watched).map(|root| MemoryController::new(pool, root));
+        Self { arenas, memory_nodes, controller }
+    }
+
+    /// Where columns of partitions at home on `node` go.
+    pub fn arena(&self, node: NodeId) -> Option<&Arena> {
+        self.arenas.get(node.index())?.as_ref()
+    }
+
+    /// A worker has time to look at the process.
+    pub fn watch(&self, now: impl FnOnce() -> Nanos) {
+        if let Some(controller) = &self.controller {
+            controller.look_if_due(now());
+        }
+    }
+}
+
+impl MachineMemory {
+    /// The last look at the process, if somebody watches it.
+    pub fn last_report(&self) -> Option<MemoryReport> {
+        self.controller.as_ref().and_then(MemoryController::last)
+    }
+}
+
+/// The memory of one node.
+#[derive(Clone, Debug)]
+pub struct NodeMemory {
+    pub node: NodeId,
+    /// The NUMA node of the operating system that shall hold it.
+    pub memory_node: NodeId,
+    /// Bytes of sealed columns in its arena; none: columns lie anywhere.
+    pub column_bytes: Option<u64>,
+    /// Where the arena's pages lie.
+    pub location: Option<Location>,
+    /// What a user should know.
+    pub remark: Option<String>,
+}
+
+impl Engine {
+    /// What is accounted, what the process holds, and which limit is in force, as of now; none if nobody watches
+    /// (a simulated machine, or as configured).
+    pub fn memory_report(&self) -> Option<MemoryReport> {
+        self.runtime().machine.controller.as_ref().map(MemoryController::look)
+    }
+
+    /// Where the columns of each node lie. Asks the kernel about every page.
+    pub fn node_memory(&self) -> Vec<NodeMemory> {
+        let machine = &self.runtime().machine;
+        let describe = |(arena, (node, memory_node)): (&Option<Arena>, (usize, &NodeId))| NodeMemory {
+            node: NodeId(node as u16),
+            memory_node: *memory_node,
+            column_bytes: arena.as_ref().map(Arena::allocated_bytes),
+            location: arena.as_ref().map(Arena::location),
+            remark: arena.as_ref().and_then(Arena::remark),
+        };
+        machine.arenas.iter().zip(machine.memory_nodes.iter().enumerate()).map(describe).collect()
+    }
+}

@@ -1,0 +1,24 @@
+//! How much memory the statements of a transaction may hold.
+
+use std::sync::Arc;
+
+use eris_platform::MemoryPool;
+
+use super::Transaction;
+
+impl Transaction {
+    /// The memory of its statements, for what a task holds besides: bounded like their results.
+    pub fn memory(&self) -> &Arc<MemoryPool> {
+        self.bounded_memory.as_ref().unwrap_or(&self.runtime.memory)
+    }
+
+    /// Bounds what each further statement may hold at a time: its waiting results, and what a task reserves from
+    /// [`Transaction::memory`] for it. At the limit the statement fails with an error that names consumer and limit,
+    /// while others go on. Rows it writes are the database's and do not count. `None`: only the database's limit.
+    ///
+    /// Statements of a transaction follow one another and give everything back at their end; results of earlier ones
+    /// that are still open keep the limit they started with.
+    pub fn set_memory_limit(&mut self, bytes: Option<u64>) {
+        self.bounded_memory = bytes.map(|bytes| self.runtime.memory.child(bytes));
+    }
+}

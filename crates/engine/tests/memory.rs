@@ -1,0 +1,158 @@
+//! Memory at run time: limits of statements, columns at home, the watch over the process.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod accounts;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use accounts::{KEY, everything, pairs, schema};
+use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Event, LocalMemory, Partitioning};
+use eris_platform::memory::RefusedBy;
+use eris_platform::memory_controller::LimitReason;
+use eris_platform::{NodeId, RealEnv};
+use eris_storage::{Batch, ContainerId, DataType, Layout, Value};
+
+const ROWS: i64 = 20_000;
+const MIB: u64 = 1 << 20;
+
+fn start(options: EngineOptions) -> Engine {
+    Engine::start(Arc::new(RealEnv::new()), options).expect("the engine starts")
+}
+
+/// A container with `ROWS` rows that were bulk-loaded into segments of 4,096.
+fn load(engine: &Engine) -> ContainerId {
+    let container = engine.next_container_id();
+    let schema = Arc::new(schema(container, Layout::Column, 4_096));
+    let partitioning = Partitioning::Hash { attributes: Box::new([KEY]), partitions: 2 };
+    engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+    let row = |key| vec![Value::Int64(key), Value::Int64(key * 2), Value::Text(format!("number {key}").into())];
+    let rows: Vec<Vec<Value>> = (0..ROWS).map(row).collect();
+    let rows = Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows);
+    let loader = engine.clone();
+    let load = async move {
+        let mut transaction = loader.begin();
+        let mut bulk = transaction.bulk(container).expect("the container exists");
+        bulk.append(rows).await.expect("keys are distinct");
+        bulk.finish().await.expect("keys are distinct");
+        transaction.commit().await.expect("nothing conflicts");
+    };
+    engine.block_on(load).expect("the task ends");
+    container
+}
+
+/// Reads everything with a limit for the statement; the results wait while nobody takes them.
+fn read(engine: &Engine, container: ContainerId, limit: Option<u64>) -> Result<usize, EngineError> {
+    let reader = engine.clone();
+    let read = async move {
+        let mut transaction = reader.begin();
+        transaction.set_memory_limit(limit);
+        let waiting = transaction.scan(everything(container), None)?;
+        let pause = reader.env().now() + Duration::from_millis(20);
+        reader.sleep_until(pause).await;
+        let rows = pairs(&waiting.collect().await?).len();
+        assert!(transaction.memory().peak() > 0, "results were accounted for");
+        assert!(limit.is_none() || transaction.memory().used() == 0, "a statement gives everything back");
+        Ok(rows)
+    };
+    engine.block_on(read).expect("the task ends")
+}
+
+#[test]
+fn a_statement_fails_at_its_own_limit_and_others_go_on() {
+    let engine = start(EngineOptions { workers: 2, ..EngineOptions::default() });
+    let container = load(&engine);
+    assert_eq!(read(&engine, container, Some(64 << 20)).expect("there is room"), ROWS as usize);
+    let Err(EngineError::Memory(refused)) = read(&engine, container, Some(10_000)) else {
+        panic!("20,000 rows do not fit in 10,000 bytes")
+    };
+    assert_eq!((refused.consumer, refused.limit), ("query results", 10_000));
+    assert_eq!(refused.refused_by, RefusedBy::Statement);
+    assert!(refused.to_string().contains("the limit of one statement"), "{refused}");
+    assert_eq!(read(&engine, container, None).expect("others go on"), ROWS as usize);
+    let held = engine.statistics().memory_by_consumer;
+    assert!(held.contains(&("query results", 0)), "{held:?}");
+    engine.shutdown();
+}
+
+#[test]
+fn columns_lie_in_the_arena_of_their_partitions_home() {
+    let options = EngineOptions { workers: 2, nodes: 2, local_memory: LocalMemory::On, ..EngineOptions::default() };
+    let engine = start(options);
+    let container = load(&engine);
+    assert_eq!(read(&engine, container, None).expect("a read succeeds"), ROWS as usize);
+    let nodes = engine.node_memory();
+    assert_eq!(nodes.iter().map(|node| node.node).collect::<Vec<_>>(), [NodeId(0), NodeId(1)]);
+    for node in &nodes {
+        // Half of the rows of 16 bytes and a view of 16 each, at least; what is still in open segments comes on top.
+        let bytes = node.column_bytes.expect("the node has an arena");
+        assert!(bytes > ROWS as u64 / 2 * 20, "{node:?}");
+        let location = node.location.as_ref().expect("the node has an arena");
+        let touched: u64 = location.by_node.values().sum();
+        assert!(location.unavailable.is_some() || touched >= bytes / 2, "{node:?}");
+        // On a machine with one NUMA node both are on it; what differs is said.
+        let at_home = location.bytes_away_from(node.memory_node) == 0 && location.unavailable.is_none();
+        assert!(at_home == node.remark.is_none(), "{node:?}");
+    }
+    let by_consumer = engine.statistics().memory_by_consumer;
+    let columns = by_consumer.iter().find(|(name, _)| *name == "column segments").expect("columns are accounted for").1;
+    assert!(columns >= nodes.iter().filter_map(|node| node.column_bytes).sum(), "{by_consumer:?}");
+    engine.drop_container(container).expect("it exists");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while engine.node_memory().iter().any(|node| node.column_bytes != Some(0)) {
+        assert!(Instant::now() < deadline, "columns of a dropped table stay: {:?}", engine.node_memory());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    engine.shutdown();
+
+    // By itself an engine makes arenas only where memory has several places.
+    let engine = start(EngineOptions { workers: 2, nodes: 2, ..EngineOptions::default() });
+    let nodes = engine.node_memory();
+    let places = nodes.iter().any(|node| node.memory_node != nodes[0].memory_node);
+    assert!(nodes.iter().all(|node| node.column_bytes.is_some() == places), "{nodes:?}");
+    engine.shutdown();
+}
+
+/// One test, because both parts look at the memory of this process.
+#[test]
+fn the_process_is_watched_while_there_is_work_and_an_idle_engine_sleeps() {
+    let configured = 4 << 30;
+    let options = EngineOptions { workers: 2, memory_limit_bytes: configured, ..EngineOptions::default() };
+    let engine = start(options);
+    let container = load(&engine);
+    let busy = |until: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !until() {
+            assert!(Instant::now() < deadline, "{:?}", engine.statistics().memory_report);
+            read(&engine, container, None).expect("a read succeeds");
+        }
+    };
+    let unaccounted = || engine.statistics().memory_report.map_or(0, |report| report.unaccounted_bytes);
+    // Somebody holds memory that nobody accounts for: the limit goes down by as much while the engine works.
+    let forgotten = vec![1_u8; 600 << 20];
+    busy(&|| unaccounted() > 600 * MIB);
+    let report = engine.statistics().memory_report.expect("the process is watched");
+    assert_eq!(report.reason, LimitReason::Unaccounted);
+    assert_eq!(report.limit_bytes + report.unaccounted_bytes, configured);
+    assert_eq!(engine.memory().configured_limit(), configured);
+    assert!(engine.memory().limit() < configured - 600 * MIB);
+    let scan = engine.memory().reserve("scan");
+    let refused = scan.grow(configured - 600 * MIB).expect_err("the process would pass its limit");
+    assert_eq!(refused.refused_by, RefusedBy::Unaccounted);
+    // It comes back by itself.
+    drop(forgotten);
+    busy(&|| unaccounted() < 500 * MIB);
+    assert!(engine.memory().limit() > configured - 500 * MIB);
+
+    // Without work nobody wakes up to look.
+    std::thread::sleep(Duration::from_secs(1));
+    let parks = engine.statistics().event(Event::Parks);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(engine.statistics().event(Event::Parks), parks, "an idle engine sleeps");
+
+    let unwatched = start(EngineOptions { memory_watched: false, ..EngineOptions::default() });
+    assert_eq!(unwatched.memory_report().map(|report| report.reason), None);
+    unwatched.shutdown();
+    engine.shutdown();
+}

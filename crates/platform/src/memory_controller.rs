@@ -1,0 +1,280 @@
+//! Reconciles what is accounted with what the operating system sees, and keeps the process under its limit.
+//!
+//! ```text
+//! configured limit |------------------------------------------------------|
+//! resident         |== accounted ======|== unaccounted ==|
+//! in force         |-------------------------------------|   = configured - unaccounted
+//!                                      |----- free -----|    what consumers may still reserve
+//! ```
+//! Consumers reserve what they know of: columns, results, hash tables. Nobody reserves code, stacks, the allocator's
+//! rest, or a buffer somebody forgot. The difference between resident and accounted memory is *unaccounted*; the limit
+//! in force is the configured one without it, so that the process stays under the configured limit when consumers take
+//! all that is left. A control group that is nearly full, whoever filled it, tightens the limit to what is still free.
+//!
+//! The decision is the pure function [`reconcile`]; [`MemoryObserver`] reads a few small files below a root. The
+//! [`MemoryController`] puts them together for whoever has time: it starts no thread and sets no timer.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::allocator;
+use crate::limits::{self, GroupFiles};
+use crate::memory::MemoryPool;
+use crate::origin::Origin;
+use crate::time::Nanos;
+
+/// The least time between two looks: reading takes about ten microseconds, so this is a ten-thousandth of a processor.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Below this a limit bounds the consumers only: code and stacks of the process alone may be as large.
+pub const WATCHED_FROM_BYTES: u64 = 256 << 20;
+
+/// Unaccounted memory takes at most this share of the limit. It may belong to the program the database is part of, and
+/// a database that gets nothing at all could not even be emptied.
+pub const UNACCOUNTED_SHARE_MAX: u64 = 2;
+
+/// What the operating system says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryObservation {
+    /// Physical memory of the process.
+    pub resident_bytes: Option<u64>,
+    /// Allocated by the program, if its allocator counts. Not resident as a whole: what was not touched is not.
+    pub heap_bytes: Option<u64>,
+    /// The limited group that is the fullest, if any.
+    pub group: Option<GroupMemory>,
+}
+
+/// A control group with a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupMemory {
+    pub limit_bytes: u64,
+    /// What its processes hold, without file pages that the kernel can drop at once.
+    pub held_bytes: u64,
+}
+
+impl GroupMemory {
+    pub fn free_bytes(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.held_bytes)
+    }
+}
+
+/// Why the limit in force is what it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LimitReason {
+    /// As configured: nothing is unaccounted.
+    Configured,
+    /// As configured: it is too small to be compared with the memory of a process.
+    TooSmall,
+    /// As configured: the system does not say what the process holds.
+    Unobserved,
+    /// Without what is unaccounted.
+    Unaccounted,
+    /// Half: more than that is unaccounted.
+    MostlyUnaccounted,
+    /// What the control group has left.
+    Group,
+}
+
+impl fmt::Display for LimitReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            LimitReason::Configured => "as configured",
+            LimitReason::TooSmall => "as configured: too small to be compared with the memory of the process",
+            LimitReason::Unobserved => "as configured: the system does not tell what the process holds",
+            LimitReason::Unaccounted => "tightened by what the process holds unaccounted",
+            LimitReason::MostlyUnaccounted => "half, because more than half of it is held unaccounted",
+            LimitReason::Group => "tightened to what the control group has left",
+        })
+    }
+}
+
+/// Accounted, seen, and in force: one look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryReport {
+    pub configured_bytes: u64,
+    /// The limit in force from now on.
+    pub limit_bytes: u64,
+    pub reason: LimitReason,
+    pub accounted_bytes: u64,
+    pub observation: MemoryObservation,
+    /// Resident and not accounted; 0 while consumers hold more than they have touched.
+    pub unaccounted_bytes: u64,
+    /// Of the figures seen: `Unavailable` if the process's memory is not known.
+    pub origin: Origin,
+}
+
+impl fmt::Display for MemoryReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryReport { configured_bytes, limit_bytes, accounted_bytes, .. } = self;
+        write!(formatter, "{accounted_bytes} bytes accounted, ")?;
+        if let Some(heap) = self.observation.heap_bytes {
+            write!(formatter, "{heap} allocated, ")?;
+        }
+        match self.observation.resident_bytes {
+            Some(resident) => write!(formatter, "{resident} resident, {} unaccounted, ", self.unaccounted_bytes)?,
+            None => formatter.write_str("resident unavailable, ")?,
+        }
+        write!(formatter, "limit {limit_bytes} of {configured_bytes}: {}", self.reason)
+    }
+}
+
+/// The limit that keeps the process under `configured_bytes`, and within its control group.
+pub fn reconcile(configured_bytes: u64, accounted_bytes: u64, observation: MemoryObservation) -> MemoryReport {
+    let resident = observation.resident_bytes;
+    let unaccounted_bytes = resident.map_or(0, |resident| resident.saturating_sub(accounted_bytes));
+    let taken_max = configured_bytes / UNACCOUNTED_SHARE_MAX;
+    let (mut limit_bytes, mut reason) = match resident {
+        None => (configured_bytes, LimitReason::Unobserved),
+        Some(_) if configured_bytes < WATCHED_FROM_BYTES => (configured_bytes, LimitReason::TooSmall),
+        Some(_) if unaccounted_bytes == 0 => (configured_bytes, LimitReason::Configured),
+        Some(_) if unaccounted_bytes > taken_max => (configured_bytes - taken_max, LimitReason::MostlyUnaccounted),
+        Some(_) => (configured_bytes - unaccounted_bytes, LimitReason::Unaccounted),
+    };
+    // What was reserved and not touched yet is still to come out of the group's rest.
+    let untouched = resident.map_or(0, |resident| accounted_bytes.saturating_sub(resident));
+    if let Some(group) = &observation.group {
+        let reachable = accounted_bytes + group.free_bytes().saturating_sub(untouched);
+        if reachable < limit_bytes {
+            (limit_bytes, reason) = (reachable, LimitReason::Group);
+        }
+    }
+    let origin = if resident.is_some() { Origin::Measured } else { Origin::Unavailable };
+    MemoryReport { configured_bytes, limit_bytes, reason, accounted_bytes, observation, unaccounted_bytes, origin }
+}
+
+/// Reads what the operating system says about this process.
+#[derive(Clone, Debug)]
+pub struct MemoryObserver {
+    statistics: PathBuf,
+    page_bytes: u64,
+    groups: Vec<GroupFiles>,
+}
+
+impl MemoryObserver {
+    /// Finds the files below `root` (`/` for the real machine); the groups are those of now.
+    pub fn new(root: &Path) -> MemoryObserver {
+        // SAFETY: the call reads a constant of the system.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        MemoryObserver {
+            statistics: root.join("proc/self/statm"),
+            page_bytes: u64::try_from(page_bytes).unwrap_or(4_096),
+            groups: limits::memory_groups(root),
+        }
+    }
+
+    pub fn observe(&self) -> MemoryObservation {
+        // `total resident shared text lib data dt`, in pages.
+        let text = fs::read_to_string(&self.statistics).unwrap_or_default();
+        let pages: Option<u64> = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
+        let groups = self.groups.iter().filter_map(GroupFiles::read);
+        let groups = groups.map(|(limit_bytes, held_bytes)| GroupMemory { limit_bytes, held_bytes });
+        MemoryObservation {
+            resident_bytes: pages.map(|pages| pages.saturating_mul(self.page_bytes)),
+            heap_bytes: allocator::heap_bytes(),
+            group: groups.min_by_key(GroupMemory::free_bytes),
+        }
+    }
+}
+
+/// Looks at most every [`SAMPLE_INTERVAL`], when somebody asks it to, and puts the limit in force.
+#[derive(Debug)]
+pub struct MemoryController {
+    pool: Arc<MemoryPool>,
+    observer: MemoryObserver,
+    /// When the next look is due, in nanoseconds of the environment's clock.
+    next_look: AtomicU64,
+    last: Mutex<Option<MemoryReport>>,
+}
+
+impl MemoryController {
+    /// Watches `pool`, the memory of a database, with files below `root`.
+    pub fn new(pool: &Arc<MemoryPool>, root: &Path) -> MemoryController {
+        MemoryController {
+            pool: Arc::clone(pool),
+            observer: MemoryObserver::new(root),
+            next_look: AtomicU64::new(0),
+            last: Mutex::default(),
+        }
+    }
+
+    /// Looks if a look is due; one caller at a time does. Costs one load and a comparison otherwise.
+    pub fn look_if_due(&self, now: Nanos) -> Option<MemoryReport> {
+        let due = self.next_look.load(Ordering::Relaxed);
+        if now.0 < due {
+            return None;
+        }
+        let next = now + SAMPLE_INTERVAL;
+        self.next_look.compare_exchange(due, next.0, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        Some(self.look())
+    }
+
+    /// Looks now and puts the limit in force.
+    pub fn look(&self) -> MemoryReport {
+        // Two looks at once must not end with the older one's limit.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Accounted first: what is reserved between the two readings then counts as unaccounted rather than as room.
+        let accounted_bytes = self.pool.used();
+        let report = reconcile(self.pool.configured_limit(), accounted_bytes, self.observer.observe());
+        self.pool.tighten(report.limit_bytes);
+        *last = Some(report);
+        report
+    }
+
+    /// The last look.
+    pub fn last(&self) -> Option<MemoryReport> {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn seen(resident_mib: u64, group: Option<(u64, u64)>) -> MemoryObservation {
+        let group = group.map(|(limit, held)| GroupMemory { limit_bytes: limit * MIB, held_bytes: held * MIB });
+        MemoryObservation { resident_bytes: Some(resident_mib * MIB), heap_bytes: None, group }
+    }
+
+    #[test]
+    fn the_limit_in_force_leaves_room_for_what_is_not_accounted() {
+        for (configured, accounted, observation, limit, reason) in [
+            (1_000, 300, seen(300, None), 1_000, LimitReason::Configured),
+            // Reserved, not yet touched.
+            (1_000, 300, seen(100, None), 1_000, LimitReason::Configured),
+            (1_000, 300, seen(420, None), 880, LimitReason::Unaccounted),
+            (1_000, 300, seen(900, None), 500, LimitReason::MostlyUnaccounted),
+            (100, 10, seen(900, None), 100, LimitReason::TooSmall),
+            // Others filled the group: only 50 are left. 30 of them are reserved and not yet touched.
+            (1_000, 300, seen(300, Some((2_000, 1_950))), 350, LimitReason::Group),
+            (1_000, 330, seen(300, Some((2_000, 1_950))), 350, LimitReason::Group),
+            (1_000, 300, seen(300, Some((2_000, 2_100))), 300, LimitReason::Group),
+            (1_000, 300, seen(420, Some((2_000, 500))), 880, LimitReason::Unaccounted),
+            (1_000, 300, MemoryObservation::default(), 1_000, LimitReason::Unobserved),
+        ] {
+            let report = reconcile(configured * MIB, accounted * MIB, observation);
+            assert_eq!((report.limit_bytes / MIB, report.reason), (limit, reason), "{report}");
+            let resident = observation.resident_bytes.unwrap_or(0) / MIB;
+            assert_eq!(report.unaccounted_bytes / MIB, resident.saturating_sub(accounted));
+            // When consumers take all that is in force, the process is at its limit.
+            if reason == LimitReason::Unaccounted {
+                assert_eq!(report.limit_bytes + report.unaccounted_bytes, configured * MIB);
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_says_why() {
+        let report = reconcile(1_000 * MIB, 300 * MIB, seen(420, None));
+        let text = report.to_string();
+        assert!(text.contains("125829120 unaccounted") && text.contains("holds unaccounted"), "{text}");
+        let report = reconcile(1_000 * MIB, 300 * MIB, MemoryObservation::default());
+        assert_eq!(report.origin, Origin::Unavailable);
+        assert!(report.to_string().contains("resident unavailable"), "{report}");
+    }
+}

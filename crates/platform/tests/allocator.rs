@@ -1,0 +1,49 @@
+//! The counting allocator as the allocator of a process. One test, because everything in a process counts.
+
+use std::sync::mpsc;
+
+use eris_platform::allocator::heap_bytes;
+use eris_platform::memory_controller::MemoryObserver;
+use eris_platform::{CountingAllocator, SeededRandom};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn what_threads_allocate_and_others_free_adds_up() {
+    let before = heap_bytes().expect("the allocator is in use");
+    let mut held = vec![1_u8; 8 << 20];
+    assert!((8 * MIB..9 * MIB).contains(&(heap_bytes().unwrap() - before)));
+    held.truncate(2 << 20);
+    held.shrink_to_fit();
+    assert!((2 * MIB..3 * MIB).contains(&(heap_bytes().unwrap() - before)), "what realloc gave back is counted");
+    drop(held);
+
+    // More threads than slots, one after the other, while their blocks are freed by this one.
+    for round in 0..20 {
+        let (sender, receiver) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for number in 0..10 {
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    let mut random = SeededRandom::new(round * 10 + number);
+                    for _ in 0..200 {
+                        sender.send(vec![7_u8; 1 + random.below(4_000) as usize]).unwrap();
+                    }
+                });
+            }
+        });
+        drop(sender);
+        let blocks: Vec<Vec<u8>> = receiver.iter().collect();
+        let bytes: usize = blocks.iter().map(Vec::len).sum();
+        let counted = heap_bytes().unwrap() - before;
+        assert!(counted >= bytes as u64, "{bytes} bytes are held, {counted} counted");
+        drop(blocks);
+        let left = heap_bytes().unwrap().abs_diff(before);
+        assert!(left < MIB / 4, "{left} bytes are counted and gone in round {round}");
+    }
+    let seen = MemoryObserver::new(std::path::Path::new("/")).observe();
+    assert!(seen.heap_bytes.is_some_and(|heap| heap <= seen.resident_bytes.unwrap()), "{seen:?}");
+}
