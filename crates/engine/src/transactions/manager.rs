@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use eris_platform::DeterministicMap;
 use eris_storage::{Horizon, Outcome, Outcomes, PartitionId, StatementNumber, Timestamp, TransactionId};
@@ -28,6 +28,8 @@ pub(crate) struct TransactionManager {
     /// Settled transactions, with the timestamp that the oldest snapshot must pass before they are forgotten: a pinned
     /// delete map may still name them.
     retired: Lock<VecDeque<(u64, TransactionId)>>,
+    /// Whether there may be some; looked at by those who have nothing to add.
+    has_retired: AtomicBool,
     committed: AtomicU64,
     aborted: AtomicU64,
 }
@@ -47,6 +49,7 @@ impl TransactionManager {
             snapshots: PublishedSnapshots::new(),
             waits: WaitsFor::default(),
             retired: Lock::default(),
+            has_retired: AtomicBool::new(false),
             committed: AtomicU64::new(0),
             aborted: AtomicU64::new(0),
         }
@@ -160,12 +163,16 @@ impl TransactionManager {
     pub(super) fn retire(&self, object: &TransactionObject) {
         assert!(object.is_decided(), "a transaction is decided before everybody lets go of it");
         if !object.has_touched() {
-            // No word ever named it, so nobody knows it.
+            // No word ever named it, so nobody knows it. If it was the last one, it turns off the light.
+            if self.has_retired.load(Ordering::Relaxed) && self.snapshots.count() == 0 {
+                self.forget_retired();
+            }
             return;
         }
         // Every snapshot taken from now on is younger than this, and every older one may still pin a word.
         let now = self.finished.taken();
         lock(&self.retired).push_back((now, object.id));
+        self.has_retired.store(true, Ordering::Relaxed);
         self.forget_retired();
     }
 
@@ -181,6 +188,7 @@ impl TransactionManager {
             retired.pop_front();
             lock(self.shard(transaction)).remove(&transaction.0);
         }
+        self.has_retired.store(!retired.is_empty(), Ordering::Relaxed);
     }
 
     fn shard(&self, transaction: TransactionId) -> &Lock<DeterministicMap<u64, Arc<TransactionObject>>> {

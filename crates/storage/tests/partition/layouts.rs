@@ -5,7 +5,7 @@ use crate::history::model::{Table, View};
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    AttributeId, Batch, COLUMN, COMPOSITE, Comparison, Condition, Horizon, Layout, LayoutMember, Outcome,
+    AttributeId, Batch, COLUMN, COMPOSITE, Comparison, Condition, Horizon, IndexKind, Layout, LayoutMember, Outcome,
     PhysicalLayout, PinnedCursor, PinnedPartition, Predicate, ROW_SPARSE, ROW_STATIC, ReadRequest, Registry,
     RowAddress, Schema, SegmentLayouts, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp,
     Value, key_of_row,
@@ -15,6 +15,7 @@ use std::sync::Arc;
 fn schema(seed: u64) -> Schema {
     let mut schema = generate::schema(&mut SeededRandom::new(seed), true);
     (schema.layout, schema.physical, schema.segment_rows) = (Layout::Default, None, 32);
+    schema.indexes.iter_mut().for_each(|index| index.kind = IndexKind::Ordered);
     schema
 }
 
