@@ -97,10 +97,6 @@ impl Store {
         };
         let mut slot = Segment::new(number, state, segment.rows());
         slot.locks = 1;
-        if !self.layouts.suits(&slot) {
-            // It was built as the container's layout says.
-            self.candidates.insert(number);
-        }
         self.add_segment(slot);
         self.attaching.insert(number);
         self.usage.attached(segment);

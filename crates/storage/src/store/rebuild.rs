@@ -52,7 +52,7 @@ impl Store {
             if *budget == 0 {
                 return Ok(false);
             }
-            let window = from..rows.min(from + BATCH_ROWS as u32);
+            let window = from..rows.min(from + BATCH_ROWS.min(*budget) as u32);
             let batch = link_window(&self.schema, segment.path(), window);
             rebuild.path.insert(&batch, 0..batch.rows)?;
             *budget = budget.saturating_sub(batch.rows);
