@@ -5,8 +5,9 @@
 //!        c0 c1 c2 c3
 //! leaf:   keys k k k | handles h h h     prev <-> next
 //! ```
-//! * Keys and handles of a leaf are separate arrays: a search touches keys only. A leaf is one piece of memory whose
+//! * Keys and handles of a node are separate arrays: a search touches keys only. A node is one piece of memory whose
 //!   keys are fetched together, so that the steps of the search do not wait for memory one after the other.
+//! * Many searches at once descend level by level together: while one waits for its node the others search theirs.
 //! * A full leaf that gets its new pair at the very end is not halved: the pair opens a new leaf, so ascending runs
 //!   (bulk loads, rising keys) fill leaves completely.
 //! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
