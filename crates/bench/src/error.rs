@@ -1,6 +1,7 @@
 //! Why a benchmark could not be run. A wrong answer is not an error: it stands in the report.
 
 use eris_workloads::connection::SqlFailure;
+use eris_workloads::kv::KvError;
 use eris_workloads::tpch::tbl::TblError;
 
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,8 @@ pub enum BenchError {
     Sql(#[from] SqlFailure),
     #[error(transparent)]
     Data(#[from] TblError),
+    #[error(transparent)]
+    KeyValue(#[from] KvError),
     #[error("peer {peer}: {message}")]
     Peer { peer: &'static str, message: String },
     #[error("{0}")]

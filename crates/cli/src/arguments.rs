@@ -49,6 +49,8 @@ mod tests {
              --peers duckdb,datafusion,hyper --json out.json",
             "eris bench tatp --subscribers 100000 --seconds 10 --clients 4 --workers 2 --nodes 1 --partitions 4 \
              --via sql --url postgres://eris@localhost:5433/eris --server-pid 1 --json out.json",
+            "eris bench kv --pairs 10000000 --seconds 10 --nodes 1 --workers 2 --partitions 2 --access index \
+             --partitioned key --locality local --coalesced --baseline shared --json out.json",
         ] {
             let parsed = Arguments::try_parse_from(line.split_ascii_whitespace());
             assert!(parsed.is_ok(), "{line}: {}", parsed.err().map(|error| error.to_string()).unwrap_or_default());

@@ -1,6 +1,8 @@
 //! `eris bench`: the experiments of `eris-bench` from the command line. Progress goes to standard error, figures as
 //! JSON to a file or to standard output.
 
+mod kv;
+
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +26,8 @@ pub enum Benchmark {
     Tpch(TpchArguments),
     /// TATP: the telecom transactions, over the task API or over SQL
     Tatp(TatpArguments),
+    /// Key-value store: tasks that look up 1,000 keys at a time, over the task API
+    Kv(kv::KvArguments),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -166,6 +170,12 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
             let report = eris_bench::tatp(&options, &mut progress)?;
             figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
             if report.consistent { Ok(()) } else { Err(Failure::new("the tables are not consistent afterwards")) }
+        }
+        Benchmark::Kv(arguments) => {
+            let figures = Figures::open(arguments.json())?;
+            let report = eris_bench::kv(&arguments.options(), &mut progress)?;
+            figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
+            if report.consistent { Ok(()) } else { Err(Failure::new("the values found are not those of their keys")) }
         }
     }
 }

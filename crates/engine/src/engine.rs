@@ -9,6 +9,7 @@ use eris_platform::limits;
 use eris_platform::{Env, MemoryPool, Nanos, NodeId, ReactorHandle, ThreadHandle, Topology, WorkerPlan};
 use eris_storage::{ContainerId, IndexDefinition, Key, Registry, Schema, StorageError, Store};
 
+use crate::admission::{Admit, StatementClass};
 use crate::container::{Container, ContainerSpec};
 use crate::error::EngineError;
 use crate::global_index::{GlobalIndex, GlobalIndexSpec};
@@ -159,6 +160,17 @@ impl Engine {
     /// Resolves at the deadline.
     pub fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + Send + 'static {
         Sleep::until(&self.runtime, deadline)
+    }
+
+    /// A place among the running statements of a class: at once, after a wait in the order of arrival, or never
+    /// because too many wait or the wait takes too long. Without a limit in the options, at once.
+    pub fn admit(&self, class: StatementClass) -> Admit {
+        self.runtime.admission.admit(&self.runtime, class)
+    }
+
+    /// Statements of a class with a limit that run, and that wait.
+    pub fn admitted(&self, class: StatementClass) -> (usize, usize) {
+        self.runtime.admission.counts(class)
     }
 
     /// A fresh container id, for its schema.

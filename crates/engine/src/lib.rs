@@ -4,8 +4,10 @@
 //! - A [`container`](Container) is cut into partitions ([`partition`]) by a versioned table ([`partition_table`]).
 //! - Workers ([`worker`]) poll tasks ([`task`]), process partitions and coordinate their [`node`].
 //! - A [`message`] names a [`dataflow`], whose counter says when it is done.
+//! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups.
 //! - [`transactions`] hands out snapshots and timestamps, [`maintenance`] and [`split`] keep partitions in shape.
 
+mod admission;
 mod cancel;
 mod container;
 mod counters;
@@ -37,6 +39,7 @@ mod transaction;
 mod transactions;
 mod worker;
 
+pub use admission::{AdmissionError, AdmissionOptions, Admit, ClassLimit, Permit, STATEMENT_CLASSES, StatementClass};
 pub use cancel::CancelHandle;
 pub use container::{Container, ContainerSpec};
 pub use counters::{EVENTS, Event};

@@ -304,3 +304,49 @@ pub(crate) fn decode(bytes: &[u8]) -> MessageView<'_> {
         .unwrap_or_else(|error| unreachable!("buffers hold messages that this process encoded: {error}"));
     message
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{DataflowId, OperatorIndex, TableVersion};
+    use crate::message::{Header, Message, Primitive};
+    use eris_storage::{ContainerId, SchemaVersion, StatementNumber, TransactionId};
+
+    fn message(primitive: Primitive) -> Vec<u8> {
+        let header = Header {
+            primitive,
+            operator: OperatorIndex(0),
+            target: None,
+            container: ContainerId(1),
+            schema_version: SchemaVersion(1),
+            table_version: TableVersion(1),
+            dataflow: DataflowId(1),
+            transaction: TransactionId(1),
+            statement: StatementNumber(1),
+            source: NodeId(0),
+            forwarded: false,
+        };
+        let mut bytes = Vec::new();
+        Message::new(header, &[]).encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn control_messages_pass_while_ordinary_ones_wait() {
+        let (producers, mut consumers) = incoming_buffers(2 * HEADER_BYTES);
+        let mut outbox = Lanes::empty();
+        for _ in 0..5 {
+            outbox.ordinary.extend(message(Primitive::UnorderedScan));
+        }
+        assert!(outbox.move_into(&producers));
+        assert_eq!(outbox.ordinary.len(), 3 * HEADER_BYTES, "two fit, the others wait with their sender");
+        for _ in 0..3 {
+            outbox.control.extend(message(Primitive::Pin));
+        }
+        assert!(outbox.move_into(&producers), "control messages have space of their own");
+        assert_eq!((outbox.control.len(), outbox.ordinary.len()), (0, 3 * HEADER_BYTES));
+        let mut taken = 0;
+        assert_eq!(consumers.control.try_drain(|bytes| taken = bytes.len()), Drain::Drained(3 * HEADER_BYTES));
+        assert_eq!(taken, 3 * HEADER_BYTES);
+    }
+}

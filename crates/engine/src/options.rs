@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use eris_platform::Pinning;
 
+use crate::admission::AdmissionOptions;
 use crate::memory::LocalMemory;
 
 /// Options of [`crate::Engine::start`]; the defaults fit a small machine.
@@ -40,6 +41,8 @@ pub struct EngineOptions {
     pub parallel_rows: u64,
     /// Result batches that wait for their task before the producing commands yield.
     pub result_batches_max: usize,
+    /// How many statements of each class run at once.
+    pub admission: AdmissionOptions,
 }
 
 impl Default for EngineOptions {
@@ -60,6 +63,7 @@ impl Default for EngineOptions {
             split_bytes: 64 << 20,
             parallel_rows: 65_536,
             result_batches_max: 64,
+            admission: AdmissionOptions::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::task::{Wake, Waker};
 use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId};
 use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
 
+use crate::admission::Admission;
 use crate::container::Container;
 use crate::counters::{Counters, Event};
 use crate::dataflow::Dataflow;
@@ -34,6 +35,7 @@ pub(crate) struct Runtime {
     pub transactions: Arc<TransactionManager>,
     pub nodes: Box<[Node]>,
     pub counters: Counters,
+    pub admission: Admission,
     containers: RwLock<std::collections::BTreeMap<ContainerId, Arc<Container>>>,
     /// By id. Weak: partition tables own the partitions, and running dataflows own their tables.
     partitions: RwLock<Vec<Weak<LivingPartition>>>,
@@ -111,6 +113,7 @@ impl Runtime {
         Self {
             env,
             counters: Counters::new(options.workers),
+            admission: Admission::new(&options.admission),
             options,
             memory,
             machine,

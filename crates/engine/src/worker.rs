@@ -122,6 +122,8 @@ impl Worker {
         // Announced first, then looked: whoever publishes work or a timer after this look sees the announcement.
         if node.has_work() || runtime.is_halted() {
             node.sleepers.retract(self.index);
+            // What there is to do is in the hands of somebody who may have lost its processor, perhaps to this thread.
+            std::thread::yield_now();
             return;
         }
         runtime.counters.add(Event::Parks, 1);

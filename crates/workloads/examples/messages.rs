@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! messages [name=value ...]   workers=2 nodes=1 partitions=2 tasks=2 command_bytes=32 commands_per_message=1
-//!                             commands=65536 seconds=3 direct=1
+//!                             commands=16384 seconds=3 direct=1
 //! ```
 //! Prints JSON: messages and commands a second, over all workers. The sums of what was sent and what arrived agree, or
 //! the run fails.
 
 use eris_engine::{Engine, EngineOptions, Event, Probes};
 use eris_platform::RealEnv;
-use eris_workloads::kv::{KvOptions, KvStore};
+use eris_workloads::kv::{KvOptions, KvStore, spent_while};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         ("tasks", 2),
         ("command_bytes", 32),
         ("commands_per_message", 1),
-        ("commands", 65_536),
+        ("commands", 16_384),
         ("seconds", 3),
         ("direct", 1),
     ]);
@@ -101,6 +101,7 @@ fn run(options: &BTreeMap<&str, usize>) -> Result<(), Box<dyn Error>> {
         });
     }
     drop(sender);
+    let processor = spent_while(Duration::from_millis(300), measured);
     let mut commands = 0;
     while let Ok(result) = receiver.recv() {
         commands += result?;
@@ -110,6 +111,7 @@ fn run(options: &BTreeMap<&str, usize>) -> Result<(), Box<dyn Error>> {
         "benchmark": "messages",
         "messages_per_s": commands_per_s / options["commands_per_message"] as f64,
         "commands_per_s": commands_per_s,
+        "commands_per_processor_second": processor.map(|spent| commands as f64 / spent.as_secs_f64().max(0.01)),
         "options": options,
         "local_messages": engine.statistics().event(Event::LocalMessages),
         "remote_messages": engine.statistics().event(Event::RemoteMessages),

@@ -42,6 +42,8 @@ pub(crate) struct Gathering {
     groups: Vec<Group>,
     /// The group of the last message.
     last: usize,
+    /// The dataflow of the last message that is answered alone.
+    known: Option<Arc<Dataflow>>,
 }
 
 /// Messages of one dataflow and operator.
@@ -100,7 +102,11 @@ impl Gathering {
         if let Some(group) = self.groups.get_mut(self.last) {
             return group.add(message);
         }
-        let dataflow = runtime.dataflow(header.dataflow);
+        let dataflow = match &self.known {
+            Some(known) if known.id == header.dataflow => Arc::clone(known),
+            _ => runtime.dataflow(header.dataflow),
+        };
+        self.known = Some(Arc::clone(&dataflow));
         let mut group = match &dataflow.operator(header.operator).work {
             Work::Lookup { lookup, codec, .. } => {
                 let alone = lookup.coalescing == Coalescing::None;

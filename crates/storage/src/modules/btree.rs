@@ -5,8 +5,9 @@
 //!        c0 c1 c2 c3
 //! leaf:   keys k k k | handles h h h     prev <-> next
 //! ```
-//! * Keys and handles of a leaf are separate arrays: a search touches keys only. A leaf is one piece of memory whose
+//! * Keys and handles of a node are separate arrays: a search touches keys only. A node is one piece of memory whose
 //!   keys are fetched together, so that the steps of the search do not wait for memory one after the other.
+//! * Many searches at once descend level by level together: while one waits for its node the others search theirs.
 //! * A full leaf that gets its new pair at the very end is not halved: the pair opens a new leaf, so ascending runs
 //!   (bulk loads, rising keys) fill leaves completely.
 //! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
@@ -78,12 +79,7 @@ impl<K: Default> Leaf<K> {
     /// Asks for all keys at once: a search that finds out line by line which one it needs would wait for each.
     #[inline]
     fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        for line in (0..size_of_val(&self.keys)).step_by(64) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: prefetching is no access; the address lies within the keys.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.keys.as_ptr().cast::<i8>().add(line)) };
-        }
+        prefetch_all(&self.keys);
     }
 }
 
@@ -100,15 +96,98 @@ fn prefetch<T>(value: *const T) {
     let _ = value;
 }
 
+/// Asks for all cache lines of some values.
+#[inline]
+fn prefetch_all<T>(values: &[T]) {
+    const LINE_BYTES: usize = 64;
+    let start = values.as_ptr().cast::<u8>();
+    for line in (0..size_of_val(values)).step_by(LINE_BYTES) {
+        prefetch(start.wrapping_add(line));
+    }
+}
+
+/// Children, of which the first `len` places are in use, and between each two of them the separator: the first pair of
+/// the right one.
 struct Inner<K> {
-    keys: Vec<K>,
-    handles: Vec<u64>,
-    children: Vec<u32>,
+    len: usize,
+    keys: [K; NODE_MAX],
+    children: [u32; NODE_MAX],
+    handles: [u64; NODE_MAX],
+}
+
+impl<K: Default> Inner<K> {
+    /// A node of two children.
+    fn new(left: u32, key: K, handle: u64, right: u32) -> Box<Self> {
+        let mut inner = Self::empty();
+        (inner.keys[0], inner.handles[0]) = (key, handle);
+        (inner.children[0], inner.children[1]) = (left, right);
+        inner.len = 2;
+        inner
+    }
+
+    fn empty() -> Box<Self> {
+        let keys = std::array::from_fn(|_| K::default());
+        Box::new(Self { len: 0, keys, children: [NONE; NODE_MAX], handles: [0; NODE_MAX] })
+    }
+
+    fn children(&self) -> &[u32] {
+        &self.children[..self.len]
+    }
+
+    fn keys(&self) -> &[K] {
+        &self.keys[..self.len - 1]
+    }
+
+    fn handles(&self) -> &[u64] {
+        &self.handles[..self.len - 1]
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == NODE_MAX
+    }
+
+    /// Adds the right sibling of the child at `child`, and the separator between them. There is room.
+    fn insert(&mut self, child: usize, key: K, handle: u64, right: u32) {
+        let last = self.len - 1;
+        self.keys[child..=last].rotate_right(1);
+        self.keys[child] = key;
+        self.handles.copy_within(child..last, child + 1);
+        self.handles[child] = handle;
+        self.children.copy_within(child + 1..self.len, child + 2);
+        self.children[child + 1] = right;
+        self.len += 1;
+    }
+
+    /// Takes out a child and a separator beside it.
+    fn remove(&mut self, child: usize) {
+        self.children.copy_within(child + 1..self.len, child);
+        self.len -= 1;
+        if self.len > 0 {
+            let separator = child.saturating_sub(1);
+            self.keys[separator..=self.len - 1].rotate_left(1);
+            self.handles.copy_within(separator + 1..self.len, separator);
+            self.keys[self.len - 1] = K::default();
+        }
+    }
+
+    /// Moves the upper half to a new right sibling; gives the separator between the two.
+    fn split(&mut self) -> (K, u64, Box<Self>) {
+        let half = self.len / 2;
+        let mut right = Self::empty();
+        right.len = self.len - half;
+        right.children[..right.len].copy_from_slice(&self.children[half..self.len]);
+        for (from, to) in (half..self.len - 1).zip(&mut right.keys) {
+            *to = std::mem::take(&mut self.keys[from]);
+        }
+        right.handles[..right.len - 1].copy_from_slice(&self.handles[half..self.len - 1]);
+        self.len = half;
+        (std::mem::take(&mut self.keys[half - 1]), self.handles[half - 1], right)
+    }
 }
 
 enum Node<K> {
     Leaf(Box<Leaf<K>>),
-    Inner(Inner<K>),
+    Inner(Box<Inner<K>>),
     Free,
 }
 
@@ -163,9 +242,9 @@ fn lower_bound<K: Ord>(keys: &[K], handles: &[u64], key: &K, handle: u64) -> usi
 }
 
 /// The number of separators at or below (key, handle): which child.
-fn child_of<K: Ord>(inner: &Inner<K>, key: &K, handle: u64) -> usize {
-    let at = lower_bound(&inner.keys, &inner.handles, key, handle);
-    let equal = inner.keys.get(at).is_some_and(|other| other == key) && inner.handles[at] == handle;
+fn child_of<K: Ord + Default>(inner: &Inner<K>, key: &K, handle: u64) -> usize {
+    let at = lower_bound(inner.keys(), inner.handles(), key, handle);
+    let equal = inner.keys().get(at).is_some_and(|other| other == key) && inner.handles[at] == handle;
     at + usize::from(equal)
 }
 
@@ -183,7 +262,7 @@ impl<K: Ord + Clone + Default> Tree<K> {
     }
 
     fn node_bytes() -> u64 {
-        (size_of::<Leaf<K>>().max(NODE_MAX * (size_of::<K>() + 12)) + size_of::<Node<K>>()) as u64
+        (size_of::<Leaf<K>>().max(size_of::<Inner<K>>()) + size_of::<Node<K>>()) as u64
     }
 
     fn reserve_spare(&mut self, nodes: usize) -> Result<(), MemoryExceeded> {
@@ -260,7 +339,7 @@ impl<K: Ord + Clone + Default> Tree<K> {
             if child > 0 {
                 lower = Some((inner.keys[child - 1].clone(), inner.handles[child - 1]));
             }
-            if child < inner.keys.len() {
+            if child < inner.keys().len() {
                 upper = Some((inner.keys[child].clone(), inner.handles[child]));
             }
             path.push((node, child));
@@ -348,24 +427,21 @@ impl<K: Ord + Clone + Default> Tree<K> {
     fn insert_separator(&mut self, mut path: Path, mut key: K, mut handle: u64, mut right: u32) {
         while let Some((node, child)) = path.pop() {
             let inner = self.inner_mut(node);
-            inner.keys.insert(child, key);
-            inner.handles.insert(child, handle);
-            inner.children.insert(child + 1, right);
-            if inner.children.len() <= NODE_MAX {
+            if !inner.is_full() {
+                inner.insert(child, key, handle, right);
                 return;
             }
-            let split = NODE_MAX / 2;
-            let keys = inner.keys.split_off(split + 1);
-            let handles = inner.handles.split_off(split + 1);
-            let children = inner.children.split_off(split + 1);
-            let (Some(up_key), Some(up_handle)) = (inner.keys.pop(), inner.handles.pop()) else {
-                unreachable!("a full inner node has separators");
-            };
+            let (up_key, up_handle, mut upper) = inner.split();
+            let half = inner.len;
+            if child < half {
+                inner.insert(child, key, handle, right);
+            } else {
+                upper.insert(child - half, key, handle, right);
+            }
             (key, handle) = (up_key, up_handle);
-            right = self.make(Node::Inner(Inner { keys, handles, children }));
+            right = self.make(Node::Inner(upper));
         }
-        let children = vec![self.root, right];
-        self.root = self.make(Node::Inner(Inner { keys: vec![key], handles: vec![handle], children }));
+        self.root = self.make(Node::Inner(Inner::new(self.root, key, handle, right)));
         self.height += 1;
     }
 
@@ -403,14 +479,11 @@ impl<K: Ord + Clone + Default> Tree<K> {
         self.free(node);
         while let Some((parent, child)) = path.pop() {
             let inner = self.inner_mut(parent);
-            inner.children.remove(child);
-            if inner.children.is_empty() {
+            inner.remove(child);
+            if inner.len == 0 {
                 self.free(parent);
                 continue;
             }
-            let separator = child.saturating_sub(1);
-            inner.keys.remove(separator);
-            inner.handles.remove(separator);
             self.collapse_root();
             return;
         }
@@ -419,7 +492,7 @@ impl<K: Ord + Clone + Default> Tree<K> {
     }
 
     fn collapse_root(&mut self) {
-        while self.height > 0 && self.inner(self.root).children.len() == 1 {
+        while self.height > 0 && self.inner(self.root).len == 1 {
             let only = self.inner(self.root).children[0];
             self.free(self.root);
             self.root = only;
@@ -448,9 +521,13 @@ impl<K: Ord + Clone + Default> Tree<K> {
         let mut nodes = [self.root; SEEKS_MAX];
         let mut found = [0; SEEKS_MAX];
         for _ in 0..self.height {
-            for (key, node) in keys.iter().zip(&mut nodes) {
+            for (key, (node, at)) in keys.iter().zip(nodes.iter().zip(&mut found)) {
                 let inner = self.inner(*node);
-                *node = inner.children[child_of(inner, key, 0)];
+                *at = child_of(inner, key, 0);
+                prefetch(&raw const inner.children[*at]);
+            }
+            for (node, at) in nodes[..keys.len()].iter_mut().zip(&found) {
+                *node = self.inner(*node).children[*at];
                 prefetch(&raw const self.nodes[*node as usize]);
             }
             for node in &nodes[..keys.len()] {
@@ -459,7 +536,10 @@ impl<K: Ord + Clone + Default> Tree<K> {
                         prefetch(&raw const leaf.len);
                         leaf.prefetch();
                     }
-                    Node::Inner(inner) => prefetch(inner.keys.as_ptr()),
+                    Node::Inner(inner) => {
+                        prefetch(&raw const inner.len);
+                        prefetch_all(&inner.keys);
+                    }
                     Node::Free => unreachable!("node {node} is a child"),
                 }
             }
@@ -480,7 +560,7 @@ impl<K: Ord + Clone + Default> Tree<K> {
         }
         let mut node = self.root;
         for _ in 0..self.height {
-            node = match self.inner(node).children.last() {
+            node = match self.inner(node).children().last() {
                 Some(last) => *last,
                 None => unreachable!("an inner node has children"),
             };
@@ -529,7 +609,7 @@ impl<K: Ord + Clone + Default> Tree<K> {
         for _ in 0..self.height {
             let inner = self.inner(node);
             let child = child_of(inner, key, 0);
-            share /= inner.children.len() as f64;
+            share /= inner.len as f64;
             rank += share * child as f64;
             node = inner.children[child];
         }

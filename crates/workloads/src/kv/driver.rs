@@ -9,6 +9,7 @@ use eris_platform::{NodeId, SeededRandom};
 use eris_storage::{Batch, Values};
 
 use super::options::{KvError, KvOptions};
+use super::processor::spent_while;
 use super::store::KvStore;
 use super::{LOOKUPS_PER_TRANSACTION, value_of};
 
@@ -18,6 +19,8 @@ pub struct Run {
     /// Lookups of transactions that ended within the measured time.
     pub lookups: u64,
     pub measured: Duration,
+    /// Processor time of the process meanwhile.
+    pub processor: Option<Duration>,
 }
 
 impl Run {
@@ -60,12 +63,13 @@ pub fn drive(store: &KvStore, options: &KvOptions) -> Result<Run, KvError> {
         });
     }
     drop(sender);
+    let processor = spent_while(Duration::from_secs_f64(options.warm_up_seconds), measured);
     let mut lookups = 0;
     for _ in 0..tasks {
         let lost = |_| EngineError::OperatorPanicked("a task ended without a result".to_owned());
         lookups += receiver.recv().map_err(lost)??;
     }
-    Ok(Run { lookups, measured })
+    Ok(Run { lookups, measured, processor })
 }
 
 /// One task's loop.

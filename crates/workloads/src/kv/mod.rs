@@ -12,6 +12,7 @@
 mod driver;
 mod limit;
 mod options;
+mod processor;
 mod report;
 mod shared;
 mod store;
@@ -19,6 +20,7 @@ mod store;
 pub use driver::{Run, drive};
 pub use limit::{Limits, measure as measure_limits};
 pub use options::{Access, Baseline, KvError, KvOptions, Locality, PartitionedBy};
+pub use processor::spent_while;
 pub use report::{KvReport, Unavailable, run};
 pub use shared::SharedStore;
 pub use store::KvStore;

@@ -30,6 +30,9 @@ pub struct KvReport {
     pub unavailable: Option<Unavailable>,
     pub throughput_per_s: Option<f64>,
     pub per_worker_per_s: Option<f64>,
+    /// Lookups for each second of processor time: what a worker does that has a processor to itself.
+    pub per_processor_second: Option<f64>,
+    pub processor_s: Option<f64>,
     pub lookups: Option<u64>,
     pub measured_s: Option<f64>,
     pub load_s: Option<f64>,
@@ -126,6 +129,10 @@ fn report(options: &KvOptions, measured: Option<&Measured>, limit: Option<Limits
         unavailable: measured.is_none().then_some(Unavailable { reason: "one NUMA node" }),
         throughput_per_s: throughput,
         per_worker_per_s: throughput.map(|throughput| throughput / options.workers as f64),
+        per_processor_second: measured.and_then(|measured| {
+            Some(measured.run.lookups as f64 / measured.run.processor?.as_secs_f64().max(f64::MIN_POSITIVE))
+        }),
+        processor_s: measured.and_then(|measured| Some(measured.run.processor?.as_secs_f64())),
         lookups: measured.map(|measured| measured.run.lookups),
         measured_s: measured.map(|measured| measured.run.measured.as_secs_f64()),
         load_s: measured.map(|measured| measured.load.as_secs_f64()),

@@ -6,6 +6,7 @@
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use eris_engine::Coalescing;
@@ -14,6 +15,7 @@ use eris_platform::SeededRandom;
 use super::driver::Run;
 use super::limit::on_threads;
 use super::options::{Access, KvError, KvOptions};
+use super::processor::spent_while;
 use super::{LOOKUPS_PER_TRANSACTION, value_of};
 
 /// See the module's documentation.
@@ -116,28 +118,38 @@ impl SharedStore {
         Ok(sum)
     }
 
+    /// Lookups of all threads within the measured time.
+    fn count_lookups(&self, options: &KvOptions, begin: Instant, failure: &Mutex<Option<KvError>>) -> f64 {
+        let end = begin + Duration::from_secs_f64(options.seconds);
+        on_threads(options.workers, |thread| {
+            let mut random = SeededRandom::new(options.seed.wrapping_mul(1_000_003).wrapping_add(thread as u64));
+            let mut lookups = 0_u32;
+            while Instant::now() < end {
+                let keys: Vec<i64> = (0..LOOKUPS_PER_TRANSACTION).map(|_| random.below(self.pairs) as i64).collect();
+                if let Err(error) = self.look_up_checked(&keys, options.coalescing) {
+                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    break;
+                }
+                let now = Instant::now();
+                lookups += u32::from(now >= begin && now < end);
+            }
+            f64::from(lookups) * LOOKUPS_PER_TRANSACTION as f64
+        })
+    }
+
     /// As many threads as workers, each with transactions of 1,000 lookups, until the time is over.
     pub fn drive(&self, options: &KvOptions) -> Result<Run, KvError> {
         let measured = Duration::from_secs_f64(options.seconds);
         let begin = Instant::now() + Duration::from_secs_f64(options.warm_up_seconds);
-        let failure = std::sync::Mutex::new(None);
-        let lookups = on_threads(options.workers, |thread| {
-            let mut random = SeededRandom::new(options.seed.wrapping_mul(1_000_003).wrapping_add(thread as u64));
-            let mut lookups = 0_u32;
-            while Instant::now() < begin + measured {
-                let keys: Vec<i64> = (0..LOOKUPS_PER_TRANSACTION).map(|_| random.below(self.pairs) as i64).collect();
-                if let Err(error) = self.look_up_checked(&keys, options.coalescing) {
-                    *failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
-                    break;
-                }
-                let now = Instant::now();
-                lookups += u32::from(now >= begin && now < begin + measured);
-            }
-            f64::from(lookups) * LOOKUPS_PER_TRANSACTION as f64
+        let failure = Mutex::new(None);
+        let (lookups, processor) = std::thread::scope(|scope| {
+            let watching = scope.spawn(move || spent_while(begin.saturating_duration_since(Instant::now()), measured));
+            let lookups = self.count_lookups(options, begin, &failure);
+            (lookups, watching.join().ok().flatten())
         });
-        match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
-            None => Ok(Run { lookups: lookups as u64, measured }),
+            None => Ok(Run { lookups: lookups as u64, measured, processor }),
         }
     }
 }

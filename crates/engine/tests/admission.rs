@@ -1,0 +1,84 @@
+//! Admission control under the simulator: limits hold, the queue is fair, waiting ends, places are given back.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use eris_engine::{AdmissionError, AdmissionOptions, ClassLimit, Engine, EngineOptions, Simulation, StatementClass};
+
+/// What happened, in order.
+#[derive(Default)]
+struct Log {
+    running: usize,
+    most: usize,
+    admitted: Vec<usize>,
+    full: usize,
+    timed_out: usize,
+    done: usize,
+}
+
+async fn statement(engine: Engine, class: StatementClass, number: usize, work: Duration, log: Arc<Mutex<Log>>) {
+    let admitted = engine.admit(class).await;
+    match &admitted {
+        Ok(_) => {
+            {
+                let mut log = log.lock().expect("one thread");
+                log.running += 1;
+                log.most = log.most.max(log.running);
+                log.admitted.push(number);
+            }
+            engine.sleep_until(engine.env().now() + work).await;
+            log.lock().expect("one thread").running -= 1;
+        }
+        Err(AdmissionError::QueueFull { .. }) => log.lock().expect("one thread").full += 1,
+        Err(AdmissionError::TimedOut(_)) => log.lock().expect("one thread").timed_out += 1,
+    }
+    drop(admitted);
+    log.lock().expect("one thread").done += 1;
+}
+
+fn run(seed: u64, limit: ClassLimit, statements: usize, work: Duration) -> Log {
+    let admission = AdmissionOptions { scan: Some(limit), ..AdmissionOptions::default() };
+    let options = EngineOptions { workers: 2, admission, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(seed, options).expect("starts");
+    let engine = simulation.engine().clone();
+    let log = Arc::new(Mutex::new(Log::default()));
+    for number in 0..statements {
+        let spawner = engine.clone();
+        spawner.spawn(statement(engine.clone(), StatementClass::Scan, number, work, Arc::clone(&log)));
+    }
+    simulation.run_until(|| log.lock().expect("one thread").done == statements).expect("all end");
+    assert_eq!(engine.admitted(StatementClass::Scan), (0, 0), "places are given back");
+    let point = engine.clone();
+    simulation.block_on(async move { point.admit(StatementClass::Point).await.is_ok() }).expect("runs");
+    Arc::try_unwrap(log).ok().expect("all tasks are gone").into_inner().expect("one thread")
+}
+
+#[test]
+fn statements_beyond_the_limit_wait_for_their_turn() {
+    for seed in 0..50 {
+        let limit = ClassLimit { running_max: 3, waiting_max: 100, wait_max: Duration::from_secs(10) };
+        let log = run(seed, limit, 20, Duration::from_millis(5));
+        assert_eq!((log.most, log.admitted.len(), log.full, log.timed_out), (3, 20, 0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn statements_beyond_the_queue_are_refused() {
+    for seed in 0..50 {
+        let limit = ClassLimit { running_max: 2, waiting_max: 3, wait_max: Duration::from_secs(10) };
+        let log = run(seed, limit, 20, Duration::from_millis(500));
+        assert_eq!((log.most, log.admitted.len(), log.full), (2, 5, 15), "seed {seed}");
+    }
+}
+
+#[test]
+fn nobody_waits_longer_than_the_limit() {
+    for seed in 0..50 {
+        let limit = ClassLimit { running_max: 1, waiting_max: 100, wait_max: Duration::from_millis(100) };
+        let log = run(seed, limit, 10, Duration::from_millis(60));
+        assert!(log.timed_out >= 7 && log.most == 1, "seed {seed}: {} timed out", log.timed_out);
+        assert_eq!(log.admitted.len() + log.timed_out, 10);
+    }
+}
