@@ -157,10 +157,11 @@ impl MemoryPool {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The limit in force: of a child the smaller of its own and what the pools above give at most.
+    /// The limit in force: of a child the smaller of its own and what the pools above give at most. It may change
+    /// between two calls.
     pub fn limit(&self) -> u64 {
         let own = self.limit.load(Ordering::Relaxed);
-        self.parent.as_ref().map_or(own, |parent| own.min(parent.limit() - parent.kept()))
+        self.parent.as_ref().map_or(own, |parent| own.min(parent.limit().saturating_sub(parent.kept())))
     }
 
     /// The limit as it was set, which a controller may have tightened.

@@ -66,6 +66,6 @@ impl MemoryPool for AccountedMemory {
     }
 
     fn memory_limit(&self) -> MemoryLimit {
-        MemoryLimit::Finite(usize::try_from(self.pool.limit() - self.pool.kept()).unwrap_or(usize::MAX))
+        MemoryLimit::Finite(usize::try_from(self.pool.limit().saturating_sub(self.pool.kept())).unwrap_or(usize::MAX))
     }
 }
