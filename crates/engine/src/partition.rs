@@ -1,5 +1,6 @@
 //! A living partition: rows that no thread owns, an inbox, and a latch that lets one worker at a time be them.
 
+mod change;
 mod command;
 mod execute;
 mod forward;
