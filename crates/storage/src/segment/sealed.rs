@@ -7,6 +7,7 @@ use crate::ids::AttributeId;
 use crate::modules::{
     AccessPath, COLUMN, PathAttribute, PathConfiguration, ROW_STATIC, Registry, hashed_order, sorted_order,
 };
+use crate::modules::{HoldsPath, WidenedPath};
 use crate::predicate::Condition;
 use crate::schema::{IndexKind, Layout, Schema};
 use crate::value::Value;
@@ -135,6 +136,19 @@ impl SealedSegment {
         &*self.path
     }
 
+    /// Attributes of its rows.
+    pub(crate) fn attributes(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// The same rows with `attributes` attributes, of which those from `known` on are UNDEFINED.
+    pub(crate) fn widened(segment: Arc<Self>, known: AttributeId, attributes: usize) -> Arc<Self> {
+        let mut zones = segment.zones.to_vec();
+        zones.resize(attributes, Zone { bounds: None, nulls: true });
+        let path = Box::new(WidenedPath::new(segment, known));
+        Arc::new(Self { path, zones: zones.into(), orders: Mutex::new(None) })
+    }
+
     /// The rows in the order of each index, once.
     pub(crate) fn take_orders(&self) -> Option<Vec<Box<[u32]>>> {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -204,4 +218,12 @@ pub(crate) fn link_window(schema: &Schema, path: &dyn AccessPath, window: Range<
         })
     });
     Batch { columns: columns.collect(), rows: offsets.len() }
+}
+
+impl HoldsPath for Arc<SealedSegment> {
+    fn held(&self) -> &dyn AccessPath {
+        self.path()
+    }
+
+    fn freeze(&mut self) {}
 }

@@ -16,6 +16,7 @@ mod statistics;
 mod transactions;
 mod unique;
 mod vacate;
+mod widen;
 mod write;
 
 use crate::error::StorageError;
@@ -135,13 +136,11 @@ impl Store {
         &self.schema
     }
 
-    /// Moves to another version of the schema: the same attributes, other indexes. Those that were built by
-    /// [`Store::create_index_step`] are adopted, those no longer defined are dropped.
+    /// Moves to another version of the schema: the same attributes and further ones that may be NULL, other indexes.
+    /// Those that were built by [`Store::create_index_step`] are adopted, those no longer defined are dropped. Rows that
+    /// are there have added attributes UNDEFINED ([`Store::is_undefined`]).
     pub fn set_schema(&mut self, schema: Arc<Schema>) -> Result<(), StorageError> {
-        if schema.attributes != self.schema.attributes {
-            let reason = "attributes of a container with rows cannot change".to_owned();
-            return Err(StorageError::InvalidRequest { reason });
-        }
+        self.widen(&schema)?;
         let mut built: Vec<StoreIndex> = self.indexes.drain(..).chain(self.building.drain(..)).collect();
         let empty = self.segments.iter().all(Option::is_none);
         let mut indexes = Vec::with_capacity(schema.indexes.len());

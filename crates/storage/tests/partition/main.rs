@@ -8,3 +8,4 @@ mod hash;
 mod histories;
 mod history;
 mod store;
+mod widen;

@@ -8,10 +8,10 @@ use super::substitute;
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    AttachCursor, AttributeId, Batch, Horizon, IndexBuildCursor, IndexOrder, Key, Outcome, PinnedCursor,
-    PinnedPartition, Progress, ReadCursor, ReadRequest, Registry, RowAddress, Schema, SchemaVersion, SealedSegment,
-    SplitBoundary, SplitStep, StorageError, Store, StoreCounters, StoreOptions, Timestamp, TransactionId, Value,
-    key_of_row, key_of_values,
+    AttachCursor, Attribute, AttributeId, Batch, DataType, Horizon, IndexBuildCursor, IndexOrder, Key, Outcome,
+    PinnedCursor, PinnedPartition, Progress, ReadCursor, ReadRequest, Registry, RowAddress, Schema, SchemaVersion,
+    SealedSegment, SplitBoundary, SplitStep, StorageError, Store, StoreCounters, StoreOptions, Timestamp,
+    TransactionId, Value, key_of_row, key_of_values,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -128,7 +128,10 @@ impl Driver {
             88..91 => self.save_cursor(),
             91..95 => self.resume_cursor(),
             95..97 => self.attach(),
-            97..98 => self.create_index(),
+            97..98 => {
+                self.create_index();
+                self.widen();
+            }
             _ => self.split(),
         }
     }
