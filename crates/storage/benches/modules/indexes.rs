@@ -19,7 +19,9 @@ fn address(row: usize) -> RowAddress {
 
 fn keys(numbers: &[u64], data_type: DataType) -> [Column; 1] {
     let mut builder = ColumnBuilder::with_capacity(data_type, numbers.len());
-    numbers.iter().for_each(|number| builder.push(&value(*number as i64, data_type)));
+    for number in numbers {
+        builder.push(&value(*number as i64, data_type));
+    }
     [builder.finish()]
 }
 

@@ -129,6 +129,11 @@ impl<K: Hashed> HashTable<K> {
         }
     }
 
+    /// How many pairs a key may have, if no more than a bucket takes of one key.
+    pub(super) fn pairs_max(&self, key: &K) -> Option<usize> {
+        self.bucket_of(key.hash()).is_none_or(|bucket| !bucket.spilled).then_some(RUN_MAX)
+    }
+
     /// Adds a pair.
     pub(super) fn insert(&mut self, key: &K, handle: u64) -> Result<Placed, MemoryExceeded> {
         let hash = key.hash();
@@ -465,7 +470,9 @@ mod tests {
         let pool = MemoryPool::unlimited();
         let mut table = HashTable::<u64>::new(&pool);
         for number in 0..400_000_u64 {
-            table.insert(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15), number / 1_000 << 32 | number % 1_000).unwrap();
+            table
+                .insert(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15), ((number / 1_000) << 32) | (number % 1_000))
+                .unwrap();
         }
         let per_pair = table.bytes() as f64 / 400_000.0;
         assert!((12.0..17.5).contains(&per_pair), "{per_pair} bytes for 12 bytes of key and handle");

@@ -103,7 +103,9 @@ impl<H: HoldsPath> AccessPath for WidenedPath<H> {
 
     fn link(&self, attribute: AttributeId, offsets: &[u32], out: &mut ColumnBuilder) {
         if self.is_added(attribute) {
-            offsets.iter().for_each(|_| out.push_null());
+            for _ in offsets {
+                out.push_null();
+            }
         } else {
             self.inner.held().link(attribute, offsets, out);
         }
