@@ -12,7 +12,7 @@
 
 use crate::error::StorageError;
 use crate::ids::AttributeId;
-use crate::modules::{AccessPathFactory, AddressingMode, Count, Registry};
+use crate::modules::{AccessPathFactory, AddressingMode, Count, ROW_DYNAMIC, Registry};
 use crate::schema::{Attribute, Schema};
 use std::sync::Arc;
 
@@ -49,6 +49,34 @@ impl PhysicalLayout {
     pub fn single(module: &str, attribute_count: usize) -> Self {
         let attributes = (0..attribute_count as u16).map(AttributeId).collect();
         Self::new([LayoutMember { module: module.into(), attributes }])
+    }
+
+    /// The same with attributes that the schema gained: they go to the catch-all, a *row dynamic* member.
+    pub(crate) fn widened(&self, first: AttributeId, attribute_count: usize) -> Self {
+        let added: Vec<AttributeId> = (first.0..attribute_count as u16).map(AttributeId).collect();
+        let mut members = self.members.to_vec();
+        let catch_all = members.iter_mut().find(|member| *member.module == *ROW_DYNAMIC);
+        match catch_all {
+            Some(member) => member.attributes = member.attributes.iter().chain(&added).copied().collect(),
+            None => members.push(LayoutMember { module: ROW_DYNAMIC.into(), attributes: added.into() }),
+        }
+        Self::new(members)
+    }
+
+    /// What is left of it without the attributes from `count` on: the layout of a segment from before they were added.
+    pub(crate) fn restricted(&self, count: usize) -> Self {
+        let restrict = |member: &LayoutMember| LayoutMember {
+            module: member.module.clone(),
+            attributes: member.attributes.iter().filter(|id| id.index() < count).copied().collect(),
+        };
+        let members = self.members.iter().map(restrict).filter(|member| !member.attributes.is_empty());
+        Self::new(members.collect::<Arc<[_]>>())
+    }
+
+    /// Attributes held: those below this number.
+    pub(crate) fn attribute_count(&self) -> usize {
+        let ids = self.members.iter().flat_map(|member| &member.attributes);
+        ids.map(|id| id.index() + 1).max().unwrap_or(0)
     }
 
     /// The members.

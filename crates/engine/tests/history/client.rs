@@ -92,7 +92,7 @@ impl Client<'_> {
                 }
                 Ok(())
             }
-            36..39 => self.lock(key).await,
+            36..40 => self.lock(key).await,
             40..44 => self.look_up().await,
             44 => self.probe().await,
             _ => {

@@ -14,6 +14,9 @@ mod rows;
 
 use report::Report;
 
+/// A name, and what measures elements up to a number.
+type Part = (&'static str, fn(usize, &mut Report));
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let after = |name: &str| {
@@ -25,8 +28,7 @@ fn main() {
     let elements = after("--elements").map_or(default, |number| number.parse().unwrap());
     let only = after("--only").map_or("", String::as_str);
     let mut report = Report::new(if tiny { 1 } else { 3 });
-    let parts: [(&str, fn(usize, &mut Report)); 3] =
-        [("rows", rows::run), ("indexes", indexes::run), ("access methods", access_methods::run)];
+    let parts: [Part; 3] = [("rows", rows::run), ("indexes", indexes::run), ("access methods", access_methods::run)];
     for (name, run) in parts {
         if name.contains(only) {
             run(elements, &mut report);

@@ -6,9 +6,16 @@ use std::fmt::Write;
 pub struct Report {
     lines: Vec<String>,
     /// Runs of each measurement; the best counts.
-    pub runs: usize,
+    runs: usize,
+    run_nanos_min: f64,
     hash: u64,
 }
+
+/// Calls between two looks at the clock.
+const CALLS: u32 = 2;
+
+/// A run takes at least this long.
+const RUN_NANOS_MIN: f64 = 2e8;
 
 /// A field of a line: a name, and a word or a number.
 pub enum Field {
@@ -41,16 +48,22 @@ pub fn time<T>(run: impl FnOnce() -> T) -> (f64, T) {
 
 impl Report {
     pub fn new(runs: usize) -> Self {
-        Self { lines: Vec::new(), runs, hash: 0 }
+        let run_nanos_min = if runs > 1 { RUN_NANOS_MIN } else { 0.0 };
+        Self { lines: Vec::new(), runs, run_nanos_min, hash: 0 }
     }
 
-    /// The best time of some runs; results go into the hash, so that nothing is left out by the compiler.
-    pub fn best(&mut self, mut run: impl FnMut() -> u64) -> f64 {
+    /// The time of one of many calls, the best of some runs; results go into the hash, so that nothing is left out by
+    /// the compiler. The clock ticks every few milliseconds: a run repeats the call until it takes many of them.
+    pub fn best(&mut self, mut call: impl FnMut() -> u64) -> f64 {
+        self.note(call());
         let mut best = f64::INFINITY;
         for _ in 0..self.runs {
-            let (nanos, result) = time(&mut run);
-            best = best.min(nanos);
-            self.note(result);
+            let (mut calls, mut nanos) = (0.0, 0.0);
+            while calls == 0.0 || (nanos < self.run_nanos_min && calls < 1e6) {
+                nanos += time(|| (0..CALLS).fold(0, |sum: u64, _| sum.wrapping_add(call()))).0;
+                calls += f64::from(CALLS);
+            }
+            best = best.min(nanos / calls);
         }
         best
     }

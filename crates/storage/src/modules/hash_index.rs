@@ -219,6 +219,9 @@ impl HashedKey for HashedBytes {
     }
 }
 
+/// Entries of one key counted at most.
+const EXACT_SHARE_MAX: usize = 4_096;
+
 /// Keys looked at for an estimate.
 const SAMPLE_KEYS: usize = 256;
 
@@ -245,31 +248,22 @@ impl<K: HashedKey> HashIndex<K> {
     }
 
     fn scan_key(&self, key: &K, state: &mut IndexScanState, rows_max: usize, found: &mut Vec<RowAddress>) -> bool {
-        let before = found.len();
-        let Some((_, after)) = &state.after else {
-            let mut more = false;
-            self.table.equal(key, |handle| {
-                more = found.len() - before >= rows_max;
-                if !more {
-                    found.push(RowAddress::from_bits(handle));
-                }
-            });
-            if more && let Some(last) = found.last() {
-                state.after = Some((state.lower.clone(), last.to_bits()));
-            }
-            return more;
-        };
-        let mut walk = self.table.walk_from(key, after + 1);
+        if state.after.is_none() && self.table.pairs_max(key).is_some_and(|pairs| pairs <= rows_max) {
+            self.table.equal(key, |handle| found.push(RowAddress::from_bits(handle)));
+            return false;
+        }
+        let mut last = state.after.as_ref().map(|(_, handle)| *handle);
+        let mut walk = self.table.walk_from(key, last.map_or(0, |last| last + 1));
+        let until = found.len() + rows_max;
         while let Some((other, handle)) = self.table.next(&mut walk)
             && other == key
         {
-            if found.len() - before >= rows_max {
-                if let Some(last) = found.last() {
-                    state.after = Some((state.lower.clone(), last.to_bits()));
-                }
+            if found.len() == until {
+                state.after = last.map(|last| (state.lower.clone(), last));
                 return true;
             }
             found.push(RowAddress::from_bits(handle));
+            last = Some(handle);
         }
         false
     }
@@ -389,12 +383,15 @@ impl<K: HashedKey> IndexPath for HashIndex<K> {
         }
     }
 
-    /// Exact for one key, else by a sample.
+    /// Exact for one key that has not very many entries, else by a sample.
     fn share(&self, lower: &Key, upper: Option<&Key>) -> f64 {
         if let Some(key) = self.only_key(lower, upper) {
-            let mut entries = 0_u64;
-            self.table.equal(&key, |_| entries += 1);
-            return entries as f64 / self.table.len().max(1) as f64;
+            let mut walk = self.table.walk_from(&key, 0);
+            let pairs = std::iter::from_fn(|| self.table.next(&mut walk)).take_while(|(other, _)| *other == &key);
+            let entries = pairs.take(EXACT_SHARE_MAX).count();
+            if entries < EXACT_SHARE_MAX {
+                return entries as f64 / self.table.len().max(1) as f64;
+            }
         }
         let of_bytes = |key: &Key| K::Plain::of_bytes(key.as_bytes());
         let (lower, upper) = (of_bytes(lower), upper.map(of_bytes));

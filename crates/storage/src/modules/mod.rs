@@ -18,6 +18,7 @@ mod registry;
 mod row_dynamic;
 mod row_sparse;
 mod row_static;
+mod widened;
 
 use crate::address::RowAddress;
 use crate::batch::{Batch, Column, ColumnBuilder, PackedRows};
@@ -39,6 +40,7 @@ pub(crate) use hash_index::hashed_order;
 pub(crate) use ordered_index::sorted_order;
 pub use ordered_index::{IndexScanState, Inserted};
 pub use registry::{COLUMN, COLUMN_GROUP, HASH_INDEX, ORDERED_INDEX, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry};
+pub(crate) use widened::{HoldsPath, WidenedPath};
 
 /// How partial records of an access path are addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

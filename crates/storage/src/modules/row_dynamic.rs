@@ -247,7 +247,7 @@ impl DynamicPath {
     fn sizes(&self, rows: &Batch, range: Range<usize>) -> Vec<usize> {
         let held = self.held_by(rows);
         let mut sizes = vec![COUNT_BYTES + 2 * held.div_ceil(8); range.len()];
-        for field in self.fields.iter() {
+        for field in &self.fields {
             let Some(column) = rows.columns.get(field.attribute.id.index()) else { continue };
             let width = WIDTHS[class_of(field.attribute.data_type.physical())];
             for (size, row) in sizes.iter_mut().zip(range.clone()) {
@@ -316,7 +316,7 @@ impl DynamicPath {
         let fields: usize = words.map(|(word, classes)| bytes_of_fields(record.word(1, word), classes)).sum();
         let mut long = record.fields_start() + fields;
         for class in 0..WIDTHS.len() {
-            for field in self.fields[..held].iter() {
+            for field in &self.fields[..held] {
                 let Some(column) = rows.columns.get(field.attribute.id.index()) else { continue };
                 if class_of(field.attribute.data_type.physical()) != class || column.is_null(row) {
                     continue;
@@ -338,7 +338,7 @@ impl DynamicPath {
                 }
             }
         }
-        for field in self.fields[..held].iter() {
+        for field in &self.fields[..held] {
             if let Some(column) = rows.columns.get(field.attribute.id.index())
                 && let Values::Bytes(views) = &column.values
                 && !column.is_null(row)

@@ -5,7 +5,8 @@ use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, RowsOf, VALUE_BYTES
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::modules::{
-    AccessPath, COLUMN, PathAttribute, ROW_STATIC, Registry, hashed_order, layout_path, sorted_order,
+    AccessPath, COLUMN, HoldsPath, PathAttribute, ROW_STATIC, Registry, WidenedPath, hashed_order, layout_path,
+    sorted_order,
 };
 use crate::physical::PhysicalLayout;
 use crate::predicate::Condition;
@@ -203,6 +204,21 @@ impl SealedSegment {
         Arc::new(Self { layout, path, zones, nulls: Box::default(), orders: Mutex::new(None) })
     }
 
+    /// Attributes of its rows.
+    pub(crate) fn attributes(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// The same rows with `attributes` attributes, of which those from `known` on are UNDEFINED.
+    pub(crate) fn widened(segment: Arc<Self>, known: AttributeId, attributes: usize) -> Arc<Self> {
+        // The added attributes have no path: the layout is the one of the others.
+        let layout = segment.layout.clone();
+        let mut zones = segment.zones.to_vec();
+        zones.resize(attributes, Zone { bounds: None, nulls: true });
+        let path = Box::new(WidenedPath::new(segment, known));
+        Arc::new(Self { layout, path, zones: zones.into(), nulls: Box::default(), orders: Mutex::new(None) })
+    }
+
     /// The rows in the order of each index, once.
     pub(crate) fn take_orders(&self) -> Option<Vec<Box<[u32]>>> {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -294,4 +310,12 @@ pub(crate) fn link_window(schema: &Schema, path: &dyn AccessPath, window: Range<
         })
     });
     Batch { columns: columns.collect(), rows: offsets.len() }
+}
+
+impl HoldsPath for Arc<SealedSegment> {
+    fn held(&self) -> &dyn AccessPath {
+        self.path()
+    }
+
+    fn freeze(&mut self) {}
 }

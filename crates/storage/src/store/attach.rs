@@ -87,6 +87,7 @@ impl Store {
     }
 
     fn start_attach(&mut self, snapshot: &Snapshot<'_>, segment: &Arc<SealedSegment>) -> Result<Started, StorageError> {
+        self.check_attributes(segment)?;
         self.pending.reserve(1)?;
         let first_of_transaction = self.pending.enter(snapshot.transaction);
         let number = self.next_number();

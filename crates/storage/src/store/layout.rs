@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::error::StorageError;
-use crate::ids::SegmentNumber;
+use crate::ids::{AttributeId, SegmentNumber};
 use crate::modules::{AccessPath, COLUMN, ROW_STATIC, Registry, layout_path};
 use crate::physical::{PhysicalLayout, SegmentLayouts};
 use crate::schema::{Layout, Schema};
@@ -65,11 +65,27 @@ impl TargetLayouts {
     /// Whether a segment may stay as it is.
     pub(super) fn suits(&self, segment: &Segment) -> bool {
         let layout = segment.layout();
+        // A segment from before attributes were added need not be touched for them.
+        let held = layout.attribute_count();
+        let is_as = |target: &PhysicalLayout| {
+            *layout == *target || (held < target.attribute_count() && *layout == target.restricted(held))
+        };
         match (&self.by_hand, self.by_name) {
             // A bulk load does not know the number its segment gets, so either will do.
-            (None, Layout::Mixed) => *layout == self.rows || *layout == self.columns,
-            _ if segment.is_open() => *layout == self.open(segment.number),
-            _ => *layout == self.sealed(segment.number),
+            (None, Layout::Mixed) => is_as(&self.rows) || is_as(&self.columns),
+            _ if segment.is_open() => is_as(&self.open(segment.number)),
+            _ => is_as(&self.sealed(segment.number)),
+        }
+    }
+
+    /// The schema gained attributes, from `first` on.
+    pub(super) fn widen(&mut self, first: AttributeId, schema: &Schema) {
+        let count = schema.attributes.len();
+        self.rows = PhysicalLayout::single(ROW_STATIC, count);
+        self.columns = PhysicalLayout::single(COLUMN, count);
+        if let Some(layouts) = self.by_hand.take() {
+            let (open, sealed) = (layouts.open.widened(first, count), layouts.sealed.widened(first, count));
+            self.by_hand = Some(Arc::new(SegmentLayouts { open, sealed }));
         }
     }
 }

@@ -22,6 +22,7 @@ mod undo;
 mod unique;
 mod usage;
 mod vacate;
+mod widen;
 mod write;
 
 use crate::batch::{PackedRows, RowFormat};
@@ -162,13 +163,12 @@ impl Store {
         &self.schema
     }
 
-    /// Moves to another version of the schema: the same attributes, other indexes. Those that were built by
-    /// [`Store::create_index_step`] are adopted, those no longer defined are dropped. Layouts stay as they were set.
+    /// Moves to another version of the schema: the same attributes and further ones that may be NULL, other indexes.
+    /// Those that were built by [`Store::create_index_step`] are adopted, those no longer defined are dropped. Rows that
+    /// are there have added attributes UNDEFINED ([`Store::is_undefined`]). Layouts stay as they were set; those set by
+    /// hand get added attributes in their catch-all.
     pub fn set_schema(&mut self, schema: Arc<Schema>) -> Result<(), StorageError> {
-        if schema.attributes != self.schema.attributes {
-            let reason = "attributes of a container with rows cannot change".to_owned();
-            return Err(StorageError::InvalidRequest { reason });
-        }
+        self.widen(&schema)?;
         let mut built: Vec<StoreIndex> = self.indexes.drain(..).chain(self.building.drain(..)).collect();
         let empty = self.segments.iter().all(Option::is_none);
         let mut indexes = Vec::with_capacity(schema.indexes.len());

@@ -109,6 +109,12 @@ impl StoreUsage {
         }
     }
 
+    /// The schema gained attributes: there are so many now.
+    pub(super) fn widen(&mut self, attributes: usize) {
+        self.nulls = self.nulls.iter().copied().chain(std::iter::repeat(0)).take(attributes).collect();
+        self.pinned = Arc::new(PinnedUsage::new(attributes));
+    }
+
     /// A delete or update.
     #[inline]
     pub(super) fn wrote(&mut self) {

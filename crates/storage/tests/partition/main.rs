@@ -10,3 +10,4 @@ mod history;
 mod layouts;
 mod store;
 mod usage;
+mod widen;

@@ -9,10 +9,10 @@ use super::substitute;
 use eris_platform::memory::MemoryPool;
 use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
-    AttachCursor, AttributeId, Batch, Horizon, IndexBuildCursor, IndexOrder, Key, Outcome, PinnedCursor,
-    PinnedPartition, Progress, ReadCursor, ReadRequest, Registry, RowAddress, Schema, SchemaVersion, SealedSegment,
-    SplitBoundary, SplitStep, StorageError, Store, StoreCounters, StoreOptions, Timestamp, TransactionId, Value,
-    key_of_row, key_of_values,
+    AttachCursor, Attribute, AttributeId, Batch, DataType, Horizon, IndexBuildCursor, IndexOrder, Key, Outcome,
+    PinnedCursor, PinnedPartition, Progress, ReadCursor, ReadRequest, Registry, RowAddress, Schema, SchemaVersion,
+    SealedSegment, SplitBoundary, SplitStep, StorageError, Store, StoreCounters, StoreOptions, Timestamp,
+    TransactionId, Value, key_of_row, key_of_values,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -137,7 +137,10 @@ impl Driver {
             91..95 => self.resume_cursor(),
             95..96 => self.attach(),
             96 => self.roll_back_to(),
-            97 => self.create_index(),
+            97 => {
+                self.create_index();
+                self.widen();
+            }
             98 => self.set_layout(),
             _ => self.split(),
         }

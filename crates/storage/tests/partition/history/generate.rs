@@ -16,6 +16,9 @@ const UNIQUE: AttributeId = AttributeId(7);
 
 pub const KEYS: i64 = 40;
 
+/// Attributes at first; histories add integers.
+const GENERATED: usize = 9;
+
 pub fn schema(random: &mut SeededRandom, with_second_unique: bool) -> Schema {
     let attribute = |name: &str, data_type, nullable| Attribute { name: name.into(), data_type, nullable };
     let index = |id, name: &str, attributes: &[AttributeId], unique, kind| IndexDefinition {
@@ -183,5 +186,16 @@ pub fn request(random: &mut SeededRandom, schema: &Schema) -> ReadRequest {
         random.shuffle(&mut desired);
         desired.truncate(random.index(9) + 1);
     }
-    ReadRequest { predicate: predicate(random), desired: Arc::from(desired), order }
+    let mut conditions = predicate(random).conditions.to_vec();
+    if schema.attributes.len() > GENERATED && random.chance(0.3) {
+        let attribute = AttributeId((GENERATED + random.index(schema.attributes.len() - GENERATED)) as u16);
+        let test = match random.below(4) {
+            0 => Test::IsNull,
+            1 => Test::IsNotNull,
+            2 => Test::CompareAttribute(Comparison::LessOrEqual, AttributeId(8)),
+            _ => Test::Compare(Comparison::Less, value(random, attribute)),
+        };
+        conditions.push(Condition { attribute, test });
+    }
+    ReadRequest { predicate: Predicate::new(conditions), desired: Arc::from(desired), order }
 }

@@ -168,6 +168,27 @@ impl Driver {
         self.parts[0].store.set_schema(Arc::clone(&self.schema)).unwrap();
     }
 
+    /// Adds an attribute that may be NULL: old rows have none of it.
+    pub(super) fn widen(&mut self) {
+        if self.splitting.is_some() || self.parts.len() > 1 || self.random.chance(0.5) {
+            return;
+        }
+        let mut schema = (*self.schema).clone();
+        schema.version = SchemaVersion(schema.version.0 + 1);
+        let name = format!("added {}", schema.attributes.len()).into();
+        let added = Attribute { name, data_type: DataType::Int32, nullable: true };
+        schema.attributes = schema.attributes.iter().cloned().chain([added]).collect();
+        let schema = Arc::new(schema);
+        match self.parts[0].store.set_schema(Arc::clone(&schema)) {
+            Ok(()) => {
+                self.schema = schema;
+                self.reference.versions.iter_mut().for_each(|version| version.row.push(Value::Null));
+            }
+            Err(StorageError::Busy { .. }) => {}
+            Err(error) => panic!("seed {}: {error}", self.seed),
+        }
+    }
+
     pub(super) fn split(&mut self) {
         if !self.may_split || self.parts.len() >= 4 {
             return;
