@@ -190,6 +190,15 @@ def bench(name, *options, result, timeout=3600):
     return json.loads(path.read_text()), shown(command)
 
 
+def core_benchmark(name, *options, result, timeout=3600):
+    """Runs a benchmark of the core alone, an example of `workloads`; returns its report and the command."""
+    run(["cargo", "build", "--release", "--quiet", "-p", "eris-workloads", "--example", name], timeout=3600)
+    command = [target_directory() / "release" / "examples" / name, *options]
+    report = json.loads(run(command, timeout=timeout))
+    write_json(RESULTS / f"{result}.json", {**machine(), **report})
+    return report, shown(command)
+
+
 def test_command(package, arguments, features, test):
     command = ["cargo", "test", "--release", "-p", package]
     command += ["--features", features] if features else []
