@@ -39,6 +39,13 @@ pub struct SegmentLayouts {
     pub sealed: PhysicalLayout,
 }
 
+impl SegmentLayouts {
+    /// The same with attributes that the schema gained.
+    pub(crate) fn widened(&self, first: AttributeId, attribute_count: usize) -> Self {
+        Self { open: self.open.widened(first, attribute_count), sealed: self.sealed.widened(first, attribute_count) }
+    }
+}
+
 impl PhysicalLayout {
     /// A layout of these members.
     pub fn new(members: impl Into<Arc<[LayoutMember]>>) -> Self {

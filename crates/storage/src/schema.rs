@@ -90,6 +90,15 @@ impl Schema {
         self.indexes.iter().find(|index| index.id == id)
     }
 
+    /// The next version, with further attributes. Layouts set by hand hold them in their catch-all.
+    #[must_use]
+    pub fn with_attributes(&self, added: impl IntoIterator<Item = Attribute>) -> Self {
+        let first = AttributeId(self.attributes.len() as u16);
+        let attributes: Box<[Attribute]> = self.attributes.iter().cloned().chain(added).collect();
+        let physical = self.physical.as_ref().map(|layouts| Arc::new(layouts.widened(first, attributes.len())));
+        Self { version: SchemaVersion(self.version.0 + 1), attributes, physical, ..self.clone() }
+    }
+
     /// The types of all attributes, in order.
     pub fn data_types(&self) -> Vec<DataType> {
         self.attributes.iter().map(|attribute| attribute.data_type).collect()

@@ -83,10 +83,7 @@ impl TargetLayouts {
         let count = schema.attributes.len();
         self.rows = PhysicalLayout::single(ROW_STATIC, count);
         self.columns = PhysicalLayout::single(COLUMN, count);
-        if let Some(layouts) = self.by_hand.take() {
-            let (open, sealed) = (layouts.open.widened(first, count), layouts.sealed.widened(first, count));
-            self.by_hand = Some(Arc::new(SegmentLayouts { open, sealed }));
-        }
+        self.by_hand = self.by_hand.take().map(|layouts| Arc::new(layouts.widened(first, count)));
     }
 }
 

@@ -25,6 +25,9 @@ impl Store {
             let reason = "attributes of a container with rows cannot change, only nullable ones be added".to_owned();
             return Err(StorageError::InvalidRequest { reason });
         }
+        if let Some(layouts) = &schema.physical {
+            layouts.check(new, self.modules)?;
+        }
         if self.split.is_some() {
             return Err(StorageError::Busy { reason: "the partition is being split" });
         }

@@ -70,7 +70,7 @@ fn added_attributes_are_undefined_until_written_and_read_as_null() {
         let mut store = Store::new(StoreOptions::new(Arc::clone(&old), Arc::clone(&memory)));
         let table = Table::default();
         let horizon = Horizon { oldest: Timestamp(100), outcomes: &table };
-        (1..4).for_each(|transaction| table.set(transaction, Outcome::Committed(Timestamp(transaction))));
+        (1..3).for_each(|transaction| table.set(transaction, Outcome::Committed(Timestamp(transaction))));
         store.insert(&view(1).snapshot(&table), &rows(&old, 0..100)).unwrap();
         while store.maintain(&horizon, 100).more {}
         let pin = store.pin(&view(99).snapshot(&table));
@@ -112,7 +112,9 @@ fn added_attributes_are_undefined_until_written_and_read_as_null() {
         let gateway = store.next_batch(&view(3).snapshot(&table), &mut cursor).unwrap().unwrap();
         store.close_cursor(cursor);
         let text = Batch::from_rows(&[DataType::Text], &[vec![Value::Text("written".into())]]);
+        table.set(3, Outcome::Active);
         store.update(&view(3).snapshot(&table), &gateway.addresses, &[ADDED], &text).unwrap();
+        table.set(3, Outcome::Committed(Timestamp(3)));
         while store.maintain(&horizon, 100).more {}
         let found = read(&mut store, &table, &both);
         assert_eq!(found[7], (vec![Value::Int32(7), Value::Text("written".into())], false));

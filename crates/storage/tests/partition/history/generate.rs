@@ -94,6 +94,17 @@ pub fn layout(random: &mut SeededRandom, attributes: &[Attribute]) -> PhysicalLa
     PhysicalLayout::new(members)
 }
 
+/// Whether a layout is what is left of `target` without the attributes that it does not know.
+pub fn agree_on_known_attributes(layout: &PhysicalLayout, target: &PhysicalLayout) -> bool {
+    let known = |id: &AttributeId| layout.members().iter().any(|member| member.attributes.contains(id));
+    let left = target.members().iter().map(|member| {
+        let attributes: Vec<AttributeId> = member.attributes.iter().filter(|id| known(id)).copied().collect();
+        (&member.module, attributes)
+    });
+    let left = left.filter(|(_, attributes)| !attributes.is_empty());
+    left.eq(layout.members().iter().map(|member| (&member.module, member.attributes.to_vec())))
+}
+
 /// Layouts for open and sealed segments, now and then the same.
 pub fn layouts(random: &mut SeededRandom, attributes: &[Attribute]) -> SegmentLayouts {
     let open = layout(random, attributes);

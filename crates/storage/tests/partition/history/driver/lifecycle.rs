@@ -173,12 +173,9 @@ impl Driver {
         if self.splitting.is_some() || self.parts.len() > 1 || self.random.chance(0.5) {
             return;
         }
-        let mut schema = (*self.schema).clone();
-        schema.version = SchemaVersion(schema.version.0 + 1);
-        let name = format!("added {}", schema.attributes.len()).into();
+        let name = format!("added {}", self.schema.attributes.len()).into();
         let added = Attribute { name, data_type: DataType::Int32, nullable: true };
-        schema.attributes = schema.attributes.iter().cloned().chain([added]).collect();
-        let schema = Arc::new(schema);
+        let schema = Arc::new(self.schema.with_attributes([added]));
         match self.parts[0].store.set_schema(Arc::clone(&schema)) {
             Ok(()) => {
                 self.schema = schema;
