@@ -137,8 +137,8 @@ impl Store {
     }
 
     /// Moves to another version of the schema: the same attributes and further ones that may be NULL, other indexes.
-    /// Those that were built by [`Store::create_index_step`] are adopted, those no longer defined are dropped. Rows that
-    /// are there have added attributes UNDEFINED ([`Store::is_undefined`]).
+    /// Those that were built by [`Store::create_index_step`] are adopted, those no longer defined are dropped. Rows
+    /// that are there have added attributes UNDEFINED ([`Store::is_undefined`]).
     pub fn set_schema(&mut self, schema: Arc<Schema>) -> Result<(), StorageError> {
         self.widen(&schema)?;
         let mut built: Vec<StoreIndex> = self.indexes.drain(..).chain(self.building.drain(..)).collect();
