@@ -1,6 +1,6 @@
-//! What storage modules cost, as 004 measures them (section 5.3.1, figures 5.12 to 5.15 and 5.17 to 5.19; section 5.2.2,
-//! figures 5.3 to 5.6): `cargo bench -p eris-storage --bench modules`. One JSON array on stdout; times are nanoseconds of
-//! this thread per element, the best of some runs.
+//! What storage modules cost, as 004 measures them (section 5.3.1, figures 5.12 to 5.15 and 5.17 to 5.19; section
+//! 5.2.2, figures 5.3 to 5.6): `cargo bench -p eris-storage --bench modules`. One JSON array on stdout; times are
+//! nanoseconds of this thread per element, the best of some runs.
 //!
 //! `--elements N` sets the largest number of elements (default 16 Mi), `--only WORD` runs the parts whose name contains
 //! the word, `--test` runs everything with tiny inputs.

@@ -68,6 +68,11 @@ impl Report {
         best
     }
 
+    /// Whether nothing is to be measured, only run.
+    pub fn is_tiny(&self) -> bool {
+        self.runs == 1
+    }
+
     /// Enters a result into the hash.
     pub fn note(&mut self, result: u64) {
         self.hash = self.hash.rotate_left(5) ^ result;

@@ -11,6 +11,8 @@ use eris_storage::{
 
 /// Rows of a batch, as micro-operators get them.
 const BATCH_ROWS: usize = 2_048;
+/// Elements inserted at least, into one path after the other.
+const INSERTED_MIN: usize = 4 << 20;
 /// Attributes held together.
 const ATTRIBUTES: [u16; 3] = [1, 4, 16];
 
@@ -78,12 +80,18 @@ fn measure(module: &'static str, attributes: u16, elements: usize, report: &mut 
     let configuration = PathConfiguration { attributes: &held, rows_max: rows as u32, memory: &memory };
     let factory = Registry::standard().module(module).unwrap();
     let PathInstance::Rows(mut path) = factory.create(configuration) else { return };
+    // The clock ticks every few milliseconds: small paths are filled often.
+    let fillings = if report.is_tiny() { 1 } else { (INSERTED_MIN / elements).max(1) };
     let mut insert = 0.0;
-    for start in (0..rows).step_by(BATCH_ROWS) {
-        let range = start..(start + BATCH_ROWS).min(rows);
-        let columns: Vec<Column> = (0..attributes).map(|id| column(range.clone(), id)).collect();
-        let batch = Batch::new(columns, range.len());
-        insert += time(|| path.insert(&batch, 0..batch.rows).unwrap()).0;
+    for _ in 0..fillings {
+        let PathInstance::Rows(empty) = factory.create(configuration) else { return };
+        path = empty;
+        for start in (0..rows).step_by(BATCH_ROWS) {
+            let range = start..(start + BATCH_ROWS).min(rows);
+            let columns: Vec<Column> = (0..attributes).map(|id| column(range.clone(), id)).collect();
+            let batch = Batch::new(columns, range.len());
+            insert += time(|| path.insert(&batch, 0..batch.rows).unwrap()).0 / fillings as f64;
+        }
     }
     path.freeze();
     let mut random = SeededRandom::new(1);

@@ -8,7 +8,7 @@
 //!   11 ─┘
 //! ```
 //! * A full bucket grows by a quarter; one at the maximum splits in two by the next bit of the hash. Either touches one
-//!   bucket of at most 32 KiB of keys. Only the directory is ever copied as a whole: four bytes for some thousand pairs.
+//!   bucket of at most 32 KiB of keys. Only the directory is ever copied as a whole: four bytes for thousands of pairs.
 //! * Because buckets divide the hashes by their leading bits and lie in hash order inside, the whole table is in the
 //!   order of (key, handle), keys being ordered by hash: a walk can stop anywhere and go on later, whatever grew,
 //!   split or was removed meanwhile.
