@@ -182,8 +182,9 @@ pub trait AccessPath: Send + Sync {
     /// An attribute's values of the rows at `offsets` by reference to the path's own data, where that is cheaper than
     /// copying them.
     fn gather(&self, attribute: AttributeId, offsets: &[u32]) -> Option<Column>;
-    /// Adds the modules that test the conditions.
-    fn filter_modules(&self, filter: PathFilter<'_>, modules: &mut BTreeSet<&'static str>) {
+    /// Adds the modules that test the conditions: of every row if it `scans`, else of a few.
+    fn filter_modules(&self, filter: PathFilter<'_>, scans: bool, modules: &mut BTreeSet<&'static str>) {
+        let _ = scans;
         if !filter.is_empty() {
             modules.insert(self.module());
         }
