@@ -6,10 +6,10 @@
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    AttachCursor, Attribute, AttributeId, Batch, ColumnBuilder, Comparison, Condition, ContainerId, DataType, Horizon,
-    IndexDefinition, IndexId, IndexKind, Layout, Outcome, Outcomes, Predicate, Progress, ReadRequest, Registry, Schema,
-    SchemaVersion, SealedSegment, Snapshot, StatementNumber, Store, StoreOptions, Test, Timestamp, TransactionId,
-    Value, Values,
+    AttachCursor, Attribute, AttributeId, Batch, COLUMN, ColumnBuilder, Comparison, Condition, ContainerId, DataType,
+    Horizon, IndexDefinition, IndexId, IndexKind, Layout, LayoutMember, Outcome, Outcomes, PhysicalLayout, Predicate,
+    Progress, ROW_STATIC, ReadRequest, Registry, Schema, SchemaVersion, SealedSegment, Snapshot, StatementNumber, Store,
+    StoreOptions, Test, Timestamp, TransactionId, Value, Values,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -155,10 +155,10 @@ fn bulk(schema: &Arc<Schema>, segments: i32, segment_rows: i32) -> Store {
     store
 }
 
-fn point_reads(store: &mut Store, layout: Layout, keys: i32, reads: usize, hash: &mut u64) {
+fn point_reads(store: &mut Store, name: &str, keys: i32, reads: usize, hash: &mut u64) {
     let desired: Arc<[AttributeId]> = [AttributeId(2), AttributeId(3), AttributeId(4)].into();
     let mut random = SeededRandom::new(3);
-    measure(&format!("{layout:?}: point read of 3 attributes"), reads, "read", || {
+    measure(&format!("{name}: point read of 3 attributes"), reads, "read", || {
         for _ in 0..reads {
             let key = random.below(keys as u64) as i32;
             let request = ReadRequest {
@@ -202,6 +202,37 @@ fn updates(store: &mut Store, layout: Layout, keys: i32, count: usize) {
     });
 }
 
+/// Price and date in columns and everything in rows beside them: scans like columns, point reads like rows? And what
+/// the rebuild costs.
+fn several_paths(segments: i32, segment_rows: i32, reads: usize, hash: &mut u64) {
+    let schema = schema(Layout::Row, false);
+    let rows = segments as usize * segment_rows as usize;
+    let mut store = bulk(&schema, segments, segment_rows);
+    let member = |module: &str, ids: &[u16]| LayoutMember {
+        module: module.into(),
+        attributes: ids.iter().copied().map(AttributeId).collect(),
+    };
+    let layouts = [
+        ("price, date in columns, all in rows", vec![member(COLUMN, &[2, 3]), member(ROW_STATIC, &[0, 1, 2, 3, 4, 5])]),
+        ("each in a column of its own", (0..6).map(|id| member(COLUMN, &[id])).collect()),
+    ];
+    let some = request(vec![compare(3, Comparison::Less, Value::Date(8_250))], &[2]);
+    let two = vec![compare(3, Comparison::Less, Value::Date(9_000)), compare(0, Comparison::NotEqual, Value::Int32(7))];
+    let both = request(two, &[2, 3]);
+    for (name, members) in layouts {
+        let layout = PhysicalLayout::new(members);
+        store.set_layout(layout.clone(), layout).unwrap();
+        measure(&format!("{name}: rebuild"), rows, "row", || {
+            while store.maintain(&Horizon { oldest: Timestamp(10), outcomes: &Committed }, 10_000).more {}
+        });
+        for (name, request) in [("10 % of one column", &some), ("two conditions", &both)].repeat(2) {
+            measure(&format!("several paths: scan {name}"), rows, "row", || scan(&mut store, request, hash));
+        }
+        point_reads(&mut store, "several paths", rows as i32, reads, hash);
+        point_reads(&mut store, "several paths", 1_000, reads, hash);
+    }
+}
+
 fn main() {
     let tiny = std::env::args().any(|argument| argument == "--test");
     let (segments, segment_rows, reads) = if tiny { (2, 3_000, 100) } else { (16, 1 << 16, 500_000) };
@@ -229,9 +260,9 @@ fn main() {
                 });
             }
         }
-        point_reads(&mut store, layout, rows as i32, reads, &mut hash);
+        point_reads(&mut store, &format!("{layout:?}"), rows as i32, reads, &mut hash);
         // The same instructions without the cache misses.
-        point_reads(&mut store, layout, 1_000, reads, &mut hash);
+        point_reads(&mut store, &format!("{layout:?}"), 1_000, reads, &mut hash);
         updates(&mut store, layout, rows as i32, reads / 5);
         println!("{:?}", store.statistics());
     }
@@ -247,7 +278,8 @@ fn main() {
         measure(&format!("{layout:?}: settle and seal"), inserted, "row", || {
             while store.maintain(&Horizon { oldest: Timestamp(10), outcomes: &Committed }, 1_000).more {}
         });
-        point_reads(&mut store, layout, inserted as i32, reads, &mut hash);
+        point_reads(&mut store, &format!("{layout:?}"), inserted as i32, reads, &mut hash);
     }
+    several_paths(segments, segment_rows, reads, &mut hash);
     println!("hash {hash:016x}");
 }

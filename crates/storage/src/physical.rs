@@ -7,8 +7,8 @@
 //! column        |  id  |                    age    |     another; `age` is held twice, reads take the cheaper
 //!               +------+---------------------------+
 //! ```
-//! A segment has one layout; segments of one partition may have different ones. The enum [`Layout`](crate::Layout) names
-//! the layouts of a single module; this file is for those that are set by hand.
+//! A segment has one layout; segments of one partition may have different ones. The enum [`Layout`](crate::Layout)
+//! names the layouts of a single module; this file is for those that are set by hand.
 
 use crate::error::StorageError;
 use crate::ids::AttributeId;

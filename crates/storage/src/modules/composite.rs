@@ -13,8 +13,8 @@
 //! lies most densely, and read for few rows where it lies beside most others. A condition that compares attributes
 //! which no path holds together is tested last, on linked values.
 //!
-//! The backlink of the indirect world, from a handle to its rows, is not stored: such a path is never scanned first, but
-//! asked about the handles of rows.
+//! The backlink of the indirect world, from a handle to its rows, is not stored: such a path is never scanned handle
+//! by handle, but asked about the handles of a window's rows.
 //!
 //! An insert that fails after some paths have taken the rows leaves the composite closed: the surplus rows lie behind
 //! those it counts, nobody reads them, and the partition begins another segment.
@@ -174,7 +174,9 @@ impl CompositePath {
     ) -> Result<(), StorageError> {
         let mut scratch = std::mem::take(&mut state.composite);
         let CompositeScratch { compiled, rows: scratch_rows } = &mut scratch;
-        let steps = compiled.steps(&self.layout, filter, |shapes| compile(shapes, &self.members, &self.routes));
+        let steps = compiled.steps(&self.layout, window.is_some(), filter, |shapes| {
+            compile(shapes, window.is_some(), &self.members, &self.routes)
+        });
         let mut started = window.is_none();
         let mut result = Ok(());
         for step in steps {
@@ -272,9 +274,9 @@ impl AccessPath for CompositePath {
         holders.find_map(|member| member.gather(attribute, offsets))
     }
 
-    fn filter_modules(&self, filter: PathFilter<'_>, modules: &mut BTreeSet<&'static str>) {
+    fn filter_modules(&self, filter: PathFilter<'_>, scans: bool, modules: &mut BTreeSet<&'static str>) {
         let shapes: Vec<_> = filter.iter().map(shape_of).zip(filter.selected.iter().copied()).collect();
-        for step in compile(&shapes, &self.members, &self.routes) {
+        for step in compile(&shapes, scans, &self.members, &self.routes) {
             match step {
                 Step::Member { member, .. } => {
                     modules.insert(self.members[usize::from(member)].path.module());

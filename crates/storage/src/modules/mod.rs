@@ -214,8 +214,9 @@ pub trait AccessPath: Send + Sync {
             rows.write(row, column, &value.view(), 0);
         }
     }
-    /// Adds the modules that test the conditions.
-    fn filter_modules(&self, filter: PathFilter<'_>, modules: &mut BTreeSet<&'static str>) {
+    /// Adds the modules that test the conditions: of every row if it `scans`, else of a few.
+    fn filter_modules(&self, filter: PathFilter<'_>, scans: bool, modules: &mut BTreeSet<&'static str>) {
+        let _ = scans;
         if !filter.is_empty() {
             modules.insert(self.module());
         }

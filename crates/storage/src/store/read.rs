@@ -357,7 +357,7 @@ impl Store {
         let rows = if scans { BATCH_ROWS } else { 1 };
         let mut modules = UsedModules::default();
         for segment in self.live_segments() {
-            segment.path().filter_modules(filter, &mut modules.filter);
+            segment.path().filter_modules(filter, scans, &mut modules.filter);
             segment.path().link_modules(&request.desired, rows, &mut modules.link);
         }
         Ok(describe(&self.schema, request, &plan, &modules, scans))

@@ -1,5 +1,5 @@
-//! Rebuilding a segment in another layout, in quanta, while it is read and written: the same rows at the same addresses,
-//! held by other access paths.
+//! Rebuilding a segment in another layout, in quanta, while it is read and written: the same rows at the same
+//! addresses, held by other access paths.
 //!
 //! ```text
 //!   old path  [ copied ........ | to copy ..... ]      rows never change, only their words do

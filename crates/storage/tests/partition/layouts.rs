@@ -439,6 +439,13 @@ fn explain_names_the_paths_that_answer() {
         "many rows: the key from its column"
     );
     assert_eq!(
+        explain(vec![compare(1, Comparison::Greater, Value::Int32(7)), flag.clone()]),
+        "1. scan column, row static where key > 7 AND flag = true\n\
+         2. versions visible to the snapshot\n\
+         3. link column, row sparse [key, text]",
+        "the first condition is scanned where it lies densely, what is left is tested elsewhere"
+    );
+    assert_eq!(
         explain(vec![flag, compare(1, Comparison::Greater, Value::Int32(7))]),
         "1. scan row static where flag = true AND key > 7\n\
          2. versions visible to the snapshot\n\

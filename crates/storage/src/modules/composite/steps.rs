@@ -5,8 +5,11 @@
 //!   members                             0: a b   1: c d
 //!   steps                               member 0: a < 7, b > 2    member 1: c = 'x'    across: a = d
 //! ```
-//! The first condition decides the first member, which tests all it can; so goes it on. Comparisons of attributes that
-//! no member holds together come last. A step depends on which attributes are compared, not with what.
+//! The first condition decides the first member, which tests all it can; so goes it on. A scan begins where the first
+//! condition's attribute lies most densely, because every row of the window is looked at; rows that are left, or that
+//! were listed from the beginning, are tested where most conditions are answered together, because each is a cache
+//! line or two. Comparisons of attributes that no member holds together come last. A step depends on which attributes
+//! are compared, not with what.
 
 use super::Route;
 use super::member::Member;
@@ -39,6 +42,7 @@ pub(super) struct CompiledFilters {
 #[derive(Debug)]
 struct CompiledFilter {
     layout: PhysicalLayout,
+    scans: bool,
     /// Each selected condition's attributes and position.
     shapes: Box<[(ConditionShape, u16)]>,
     steps: Box<[Step]>,
@@ -53,10 +57,12 @@ pub(super) fn shape_of(condition: &Condition) -> ConditionShape {
 }
 
 impl CompiledFilters {
-    /// The steps of a filter in a layout, compiled if it was not met lately.
+    /// The steps of a filter in a layout, over a window if it scans, else of listed rows; compiled if it was not met
+    /// lately.
     pub(super) fn steps(
         &mut self,
         layout: &PhysicalLayout,
+        scans: bool,
         filter: PathFilter<'_>,
         compile: impl FnOnce(&[(ConditionShape, u16)]) -> Box<[Step]>,
     ) -> &[Step] {
@@ -64,6 +70,7 @@ impl CompiledFilters {
         let known = |known: &CompiledFilter| {
             // The filter holds the layout, so the same address is the same layout.
             known.layout.is_same(layout)
+                && known.scans == scans
                 && known.shapes.len() == filter.selected.len()
                 && known.shapes.iter().copied().eq(shapes())
         };
@@ -74,18 +81,26 @@ impl CompiledFilters {
             }
             let shapes: Box<[_]> = shapes().collect();
             let steps = compile(&shapes);
-            self.filters.push(CompiledFilter { layout: layout.clone(), shapes, steps });
+            self.filters.push(CompiledFilter { layout: layout.clone(), scans, shapes, steps });
             self.filters.len() - 1
         });
         &self.filters[position].steps
     }
 }
 
-/// Compiles a filter.
-pub(super) fn compile(shapes: &[(ConditionShape, u16)], members: &[Member], routes: &[Route]) -> Box<[Step]> {
+/// Compiles a filter, over a window if it `scans`.
+pub(super) fn compile(
+    shapes: &[(ConditionShape, u16)],
+    scans: bool,
+    members: &[Member],
+    routes: &[Route],
+) -> Box<[Step]> {
     let mut left = shapes.to_vec();
     let mut steps = Vec::new();
-    while let Some(member) = left.iter().find_map(|(first, _)| best_member(*first, &left, members, routes)) {
+    loop {
+        let dense = scans && steps.is_empty();
+        let found = left.iter().find_map(|(first, _)| best_member(*first, dense, &left, members, routes));
+        let Some(member) = found else { break };
         let tests = |shape: &ConditionShape| members[usize::from(member)].can_test(*shape);
         let selected = left.iter().filter(|(shape, _)| tests(shape)).map(|(_, position)| *position).collect();
         steps.push(Step::Member { member, selected });
@@ -95,9 +110,11 @@ pub(super) fn compile(shapes: &[(ConditionShape, u16)], members: &[Member], rout
     steps.into()
 }
 
-/// The member that can test a condition and most of those that are left beside it; the densest among equals.
+/// The member that can test a condition and most of those that are left beside it, the densest among equals; if
+/// `dense`, the densest of all.
 fn best_member(
     first: ConditionShape,
+    dense: bool,
     left: &[(ConditionShape, u16)],
     members: &[Member],
     routes: &[Route],
@@ -105,6 +122,9 @@ fn best_member(
     let mut best: Option<(u8, usize)> = None;
     for holder in routes[first.0.index()].holders.iter().copied() {
         let member = &members[usize::from(holder)];
+        if dense && member.can_test(first) {
+            return Some(holder);
+        }
         let covered = left.iter().filter(|(shape, _)| member.can_test(*shape)).count();
         if member.can_test(first) && best.is_none_or(|(_, most)| covered > most) {
             best = Some((holder, covered));
