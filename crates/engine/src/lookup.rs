@@ -89,7 +89,7 @@ impl KeyCodec {
 
     /// Appends the command of one key, which has no NULL.
     #[inline]
-    pub fn encode(&self, keys: &Batch, row: usize, position: u32, buffer: &mut Vec<u8>) {
+    pub fn encode(keys: &Batch, row: usize, position: u32, buffer: &mut Vec<u8>) {
         buffer.extend_from_slice(&position.to_le_bytes());
         for column in &keys.columns {
             match &column.values {
@@ -195,7 +195,9 @@ pub(crate) fn invalid(reason: String) -> EngineError {
 /// The first column of an answer: positions of the request.
 pub(crate) fn position_column(positions: impl ExactSizeIterator<Item = u32>) -> Column {
     let mut column = ColumnBuilder::with_capacity(DataType::Int32, positions.len());
-    positions.for_each(|position| column.push_i32(position as i32));
+    for position in positions {
+        column.push_i32(position as i32);
+    }
     column.finish()
 }
 
@@ -264,7 +266,7 @@ mod tests {
                 for row in first..first + 50 {
                     writer.push(|bytes| {
                         let before = bytes.len();
-                        codec.encode(&keys, row, 1_000 + row as u32, bytes);
+                        KeyCodec::encode(&keys, row, 1_000 + row as u32, bytes);
                         assert_eq!(bytes.len() - before, codec.bytes_of(&keys, row));
                     });
                 }

@@ -451,7 +451,9 @@ mod tests {
             Message::new(header, &commands.iter().map(Vec::as_slice).collect::<Vec<_>>()).encode(buffer);
         } else {
             let mut writer = MessageWriter::new(buffer, &header, width);
-            commands.iter().for_each(|command| writer.push(|bytes| bytes.extend_from_slice(command)));
+            for command in &commands {
+                writer.push(|bytes| bytes.extend_from_slice(command));
+            }
             writer.finish();
         }
         (header, commands)

@@ -248,7 +248,9 @@ impl Node {
             if origin == Origin::Local {
                 broadcasts += 1;
                 remote_messages += others.len() as u64;
-                others.into_iter().for_each(|node| to_node(node, message));
+                for node in others {
+                    to_node(node, message);
+                }
             }
         });
         let delivered = scatter.deliver(runtime, self.id, |node, bytes, messages| {

@@ -26,8 +26,8 @@ pub struct EngineOptions {
     pub quantum: Duration,
     /// Whether a task may run a command in place on an idle partition of its node.
     pub in_place: bool,
-    /// Whether a worker puts messages for partitions of its node into their inboxes itself, without the coordinator. Not
-    /// a setting of the server: both ways exist to be measured against each other.
+    /// Whether a worker puts messages for partitions of its node into their inboxes itself, without the coordinator.
+    /// Not a setting of the server: both ways exist to be measured against each other.
     pub direct_append: bool,
     /// Size of each half of a node's incoming buffers.
     pub incoming_buffer_bytes: usize,

@@ -1,7 +1,5 @@
 //! The inputs of the fuzz target `message`, without a fuzzer.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
 #[path = "../../../fuzz/src/message.rs"]
 mod message;
 

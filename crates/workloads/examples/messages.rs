@@ -89,7 +89,7 @@ fn run(options: &BTreeMap<&str, usize>) -> Result<(), Box<dyn Error>> {
                         break Err(format!("{report:?} of {probes:?}"));
                     }
                     Ok(report) if (begin..begin + measured).contains(&engine.env().now()) => {
-                        commands += report.commands
+                        commands += report.commands;
                     }
                     Ok(_) => {}
                     Err(error) => break Err(error.to_string()),

@@ -234,7 +234,7 @@ impl Place<'_> {
             unreachable!("keys go to operators that look them up")
         };
         let (keys, positions) = own_keys(self.runtime, self.state, &self.header, &dataflow, keys);
-        let cursor = self.state.store.open_lookup(&lookup.request, keys)?;
+        let cursor = self.state.store.open_lookup(&lookup.request, &keys)?;
         self.look_up(Box::new(LookingUp { cursor, positions, state: operator.open() }), quantum)
     }
 

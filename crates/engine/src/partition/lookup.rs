@@ -12,7 +12,7 @@ use super::PartitionState;
 use super::forward::{is_own_position, is_stale, sibling_of};
 use crate::counters::Event;
 use crate::dataflow::{Dataflow, Work};
-use crate::lookup::{ArrivedKeys, Coalescing, Lookup, SharedCodec, position_column, position_columns};
+use crate::lookup::{ArrivedKeys, Coalescing, KeyCodec, Lookup, SharedCodec, position_column, position_columns};
 use crate::message::{Class, Header, MessageView, MessageWriter};
 use crate::operator::OperatorState;
 use crate::runtime::Runtime;
@@ -76,7 +76,9 @@ impl Group {
             Self::Probes { messages, commands, sum, .. } => {
                 *messages += 1;
                 *commands += u64::from(message.command_count);
-                message.commands().for_each(|command| *sum = sum.wrapping_add(probe_value(command)));
+                for command in message.commands() {
+                    *sum = sum.wrapping_add(probe_value(command));
+                }
             }
         }
     }
@@ -221,7 +223,7 @@ fn send_keys(
             let mut writer = MessageWriter::new(buffer, &header, codec.width);
             for row in part {
                 let position = positions[*row as usize];
-                writer.push(|bytes| codec.encode(keys, *row as usize, position, bytes));
+                writer.push(|bytes| KeyCodec::encode(keys, *row as usize, position, bytes));
             }
             writer.finish();
         });

@@ -115,7 +115,7 @@ impl Transaction {
                 runtime.send_with(Class::Point, |buffer| {
                     let mut writer = MessageWriter::new(buffer, &header, codec.width);
                     for row in message.rows {
-                        writer.push(|bytes| codec.encode(keys, *row as usize, *row, bytes));
+                        writer.push(|bytes| KeyCodec::encode(keys, *row as usize, *row, bytes));
                     }
                     writer.finish();
                 });
@@ -181,8 +181,8 @@ impl Runtime {
     /// Cuts keys for one partition into messages that fit into a buffer; at least one key in each.
     pub(crate) fn parts_of_keys<'r>(&self, codec: &KeyCodec, keys: &Batch, rows: &'r [u32]) -> Vec<&'r [u32]> {
         let bytes_max = self.key_message_bytes_max();
-        if codec.width > 0 {
-            return rows.chunks((bytes_max / codec.width).max(1)).collect();
+        if let Some(keys_max) = bytes_max.checked_div(codec.width) {
+            return rows.chunks(keys_max.max(1)).collect();
         }
         let mut parts = Vec::new();
         let (mut start, mut bytes) = (0, 0);
@@ -213,7 +213,7 @@ fn rows_by_partition<'t>(
     }
     let expected = 2 * rows.len() / entries.len();
     let mut groups: Vec<Vec<u32>> = Vec::new();
-    groups.resize_with(entries.len(), || Vec::new());
+    groups.resize_with(entries.len(), Vec::new);
     let mut add = |entry: usize, row: u32| {
         let group = &mut groups[entry];
         if group.capacity() == 0 {
@@ -222,11 +222,17 @@ fn rows_by_partition<'t>(
         group.push(row);
     };
     match PackedBounds::new(table, keys) {
-        Some(bounds) => rows.iter().for_each(|row| add(bounds.entry_of(*row as usize), *row)),
-        None => rows.iter().for_each(|row| {
-            let position = table.partitioning.position_of_key_row(keys, *row as usize);
-            add(table.index_of(&position), *row);
-        }),
+        Some(bounds) => {
+            for row in rows {
+                add(bounds.entry_of(*row as usize), *row);
+            }
+        }
+        None => {
+            for row in rows {
+                let position = table.partitioning.position_of_key_row(keys, *row as usize);
+                add(table.index_of(&position), *row);
+            }
+        }
     }
     let groups = entries.iter().zip(groups).filter(|(_, rows)| !rows.is_empty());
     groups.map(|(entry, rows)| (Some(&entry.partition), rows)).collect()

@@ -83,19 +83,19 @@ pub(super) struct LookupScratch {
 
 impl Store {
     /// Opens a lookup of `keys`, which has one column for each of the request's key attributes. NULL has no equal.
-    pub fn open_lookup(&mut self, request: &LookupRequest, keys: Batch) -> Result<LookupCursor, StorageError> {
-        self.check_lookup(request, &keys)?;
+    pub fn open_lookup(&mut self, request: &LookupRequest, keys: &Batch) -> Result<LookupCursor, StorageError> {
+        self.check_lookup(request, keys)?;
         let access = match self.index_over(&request.attributes) {
             _ if keys.rows == 0 => Access::Done,
             Some(index) => {
                 let column_of = |id: &AttributeId| request.attributes.iter().position(|other| other == id);
                 let order: Vec<usize> =
                     self.indexes[index].definition.attributes.iter().filter_map(column_of).collect();
-                let rows = rows_without_null(&keys);
+                let rows = rows_without_null(keys);
                 let keys = rows.as_ref().map_or_else(|| keys.project(&order), |rows| keys.take(rows).project(&order));
                 Access::Index { index, columns: keys.columns, rows, done: 0 }
             }
-            None => Access::Scan(Box::new(self.open_key_scan(request, &keys)?)),
+            None => Access::Scan(Box::new(self.open_key_scan(request, keys)?)),
         };
         let request = request.clone();
         Ok(LookupCursor { request, schema: self.schema.version, access, _hold: Arc::clone(&self.cursors) })
@@ -171,7 +171,9 @@ impl Store {
                     pairs.push((row as u32, address));
                 });
                 if let Some(rows) = rows {
-                    pairs.iter_mut().for_each(|(row, _)| *row = rows[*row as usize]);
+                    for (row, _) in pairs.iter_mut() {
+                        *row = rows[*row as usize];
+                    }
                 }
                 let found = self.link_pairs(snapshot, &cursor.request.desired, &mut scratch);
                 self.scratch = scratch;

@@ -10,19 +10,19 @@
 //! transaction are drawn with replacement.
 
 mod driver;
+mod hash_table;
 mod limit;
 mod options;
 mod processor;
 mod report;
-mod shared;
 mod store;
 
 pub use driver::{Run, drive};
+pub use hash_table::SharedStore;
 pub use limit::{Limits, measure as measure_limits};
 pub use options::{Access, Baseline, KvError, KvOptions, Locality, PartitionedBy};
 pub use processor::spent_while;
 pub use report::{KvReport, Unavailable, run};
-pub use shared::SharedStore;
 pub use store::KvStore;
 
 /// Lookups of one transaction.

@@ -10,9 +10,9 @@ use eris_platform::{RealEnv, Topology};
 use serde::Serialize;
 
 use super::driver::{Run, drive, look_up_checked};
+use super::hash_table::SharedStore;
 use super::limit::{Limits, measure};
 use super::options::{Baseline, KvError, KvOptions};
-use super::shared::SharedStore;
 use super::store::KvStore;
 use super::{LOOKUPS_PER_TRANSACTION, checksum_keys, value_of};
 

@@ -25,7 +25,7 @@ impl Driver {
         let request = LookupRequest { attributes: attributes.clone().into(), desired: desired.clone().into() };
         let mut found: Vec<(u32, Vec<Value>)> = Vec::new();
         for part in &mut self.parts {
-            let mut cursor = part.store.open_lookup(&request, Batch::from_rows(&types, &keys)).unwrap();
+            let mut cursor = part.store.open_lookup(&request, &Batch::from_rows(&types, &keys)).unwrap();
             while let Some(more) = part.store.next_found(&view.snapshot(&self.table), &mut cursor).unwrap() {
                 assert_eq!(more.keys.len(), more.batch.rows);
                 found.extend(more.keys.iter().copied().zip(rows_of(&more.batch)));

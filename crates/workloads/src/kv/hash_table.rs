@@ -105,11 +105,13 @@ impl SharedStore {
             count += 1;
         };
         match self.access {
-            Access::Index => keys.iter().for_each(|key| {
-                if let Some(value) = self.get(*key) {
-                    check(*key, value);
+            Access::Index => {
+                for key in keys {
+                    if let Some(value) = self.get(*key) {
+                        check(*key, value);
+                    }
                 }
-            }),
+            }
             Access::Scan => self.scan(keys, coalescing, &mut check),
         }
         if wrong || count != keys.len() {
