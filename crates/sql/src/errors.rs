@@ -188,7 +188,7 @@ impl SqlError {
 
     /// True if the same statement may succeed when it is run again.
     pub fn is_retryable(&self) -> bool {
-        self.sqlstate == SqlState::SERIALIZATION_FAILURE
+        [SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED].contains(&self.sqlstate)
     }
 }
 

@@ -93,12 +93,16 @@ states! {
     NO_SUCH_STATEMENT = b"26000";
     /// dependent_objects_still_exist
     DEPENDENT_OBJECTS = b"2BP01";
+    /// invalid_savepoint_specification
+    NO_SUCH_SAVEPOINT = b"3B001";
     /// invalid_catalog_name
     NO_SUCH_DATABASE = b"3D000";
     /// invalid_schema_name
     NO_SUCH_SCHEMA = b"3F000";
     /// serialization_failure
     SERIALIZATION_FAILURE = b"40001";
+    /// deadlock_detected
+    DEADLOCK_DETECTED = b"40P01";
     /// syntax_error
     SYNTAX = b"42601";
     /// insufficient_privilege
@@ -147,6 +151,8 @@ states! {
     TOO_COMPLEX = b"54001";
     /// object_not_in_prerequisite_state
     WRONG_STATE = b"55000";
+    /// lock_not_available
+    LOCK_NOT_AVAILABLE = b"55P03";
     /// query_canceled
     CANCELED = b"57014";
     /// admin_shutdown

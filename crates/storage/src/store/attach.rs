@@ -32,8 +32,8 @@ struct Started {
 const ENTER_ROWS: usize = 512;
 
 impl Store {
-    /// Registers a sealed segment; call until done, with the same cursor. If it fails, the statement must be rolled back,
-    /// or the attach be abandoned ([`Store::abandon_attach`]).
+    /// Registers a sealed segment; call until done, with the same cursor. If it fails, the statement must be rolled
+    /// back, or the attach be abandoned ([`Store::abandon_attach`]).
     pub fn attach(
         &mut self,
         snapshot: &Snapshot<'_>,

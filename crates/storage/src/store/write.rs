@@ -29,8 +29,8 @@ pub enum Progress<T> {
 }
 
 impl Store {
-    /// Inserts rows with the schema's columns. If it fails, the statement must be rolled back, unless somebody undecided
-    /// has one of the keys ([`StorageError::undecided`]): then nothing was inserted.
+    /// Inserts rows with the schema's columns. If it fails, the statement must be rolled back, unless somebody
+    /// undecided has one of the keys ([`StorageError::undecided`]): then nothing was inserted.
     pub fn insert(&mut self, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<Written, StorageError> {
         rows_check(&self.schema, rows)?;
         let first_of_transaction = self.pending.enter(snapshot.transaction);
