@@ -169,7 +169,7 @@ fn a_wait_ends_with_its_lock_timeout() {
         assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(6), "{waited:?}");
         assert_eq!((event(bench, Event::LockWaits), event(bench, Event::LockTimeouts)), (1, 2));
         // The timer of a wait that has ended is gone: the clock does not move to it.
-        bench.expect(&s[1], Do::Timeout(Some(Duration::from_secs(3_600))), Done);
+        bench.expect(&s[1], Do::Timeout(Some(Duration::from_hours(1))), Done);
         s[1].tell(Do::Set(2, 22));
         bench.settle();
         assert_eq!(s[1].answer(), Some(Count(1)));
@@ -180,7 +180,7 @@ fn a_wait_ends_with_its_lock_timeout() {
         let before = engine.env().now();
         bench.settle();
         assert_eq!(s[1].answer(), Some(Cancelled));
-        assert!(engine.env().now() - before < Duration::from_secs(60), "{:?}", engine.env().now());
+        assert!(engine.env().now() - before < Duration::from_mins(1), "{:?}", engine.env().now());
         bench.expect(&s[1], Do::Rollback, Done);
         bench.expect(&s[1], Do::Begin(RepeatableRead), Done);
         bench.waits(&s[1], Do::Set(1, 12));
@@ -201,17 +201,16 @@ fn a_wait_can_be_cancelled_and_its_task_dropped() {
         // A future that is dropped while it waits: its transaction goes with it, and who waits for that goes on.
         bench.expect(&s[3], Do::Set(2, 22), Count(1));
         let engine = bench.engine().clone();
-        let (container, holder) = (bench.container, std::sync::Arc::new(()));
-        let alive = std::sync::Arc::downgrade(&holder);
+        let container = bench.container;
         bench
             .simulation
             .block_on(async move {
                 let mut transaction = engine.begin();
                 let read = accounts::by_key(container, 1);
-                let mut update = Box::pin(async move {
-                    let _holder = holder;
-                    transaction.update(&read, std::sync::Arc::new(accounts::SetAmount(13))).await
-                });
+                let mut update =
+                    Box::pin(
+                        async move { transaction.update(&read, std::sync::Arc::new(accounts::SetAmount(13))).await },
+                    );
                 let mut pause = Box::pin(engine.sleep_until(engine.env().now() + Duration::from_millis(5)));
                 std::future::poll_fn(|context| {
                     assert!(update.as_mut().poll(context).is_pending(), "the row is taken");
@@ -223,7 +222,6 @@ fn a_wait_can_be_cancelled_and_its_task_dropped() {
                 assert_eq!(engine.statistics().waiting_transactions, 0);
             })
             .expect("the task ends");
-        assert!(alive.upgrade().is_none());
         bench.expect(&s[0], Do::Commit, Done);
         bench.expect(&s[3], Do::Commit, Done);
         assert_eq!(bench.state(), [(1, 11), (2, 22)]);
@@ -233,7 +231,8 @@ fn a_wait_can_be_cancelled_and_its_task_dropped() {
 #[test]
 fn a_partition_splits_while_others_wait_for_its_rows() {
     for seed in 1..=SEEDS {
-        let options = EngineOptions { workers: 2, split_rows: 40, in_place: seed % 2 == 0, ..EngineOptions::default() };
+        let options =
+            EngineOptions { workers: 2, split_rows: 40, in_place: seed.is_multiple_of(2), ..EngineOptions::default() };
         let mut bench = Bench::with(seed, options, Partitioning::Range(Box::new([accounts::KEY])));
         let s: Vec<Session> = (0..3).map(|_| bench.begin(ReadCommitted)).collect();
         bench.expect(&s[0], Do::Set(1, 11), Count(1));

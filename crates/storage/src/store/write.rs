@@ -155,7 +155,9 @@ impl Store {
             Ok(appended) => self.pass_locks_on(snapshot, &addresses, &appended)?,
             Err(error) => {
                 if error.undecided().is_some() {
-                    addresses.iter().for_each(|address| self.unlock_end(snapshot, *address));
+                    for address in &addresses {
+                        self.unlock_end(snapshot, *address);
+                    }
                 }
                 return Err(error);
             }
