@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use eris_platform::MemoryExceeded;
-use eris_storage::{ContainerId, Holder, StorageError};
+use eris_storage::{ContainerId, Holder, StatementNumber, StorageError};
 use thiserror::Error as ThisError;
 
 /// An error of the engine. Cheap to clone: one failure may reach several waiters.
@@ -25,6 +25,9 @@ pub enum EngineError {
     /// Another transaction has a row, and the request was not to wait (55P03).
     #[error("could not obtain lock on row")]
     LockNotAvailable,
+    /// The transaction has as many statements as a lock word can number (54000).
+    #[error("a transaction has at most {} statements", StatementNumber::MAX)]
+    TooManyStatements,
     /// The savepoint is of another transaction, was released, or was rolled back with an earlier one (3B001).
     #[error("savepoint does not exist")]
     NoSuchSavepoint,

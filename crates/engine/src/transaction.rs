@@ -87,6 +87,8 @@ pub struct Transaction {
     snapshot: Arc<SnapshotHandle>,
     /// What the current statement did so far.
     operations: u32,
+    /// Whether there are no numbers for further statements: nothing but its end is left to the transaction.
+    exhausted: bool,
     /// The first statements behind the savepoints, ascending.
     savepoints: Vec<StatementNumber>,
     lock_timeout: Option<Duration>,
@@ -113,6 +115,7 @@ impl Transaction {
             statement,
             snapshot,
             operations: 0,
+            exhausted: false,
             savepoints: Vec::new(),
             lock_timeout: None,
             cancel: CancelHandle::default(),
@@ -138,13 +141,12 @@ impl Transaction {
     }
 
     /// Starts the next statement: own earlier writes become visible, those of this statement do not. Under READ
-    /// COMMITTED it sees what is committed by now.
+    /// COMMITTED it sees what is committed by now. After [`StatementNumber::MAX`] of them every operation is refused.
     pub fn next_statement(&mut self) {
-        assert!(
-            self.statement.0 < StatementNumber::MAX,
-            "a transaction has at most {} statements",
-            StatementNumber::MAX
-        );
+        if self.statement.0 == StatementNumber::MAX {
+            self.exhausted = true;
+            return;
+        }
         self.statement = StatementNumber(self.statement.0 + 1);
         let hold = TransactionHold::new(&self.runtime.transactions, self.hold.object());
         let manager = &self.runtime.transactions;
@@ -175,7 +177,7 @@ impl Transaction {
     /// Reads a small result: point and range accesses.
     pub async fn read(&mut self, read: &Read) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.container(read.container)?;
-        self.operations += 1;
+        self.begin_operation()?;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_from(&container, &read.request).await,
             Resolved::Nothing => Ok(Vec::new()),
@@ -187,7 +189,7 @@ impl Transaction {
     /// read.
     pub async fn read_rows(&mut self, read: &Read, rows: &mut PackedRows) -> Result<(), EngineError> {
         let container = self.runtime.container(read.container)?;
-        self.operations += 1;
+        self.begin_operation()?;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_rows_from(&container, &read.request, rows).await,
             Resolved::Nothing => {
@@ -228,7 +230,7 @@ impl Transaction {
     /// Streams the qualifying rows of all partitions, or what `operator` makes of them inside each partition.
     pub fn scan(&mut self, read: Read, operator: Option<Arc<dyn MicroOperator>>) -> Result<Results, EngineError> {
         let container = self.runtime.container(read.container)?;
-        self.operations += 1;
+        self.begin_operation()?;
         let table = container.table();
         let operator = operator.unwrap_or_else(|| Arc::new(Collect));
         let request = read.request;
@@ -243,7 +245,7 @@ impl Transaction {
     /// Pins the sealed segments of a container and copies the qualifying rows of its open ones.
     pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
         let container = self.runtime.container(container)?;
-        self.operations += 1;
+        self.begin_operation()?;
         let table = container.table();
         let work = Work::Pin { request: request.clone() };
         let operator = Self::operator(&container, &table, work, Some(request));
@@ -297,7 +299,7 @@ impl Transaction {
 
     /// A bulk load into a container: sealed segments, built outside of the partitions.
     pub fn bulk(&mut self, container: ContainerId) -> Result<BulkLoad<'_>, EngineError> {
-        self.operations += 1;
+        self.begin_operation()?;
         BulkLoad::new(self, container)
     }
 

@@ -1,5 +1,5 @@
-//! The isolation anomalies of Hermitage (M. Kleppmann, <https://github.com/ept/hermitage>) as histories of the task API,
-//! with what PostgreSQL answers at READ COMMITTED and at REPEATABLE READ: who waits, who fails, what is read.
+//! The isolation anomalies of Hermitage (M. Kleppmann, <https://github.com/ept/hermitage>) as histories of the task
+//! API, with what PostgreSQL answers at READ COMMITTED and at REPEATABLE READ: who waits, who fails, what is read.
 //!
 //! One answer differs knowingly, see [`pmp_for_write_predicates`].
 

@@ -168,7 +168,21 @@ fn a_wait_ends_with_its_lock_timeout() {
         let waited = bench.engine().env().now() - before;
         assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(6), "{waited:?}");
         assert_eq!((event(bench, Event::LockWaits), event(bench, Event::LockTimeouts)), (1, 2));
-        bench.expect(&s[1], Do::Timeout(None), Done);
+        // The timer of a wait that has ended is gone: the clock does not move to it.
+        bench.expect(&s[1], Do::Timeout(Some(Duration::from_hours(1))), Done);
+        s[1].tell(Do::Set(2, 22));
+        bench.settle();
+        assert_eq!(s[1].answer(), Some(Count(1)));
+        s[1].tell(Do::Set(1, 12));
+        let engine = bench.engine().clone();
+        bench.simulation.run_until(|| engine.statistics().waiting_transactions == 1).expect("it waits");
+        s[1].cancel();
+        let before = engine.env().now();
+        bench.settle();
+        assert_eq!(s[1].answer(), Some(Cancelled));
+        assert!(engine.env().now() - before < Duration::from_mins(1), "{:?}", engine.env().now());
+        bench.expect(&s[1], Do::Rollback, Done);
+        bench.expect(&s[1], Do::Begin(RepeatableRead), Done);
         bench.waits(&s[1], Do::Set(1, 12));
         bench.expect(&s[0], Do::Rollback, Done);
         assert_eq!(s[1].answer(), Some(Count(1)));
@@ -187,17 +201,16 @@ fn a_wait_can_be_cancelled_and_its_task_dropped() {
         // A future that is dropped while it waits: its transaction goes with it, and who waits for that goes on.
         bench.expect(&s[3], Do::Set(2, 22), Count(1));
         let engine = bench.engine().clone();
-        let (container, holder) = (bench.container, std::sync::Arc::new(()));
-        let alive = std::sync::Arc::downgrade(&holder);
+        let container = bench.container;
         bench
             .simulation
             .block_on(async move {
                 let mut transaction = engine.begin();
                 let read = accounts::by_key(container, 1);
-                let mut update = Box::pin(async move {
-                    let _holder = holder;
-                    transaction.update(&read, std::sync::Arc::new(accounts::SetAmount(13))).await
-                });
+                let mut update =
+                    Box::pin(
+                        async move { transaction.update(&read, std::sync::Arc::new(accounts::SetAmount(13))).await },
+                    );
                 let mut pause = Box::pin(engine.sleep_until(engine.env().now() + Duration::from_millis(5)));
                 std::future::poll_fn(|context| {
                     assert!(update.as_mut().poll(context).is_pending(), "the row is taken");
@@ -209,7 +222,6 @@ fn a_wait_can_be_cancelled_and_its_task_dropped() {
                 assert_eq!(engine.statistics().waiting_transactions, 0);
             })
             .expect("the task ends");
-        assert!(alive.upgrade().is_none());
         bench.expect(&s[0], Do::Commit, Done);
         bench.expect(&s[3], Do::Commit, Done);
         assert_eq!(bench.state(), [(1, 11), (2, 22)]);
@@ -219,7 +231,8 @@ fn a_wait_can_be_cancelled_and_its_task_dropped() {
 #[test]
 fn a_partition_splits_while_others_wait_for_its_rows() {
     for seed in 1..=SEEDS {
-        let options = EngineOptions { workers: 2, split_rows: 40, in_place: seed % 2 == 0, ..EngineOptions::default() };
+        let options =
+            EngineOptions { workers: 2, split_rows: 40, in_place: seed.is_multiple_of(2), ..EngineOptions::default() };
         let mut bench = Bench::with(seed, options, Partitioning::Range(Box::new([accounts::KEY])));
         let s: Vec<Session> = (0..3).map(|_| bench.begin(ReadCommitted)).collect();
         bench.expect(&s[0], Do::Set(1, 11), Count(1));
@@ -363,7 +376,7 @@ fn a_key_share_looks_at_the_newest_version() {
 }
 
 #[test]
-fn row_locks_end_with_a_rollback_to_a_savepoint_and_move_with_their_rows() {
+fn row_locks_end_with_a_rollback_to_a_savepoint() {
     with(2, RepeatableRead, |bench, s| {
         bench.expect(&s[0], Do::Lock(1, Share, Wait), Rows(vec![(1, 10)]));
         bench.expect(&s[0], Do::Savepoint, Done);
@@ -375,35 +388,60 @@ fn row_locks_end_with_a_rollback_to_a_savepoint_and_move_with_their_rows() {
         bench.expect(&s[1], Do::Timeout(Some(Duration::ZERO)), Done);
         bench.expect(&s[1], Do::Set(1, 11), Timeout);
     });
-    // Compaction and splits give the locked row other addresses.
+}
+
+#[test]
+fn row_locks_go_where_splits_move_their_rows() {
     for seed in 1..=SEEDS {
         let options = EngineOptions { workers: 2, split_rows: 40, ..EngineOptions::default() };
         let mut bench = Bench::with(seed, options, Partitioning::Range(Box::new([accounts::KEY])));
         let s: Vec<Session> = (0..3).map(|_| bench.begin(ReadCommitted)).collect();
-        bench.expect(&s[0], Do::InsertMany((3..30).collect()), Count(27));
-        bench.expect(&s[0], Do::Commit, Done);
-        bench.expect(&s[0], Do::Begin(ReadCommitted), Done);
+        bench.expect(&s[1], Do::InsertMany((3..30).collect()), Count(27));
+        bench.expect(&s[1], Do::Commit, Done);
         bench.expect(&s[0], Do::Lock(6, Update, Wait), Rows(vec![(6, 6)]));
-        bench.expect(&s[0], Do::Lock(150, Update, Wait), Rows(vec![]));
-        for key in [3, 4, 5, 7, 8, 9] {
-            bench.expect(&s[1], Do::Delete(key), Count(1));
-        }
-        bench.expect(&s[1], Do::InsertMany((100..200).collect()), Count(100));
+        bench.expect(&s[0], Do::Lock(29, KeyShare, Wait), Rows(vec![(29, 29)]));
+        assert_eq!(event(&bench, Event::Splits), 0, "all rows are in one partition");
+        bench.expect(&s[1], Do::Begin(ReadCommitted), Done);
+        // Below: the rows that were there are above the middle, and leave.
+        bench.expect(&s[1], Do::InsertMany((-200..0).collect()), Count(200));
         bench.expect(&s[1], Do::Commit, Done);
         bench.expect(&s[1], Do::Begin(ReadCommitted), Done);
-        bench.expect(&s[0], Do::Lock(150, Update, Wait), Rows(vec![(150, 150)]));
-        bench.expect(&s[1], Do::InsertMany((200..400).collect()), Count(200));
-        bench.expect(&s[1], Do::Commit, Done);
-        bench.expect(&s[1], Do::Begin(ReadCommitted), Done);
-        let statistics = bench.engine().statistics();
-        assert!(statistics.event(Event::Splits) > 1 && statistics.store.compacted > 0, "{statistics:?}");
+        assert!(event(&bench, Event::Splits) > 0);
         bench.expect(&s[1], Do::Lock(6, KeyShare, NoWait), NotAvailable);
         bench.waits(&s[1], Do::Delete(6));
-        bench.waits(&s[2], Do::Delete(150));
+        bench.expect(&s[2], Do::Set(29, 30), Count(1));
+        bench.waits(&s[2], Do::Delete(29));
         bench.expect(&s[0], Do::Commit, Done);
         assert_eq!((s[1].answer(), s[2].answer()), (Some(Count(1)), Some(Count(1))));
         bench.finish(s);
     }
+}
+
+#[test]
+fn row_locks_go_where_compaction_moves_their_rows() {
+    let options = EngineOptions { workers: 1, ..EngineOptions::default() };
+    let mut bench = Bench::with(1, options, Partitioning::Range(Box::new([accounts::KEY])));
+    let s: Vec<Session> = (0..2).map(|_| bench.begin(ReadCommitted)).collect();
+    bench.expect(&s[1], Do::InsertMany((3..15).collect()), Count(12));
+    bench.expect(&s[1], Do::Commit, Done);
+    bench.expect(&s[0], Do::Lock(6, Update, Wait), Rows(vec![(6, 6)]));
+    bench.expect(&s[1], Do::Begin(ReadCommitted), Done);
+    for key in (3..15).filter(|key| *key != 6) {
+        bench.expect(&s[1], Do::Delete(key), Count(1));
+    }
+    bench.expect(&s[1], Do::Commit, Done);
+    // With a newer snapshot nobody sees the deleted rows any more; the next end of a transaction has somebody look.
+    bench.expect(&s[0], Do::Get(6), Rows(vec![(6, 6)]));
+    bench.expect(&s[1], Do::Begin(ReadCommitted), Done);
+    bench.expect(&s[1], Do::Set(1, 11), Count(1));
+    bench.expect(&s[1], Do::Commit, Done);
+    bench.expect(&s[1], Do::Begin(ReadCommitted), Done);
+    assert!(bench.engine().statistics().store.rows_moved > 0, "the row has moved");
+    bench.expect(&s[1], Do::Lock(6, KeyShare, NoWait), NotAvailable);
+    bench.waits(&s[1], Do::Delete(6));
+    bench.expect(&s[0], Do::Commit, Done);
+    assert_eq!(s[1].answer(), Some(Count(1)));
+    bench.finish(s);
 }
 
 #[test]
@@ -421,6 +459,28 @@ fn a_locked_row_that_changed_meanwhile_is_lost_or_read_anew() {
         assert_eq!(s[1].answer(), Some(Rows(vec![(1, 11)])));
         assert_eq!(event(bench, Event::StatementRestarts), 1);
     });
+}
+
+/// A lock word numbers so many statements and no more; the transaction can still end.
+#[test]
+fn the_numbers_of_statements_may_run_out() {
+    let mut bench = Bench::new(1);
+    let (engine, container) = (bench.engine().clone(), bench.container);
+    let done = bench.simulation.block_on(async move {
+        let mut transaction = engine.begin();
+        let set = std::sync::Arc::new(accounts::SetAmount(11));
+        transaction.update(&accounts::by_key(container, 1), set).await.expect("nobody else is there");
+        for _ in 1..eris_storage::StatementNumber::MAX {
+            transaction.next_statement();
+        }
+        let savepoint = transaction.savepoint();
+        let refused = transaction.read(&accounts::by_key(container, 1)).await;
+        assert!(matches!(refused, Err(eris_engine::EngineError::TooManyStatements)));
+        transaction.rollback_to(&savepoint).expect("it is there");
+        transaction.commit().await.expect("a commit is no statement");
+    });
+    done.expect("the task ends");
+    assert_eq!(bench.state(), [(1, 11), (2, 20)]);
 }
 
 /// A snapshot that no statement uses any more keeps nothing.

@@ -108,13 +108,14 @@ with connect(autocommit=True) as connection:
     connection.execute('INSERT INTO t VALUES (1, 0)')
 with connect() as one, connect() as two:
     one.execute('UPDATE t SET n = 1 WHERE id = 1')
+    assert two.execute('SELECT n FROM t').fetchone() == (0,)
+    one.commit()
     try:
         two.execute('UPDATE t SET n = 2 WHERE id = 1')
         assert False
     except psycopg.errors.SerializationFailure as error:
         assert error.sqlstate == '40001'
     two.rollback()
-    one.commit()
     two.execute('UPDATE t SET n = n + 2 WHERE id = 1')
     two.commit()
     assert two.execute('SELECT n FROM t').fetchone() == (3,)

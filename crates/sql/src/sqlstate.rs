@@ -93,10 +93,10 @@ states! {
     NO_SUCH_STATEMENT = b"26000";
     /// dependent_objects_still_exist
     DEPENDENT_OBJECTS = b"2BP01";
+    /// invalid_savepoint_specification
+    NO_SUCH_SAVEPOINT = b"3B001";
     /// invalid_catalog_name
     NO_SUCH_DATABASE = b"3D000";
-    /// invalid_savepoint_specification
-    INVALID_SAVEPOINT = b"3B001";
     /// invalid_schema_name
     NO_SUCH_SCHEMA = b"3F000";
     /// serialization_failure

@@ -270,16 +270,37 @@ fn colliding_statements_are_repeated() {
     let expected = CLIENTS * ROUNDS;
     let rows = instance.session().rows("SELECT n FROM counter ORDER BY id");
     assert_eq!(rows, [expected.to_string(), expected.to_string()]);
-    // Without repetition the loser is told.
+    // In a block the loser is told.
+    let mut loser = instance.session();
+    for statement in ["UPDATE counter SET n = 1 WHERE id = 1", "DELETE FROM counter WHERE n IN (SELECT n FROM counter)"]
+    {
+        loser.ok("BEGIN");
+        assert_eq!(loser.rows("SELECT count(*) FROM counter"), ["2"]);
+        instance.session().ok("UPDATE counter SET n = 0 WHERE id = 1");
+        assert_eq!(loser.state(statement), "40001");
+        loser.ok("ROLLBACK");
+    }
+    loser.ok("UPDATE counter SET n = 1 WHERE id = 1");
+}
+
+/// A write waits for the transaction that has the row, and goes on when that is rolled back.
+#[test]
+fn a_write_waits_for_an_open_block() {
+    let instance = Instance::start(2, 1, DatabaseOptions::default());
+    instance.session().ok("CREATE TABLE counter (id int PRIMARY KEY, n int)");
+    instance.session().ok("INSERT INTO counter VALUES (1, 0)");
     let mut holder = instance.session();
     holder.ok("BEGIN");
-    holder.ok("UPDATE counter SET n = 0 WHERE id = 1");
-    let mut loser = instance.session();
-    loser.ok("SET retries = 0");
-    assert_eq!(loser.state("UPDATE counter SET n = 1 WHERE id = 1"), "40001");
-    assert_eq!(loser.state("DELETE FROM counter WHERE n IN (SELECT n FROM counter)"), "40001");
-    holder.ok("COMMIT");
-    loser.ok("UPDATE counter SET n = 1 WHERE id = 1");
+    holder.ok("UPDATE counter SET n = 10 WHERE id = 1");
+    let mut waiter = instance.session();
+    let waiter = thread::spawn(move || {
+        waiter.ok("UPDATE counter SET n = n + 1 WHERE id = 1");
+    });
+    thread::sleep(Duration::from_millis(50));
+    assert!(!waiter.is_finished(), "the row is taken");
+    holder.ok("ROLLBACK");
+    waiter.join().unwrap();
+    assert_eq!(instance.session().rows("SELECT n FROM counter"), ["1"]);
 }
 
 /// Creating and dropping indexes while others write and read loses neither rows nor indexes.

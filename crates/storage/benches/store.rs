@@ -8,8 +8,8 @@ use eris_platform::memory::MemoryPool;
 use eris_storage::{
     AttachCursor, Attribute, AttributeId, Batch, COLUMN, ColumnBuilder, Comparison, Condition, ContainerId, DataType,
     Horizon, IndexDefinition, IndexId, IndexKind, Layout, LayoutMember, Outcome, Outcomes, PhysicalLayout, Predicate,
-    Progress, ROW_STATIC, ReadRequest, Registry, Schema, SchemaVersion, SealedSegment, Snapshot, StatementNumber, Store,
-    StoreOptions, Test, Timestamp, TransactionId, Value, Values,
+    Progress, ROW_STATIC, ReadRequest, Registry, Schema, SchemaVersion, SealedSegment, Snapshot, StatementNumber,
+    Store, StoreOptions, Test, Timestamp, TransactionId, Value, Values,
 };
 use std::hint::black_box;
 use std::sync::Arc;

@@ -339,7 +339,7 @@ impl Place<'_> {
             let attached =
                 self.write(|state| state.store.attach(&dataflow.snapshot(), &segment, &mut cursor, ATTACH_STEP_ROWS));
             if let Some(holder) = attached.as_ref().err().and_then(EngineError::undecided) {
-                self.state.store.abandon_attach(cursor);
+                self.state.store.abandon_attach(&cursor);
                 dataflow.give_back(holder, segment.to_rows(self.state.store.schema()));
                 return self.next_attach(pending, quantum);
             }

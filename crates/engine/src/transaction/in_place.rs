@@ -1,5 +1,6 @@
 //! Commands in place: a task that has nothing in flight runs a command synchronously on a partition of its own node,
-//! when it gets the latch at once and nothing waits in the inbox (DESIGN 4.8). `None` or false means: send a message instead.
+//! when it gets the latch at once and nothing waits in the inbox (DESIGN 4.8). `None` or false means:
+//! send a message instead.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

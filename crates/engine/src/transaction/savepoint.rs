@@ -21,8 +21,10 @@ impl Transaction {
     /// Marks this place. What was written before is visible to the statements that follow.
     pub fn savepoint(&mut self) -> Savepoint {
         self.next_statement();
-        self.savepoints.push(self.statement);
-        Savepoint { transaction: self.id(), first: self.statement }
+        // Without numbers for further statements nothing can come behind it.
+        let first = StatementNumber(self.statement.0 + u32::from(self.exhausted));
+        self.savepoints.push(first);
+        Savepoint { transaction: self.id(), first }
     }
 
     /// Takes back what was written behind the savepoint, and lets go of the rows locked there. The savepoint stays,
@@ -30,7 +32,9 @@ impl Transaction {
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<(), EngineError> {
         let position = self.find(savepoint)?;
         self.savepoints.truncate(position + 1);
-        self.hold.object().void(savepoint.first..=self.statement);
+        if savepoint.first <= self.statement {
+            self.hold.object().void(savepoint.first..=self.statement);
+        }
         self.next_statement();
         Ok(())
     }

@@ -28,6 +28,12 @@ pub(super) struct Attempt {
     restarts: u32,
 }
 
+impl Attempt {
+    pub(super) fn may_restart(&self, level: IsolationLevel) -> bool {
+        level == IsolationLevel::ReadCommitted && self.alone && self.restarts < STATEMENT_RESTARTS_MAX
+    }
+}
+
 impl Transaction {
     /// How long a write waits for another transaction's row or key; `None` (the default): until it is decided. Zero:
     /// not at all. Each wait has this time anew.
@@ -73,15 +79,18 @@ impl Transaction {
     }
 
     /// Counts an operation of the current statement.
-    pub(super) fn begin_operation(&mut self) -> Attempt {
+    pub(super) fn begin_operation(&mut self) -> Result<Attempt, EngineError> {
+        if self.exhausted {
+            return Err(EngineError::TooManyStatements);
+        }
         self.operations += 1;
-        Attempt { alone: self.operations == 1, restarts: 0 }
+        Ok(Attempt { alone: self.operations == 1, restarts: 0 })
     }
 
     /// Begins the statement again if its operation lost against a newer version and may: under READ COMMITTED, when the
     /// statement did nothing else.
     pub(super) async fn try_again(&mut self, attempt: &mut Attempt, error: EngineError) -> Result<(), EngineError> {
-        if !attempt.alone || attempt.restarts == STATEMENT_RESTARTS_MAX {
+        if !attempt.may_restart(self.level) {
             return Err(error);
         }
         attempt.restarts += 1;
@@ -111,6 +120,6 @@ impl Transaction {
         })
         .await;
         self.next_statement();
-        Ok(())
+        if self.exhausted { Err(EngineError::TooManyStatements) } else { Ok(()) }
     }
 }

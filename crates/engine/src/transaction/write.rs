@@ -33,11 +33,17 @@ impl Transaction {
     pub async fn insert(&mut self, container: ContainerId, rows: Batch) -> Result<u64, EngineError> {
         let container = self.runtime.container(container)?;
         let count = rows.rows as u64;
-        let mut attempt = self.begin_operation();
+        let mut attempt = self.begin_operation()?;
+        let mut rows = rows;
         loop {
-            match self.insert_with_entries(&container, rows.clone()).await {
-                Ok(()) => return Ok(count),
-                Err(error) => self.try_again(&mut attempt, error).await?,
+            let again = attempt.may_restart(self.level).then(|| rows.clone());
+            match (self.insert_with_entries(&container, rows).await, again) {
+                (Ok(()), _) => return Ok(count),
+                (Err(error), None) => return Err(error),
+                (Err(error), Some(again)) => {
+                    self.try_again(&mut attempt, error).await?;
+                    rows = again;
+                }
             }
         }
     }
@@ -46,7 +52,7 @@ impl Transaction {
     pub async fn update(&mut self, read: &Read, change: Arc<dyn RowChange>) -> Result<u64, EngineError> {
         let container = self.runtime.container(read.container)?;
         assert_eq!(change.inputs(), read.request.desired.len(), "a change reads the desired attributes");
-        let mut attempt = self.begin_operation();
+        let mut attempt = self.begin_operation()?;
         loop {
             match self.update_with_entries(&container, &read.request, &change).await {
                 Ok(rows) => return Ok(rows),
@@ -58,7 +64,7 @@ impl Transaction {
     /// Deletes qualifying rows, those that `filter` selects of them; returns their number.
     pub async fn delete(&mut self, read: &Read, filter: Option<Arc<dyn RowFilter>>) -> Result<u64, EngineError> {
         let container = self.runtime.container(read.container)?;
-        let mut attempt = self.begin_operation();
+        let mut attempt = self.begin_operation()?;
         loop {
             match self.delete_with_entries(&container, &read.request, filter.as_ref()).await {
                 Ok(rows) => return Ok(rows),
@@ -71,7 +77,7 @@ impl Transaction {
     /// attributes of the rows that it has locked.
     pub async fn lock_rows(&mut self, read: &Read, lock: RowLock, wait: LockWait) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.container(read.container)?;
-        let mut attempt = self.begin_operation();
+        let mut attempt = self.begin_operation()?;
         loop {
             match self.lock_all(&container, &read.request, lock, wait).await {
                 Ok(batches) => return Ok(batches),

@@ -83,7 +83,7 @@ impl TransactionObject {
             let mut void = lock(&self.void);
             assert!(!self.is_decided(), "statements of a running transaction are rolled back");
             assert!(
-                first <= last && void.last().is_none_or(|before| before.1 < last),
+                first <= last && void.last().is_none_or(|before| before.1 <= last),
                 "statements are numbered upwards"
             );
             // A savepoint takes in what was rolled back after it.

@@ -2,6 +2,7 @@
 //! run until nobody has work, and looks whether the session answered or waits.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::needless_pass_by_value, reason = "orders read better where they are given than borrowed")]
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -96,7 +97,7 @@ impl Bench {
         let options = EngineOptions {
             workers: 2,
             nodes: 1 + (seed % 2) as usize,
-            in_place: seed % 3 != 0,
+            in_place: !seed.is_multiple_of(3),
             quantum: Duration::from_micros([0, 200][(seed / 2 % 2) as usize]),
             ..EngineOptions::default()
         };
@@ -209,13 +210,11 @@ impl Session {
 async fn next(mailbox: &Mutex<Mailbox>) -> Do {
     poll_fn(|context| {
         let mut mailbox = mailbox.lock().expect("one thread");
-        match mailbox.orders.pop_front() {
-            Some(order) => Poll::Ready(order),
-            None => {
-                mailbox.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
+        if let Some(order) = mailbox.orders.pop_front() {
+            return Poll::Ready(order);
         }
+        mailbox.waker = Some(context.waker().clone());
+        Poll::Pending
     })
     .await
 }

@@ -17,7 +17,8 @@ use std::sync::{Mutex, PoisonError};
 use eris_sql::{EndedTransaction, TransactionObserver};
 
 use crate::model::{
-    Answer, CANCELED, Expectation, FAILED_BLOCK, Key, READ_ONLY, SERIALIZATION, TextRow, UNIQUE, Versions, View, expect,
+    Answer, CANCELED, DEADLOCK, Expectation, FAILED_BLOCK, Key, READ_ONLY, SERIALIZATION, TextRow, UNIQUE, Versions,
+    View, expect,
 };
 use crate::statement::{Row, Statement};
 
@@ -299,7 +300,7 @@ impl Checker<'_> {
                     if demanded || (state == CANCELED && step.cancelled) {
                         continue;
                     }
-                    let (true, Some(snapshot)) = (state == SERIALIZATION || state == UNIQUE, snapshot) else {
+                    let (true, Some(snapshot)) = ([SERIALIZATION, DEADLOCK, UNIQUE].contains(&state), snapshot) else {
                         return violation(format!("error {state} out of place, the model knows {:?}", expected.errors));
                     };
                     let (sqlstate, touched) = (sqlstate.clone(), expected.touched);

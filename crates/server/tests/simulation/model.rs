@@ -11,6 +11,7 @@ pub const DIVISION_BY_ZERO: &str = "22012";
 pub const BAD_TEXT: &str = "22P02";
 pub const CANCELED: &str = "57014";
 pub const SERIALIZATION: &str = "40001";
+pub const DEADLOCK: &str = "40P01";
 pub const FAILED_BLOCK: &str = "25P02";
 pub const READ_ONLY: &str = "25006";
 pub const NO_TABLE: &str = "42P01";

@@ -17,11 +17,12 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
         EngineError::Storage(error) => storage_error(error, table),
         EngineError::Cancelled => SqlError::cancelled(),
         EngineError::Deadlock => SqlError::new(SqlState::DEADLOCK_DETECTED, error.to_string())
-            .hint("Roll back and run the transaction again."),
+            .hint("The transaction might succeed if retried."),
         EngineError::LockTimeout | EngineError::LockNotAvailable => {
             SqlError::new(SqlState::LOCK_NOT_AVAILABLE, error.to_string())
         }
-        EngineError::NoSuchSavepoint => SqlError::new(SqlState::INVALID_SAVEPOINT, error.to_string()),
+        EngineError::TooManyStatements => SqlError::new(SqlState::LIMIT_EXCEEDED, error.to_string()),
+        EngineError::NoSuchSavepoint => SqlError::new(SqlState::NO_SUCH_SAVEPOINT, error.to_string()),
         EngineError::Memory(error) => SqlError::out_of_memory(error),
         EngineError::NoSuchContainer(_) | EngineError::SchemaMoved => SqlError::new(
             SqlState::SERIALIZATION_FAILURE,

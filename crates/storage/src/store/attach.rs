@@ -32,8 +32,8 @@ struct Started {
 const ENTER_ROWS: usize = 512;
 
 impl Store {
-    /// Registers a sealed segment; call until done, with the same cursor. If it fails, the statement must be rolled back,
-    /// or the attach be abandoned ([`Store::abandon_attach`]).
+    /// Registers a sealed segment; call until done, with the same cursor. If it fails, the statement must be rolled
+    /// back, or the attach be abandoned ([`Store::abandon_attach`]).
     pub fn attach(
         &mut self,
         snapshot: &Snapshot<'_>,
@@ -72,8 +72,8 @@ impl Store {
 
     /// Takes an attach back that met somebody undecided: its rows never were, and the segment is dropped when their
     /// index entries are gone. The same rows may be attached again, in another segment.
-    pub fn abandon_attach(&mut self, cursor: AttachCursor) {
-        let Some(Started { number, .. }) = cursor.started else { return };
+    pub fn abandon_attach(&mut self, cursor: &AttachCursor) {
+        let Some(number) = cursor.started.as_ref().map(|started| started.number) else { return };
         self.attaching.remove(&number);
         let Some(slot) = self.segment_mut(number) else { return };
         let rows = slot.rows();

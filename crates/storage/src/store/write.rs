@@ -29,8 +29,8 @@ pub enum Progress<T> {
 }
 
 impl Store {
-    /// Inserts rows with the schema's columns. If it fails, the statement must be rolled back, unless somebody undecided
-    /// has one of the keys ([`StorageError::undecided`]): then nothing was inserted.
+    /// Inserts rows with the schema's columns. If it fails, the statement must be rolled back, unless somebody
+    /// undecided has one of the keys ([`StorageError::undecided`]): then nothing was inserted.
     pub fn insert(&mut self, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<Written, StorageError> {
         rows_check(&self.schema, rows)?;
         let first_of_transaction = self.pending.enter(snapshot.transaction);
@@ -171,7 +171,9 @@ impl Store {
             Ok(appended) => self.pass_locks_on(snapshot, &old, &appended)?,
             Err(error) => {
                 if error.undecided().is_some() {
-                    old.iter().for_each(|address| self.unlock_end(snapshot, *address));
+                    for address in &old {
+                        self.unlock_end(snapshot, *address);
+                    }
                 }
                 return Err(error);
             }
