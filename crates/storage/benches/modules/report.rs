@@ -85,6 +85,8 @@ impl Report {
             let comma = if position > 0 { ", " } else { "" };
             let written = match field {
                 Field::Text(name, value) => write!(line, "{comma}\"{name}\": \"{value}\""),
+                // Too short to be measured: JSON has no word for it.
+                Field::Number(name, value) if !value.is_finite() => write!(line, "{comma}\"{name}\": null"),
                 Field::Number(name, value) if value.fract() == 0.0 => write!(line, "{comma}\"{name}\": {value:.0}"),
                 Field::Number(name, value) => write!(line, "{comma}\"{name}\": {value:.3}"),
             };
