@@ -245,7 +245,7 @@ impl Engine {
         let (schema, partitioning) = spec.hidden_container(&container, self.next_container_id())?;
         let hidden = self.create_container(ContainerSpec { schema: Arc::new(schema), partitioning })?;
         let id = hidden.id();
-        container.add_global_index(Arc::new(GlobalIndex::new(&container, spec.attributes, hidden)));
+        container.add_global_index(Arc::new(GlobalIndex::new(&container, &spec.attributes, hidden)));
         Ok(id)
     }
 

@@ -105,10 +105,10 @@ pub(crate) struct GlobalIndex {
 }
 
 impl GlobalIndex {
-    pub fn new(base: &Container, key: Box<[AttributeId]>, hidden: Arc<Container>) -> Self {
+    pub fn new(base: &Container, key: &[AttributeId], hidden: Arc<Container>) -> Self {
         let partitioning = base.partitioning();
         let located_by: Box<[AttributeId]> = partitioning.attributes().into();
-        let entry = entry_attributes(&key, &located_by);
+        let entry = entry_attributes(key, &located_by);
         let place = |id: &AttributeId| {
             let place = entry.iter().position(|known| known == id);
             AttributeId(place.unwrap_or_else(|| unreachable!("an entry has the locator")) as u16)

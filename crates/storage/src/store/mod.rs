@@ -164,9 +164,9 @@ impl Store {
     }
 
     /// Moves to another version of the schema: the same attributes and further ones that may be NULL, other indexes.
-    /// Those that were built by [`Store::create_index_step`] are adopted, those no longer defined are dropped. Rows that
-    /// are there have added attributes UNDEFINED ([`Store::is_undefined`]). Layouts stay as they were set; those set by
-    /// hand get added attributes in their catch-all.
+    /// Those that were built by [`Store::create_index_step`] are adopted, those no longer defined are dropped. Rows
+    /// that are there have added attributes UNDEFINED ([`Store::is_undefined`]). Layouts stay as they were set; those
+    /// set by hand get added attributes in their catch-all.
     pub fn set_schema(&mut self, schema: Arc<Schema>) -> Result<(), StorageError> {
         self.widen(&schema)?;
         let mut built: Vec<StoreIndex> = self.indexes.drain(..).chain(self.building.drain(..)).collect();
