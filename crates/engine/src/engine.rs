@@ -236,7 +236,7 @@ impl Engine {
     }
 
     /// Creates a global index of a container that has no rows yet; returns the hidden container that holds it.
-    pub fn create_global_index(&self, spec: GlobalIndexSpec) -> Result<ContainerId, EngineError> {
+    pub fn create_global_index(&self, spec: &GlobalIndexSpec) -> Result<ContainerId, EngineError> {
         let container = self.runtime.container(spec.container)?;
         if container.rows() > 0 {
             let reason = format!("container {} has rows; create its global indexes before", container.id().0);

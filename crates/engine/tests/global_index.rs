@@ -29,7 +29,7 @@ fn create(engine: &Engine, attribute: AttributeId) -> (ContainerId, ContainerId)
     engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
     let spec =
         GlobalIndexSpec { container, name: "accounts_global".into(), attributes: Box::new([attribute]), partitions: 3 };
-    let hidden = engine.create_global_index(spec).expect("the container is empty");
+    let hidden = engine.create_global_index(&spec).expect("the container is empty");
     (container, hidden)
 }
 
@@ -249,8 +249,8 @@ fn what_cannot_have_a_global_index_is_told_why() {
         partitions: 1,
     };
     let reason = |result: Result<ContainerId, EngineError>| result.expect_err("it is refused").to_string();
-    assert!(reason(engine.create_global_index(spec(&[]))).contains("no attributes"));
-    assert!(reason(engine.create_global_index(spec(&[AttributeId(9)]))).contains("no attribute"));
+    assert!(reason(engine.create_global_index(&spec(&[]))).contains("no attributes"));
+    assert!(reason(engine.create_global_index(&spec(&[AttributeId(9)]))).contains("no attribute"));
     let inserter = engine.clone();
     simulation
         .block_on(async move {
@@ -260,5 +260,5 @@ fn what_cannot_have_a_global_index_is_told_why() {
         })
         .expect("the task ends");
     simulation.run_until_idle().expect("maintenance ends");
-    assert!(reason(engine.create_global_index(spec(&[NOTE]))).contains("has rows"));
+    assert!(reason(engine.create_global_index(&spec(&[NOTE]))).contains("has rows"));
 }

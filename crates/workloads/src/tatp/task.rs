@@ -67,7 +67,7 @@ impl Containers {
             };
             engine.create_container(ContainerSpec { schema: Arc::new(schema(table, *id, options)), partitioning })?;
         }
-        engine.create_global_index(GlobalIndexSpec {
+        engine.create_global_index(&GlobalIndexSpec {
             container: ids[Table::Subscriber as usize],
             name: "subscriber_sub_nbr".into(),
             attributes: Box::new([SUB_NBR]),
