@@ -311,9 +311,11 @@ impl Store {
             if copy.end(at.offset().0) == end && copy.begin(at.offset().0) == begin {
                 continue;
             }
+            // An end is noted once, though begin and end may be settled at different times.
+            let new_end = if copy.end(at.offset().0) == end { Word::NEVER } else { end };
             copy.set_begin(at.offset().0, begin);
             copy.set_end(at.offset().0, end)?;
-            target.note_words(at, begin, end);
+            target.note_words(at, begin, new_end);
         }
         Ok(())
     }
