@@ -107,7 +107,6 @@ impl Transaction {
             return Err(error);
         }
         self.runtime.counters.add(Event::StatementRestarts, 1);
-        self.hold.object().void(self.statement..=self.statement);
         let manager = Arc::clone(&self.runtime.transactions);
         // The winner may have a predecessor that is between two instructions.
         let winner = manager.last_taken();
@@ -119,6 +118,8 @@ impl Transaction {
             Poll::Pending
         })
         .await;
+        // Together, so that nobody who drops this future is left with a number that is void.
+        self.hold.object().void(self.statement..=self.statement);
         self.next_statement();
         if self.exhausted { Err(EngineError::TooManyStatements) } else { Ok(()) }
     }
