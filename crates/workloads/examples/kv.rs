@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kv [--pairs 10000000] [--seconds 10] [--warm-up 1] [--nodes 1] [--workers 2] [--partitions N] [--tasks 4]
-//!    [--access index|scan] [--partitioned key|value] [--locality local|shifted|random]
+//!    [--access index|ordered-index|scan] [--partitioned key|value] [--locality local|shifted|random]
 //!    [--coalesced | --coalesce-in-partition] [--baseline interleaved|shared|pinned] [--through-coordinator]
 //!    [--json FILE]
 //! ```

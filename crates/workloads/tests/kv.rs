@@ -10,7 +10,7 @@ fn options() -> KvOptions {
 #[test]
 fn every_variant_finds_the_value_of_every_key() -> Result<(), KvError> {
     let mut variants = Vec::new();
-    for access in [Access::Index, Access::Scan] {
+    for access in [Access::Index, Access::OrderedIndex, Access::Scan] {
         for partitioned_by in [PartitionedBy::Key, PartitionedBy::Value] {
             for coalescing in [Coalescing::None, Coalescing::Partition, Coalescing::Sender] {
                 variants.push(KvOptions { access, partitioned_by, coalescing, partitions: Some(3), ..options() });
@@ -22,7 +22,7 @@ fn every_variant_finds_the_value_of_every_key() -> Result<(), KvError> {
             variants.push(KvOptions { locality, direct_append, nodes: 2, partitions: Some(5), ..options() });
         }
     }
-    for access in [Access::Index, Access::Scan] {
+    for access in [Access::Index, Access::OrderedIndex, Access::Scan] {
         for coalescing in [Coalescing::None, Coalescing::Sender] {
             variants.push(KvOptions { baseline: Some(Baseline::Shared), access, coalescing, ..options() });
         }

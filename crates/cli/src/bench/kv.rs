@@ -28,7 +28,7 @@ pub struct KvArguments {
     /// Partitions; without it one for each worker
     #[arg(long, value_name = "N")]
     partitions: Option<usize>,
-    /// How a partition finds a key: index or scan
+    /// How a partition finds a key: index (hash), ordered-index or scan
     #[arg(long, value_name = "PATH", default_value = "index")]
     access: Access,
     /// Partitioned by key (a lookup goes to one partition) or value (to all)

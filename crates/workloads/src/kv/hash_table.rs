@@ -32,7 +32,7 @@ impl SharedStore {
     /// Fills a table with all pairs; for scans an array in the order of keys.
     pub fn load(pairs: u64, access: Access) -> Self {
         let slots = match access {
-            Access::Index => (pairs + pairs / 2).next_power_of_two().max(2),
+            Access::Index | Access::OrderedIndex => (pairs + pairs / 2).next_power_of_two().max(2),
             Access::Scan => pairs,
         };
         let mut table = Vec::new();
@@ -105,7 +105,7 @@ impl SharedStore {
             count += 1;
         };
         match self.access {
-            Access::Index => {
+            Access::Index | Access::OrderedIndex => {
                 for key in keys {
                     if let Some(value) = self.get(*key) {
                         check(*key, value);

@@ -8,8 +8,10 @@ use thiserror::Error;
 /// How a partition finds a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Through a local ordered index on the key.
+    /// Through a local hash index on the key.
     Index,
+    /// Through a local ordered index, as in the sources.
+    OrderedIndex,
     /// By a scan of its keys.
     Scan,
 }
@@ -70,7 +72,7 @@ macro_rules! named {
     };
 }
 
-named!(Access: Index = "index", Scan = "scan");
+named!(Access: Index = "index", OrderedIndex = "ordered-index", Scan = "scan");
 named!(PartitionedBy: Key = "key", Value = "value");
 named!(Locality: Local = "local", Shifted = "shifted", Random = "random");
 named!(Baseline: Interleaved = "interleaved", Shared = "shared", Pinned = "pinned");

@@ -163,20 +163,21 @@ fn key_of(value: i64) -> Key {
 
 fn schema(container: ContainerId, access: Access) -> Schema {
     let attribute = |name: &str| Attribute { name: name.into(), data_type: DataType::Int64, nullable: false };
-    let index = IndexDefinition {
+    let index = |kind| IndexDefinition {
         id: IndexId(1),
         name: "pairs_pkey".into(),
         attributes: Box::new([KEY]),
         unique: true,
         primary: true,
-        kind: IndexKind::Ordered,
+        kind,
     };
     Schema {
         container,
         version: SchemaVersion(1),
         attributes: Box::new([attribute("key"), attribute("value")]),
         indexes: match access {
-            Access::Index => Box::new([index]),
+            Access::Index => Box::new([index(IndexKind::Hash)]),
+            Access::OrderedIndex => Box::new([index(IndexKind::Ordered)]),
             Access::Scan => Box::new([]),
         },
         layout: Layout::Column,
