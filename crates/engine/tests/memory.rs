@@ -130,7 +130,7 @@ fn the_process_is_watched_while_there_is_work_and_an_idle_engine_sleeps() {
     };
     let unaccounted = || engine.statistics().memory_report.map_or(0, |report| report.unaccounted_bytes);
     // Somebody holds memory that nobody accounts for: the limit goes down by as much while the engine works.
-    let forgotten = vec![1_u8; 600 << 20];
+    let forgotten = std::hint::black_box(vec![1_u8; 600 << 20]);
     busy(&|| unaccounted() > 600 * MIB);
     let report = engine.statistics().memory_report.expect("the process is watched");
     assert_eq!(report.reason, LimitReason::Unaccounted);

@@ -1,7 +1,5 @@
 //! The column workload with tiny inputs: sums and point reads are right, and both can run at the same time.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
 use eris_engine::{Engine, EngineOptions};
 use eris_platform::RealEnv;
 use eris_workloads::columns::{
