@@ -146,7 +146,9 @@ fn every_row_has_its_entry_and_the_key_is_unique() {
                 // Entries are (amount, key).
                 let entries = transaction.scan(everything(hidden), None).expect("it exists").collect().await;
                 let mut entries = pairs(&entries.expect("a scan succeeds"));
-                entries.iter_mut().for_each(|entry| *entry = (entry.1, entry.0));
+                for entry in &mut entries {
+                    *entry = (entry.1, entry.0);
+                }
                 rows.sort_unstable();
                 entries.sort_unstable();
                 assert_eq!(rows, entries, "seed {seed}: rows and entries");
