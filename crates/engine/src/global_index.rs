@@ -71,7 +71,7 @@ impl GlobalIndexSpec {
             attributes: key.clone(),
             unique: true,
             primary: true,
-            kind: IndexKind::Ordered,
+            kind: IndexKind::Hash,
         };
         let schema = Schema {
             container: id,
