@@ -172,11 +172,11 @@ impl Engine {
             let upper = bounds.get(index + 1).cloned().flatten();
             let store = Store::new(runtime.store_options(&spec.schema));
             let id = runtime.next_partition_id();
-            let bounds = Bounds { lower: lower.clone(), upper };
+            let bounds = Bounds::new(lower.clone(), upper);
             let partition =
                 Arc::new(LivingPartition::new(id, spec.schema.container, runtime.next_node(), store, bounds));
             runtime.add_partition(&partition);
-            entries.push(Entry { lower: lower.clone(), partition });
+            entries.push(Entry::new(lower.clone(), partition));
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(spec.partitioning), entries);
         let container = Arc::new(Container::new(spec.schema, table));

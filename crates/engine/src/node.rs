@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use eris_platform::{NodeId, ReactorHandle};
 use eris_sync::{Consumer, DoubleBuffer, Drain, Producer, Sleepers, TryLatch};
@@ -18,6 +18,7 @@ use crate::counters::Event;
 use crate::lock::{Lock, lock};
 use crate::message::Message;
 use crate::partition::Partition;
+use crate::partition_table::Entry;
 use crate::runtime::Runtime;
 use crate::task::Task;
 use crate::timer::Timers;
@@ -68,6 +69,8 @@ pub(crate) struct Node {
     pub timers: Timers,
     pub sleepers: Sleepers,
     pub reactors: Vec<ReactorHandle>,
+    /// Nothing is placed here any more.
+    given_up: AtomicBool,
     local_incoming: Producer,
     remote_incoming: Producer,
     coordinator: TryLatch<Coordinator>,
@@ -106,10 +109,20 @@ impl Node {
             sleepers: Sleepers::new(workers.len()),
             workers,
             reactors,
+            given_up: AtomicBool::new(false),
             local_incoming,
             remote_incoming,
             coordinator: TryLatch::new(Coordinator { local, remote, outgoing: vec![Vec::new(); nodes] }),
         }
+    }
+
+    /// Whether its work is done elsewhere: it was evacuated.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::SeqCst)
+    }
+
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::SeqCst);
     }
 
     pub fn push_task(&self, task: Arc<Task>) {
@@ -172,7 +185,7 @@ impl Node {
         match message.header.target {
             None => {
                 runtime.counters.add(Event::Broadcasts, 1);
-                let remote_nodes = self.assign_broadcast(runtime, &message);
+                let remote_nodes = self.assign_broadcast(runtime, &message, true);
                 for node in remote_nodes {
                     runtime.counters.add(Event::RemoteMessages, 1);
                     outgoing[node.0 as usize].extend_from_slice(bytes);
@@ -195,7 +208,7 @@ impl Node {
     fn route_remote(&self, runtime: &Runtime, message: Message, bytes: &[u8], outgoing: &mut [Vec<u8>]) {
         match message.header.target {
             None => {
-                self.assign_broadcast(runtime, &message);
+                self.assign_broadcast(runtime, &message, false);
             }
             Some(target) => {
                 let home = runtime.partition(target).home();
@@ -208,16 +221,19 @@ impl Node {
         }
     }
 
-    /// Assigns a broadcast to this node's partitions in the version the dataflow pinned; returns the other nodes
-    /// that have some.
-    fn assign_broadcast(&self, runtime: &Runtime, message: &Message) -> Vec<NodeId> {
+    /// Assigns a broadcast to the partitions that lived here when the version that the dataflow pinned was made, wherever
+    /// they live now; returns the other nodes that had some. What lived on a node that is given up, the sender's node
+    /// assigns at once.
+    fn assign_broadcast(&self, runtime: &Runtime, message: &Message, is_sender: bool) -> Vec<NodeId> {
         let dataflow = runtime.dataflow(message.header.dataflow);
         let table = Arc::clone(&dataflow.operator(message.header.operator).table);
         assert_eq!(table.version, message.header.table_version, "a broadcast names the version its dataflow pinned");
         let mut others: Vec<NodeId> = Vec::new();
-        for partition in table.partitions() {
-            let home = partition.home();
-            if home == self.id {
+        // Looked up once: each entry is assigned by one node.
+        let given_up = if is_sender { runtime.given_up_nodes() } else { Vec::new() };
+        for Entry { home, partition, .. } in table.entries() {
+            let home = *home;
+            if home == self.id || given_up.contains(&home) {
                 let mut message = message.clone();
                 message.header.target = Some(partition.id);
                 runtime.assign_to(partition, message);

@@ -63,6 +63,18 @@ impl Timers {
         any
     }
 
+    /// Gives all timers to another node.
+    pub fn move_to(&self, other: &Self) {
+        let moved = std::mem::take(&mut *lock(&self.heap));
+        self.next_deadline.store(u64::MAX, Ordering::Release);
+        let Heap { mut entries, mut wakers, .. } = moved;
+        while let Some(Reverse((deadline, sequence))) = entries.pop() {
+            if let Some(waker) = wakers.remove(&sequence) {
+                other.add(Nanos(deadline), waker);
+            }
+        }
+    }
+
     /// The next deadline, if any.
     pub fn next(&self) -> Option<Nanos> {
         let next = self.next_deadline.load(Ordering::Acquire);
@@ -95,9 +107,9 @@ impl Future for Sleep {
         }
         if !self.registered {
             self.registered = true;
-            self.runtime.node(self.node).timers.add(self.deadline, context.waker().clone());
+            self.runtime.acting_node(self.node).timers.add(self.deadline, context.waker().clone());
             // A sleeping worker has to shorten its sleep.
-            self.runtime.wake_node(self.node);
+            self.runtime.wake_node(self.runtime.acting_node(self.node).id);
         }
         Poll::Pending
     }

@@ -11,6 +11,7 @@ use eris_platform::{NodeId, Reactor};
 
 use crate::counters::{Event, count_as};
 use crate::maintenance::maintain;
+use crate::node::Node;
 use crate::options::{
     MAINTENANCE_SHARE, REACTOR_SHARE, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX, VISIT_COMMANDS_MAX,
     VISIT_QUANTA_MAX,
@@ -34,6 +35,10 @@ pub(crate) struct Worker {
 impl Worker {
     pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
         Self { runtime, number, index, node, reactor, outbox: Outbox::new(node), steps: 0, idle_steps: 0 }
+    }
+
+    pub fn node(&self) -> NodeId {
+        self.node
     }
 
     /// Loops until the engine halts; sleeps when there is nothing to do.
@@ -61,7 +66,8 @@ impl Worker {
         self.outbox = outbox;
         let flushed = self.runtime.flush(&mut self.outbox);
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
-        let worked = worked || flushed || coordinated || !self.outbox.bytes.is_empty();
+        let helped = (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE)) && self.help_coordinate();
+        let worked = worked || flushed || coordinated || helped || !self.outbox.bytes.is_empty();
         self.idle_steps = if worked { 0 } else { self.idle_steps.saturating_add(1) };
         worked
     }
@@ -80,6 +86,9 @@ impl Worker {
             worked |= self.poll_sockets(Some(Duration::ZERO));
         }
         keep_work(0);
+        if node.is_given_up() {
+            return worked;
+        }
         for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
             let Some(task) = node.tasks.pop() else { break };
             task.poll(&runtime);
@@ -96,7 +105,45 @@ impl Worker {
             maintain(&runtime, &partition);
             worked = true;
         }
+        // Who was given up gets its share also from a successor that is busy.
+        if !worked || self.steps.is_multiple_of(MAINTENANCE_SHARE) {
+            worked |= self.help(&runtime, worked);
+        }
         worked
+    }
+
+    /// Does a piece of each kind of work for the nodes that this one helps.
+    fn help(&self, runtime: &Arc<Runtime>, busy: bool) -> bool {
+        let mut helped = false;
+        for node in runtime.helpers.helped_by(self.node).map(|node| runtime.node(node)) {
+            if busy && !node.is_given_up() {
+                continue;
+            }
+            helped |= node.timers.fire(runtime.env.now());
+            if let Some(task) = node.tasks.pop() {
+                task.poll(runtime);
+                runtime.count_help();
+                helped = true;
+            }
+            if let Some(partition) = node.assignments.pop() {
+                if visit(runtime, &partition) {
+                    runtime.count_help();
+                    helped = true;
+                }
+            } else if let Some(partition) = node.maintenance.pop() {
+                maintain(runtime, &partition);
+                runtime.count_help();
+                helped = true;
+            }
+        }
+        helped
+    }
+
+    /// Moves the messages of the nodes that this one helps.
+    fn help_coordinate(&self) -> bool {
+        let runtime = &self.runtime;
+        let helped = runtime.helpers.helped_by(self.node);
+        helped.fold(false, |moved, node| runtime.node(node).coordinate(runtime) || moved)
     }
 
     fn poll_sockets(&mut self, timeout: Option<Duration>) -> bool {
@@ -110,12 +157,14 @@ impl Worker {
         let node = runtime.node(self.node);
         node.sleepers.announce(self.index);
         // Announced first, then looked: whoever publishes work after this look sees the announcement.
-        if node.has_work() || runtime.is_halted() {
+        let mut helped = runtime.helpers.helped_by(self.node).map(|node| runtime.node(node));
+        if node.has_work() || helped.any(Node::has_work) || runtime.is_halted() {
             node.sleepers.retract(self.index);
             return;
         }
         runtime.counters.add(Event::Parks, 1);
-        let timeout = node.timers.next().map(|deadline| {
+        let timers_of_helped = runtime.helpers.helped_by(self.node).filter_map(|node| runtime.node(node).timers.next());
+        let timeout = timers_of_helped.chain(node.timers.next()).min().map(|deadline| {
             let now = runtime.env.now();
             Duration::from_nanos(deadline.0.saturating_sub(now.0))
         });
@@ -135,7 +184,7 @@ impl Worker {
 fn visit(runtime: &Runtime, partition: &Partition) -> bool {
     let Some(mut state) = partition.try_latch() else {
         // Somebody is at it right now; its place in the queue is kept.
-        runtime.node(partition.home()).assignments.push(Arc::clone(partition));
+        runtime.acting_node(partition.home()).assignments.push(Arc::clone(partition));
         return false;
     };
     partition.unmark_queued();

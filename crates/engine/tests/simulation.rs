@@ -1,7 +1,7 @@
 //! Seeded histories over the whole engine on one thread, checked for snapshot isolation.
 //!
 //! Clients move amounts between accounts, insert and delete accounts, and sum everything up, over one to four nodes,
-//! with tiny buffers, quanta and split limits. Each transaction notes what it read and wrote with its snapshot and
+//! with tiny buffers, quanta and split limits, while a mover splits, merges and moves partitions at any step. Each transaction notes what it read and wrote with its snapshot and
 //! commit timestamps; afterwards the history is replayed in commit order by a checker that knows nothing of the engine:
 //! a read must return the newest version at or below its snapshot, two committed writers of one key must not overlap,
 //! and a scan must see every key once.
@@ -12,7 +12,9 @@
 
 mod accounts;
 mod history;
+mod mover;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ use eris_storage::{ContainerId, Layout};
 
 use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
 use history::{History, Observation, TransactionRecord};
+use mover::{Mover, move_about};
 
 /// One transaction of one client; what it saw and did goes into the record.
 async fn transact(
@@ -169,7 +172,14 @@ fn run_seed(seed: u64, transactions: u64, coverage: &mut Coverage) -> Result<(),
             *done.lock().expect("one thread") += 1;
         });
     }
+    let over = Arc::new(AtomicBool::new(false));
+    if random.chance(0.7) {
+        let pause = Duration::from_micros([20, 200, 2_000][random.index(3)]);
+        let mover = Mover { engine: engine.clone(), container, seed, pause, over: Arc::clone(&over) };
+        engine.spawn(move_about(mover));
+    }
     simulation.run_until(|| *done.lock().expect("one thread") == clients).map_err(|error| error.to_string())?;
+    over.store(true, Ordering::Relaxed);
     simulation.run_until_idle().map_err(|error| error.to_string())?;
 
     let history = history.lock().expect("one thread");
@@ -198,6 +208,9 @@ fn run_seed(seed: u64, transactions: u64, coverage: &mut Coverage) -> Result<(),
     let (committed, rolled_back) = history.counts();
     coverage.committed += committed;
     coverage.rolled_back += rolled_back;
+    if statistics.forwarders != 0 {
+        return Err(format!("seed {seed}: {} forwarders stay though nobody pins a table", statistics.forwarders));
+    }
     if statistics.snapshots != 0 {
         return Err(format!("seed {seed}: {} snapshots are still published", statistics.snapshots));
     }
@@ -244,6 +257,12 @@ fn histories_are_snapshot_isolated() {
         Event::SavedCursors,
         Event::Stalls,
         Event::Splits,
+        Event::Merges,
+        Event::Links,
+        Event::Copies,
+        Event::ForwardersDropped,
+        Event::RowsHandedOver,
+        Event::ChangesGivenUp,
         Event::BufferFull,
         Event::MaintenanceCalls,
     ] {

@@ -8,6 +8,8 @@ use crate::dataflow::Dataflow;
 use crate::message::{Class, Message};
 use crate::operator::OperatorState;
 
+use super::within::Within;
+
 /// A message that reached its partition.
 pub(crate) struct Command {
     pub message: Message,
@@ -21,9 +23,11 @@ pub(crate) enum Progress {
     Reading {
         cursor: ReadCursor,
         state: Box<dyn OperatorState>,
+        within: Option<Within>,
     },
     Changing {
         cursor: ReadCursor,
+        within: Option<Within>,
     },
     /// Attachments still to do are in `pending`, last first.
     Inserting {

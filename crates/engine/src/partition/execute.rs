@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
-    AttachCursor, Batch, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, RowAddress, SealedSegment,
-    StorageError,
+    AttachCursor, Batch, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, RowAddress,
+    SealedSegment, StorageError,
 };
 
 use super::command::{Command, Progress};
-use super::forward::{forward_inserts, forward_position, forward_to_all, is_own_position, is_stale};
+use super::forward::{Concern, concern, forward_inserts, forward_position, is_own_position};
+use super::within::Within;
 use super::{LivingPartition, PartitionState};
 use crate::counters::Event;
 use crate::dataflow::{Attachment, Dataflow, Work};
@@ -129,17 +130,25 @@ impl Place<'_> {
                 return Ok(Step::Done);
             }
         }
-        if matches!(
-            message.header.primitive,
-            Primitive::UnorderedScan
-                | Primitive::OrderedScan
-                | Primitive::Pin
-                | Primitive::BuildIndex
-                | Primitive::Alter
-        ) && is_stale(self.state, message.header.table_version)
-        {
-            forward_to_all(self.runtime, self.state, message, &self.dataflow);
+        let dataflow = Arc::clone(&self.dataflow);
+        let operator = dataflow.operator(self.header.operator);
+        if matches!(operator.work, Work::BuildIndex { .. }) && self.state.is_changing() {
+            // The rows would be indexed in one of the two stores only.
+            return Ok(Step::Again(Progress::Fresh));
         }
+        let concern = match message.header.primitive {
+            Primitive::UnorderedScan
+            | Primitive::OrderedScan
+            | Primitive::Pin
+            | Primitive::BuildIndex
+            | Primitive::Alter => concern(self.runtime, self.state, message, self.partition.id, &dataflow),
+            Primitive::Insert | Primitive::Lookup | Primitive::ConditionalInsert | Primitive::Attach => Concern::All,
+        };
+        let range = match concern {
+            Concern::All => None,
+            Concern::Within(range) => Some(range),
+            Concern::Nothing => return Ok(Step::Done),
+        };
         #[cfg(feature = "bug_counter_early")]
         if message.header.primitive == Primitive::UnorderedScan && message.header.forwarded {
             // Planted: reports a forwarded scan as finished before it has run.
@@ -147,40 +156,52 @@ impl Place<'_> {
             self.dataflow.count_finished();
             return Ok(Step::Done);
         }
-        let dataflow = Arc::clone(&self.dataflow);
-        match &dataflow.operator(self.header.operator).work {
+        let partitioning = &operator.table.partitioning;
+        let within = |request: &ReadRequest| match &range {
+            None => (request.clone(), None),
+            Some(range) => {
+                let (request, within) = Within::extend(request, range.clone(), partitioning);
+                (request, Some(within))
+            }
+        };
+        // What concerns the partition as a whole comes once: with the message that has its first position.
+        let is_for_all = range.as_ref().is_none_or(|range| range.contains_start_of(&self.state.bounds));
+        match &operator.work {
             Work::Read { request, operator } => {
-                let cursor = self.state.store.open_cursor(request)?.without_addresses();
-                self.read(Progress::Reading { cursor, state: operator.open() }, quantum)
+                let (request, within) = within(request);
+                let cursor = self.state.store.open_cursor(&request)?.without_addresses();
+                self.read(Progress::Reading { cursor, state: operator.open(), within }, quantum)
+            }
+            Work::Pin { request } if range.is_some() => {
+                // A pin would hold all rows of its segments: those of the range are copied instead.
+                let (request, within) = within(request);
+                let cursor = self.state.store.open_cursor(&request)?.without_addresses();
+                self.read(Progress::Reading { cursor, state: Collect.open(), within }, quantum)
             }
             Work::Pin { request } => {
                 let pinned = self.state.store.pin(&dataflow.snapshot());
                 dataflow.add_pinned(pinned);
                 let cursor = self.state.store.open_cursor_unsealed(request)?.without_addresses();
-                self.read(Progress::Reading { cursor, state: Collect.open() }, quantum)
+                self.read(Progress::Reading { cursor, state: Collect.open(), within: None }, quantum)
             }
             Work::Update { request, .. } | Work::Delete { request, .. } => {
-                let cursor = self.state.store.open_cursor(request)?;
-                self.change(Progress::Changing { cursor }, quantum)
+                let (request, within) = within(request);
+                let cursor = self.state.store.open_cursor(&request)?;
+                self.change(Progress::Changing { cursor, within }, quantum)
             }
             Work::Insert => {
                 let pending = attachments(message);
                 self.insert(Progress::Inserting { pending, rows: Batch::empty(&[]), done: 0 }, quantum)
             }
             Work::Attach => self.next_attach(attachments(message), quantum),
-            Work::BuildIndex { .. } => {
-                if self.state.split.is_some() {
-                    // The rows would be indexed in one of the two stores only.
-                    return Ok(Step::Again(Progress::Fresh));
-                }
-                self.build_index(IndexBuildCursor::default(), quantum)
-            }
-            Work::Alter { .. } => self.alter(),
+            Work::BuildIndex { .. } if is_for_all => self.build_index(IndexBuildCursor::default(), quantum),
+            Work::Alter { .. } if is_for_all => self.alter(),
+            Work::BuildIndex { .. } | Work::Alter { .. } => Ok(Step::Done),
         }
     }
 
     fn read(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
-        let Progress::Reading { mut cursor, mut state } = progress else { unreachable!("a read reads") };
+        let Progress::Reading { mut cursor, mut state, within } = progress else { unreachable!("a read reads") };
         let dataflow = Arc::clone(&self.dataflow);
         let snapshot = dataflow.snapshot();
         let result = contain_panic(|| {
@@ -192,7 +213,8 @@ impl Place<'_> {
                     return Ok(ReadStep::NoRoom);
                 }
                 let mut output = Output { dataflow: &dataflow };
-                match self.state.store.next_batch(&snapshot, &mut cursor)? {
+                let next = self.state.store.next_batch(&snapshot, &mut cursor)?;
+                match kept(next, within.as_ref()) {
                     Some(gateway) if gateway.batch.rows == 0 => {}
                     Some(gateway) => state.batch(gateway, &mut output)?,
                     None => {
@@ -206,8 +228,8 @@ impl Place<'_> {
             }
         });
         match result {
-            Ok(ReadStep::Again) => Ok(Step::Again(Progress::Reading { cursor, state })),
-            Ok(ReadStep::NoRoom) => Ok(Step::NoRoom(Progress::Reading { cursor, state })),
+            Ok(ReadStep::Again) => Ok(Step::Again(Progress::Reading { cursor, state, within })),
+            Ok(ReadStep::NoRoom) => Ok(Step::NoRoom(Progress::Reading { cursor, state, within })),
             Ok(ReadStep::Done) => {
                 self.state.store.close_cursor(cursor);
                 Ok(Step::Done)
@@ -220,18 +242,18 @@ impl Place<'_> {
     }
 
     fn change(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
-        let Progress::Changing { mut cursor } = progress else { unreachable!("a change changes") };
+        let Progress::Changing { mut cursor, within } = progress else { unreachable!("a change changes") };
         let dataflow = Arc::clone(&self.dataflow);
         let snapshot = dataflow.snapshot();
         let result = loop {
             if dataflow.is_over() {
                 break Ok(None);
             }
-            let gateway = match self.state.store.next_batch(&snapshot, &mut cursor) {
-                Ok(Some(gateway)) => gateway,
-                Ok(None) => break Ok(None),
+            let next = match self.state.store.next_batch(&snapshot, &mut cursor) {
+                Ok(next) => next,
                 Err(error) => break Err(error.into()),
             };
+            let Some(gateway) = kept(next, within.as_ref()) else { break Ok(None) };
             let changed = match &dataflow.operator(self.header.operator).work {
                 Work::Update { request, change, moved_rows } => {
                     self.update_rows(request, &**change, *moved_rows, &gateway.batch, &gateway.addresses)
@@ -248,7 +270,7 @@ impl Place<'_> {
             }
         };
         match result {
-            Ok(Some(())) => Ok(Step::Again(Progress::Changing { cursor })),
+            Ok(Some(())) => Ok(Step::Again(Progress::Changing { cursor, within })),
             Ok(None) => {
                 self.state.store.close_cursor(cursor);
                 Ok(Step::Done)
@@ -447,7 +469,7 @@ impl Place<'_> {
         let Work::Alter { schema } = &dataflow.operator(self.header.operator).work else {
             unreachable!("only alterations alter")
         };
-        if self.state.has_saved_cursors() || self.state.split.is_some() {
+        if self.state.has_saved_cursors() || self.state.is_changing() {
             return Ok(Step::Again(Progress::Altering));
         }
         self.state.store.set_schema(Arc::clone(schema))?;
@@ -465,7 +487,9 @@ impl Place<'_> {
 
     fn drop_progress(&mut self, progress: Progress) {
         match progress {
-            Progress::Reading { cursor, .. } | Progress::Changing { cursor } => self.state.store.close_cursor(cursor),
+            Progress::Reading { cursor, .. } | Progress::Changing { cursor, .. } => {
+                self.state.store.close_cursor(cursor)
+            }
             // An aborted load is taken back by maintenance, an unfinished index by the alteration that follows.
             Progress::Fresh
             | Progress::Inserting { .. }
@@ -480,6 +504,13 @@ enum ReadStep {
     Done,
     Again,
     NoRoom,
+}
+
+fn kept(gateway: Option<Gateway>, within: Option<&Within>) -> Option<Gateway> {
+    match within {
+        None => gateway,
+        Some(within) => gateway.map(|gateway| within.keep(gateway)),
+    }
 }
 
 /// See [`Place::write`]; also for commands that a task runs in place.
