@@ -120,8 +120,11 @@ impl Container {
         lock(&self.forwarders).push(Arc::clone(partition));
     }
 
-    pub(crate) fn remove_forwarder(&self, partition: PartitionId) {
-        lock(&self.forwarders).retain(|known| known.id != partition);
+    /// False if it went before.
+    pub(crate) fn remove_forwarder(&self, partition: PartitionId) -> bool {
+        let mut forwarders = lock(&self.forwarders);
+        let place = forwarders.iter().position(|known| known.id == partition);
+        place.map(|place| forwarders.swap_remove(place)).is_some()
     }
 
     pub(crate) fn forwarders(&self) -> Vec<Partition> {

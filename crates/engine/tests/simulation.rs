@@ -26,8 +26,12 @@ use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
 use history::{History, Observation, TransactionRecord};
 use mover::{Mover, move_about};
 
+/// What a slow reader does between two batches: longer than a change waits for cursors.
+const SLOW_READER: Duration = Duration::from_millis(15);
+
 /// One transaction of one client; what it saw and did goes into the record.
 async fn transact(
+    engine: &Engine,
     transaction: &mut Transaction,
     container: ContainerId,
     keys: i64,
@@ -80,8 +84,13 @@ async fn transact(
             _ => {
                 let mut results = transaction.scan(everything(container), None)?;
                 let mut batches = Vec::new();
+                let slow = random.below(20) == 0;
                 while let Some(batch) = results.next().await? {
                     batches.push(batch);
+                    if slow {
+                        // Its cursors stand in the way of splits, merges and moves, and it pins an old table.
+                        engine.sleep_until(engine.env().now() + SLOW_READER).await;
+                    }
                 }
                 record.observe(Observation::All(pairs(&batches)));
             }
@@ -102,7 +111,7 @@ async fn client(
     for _ in 0..transactions {
         let mut transaction = engine.begin();
         let mut record = TransactionRecord::new(transaction.snapshot_timestamp());
-        match transact(&mut transaction, container, keys, &mut random, &mut record).await {
+        match transact(&engine, &mut transaction, container, keys, &mut random, &mut record).await {
             Ok(()) if random.below(10) == 0 => transaction.rollback(),
             Ok(()) => {
                 let timestamp = transaction.commit().await.expect("a commit that conflicts nowhere succeeds");

@@ -28,8 +28,9 @@ pub(crate) fn look_after_forwarder(
         || !partition.inbox_is_empty()
         || state.store.wants_maintenance();
     if !needed {
-        container.remove_forwarder(partition.id);
-        runtime.counters.add(Event::ForwardersDropped, 1);
+        if container.remove_forwarder(partition.id) {
+            runtime.counters.add(Event::ForwardersDropped, 1);
+        }
         return;
     }
     let now = runtime.env.now();

@@ -1,5 +1,7 @@
 //! A controller without a plan: splits, merges and moves random partitions while others work.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
