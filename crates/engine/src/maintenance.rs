@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::options::{LATCHED_RETRY, MAINTENANCE_ROWS, TAIL_QUIET};
+use crate::options::{LATCHED_RETRY, TAIL_QUIET};
 use crate::partition::{Partition, PartitionState, TailWatch};
 use crate::placement::{ChangeNext, continue_change, cut_if_rising, look_after_forwarder, wants_split};
 use crate::runtime::Runtime;
@@ -24,7 +24,7 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
         return;
     };
     let horizon = runtime.transactions.horizon();
-    let maintained = state.store.maintain(&horizon, MAINTENANCE_ROWS);
+    let maintained = state.store.maintain(&horizon, runtime.options.maintenance_rows);
     for transaction in &maintained.settled {
         runtime.transactions.settled(*transaction);
     }

@@ -150,7 +150,10 @@ impl Simulation {
 
     fn advance_to_next_timer(&mut self) -> bool {
         let runtime = self.engine.runtime();
-        let next = runtime.nodes.iter().filter_map(|node| runtime.next_deadline(node.id)).min();
+        // Nobody looks at the timers of a node that stands still, unless somebody helps it.
+        let looks = |node: &NodeId| !self.stopped.contains(node) || runtime.helpers.helper_of(*node).is_some();
+        let nodes = runtime.nodes.iter().map(|node| node.id).filter(looks);
+        let next = nodes.filter_map(|node| runtime.next_deadline(node)).min();
         if let Some(deadline) = next {
             self.env.advance_to(deadline);
         }

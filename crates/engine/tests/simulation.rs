@@ -137,6 +137,7 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         split_rows: [8, 30, 1_000_000][random.index(3)],
         split_bytes: 1 << 30,
         parallel_rows: [16, 1_000_000][random.index(2)],
+        maintenance_rows: [4, 64, 2_048][random.index(3)],
         result_batches_max: [1, 64][random.index(2)],
         ..EngineOptions::default()
     }

@@ -23,7 +23,7 @@ use super::publish::publish;
 use super::ticket::{PlacementError, Ticket};
 use crate::container::Container;
 use crate::counters::Event;
-use crate::options::{LATCHED_RETRY, MAINTENANCE_ROWS};
+use crate::options::LATCHED_RETRY;
 use crate::partition::{LivingPartition, Partition, PartitionState};
 use crate::partition_table::Partitioning;
 use crate::runtime::Runtime;
@@ -350,7 +350,7 @@ fn copy(
 ) -> Step {
     let out_of_memory = Step::GivenUp(PlacementError::OutOfMemory(places[0].source.id));
     let mut complete = true;
-    let budget = (MAINTENANCE_ROWS / change.parts.len()).max(1);
+    let budget = (runtime.options.maintenance_rows / change.parts.len()).max(1);
     for (index, part) in change.parts.iter_mut().enumerate() {
         let (source, target) = latched.both(index, state);
         match source.store.copy_step(store_of(&mut part.target, target), budget) {

@@ -39,12 +39,13 @@ impl Engine {
             .await
     }
 
-    /// Makes one of two partitions that are neighbours in their container's table; the smaller one moves into the other.
-    pub async fn merge_partitions(&self, left: PartitionId, right: PartitionId) -> Result<(), PlacementError> {
+    /// Makes one of two partitions that are neighbours in their container's table: all rows of `source` move into
+    /// `survivor`, in quanta; best if `source` is the smaller one. Their counterparts in the group merge with them.
+    pub async fn merge_partitions(&self, source: PartitionId, survivor: PartitionId) -> Result<(), PlacementError> {
         let runtime = self.runtime();
-        let (container, left) = find(runtime, left)?;
-        let (other, right) = find(runtime, right)?;
-        let not_neighbours = PlacementError::NotNeighbours(left.id, right.id);
+        let (container, source) = find(runtime, source)?;
+        let (other, survivor) = find(runtime, survivor)?;
+        let not_neighbours = PlacementError::NotNeighbours(source.id, survivor.id);
         if other.id() != container.id() {
             return Err(not_neighbours);
         }
@@ -53,14 +54,11 @@ impl Engine {
         }
         let table = container.table();
         let bounds = |partition: &Partition| table.bounds_of(partition.id);
-        let (Some(left_bounds), Some(right_bounds)) = (bounds(&left), bounds(&right)) else {
-            return Err(not_neighbours);
-        };
-        if left_bounds.joined(&right_bounds).is_none() {
+        let joined = bounds(&source).zip(bounds(&survivor)).and_then(|(source, survivor)| survivor.joined(&source));
+        if joined.is_none() {
             return Err(not_neighbours);
         }
         drop(table);
-        let (source, survivor) = if left.rows() < right.rows() { (left, right) } else { (right, left) };
         self.order(&source, |state, ticket| {
             let busy = PlacementError::Busy(source.id);
             let table = container.table();
