@@ -463,9 +463,11 @@ impl Store {
         if copy.end(offset) == end && copy.begin(offset) == begin {
             return Ok(());
         }
+        // An end is noted once, though begin and end may be settled at different times.
+        let new_end = if copy.end(offset) == end { Word::NEVER } else { end };
         copy.set_begin(offset, begin);
         copy.set_end(offset, end)?;
-        self.note_words(at, begin, end);
+        self.note_words(at, begin, new_end);
         Ok(())
     }
 
