@@ -8,21 +8,21 @@ use std::sync::Arc;
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
-    AttachCursor, AttributeId, Batch, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, RowAddress, RowLock,
-    SealedSegment, StorageError,
+    AttachCursor, Batch, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, SealedSegment,
+    StorageError,
 };
 
 use super::command::{Command, Progress};
-use super::forward::{forward_inserts, forward_position, forward_to_all, is_own_position, is_stale};
-use super::lookup::{LookingUp, gateway, own_keys};
+use super::forward::{Concern, concern, forward_inserts, forward_position};
+use super::lookup::{LookingUp, OwnKeys, gateway, own_keys};
+use super::within::Within;
 use super::{LivingPartition, PartitionState};
 use crate::counters::Event;
 use crate::dataflow::{Attachment, Dataflow, Work};
 use crate::error::EngineError;
-use crate::ids::OperatorIndex;
 use crate::lookup::ArrivedKeys;
 use crate::message::{Header, Message, Primitive};
-use crate::operator::{Collect, MicroOperator, Output, RowChange, RowFilter};
+use crate::operator::{Collect, MicroOperator, Output};
 use crate::runtime::Runtime;
 
 /// Rows that one insert step writes before it looks at the clock.
@@ -59,23 +59,15 @@ pub(crate) enum Ran {
 }
 
 /// Everything a command needs of its surroundings.
-struct Place<'a> {
-    runtime: &'a Runtime,
-    partition: &'a LivingPartition,
-    state: &'a mut PartitionState,
-    dataflow: Arc<Dataflow>,
-    header: Header,
+pub(super) struct Place<'a> {
+    pub runtime: &'a Runtime,
+    pub partition: &'a LivingPartition,
+    pub state: &'a mut PartitionState,
+    pub dataflow: Arc<Dataflow>,
+    pub header: Header,
 }
 
-/// What an update asks for.
-#[derive(Clone, Copy)]
-struct Update<'a> {
-    change: &'a dyn RowChange,
-    moved_rows: OperatorIndex,
-    returning: Option<&'a [AttributeId]>,
-}
-
-enum Step {
+pub(super) enum Step {
     Done,
     Again(Progress),
     NoRoom(Progress),
@@ -141,56 +133,79 @@ impl Place<'_> {
                 return Ok(Step::Done);
             }
         }
-        if matches!(
-            message.header.primitive,
-            Primitive::UnorderedScan
-                | Primitive::OrderedScan
-                | Primitive::Pin
-                | Primitive::BuildIndex
-                | Primitive::Alter
-                | Primitive::SetLayout
-        ) && is_stale(self.state, message.header.table_version)
-        {
-            forward_to_all(self.runtime, self.state, message, &self.dataflow);
+        let dataflow = Arc::clone(&self.dataflow);
+        let operator = dataflow.operator(self.header.operator);
+        if matches!(operator.work, Work::BuildIndex { .. }) && self.state.is_changing() {
+            // The rows would be indexed in one of the two stores only.
+            return Ok(Step::Again(Progress::Fresh));
         }
+        let concern = match message.header.primitive {
+            Primitive::UnorderedScan
+            | Primitive::OrderedScan
+            | Primitive::Pin
+            | Primitive::BuildIndex
+            | Primitive::Alter
+            | Primitive::SetLayout => concern(self.runtime, self.state, message, self.partition.id, &dataflow),
+            Primitive::Insert | Primitive::Lookup | Primitive::ConditionalInsert | Primitive::Attach => Concern::All,
+            Primitive::Probe | Primitive::LookupKeys => unreachable!("keys and probes are gathered when they arrive"),
+        };
+        let range = match concern {
+            Concern::All => None,
+            Concern::Within(range) => Some(range),
+            Concern::Nothing => return Ok(Step::Done),
+        };
         #[cfg(feature = "bug_counter_early")]
         if message.header.primitive == Primitive::UnorderedScan && message.header.forwarded {
             // Planted: reports a forwarded scan as finished before it has run.
             self.dataflow.count_sends(1);
-            self.dataflow.count_finished();
+            self.dataflow.count_finished(1);
             return Ok(Step::Done);
         }
-        let dataflow = Arc::clone(&self.dataflow);
-        match &dataflow.operator(self.header.operator).work {
+        let partitioning = &operator.table.partitioning;
+        let within = |request: &ReadRequest| match &range {
+            None => (request.clone(), None),
+            Some(range) => {
+                let (request, within) = Within::extend(request, range.clone(), partitioning);
+                (request, Some(within))
+            }
+        };
+        // What concerns the partition as a whole comes once: with the message that has its first position.
+        let is_for_all = range.as_ref().is_none_or(|range| range.contains_start_of(&self.state.bounds));
+        match &operator.work {
             Work::Read { request, operator } => {
-                let cursor = self.state.store.open_cursor(request)?.without_addresses();
-                self.read(Progress::Reading { cursor, state: operator.open() }, quantum)
+                let (request, within) = within(request);
+                let cursor = self.state.store.open_cursor(&request)?.without_addresses();
+                self.read(Progress::Reading { cursor, state: operator.open(), within }, quantum)
             }
             Work::Lookup { .. } | Work::Probe => unreachable!("keys and probes are gathered when they arrive"),
+            Work::Pin { request } if range.is_some() => {
+                // A pin would hold all rows of its segments: those of the range are copied instead.
+                let (request, within) = within(request);
+                let cursor = self.state.store.open_cursor(&request)?.without_addresses();
+                self.read(Progress::Reading { cursor, state: Collect.open(), within }, quantum)
+            }
             Work::Pin { request } => {
                 let pinned = self.state.store.pin(&dataflow.snapshot());
                 dataflow.add_pinned(pinned);
                 let cursor = self.state.store.open_cursor_unsealed(request)?.without_addresses();
-                self.read(Progress::Reading { cursor, state: Collect.open() }, quantum)
+                self.read(Progress::Reading { cursor, state: Collect.open(), within: None }, quantum)
             }
             Work::Update { request, .. } | Work::Delete { request, .. } | Work::Lock { request, .. } => {
-                let cursor = self.state.store.open_cursor(request)?;
-                self.change(Progress::Changing { cursor }, quantum)
+                let (request, within) = within(request);
+                let cursor = self.state.store.open_cursor(&request)?;
+                self.change(Progress::Changing { cursor, within }, quantum)
             }
             Work::Insert => {
                 let pending = attachments(message);
                 self.insert(Progress::Inserting { pending, rows: Batch::empty(&[]), done: 0 }, quantum)
             }
             Work::Attach => self.next_attach(attachments(message), quantum),
-            Work::BuildIndex { .. } => {
-                if self.state.split.is_some() {
-                    // The rows would be indexed in one of the two stores only.
-                    return Ok(Step::Again(Progress::Fresh));
-                }
-                self.build_index(IndexBuildCursor::default(), quantum)
-            }
-            Work::Alter { .. } => self.alter(),
+            Work::BuildIndex { .. } if is_for_all => self.build_index(IndexBuildCursor::default(), quantum),
+            Work::Alter { .. } if is_for_all => self.alter(),
+            Work::BuildIndex { .. } | Work::Alter { .. } => Ok(Step::Done),
             Work::SetLayout { layouts } => {
+                // With every message: of the partitions that became this one, some knew the layouts before and some did
+                // not, unlike schemas, which are equal when partitions merge. To hear it twice does no harm.
                 self.state.store.set_layouts(layouts.clone())?;
                 Ok(Step::Done)
             }
@@ -198,7 +213,7 @@ impl Place<'_> {
     }
 
     fn read(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
-        let Progress::Reading { mut cursor, mut state } = progress else { unreachable!("a read reads") };
+        let Progress::Reading { mut cursor, mut state, within } = progress else { unreachable!("a read reads") };
         let dataflow = Arc::clone(&self.dataflow);
         let snapshot = dataflow.snapshot();
         let result = contain_panic(|| {
@@ -210,7 +225,8 @@ impl Place<'_> {
                     return Ok(ReadStep::NoRoom);
                 }
                 let mut output = Output { dataflow: &dataflow };
-                match self.state.store.next_batch(&snapshot, &mut cursor)? {
+                let next = self.state.store.next_batch(&snapshot, &mut cursor)?;
+                match kept(next, within.as_ref()) {
                     Some(gateway) if gateway.batch.rows == 0 => {}
                     Some(gateway) => state.batch(gateway, &mut output)?,
                     None => {
@@ -224,8 +240,8 @@ impl Place<'_> {
             }
         });
         match result {
-            Ok(ReadStep::Again) => Ok(Step::Again(Progress::Reading { cursor, state })),
-            Ok(ReadStep::NoRoom) => Ok(Step::NoRoom(Progress::Reading { cursor, state })),
+            Ok(ReadStep::Again) => Ok(Step::Again(Progress::Reading { cursor, state, within })),
+            Ok(ReadStep::NoRoom) => Ok(Step::NoRoom(Progress::Reading { cursor, state, within })),
             Ok(ReadStep::Done) => {
                 self.state.store.close_cursor(cursor);
                 Ok(Step::Done)
@@ -240,18 +256,27 @@ impl Place<'_> {
     /// Keys of other partitions go on, the others are looked up.
     fn start_lookup(&mut self, keys: ArrivedKeys, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
         let dataflow = Arc::clone(&self.dataflow);
-        let Work::Lookup { lookup, operator, .. } = &dataflow.operator(self.header.operator).work else {
+        let operator = dataflow.operator(self.header.operator);
+        let partitioning = &operator.table.partitioning;
+        let Work::Lookup { lookup, operator, .. } = &operator.work else {
             unreachable!("keys go to operators that look them up")
         };
-        let (keys, positions) = own_keys(self.runtime, self.state, &self.header, &dataflow, keys);
-        let cursor = self.state.store.open_lookup(&lookup.request, keys)?;
-        self.look_up(Box::new(LookingUp { cursor, positions, state: operator.open() }), quantum)
+        let own = own_keys(self.runtime, self.partition.id, self.state, &self.header, &dataflow, keys);
+        let OwnKeys { keys, positions, range } = own;
+        let (cursor, within) = match range {
+            None => (self.state.store.open_lookup(&lookup.request, keys)?, None),
+            Some(range) => {
+                let (request, within) = Within::extend_lookup(&lookup.request, range, partitioning);
+                (self.state.store.open_lookup(&request, keys)?, Some(within))
+            }
+        };
+        self.look_up(Box::new(LookingUp { cursor, positions, within, state: operator.open() }), quantum)
     }
 
     fn look_up(&mut self, mut lookup: Box<LookingUp>, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
         let dataflow = Arc::clone(&self.dataflow);
         let snapshot = dataflow.snapshot();
-        let LookingUp { cursor, positions, state } = &mut *lookup;
+        let LookingUp { cursor, positions, within, state } = &mut *lookup;
         let result = contain_panic(|| {
             loop {
                 if dataflow.is_over() {
@@ -261,7 +286,12 @@ impl Place<'_> {
                     return Ok(ReadStep::NoRoom);
                 }
                 let mut output = Output { dataflow: &dataflow };
-                match self.state.store.next_found(&snapshot, cursor)? {
+                let next = self.state.store.next_found(&snapshot, cursor)?;
+                let kept = match within {
+                    None => next,
+                    Some(within) => next.map(|found| within.keep_found(found)),
+                };
+                match kept {
                     Some(found) if found.keys.is_empty() => {}
                     Some(found) => state.batch(gateway(positions, found), &mut output)?,
                     None => {
@@ -279,194 +309,6 @@ impl Place<'_> {
             ReadStep::Again => Step::Again(Progress::LookingUp(lookup)),
             ReadStep::NoRoom => Step::NoRoom(Progress::LookingUp(lookup)),
         })
-    }
-
-    fn change(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
-        let Progress::Changing { mut cursor } = progress else { unreachable!("a change changes") };
-        let dataflow = Arc::clone(&self.dataflow);
-        let snapshot = dataflow.snapshot();
-        let result = loop {
-            if dataflow.is_over() {
-                break Ok(None);
-            }
-            let work = &dataflow.operator(self.header.operator).work;
-            if matches!(work, Work::Lock { .. }) && !dataflow.has_room(self.partition.id) {
-                return Ok(Step::NoRoom(Progress::Changing { cursor }));
-            }
-            let gateway = match self.state.store.next_batch(&snapshot, &mut cursor) {
-                Ok(Some(gateway)) => gateway,
-                Ok(None) => break Ok(None),
-                Err(error) => break Err(error.into()),
-            };
-            let changed = match work {
-                Work::Update { change, moved_rows, returning, .. } => {
-                    let update = Update { change: &**change, moved_rows: *moved_rows, returning: returning.as_deref() };
-                    self.update_rows(&update, &gateway.batch, &gateway.addresses)
-                }
-                Work::Delete { filter, inputs, .. } => {
-                    self.delete_rows(filter.as_deref(), *inputs, &gateway.batch, &gateway.addresses)
-                }
-                Work::Lock { lock, skip_locked, .. } => self.lock_rows(*lock, *skip_locked, &gateway),
-                Work::Read { .. }
-                | Work::Lookup { .. }
-                | Work::Probe
-                | Work::Insert
-                | Work::Attach
-                | Work::Pin { .. }
-                | Work::BuildIndex { .. }
-                | Work::Alter { .. }
-                | Work::SetLayout { .. } => unreachable!("only updates, deletes and row locks go by a change's cursor"),
-            };
-            match changed {
-                Ok(rows) => dataflow.add_rows_affected(rows),
-                Err(error) => match error.undecided() {
-                    Some(holder) => {
-                        dataflow.block(holder);
-                        break Ok(None);
-                    }
-                    None => break Err(error),
-                },
-            }
-            if quantum.is_over() {
-                break Ok(Some(()));
-            }
-        };
-        match result {
-            Ok(Some(())) => Ok(Step::Again(Progress::Changing { cursor })),
-            Ok(None) => {
-                self.state.store.close_cursor(cursor);
-                Ok(Step::Done)
-            }
-            Err(error) => {
-                self.state.store.close_cursor(cursor);
-                Err(error)
-            }
-        }
-    }
-
-    fn delete_rows(
-        &mut self,
-        filter: Option<&dyn RowFilter>,
-        inputs: usize,
-        batch: &Batch,
-        addresses: &[RowAddress],
-    ) -> Result<u64, EngineError> {
-        let rows: Vec<u32> = match filter {
-            None => (0..batch.rows as u32).collect(),
-            Some(filter) => {
-                let seen = Batch { columns: batch.columns[..inputs].into(), rows: batch.rows };
-                contain_panic(|| filter.select(&seen))?
-            }
-        };
-        if rows.is_empty() {
-            return Ok(0);
-        }
-        let chosen: Vec<RowAddress> = rows.iter().map(|row| addresses[*row as usize]).collect();
-        let dataflow = Arc::clone(&self.dataflow);
-        let deleted = self.write(|state| state.store.take_rows_out(&dataflow.snapshot(), &chosen))?;
-        if batch.columns.len() > inputs {
-            let rows: Vec<u32> = deleted.iter().map(|row| rows[*row as usize]).collect();
-            let told = batch.columns[inputs..].iter().map(|column| column.take(&rows));
-            dataflow.emit(Batch { columns: told.collect(), rows: rows.len() })?;
-        }
-        Ok(deleted.len() as u64)
-    }
-
-    fn lock_rows(&mut self, lock: RowLock, skip: bool, gateway: &Gateway) -> Result<u64, EngineError> {
-        if gateway.addresses.is_empty() {
-            return Ok(0);
-        }
-        let dataflow = Arc::clone(&self.dataflow);
-        let locked = self.write(|state| state.store.lock_rows(&dataflow.snapshot(), &gateway.addresses, lock, skip))?;
-        dataflow.emit(gateway.batch.take(&locked.rows))?;
-        Ok(locked.rows.len() as u64)
-    }
-
-    /// Writes new versions. Rows whose new position lies elsewhere are deleted here and sent there.
-    fn update_rows(
-        &mut self,
-        update: &Update<'_>,
-        batch: &Batch,
-        addresses: &[RowAddress],
-    ) -> Result<u64, EngineError> {
-        let Update { change, moved_rows, returning } = *update;
-        // A request that may move rows is extended by all attributes behind those that the change asked for.
-        let schema = Arc::clone(self.state.store.schema());
-        let attribute_count = schema.attributes.len();
-        let moving = batch.columns.len() >= attribute_count + change.inputs();
-        let inputs = change.inputs();
-        let seen = Batch { columns: batch.columns[..inputs].into(), rows: batch.rows };
-        let new = contain_panic(|| change.apply(&seen))?;
-        let chosen: Vec<u32> = new.rows.unwrap_or_else(|| (0..batch.rows as u32).collect());
-        assert_eq!(chosen.len(), new.values.rows, "a change has one row of values a changed row");
-        if chosen.is_empty() {
-            return Ok(0);
-        }
-        let addresses: Vec<RowAddress> = chosen.iter().map(|row| addresses[*row as usize]).collect();
-        let dataflow = Arc::clone(&self.dataflow);
-        let mut staying: Vec<u32> = Vec::new();
-        let mut leaving: Vec<u32> = Vec::new();
-        let mut full_rows = Batch::empty(&[]);
-        if moving {
-            let mut columns: Vec<_> = batch.columns[inputs..].iter().map(|column| column.take(&chosen)).collect();
-            for (attribute, column) in new.attributes.iter().zip(&new.values.columns) {
-                columns[attribute.0 as usize] = column.clone();
-            }
-            full_rows = Batch { columns: columns.into(), rows: chosen.len() };
-            let partitioning = &dataflow.operator(self.header.operator).table.partitioning;
-            for row in 0..chosen.len() {
-                let position = partitioning.position_of_row(&full_rows, row);
-                let list = if is_own_position(self.state, &position) { &mut staying } else { &mut leaving };
-                list.push(row as u32);
-            }
-        } else {
-            staying.extend(0..chosen.len() as u32);
-        }
-        let pick = |rows: &[u32]| rows.iter().map(|row| addresses[*row as usize]).collect::<Vec<_>>();
-        let values = if leaving.is_empty() { new.values } else { new.values.take(&staying) };
-        let (taken, stayed) = self.write(|state| {
-            let taken = state.store.take_rows_out(&dataflow.snapshot(), &pick(&leaving))?;
-            // What this statement sent away before is sent once.
-            let taken: Vec<u32> = taken.iter().map(|row| leaving[*row as usize]).collect();
-            if staying.is_empty() {
-                return Ok((taken, Vec::new()));
-            }
-            match state.store.update_rows(&dataflow.snapshot(), &pick(&staying), &new.attributes, &values) {
-                Ok(stayed) => Ok((taken, stayed.iter().map(|row| staying[*row as usize]).collect::<Vec<_>>())),
-                Err(error) => {
-                    if error.undecided().is_some() {
-                        state.store.put_rows_back(&dataflow.snapshot(), &pick(&taken));
-                    }
-                    Err(error)
-                }
-            }
-        })?;
-        let written = (stayed.len() + taken.len()) as u64;
-        if let Some(returning) = returning {
-            // Positions among the chosen rows, and where these are in the batch.
-            let told: Vec<u32> = stayed.iter().chain(&taken).copied().collect();
-            let source: Vec<u32> = told.iter().map(|row| chosen[*row as usize]).collect();
-            let old = returning.iter().map(|id| batch.columns[inputs + id.index()].take(&source));
-            let new = returning.iter().map(|id| full_rows.columns[id.index()].take(&told));
-            dataflow.emit(Batch { columns: old.chain(new).collect(), rows: told.len() })?;
-        }
-        let operator = dataflow.operator(moved_rows);
-        for row in taken {
-            let position = operator.table.partitioning.position_of_row(&full_rows, row as usize);
-            let attachment = dataflow.attach(Attachment::Rows(full_rows.take(&[row])));
-            let target = operator.table.find(&position);
-            let header = Header {
-                primitive: Primitive::Insert,
-                operator: moved_rows,
-                target: Some(target.id),
-                table_version: operator.table.version,
-                forwarded: false,
-                ..self.header
-            };
-            dataflow.count_sends(1);
-            self.runtime.send(&Message::new(header, &[&attachment.to_le_bytes()]));
-        }
-        Ok(written)
     }
 
     fn insert(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
@@ -572,7 +414,7 @@ impl Place<'_> {
         let Work::Alter { schema } = &dataflow.operator(self.header.operator).work else {
             unreachable!("only alterations alter")
         };
-        if self.state.has_saved_cursors() || self.state.split.is_some() {
+        if self.state.has_saved_cursors() || self.state.is_changing() {
             return Ok(Step::Again(Progress::Altering));
         }
         self.state.store.set_schema(Arc::clone(schema))?;
@@ -581,7 +423,7 @@ impl Place<'_> {
 
     /// Changes rows and registers the transaction with this partition's first word of it, also when the change failed
     /// half-way: the words it left behind name the transaction.
-    fn write<T>(
+    pub(super) fn write<T>(
         &mut self,
         change: impl FnOnce(&mut PartitionState) -> Result<T, StorageError>,
     ) -> Result<T, EngineError> {
@@ -590,7 +432,9 @@ impl Place<'_> {
 
     fn drop_progress(&mut self, progress: Progress) {
         match progress {
-            Progress::Reading { cursor, .. } | Progress::Changing { cursor } => self.state.store.close_cursor(cursor),
+            Progress::Reading { cursor, .. } | Progress::Changing { cursor, .. } => {
+                self.state.store.close_cursor(cursor);
+            }
             // An aborted load is taken back by maintenance, an unfinished index by the alteration that follows.
             // Dropping its cursor is closing it.
             Progress::LookingUp(_)
@@ -608,6 +452,14 @@ enum ReadStep {
     Done,
     Again,
     NoRoom,
+}
+
+/// What a read delivered, kept to what its message concerns.
+pub(super) fn kept(gateway: Option<Gateway>, within: Option<&Within>) -> Option<Gateway> {
+    match within {
+        None => gateway,
+        Some(within) => gateway.map(|gateway| within.keep(gateway)),
+    }
 }
 
 /// See [`Place::write`]; also for commands that a task runs in place.
