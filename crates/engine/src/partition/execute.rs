@@ -488,7 +488,7 @@ impl Place<'_> {
     fn drop_progress(&mut self, progress: Progress) {
         match progress {
             Progress::Reading { cursor, .. } | Progress::Changing { cursor, .. } => {
-                self.state.store.close_cursor(cursor)
+                self.state.store.close_cursor(cursor);
             }
             // An aborted load is taken back by maintenance, an unfinished index by the alteration that follows.
             Progress::Fresh
