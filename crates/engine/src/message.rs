@@ -111,7 +111,7 @@ pub struct Header {
     pub statement: StatementNumber,
     /// The node that sent it first.
     pub source: NodeId,
-    /// Passed on by a partition that had split.
+    /// Passed on by a partition that had given rows away.
     pub forwarded: bool,
 }
 

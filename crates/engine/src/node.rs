@@ -221,9 +221,9 @@ impl Node {
         }
     }
 
-    /// Assigns a broadcast to the partitions that lived here when the version that the dataflow pinned was made, wherever
-    /// they live now; returns the other nodes that had some. What lived on a node that is given up, the sender's node
-    /// assigns at once.
+    /// Assigns a broadcast to the partitions that lived here when the version that the dataflow pinned was made,
+    /// wherever they live now; returns the other nodes that had some. What lived on a node that is given up, the
+    /// sender's node assigns at once.
     fn assign_broadcast(&self, runtime: &Runtime, message: &Message, is_sender: bool) -> Vec<NodeId> {
         let dataflow = runtime.dataflow(message.header.dataflow);
         let table = Arc::clone(&dataflow.operator(message.header.operator).table);

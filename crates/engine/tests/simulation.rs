@@ -1,10 +1,10 @@
 //! Seeded histories over the whole engine on one thread, checked for snapshot isolation.
 //!
 //! Clients move amounts between accounts, insert and delete accounts, and sum everything up, over one to four nodes,
-//! with tiny buffers, quanta and split limits, while a mover splits, merges and moves partitions at any step. Each transaction notes what it read and wrote with its snapshot and
-//! commit timestamps; afterwards the history is replayed in commit order by a checker that knows nothing of the engine:
-//! a read must return the newest version at or below its snapshot, two committed writers of one key must not overlap,
-//! and a scan must see every key once.
+//! with tiny buffers, quanta and split limits, while a mover splits, merges and moves partitions at any step. Each
+//! transaction notes what it read and wrote with its snapshot and commit timestamps; afterwards the history is replayed
+//! in commit order by a checker that knows nothing of the engine: a read must return the newest version at or below its
+//! snapshot, two committed writers of one key must not overlap, and a scan must see every key once.
 //!
 //! `ERIS_SEEDS=1000 ERIS_TRANSACTIONS=1000` make it long; `ERIS_SEED=n` replays one seed.
 

@@ -1,7 +1,7 @@
 //! Partitions that have outgrown their limits: where to cut them, and when to cut above all rows instead.
 //!
-//! A table whose keys rise grows at its upper end. A cut in the middle of the last partition would move half of its rows
-//! and leave both halves half empty; a cut *above* all rows moves none, and the next rows go on in a fresh *append
+//! A table whose keys rise grows at its upper end. A cut in the middle of the last partition would move half of its
+//! rows and leave both halves half empty; a cut *above* all rows moves none, and the next rows go on in a fresh *append
 //! partition* on the next node. Keys rise when the rows lie in the order of their keys, which a sample tells. The last
 //! partition is then cut when it has its share of rows (as long as the table has few partitions), or is near a limit.
 
