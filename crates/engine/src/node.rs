@@ -275,9 +275,9 @@ impl Node {
         runtime.counters.add(Event::RemoteMessages, remote_messages);
     }
 
-    /// Assigns a broadcast to the partitions that lived here when the version that the dataflow pinned was made: each is
-    /// met once, wherever it lives now; a copy for one that moved meanwhile follows it as an addressed message. Returns
-    /// the other nodes that had some. What lived on a node that is given up, the sender's node assigns at once.
+    /// Assigns a broadcast to the partitions that lived here when the version that the dataflow pinned was made: each
+    /// is met once, wherever it lives now; a copy for one that moved meanwhile follows it as an addressed message.
+    /// Returns the other nodes that had some. What lived on a node that is given up, the sender's node assigns at once.
     fn assign_broadcast(&self, runtime: &Runtime, bytes: &[u8], origin: Origin, scatter: &mut Scatter) -> Vec<NodeId> {
         let header = decode(bytes).header;
         let dataflow = runtime.dataflow(header.dataflow);

@@ -283,7 +283,8 @@ impl PartitionTable {
         assert!(gone.abs_diff(stays) == 1, "neighbours merge");
         let mut entries = self.entries.clone();
         if gone < stays {
-            entries[stays].lower = entries[gone].lower.clone();
+            let lower = entries[gone].lower.clone();
+            entries[stays].lower = lower;
         }
         entries.remove(gone);
         self.next(entries)

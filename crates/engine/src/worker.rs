@@ -145,8 +145,11 @@ impl Worker {
     /// Moves the messages of the nodes that this one helps.
     fn help_coordinate(&self) -> bool {
         let runtime = &self.runtime;
-        let helped = runtime.helpers.helped_by(self.node);
-        helped.fold(false, |moved, node| runtime.node(node).coordinate(runtime) || moved)
+        let mut moved = false;
+        for node in runtime.helpers.helped_by(self.node) {
+            moved |= runtime.node(node).coordinate(runtime);
+        }
+        moved
     }
 
     fn poll_sockets(&mut self, timeout: Option<Duration>) -> bool {

@@ -350,6 +350,9 @@ fn a_group_needs_the_same_types() {
     assert_eq!(alike.err(), Some(PlacementError::NotAlike));
 }
 
+/// Rows with rising keys.
+const INSERTED: i64 = 4_000;
+
 /// Keys that rise by single inserts: the table grows by fresh partitions at its upper end, on the nodes in turn.
 #[test]
 fn rising_keys_append_partitions_and_move_few_rows() {
@@ -358,7 +361,6 @@ fn rising_keys_append_partitions_and_move_few_rows() {
     let engine = simulation.engine().clone();
     let container = create(&engine, by_range());
     let (id, client) = (container.id(), engine.clone());
-    const INSERTED: i64 = 4_000;
     let found = simulation
         .block_on(async move {
             for chunk in 0..INSERTED / 50 {

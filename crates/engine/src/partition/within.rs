@@ -1,8 +1,8 @@
 //! Reading only a range of positions: after a merge a partition holds rows that an older message does not concern,
 //! because another message of the same dataflow does.
 //!
-//! The partitioning attributes are read along and decide; what leaves has the columns that were asked for. Only messages
-//! that were addressed before the merge pay for it.
+//! The partitioning attributes are read along and decide; what leaves has the columns that were asked for. Only
+//! messages that were addressed before the merge pay for it.
 
 use std::sync::Arc;
 

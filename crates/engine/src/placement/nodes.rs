@@ -4,9 +4,9 @@
 //! another: tasks, partitions, maintenance, timers, its coordinator's buffers. A partition does not care who holds its
 //! latch, a task not who polls it; only memory is farther away. Off by default.
 //!
-//! **Giving a node up.** The topology shrinks: the node takes nothing new, its partitions are linked to the other nodes,
-//! what waits in its queues moves to its *successor*, and for what comes late the successor helps it for ever. Its
-//! workers, if they still run, hand out what they have buffered and do nothing else.
+//! **Giving a node up.** The topology shrinks: the node takes nothing new, its partitions are linked to the other
+//! nodes, what waits in its queues moves to its *successor*, and for what comes late the successor helps it for ever.
+//! Its workers, if they still run, hand out what they have buffered and do nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -78,8 +78,8 @@ impl Engine {
         self.set_help(helped, helped)
     }
 
-    /// Gives a node up: everything on it moves to the other nodes, and nothing is placed there any more. Its workers may
-    /// have stopped, but not in the middle of a step.
+    /// Gives a node up: everything on it moves to the other nodes, and nothing is placed there any more. Its workers
+    /// may have stopped, but not in the middle of a step.
     pub fn evacuate_node(&self, node: NodeId) -> Result<(), PlacementError> {
         let runtime = self.runtime();
         if usize::from(node.0) >= runtime.nodes.len() || runtime.node(node).is_given_up() {

@@ -157,8 +157,9 @@ fn find(runtime: &Runtime, id: PartitionId) -> Result<(Arc<Container>, Partition
     Ok((container, partition))
 }
 
-/// Gives a partition and its counterparts another home. Their rows and their inboxes stay in place: a message finds a partition by its id and
-/// is put into the assignment queue of its home of the moment; a broadcast is divided by the homes in its own table.
+/// Gives a partition and its counterparts another home. Their rows and their inboxes stay in place: a message finds a
+/// partition by its id and is put into the assignment queue of its home of the moment; a broadcast is divided by the
+/// homes in its own table.
 pub(super) fn link(
     runtime: &Arc<Runtime>,
     container: &Arc<Container>,

@@ -1,7 +1,7 @@
 //! Partitions that have outgrown their limits: where to cut them, and when to cut above all rows instead.
 //!
-//! A table whose keys rise grows at its upper end. A cut in the middle of the last partition would move half of its rows
-//! and leave both halves half empty; a cut *above* all rows moves none, and the next rows go on in a fresh *append
+//! A table whose keys rise grows at its upper end. A cut in the middle of the last partition would move half of its
+//! rows and leave both halves half empty; a cut *above* all rows moves none, and the next rows go on in a fresh *append
 //! partition* on the next node. Keys rise when the rows lie in the order of their keys, which a sample tells. The last
 //! partition is then cut when it has its share of rows (as long as the table has few partitions), or is near a limit.
 
@@ -22,16 +22,16 @@ use crate::runtime::Runtime;
 /// Partitions below this many rows are not split for parallelism.
 const SPLIT_ROWS_MIN: u64 = 2;
 
-/// Decides where to cut a partition in two.
-fn place_of_cut(container: &Container, state: &PartitionState) -> Option<Option<Key>> {
+/// How to cut a partition in two, if that is possible.
+fn way_to_split(container: &Container, state: &PartitionState) -> Option<Kind> {
     let at = match &*container.partitioning() {
-        Partitioning::Size { .. } => return Some(None),
+        Partitioning::Size { .. } => return Some(Kind::Split { at: None }),
         Partitioning::Range(attributes) => state.store.split_key(attributes)?,
         Partitioning::Hash { .. } => state.bounds.middle_of_hashes()?,
     };
     // The first key is no place to cut at, and versions that nobody sees any more may have been sampled.
     let inside = state.bounds.contains(&at) && state.bounds.lower.as_ref() != Some(&at);
-    inside.then_some(Some(at))
+    inside.then_some(Kind::Split { at: Some(at) })
 }
 
 /// A split of a partition and its counterparts; `None` if there is nothing to cut, or somebody is busy.
@@ -42,7 +42,7 @@ pub(super) fn request_split(
     state: &PartitionState,
     ticket: Ticket,
 ) -> Option<Box<Change>> {
-    let Some(at) = place_of_cut(container, state) else {
+    let Some(kind) = way_to_split(container, state) else {
         ticket.resolve(Err(PlacementError::NotDivisible(partition.id)));
         return None;
     };
@@ -51,7 +51,7 @@ pub(super) fn request_split(
         return None;
     };
     let parts = parts.iter().map(|(container, source)| Part::new(container, source, None)).collect();
-    Change::request(runtime, Kind::Split { at }, parts, ticket)
+    Change::request(runtime, kind, parts, ticket)
 }
 
 /// Begins to split a partition that has outgrown its limits; false if it has not, or cannot now.

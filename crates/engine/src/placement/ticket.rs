@@ -70,13 +70,11 @@ impl Ticket {
     pub async fn outcome(&self) -> Outcome {
         poll_fn(|context| {
             let mut state = lock(&self.0);
-            match state.0 {
-                Some(outcome) => Poll::Ready(outcome),
-                None => {
-                    state.1 = Some(context.waker().clone());
-                    Poll::Pending
-                }
+            if let Some(outcome) = state.0 {
+                return Poll::Ready(outcome);
             }
+            state.1 = Some(context.waker().clone());
+            Poll::Pending
         })
         .await
     }

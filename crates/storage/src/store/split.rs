@@ -1,5 +1,5 @@
-//! Handing rows over to another store: those on the far side of a boundary (a split) or all of them (a move, a merge) are
-//! copied while this store goes on; a switch at the end makes them gone here.
+//! Handing rows over to another store: those on the far side of a boundary (a split) or all of them (a move, a merge)
+//! are copied while this store goes on; a switch at the end makes them gone here.
 //!
 //! ```text
 //!   begin_split, begin_handover      what leaves
