@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eris_engine::{
-    Container, ContainerSpec, Engine, EngineOptions, Event, MoveMethod, Partitioning, PlacementError, Simulation,
+    Coalescing, Container, ContainerSpec, Engine, EngineError, EngineOptions, Event, LockWait, MoveMethod, Partitioning,
+    PlacementError, Simulation, Transaction,
 };
 use eris_platform::{NodeId, SeededRandom};
-use eris_storage::{ContainerId, Layout, PartitionId};
+use eris_storage::{AttributeId, ContainerId, Layout, PartitionId, RowLock};
 
-use accounts::{KEY, SetAmount, everything, pairs, row, schema};
+use accounts::{AMOUNT, KEY, SetAmount, by_key, by_position, everything, integers, lookup, pairs, row, schema};
 use mover::random_order;
 
 const HERE: NodeId = NodeId(0);
@@ -107,7 +108,7 @@ fn events(engine: &Engine, event: Event) -> u64 {
 /// Messages wait for the stopped node 1 while its partition is merged into the one on node 0, or copied there. Whatever
 /// the command is, it meets each row once.
 fn commands_under_way(change: impl Fn(&Engine, PartitionId, PartitionId) -> Order) {
-    for command in 0..4 {
+    for command in 0..8 {
         let mut simulation = Simulation::new(command, two_nodes()).expect("starts");
         let (container, left, right) = two_partitions(&mut simulation);
         let (engine, id) = (simulation.engine().clone(), container.id());
@@ -127,6 +128,17 @@ fn commands_under_way(change: impl Fn(&Engine, PartitionId, PartitionId) -> Orde
                 }
                 1 => transaction.update(&everything(id), Arc::new(SetAmount(7))).await.expect("updated"),
                 2 => transaction.delete(&everything(id), None).await.expect("deleted"),
+                3 => look_up(&mut transaction, id, KEY, Coalescing::Sender).await,
+                // No partition can be told from an amount: each of them is asked.
+                4 => look_up(&mut transaction, id, AMOUNT, Coalescing::Partition).await,
+                5 => look_up(&mut transaction, id, AMOUNT, Coalescing::None).await,
+                6 => {
+                    let locked = transaction.lock_rows(&everything(id), RowLock::Share, LockWait::Wait).await;
+                    let mut locked = pairs(&locked.expect("locked"));
+                    locked.sort_unstable();
+                    assert_eq!(locked, expected(|key| key * 10), "each row is locked once");
+                    ROWS as u64
+                }
                 _ => {
                     let pinned = transaction.pin(id, &everything(id).request).await.expect("pinned");
                     let open: usize = pinned.open.iter().map(|batch| batch.rows).sum();
@@ -173,6 +185,20 @@ fn commands_under_way(change: impl Fn(&Engine, PartitionId, PartitionId) -> Orde
     }
 }
 
+/// Looks up every third row and some that are not there; says how many rows there are, if all was right.
+async fn look_up(transaction: &mut Transaction, id: ContainerId, by: AttributeId, coalescing: Coalescing) -> u64 {
+    let factor = if by == KEY { 1 } else { 10 };
+    let wanted: Vec<i64> = (0..ROWS + 30).step_by(3).collect();
+    let keys: Vec<i64> = wanted.iter().map(|key| key * factor).collect();
+    let results = transaction.lookup_many(lookup(id, by, coalescing), &integers(&keys), None).expect("there");
+    let found = by_position(keys.len(), &results.collect().await.expect("read"));
+    for (key, found) in wanted.into_iter().zip(found) {
+        let expected = if key < ROWS { vec![(key, key * 10)] } else { Vec::new() };
+        assert_eq!(found, expected, "a key is found once");
+    }
+    ROWS as u64
+}
+
 type Order = std::pin::Pin<Box<dyn Future<Output = Result<(), PlacementError>> + Send>>;
 
 #[test]
@@ -189,6 +215,58 @@ fn commands_under_way_follow_a_partition_that_is_copied() {
         let engine = engine.clone();
         Box::pin(async move { engine.move_partition(right, HERE, MoveMethod::Copy).await })
     });
+}
+
+/// A row lock moves with its row: who waits for it goes on when its holder ends, and not before.
+#[test]
+fn locks_and_waits_survive_merges_and_moves() {
+    for copied in [false, true] {
+        let mut simulation = Simulation::new(8, two_nodes()).expect("starts");
+        let (container, left, right) = two_partitions(&mut simulation);
+        let (engine, id) = (simulation.engine().clone(), container.id());
+        let waited = Arc::new(Mutex::new(None));
+        let (client, result) = (engine.clone(), Arc::clone(&waited));
+        simulation
+            .block_on(async move {
+                let mut holder = client.begin();
+                let last = by_key(id, ROWS - 1);
+                let locked = holder.lock_rows(&last, RowLock::Update, LockWait::Wait).await.expect("locked");
+                assert_eq!(pairs(&locked), [(ROWS - 1, (ROWS - 1) * 10)]);
+                let writer = client.clone();
+                client.spawn(async move {
+                    let mut transaction = writer.begin();
+                    let rows = transaction.update(&by_key(id, ROWS - 1), Arc::new(SetAmount(3))).await.expect("waits");
+                    transaction.commit().await.expect("committed");
+                    *result.lock().expect("one thread") = Some(rows);
+                });
+                client.sleep_until(client.env().now() + Duration::from_millis(1)).await;
+                let changed = if copied {
+                    client.move_partition(right, HERE, MoveMethod::Copy).await
+                } else {
+                    client.merge_partitions(right, left).await
+                };
+                changed.expect("nobody reads");
+                assert!(partitions(&client, id).iter().all(|(known, _)| *known != right));
+                client.sleep_until(client.env().now() + Duration::from_millis(50)).await;
+                let mut other = client.begin();
+                let refused = other.lock_rows(&by_key(id, ROWS - 1), RowLock::KeyShare, LockWait::NoWait).await;
+                assert!(matches!(refused, Err(EngineError::LockNotAvailable)), "the row is locked: {refused:?}");
+                other.rollback();
+                holder.rollback();
+            })
+            .expect("runs");
+        simulation.run_until_idle().expect("runs");
+        assert_eq!(*waited.lock().expect("one thread"), Some(1), "who waited has written");
+        let reader = engine.clone();
+        let after = simulation.block_on(async move { all(&reader, id).await }).expect("runs");
+        assert_eq!(after, expected(|key| if key == ROWS - 1 { 3 } else { key * 10 }));
+        engine.drop_container(id).expect("dropped");
+        drop(container);
+        simulation.run_until_idle().expect("runs");
+        let memory = Arc::clone(engine.memory());
+        drop((simulation, engine));
+        assert_eq!(memory.used(), 0, "memory returns to zero: {:?}", memory.by_consumer());
+    }
 }
 
 #[test]

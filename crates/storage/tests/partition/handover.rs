@@ -5,8 +5,8 @@ use crate::history::model::{Table, View};
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    AttributeId, Batch, Horizon, Layout, Outcome, Predicate, ReadRequest, Schema, SplitStep, StorageError, Store,
-    StoreOptions, Timestamp, Value,
+    AttributeId, Batch, COLUMN, Horizon, Layout, Outcome, PhysicalLayout, Predicate, ReadRequest, RowAddress, RowLock,
+    Schema, SegmentLayouts, SplitMoved, SplitStep, StorageError, Store, StoreOptions, Timestamp, TransactionId, Value,
 };
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn rows(schema: &Schema, keys: std::ops::Range<i32>) -> Batch {
 impl Neighbours {
     fn new(memory: &Arc<MemoryPool>) -> Self {
         let mut schema = generate::schema(&mut SeededRandom::new(5), true);
-        schema.layout = Layout::Default;
+        (schema.layout, schema.physical) = (Layout::Default, None);
         schema.segment_rows = 16;
         let store = || Store::new(StoreOptions::new(Arc::new(schema.clone()), Arc::clone(memory)));
         let (mut survivor, mut source) = (store(), store());
@@ -61,6 +61,32 @@ impl Neighbours {
     fn begin(&mut self) {
         self.survivor.begin_absorbing().unwrap();
         self.source.begin_handover(true).unwrap();
+    }
+
+    fn merge(&mut self) -> SplitMoved {
+        self.begin();
+        let moved = loop {
+            if let SplitStep::Done(moved) = self.source.split_step(&mut self.survivor, 60).unwrap() {
+                break moved;
+            }
+        };
+        self.survivor.end_absorbing();
+        moved
+    }
+
+    /// Locks all rows of a store.
+    fn lock(&mut self, transaction: u64, in_source: bool, skip: bool) -> Result<usize, StorageError> {
+        let view = View { statement: 2, ..view(transaction) };
+        let store = if in_source { &mut self.source } else { &mut self.survivor };
+        let request = ReadRequest { predicate: Predicate::new([]), desired: [KEY].into(), order: None };
+        let mut cursor = store.open_cursor(&request).unwrap();
+        let mut addresses: Vec<RowAddress> = Vec::new();
+        while let Some(gateway) = store.next_batch(&view.snapshot(&self.table), &mut cursor).unwrap() {
+            addresses.extend_from_slice(&gateway.addresses);
+        }
+        store.close_cursor(cursor);
+        let locked = store.lock_rows(&view.snapshot(&self.table), &addresses, RowLock::Share, skip)?;
+        Ok(locked.rows.len())
     }
 
     /// Keys that a transaction sees in the survivor and in the source.
@@ -149,4 +175,57 @@ fn a_store_takes_part_in_one_change_at_a_time() {
     let busy = |result| matches!(result, Err(StorageError::Busy { .. }));
     assert!(busy(both.survivor.begin_absorbing()) && busy(both.survivor.begin_handover(false)));
     assert!(busy(both.source.begin_absorbing()) && busy(both.source.begin_handover(true)));
+}
+
+#[test]
+fn row_locks_go_where_their_rows_go() {
+    let memory = MemoryPool::unlimited();
+    let mut both = Neighbours::new(&memory);
+    both.table.set(2, Outcome::Active);
+    both.table.set(3, Outcome::Active);
+    assert_eq!(both.lock(2, true, false), Ok(300));
+    let moved = both.merge();
+    assert_eq!(moved.transactions_now_in_target, [TransactionId(2)], "its holder is settled in the survivor, too");
+    assert!(both.survivor.has_pending(TransactionId(2)));
+    // Shared with another one, and in the way of a writer.
+    assert_eq!(both.lock(3, false, false), Ok(500));
+    let write = |both: &mut Neighbours| {
+        let view = View { statement: 2, ..view(2) };
+        let request = ReadRequest { predicate: Predicate::new([]), desired: [KEY].into(), order: None };
+        let mut cursor = both.survivor.open_cursor(&request).unwrap();
+        let first = both.survivor.next_batch(&view.snapshot(&both.table), &mut cursor).unwrap().unwrap();
+        both.survivor.close_cursor(cursor);
+        both.survivor.delete(&view.snapshot(&both.table), &first.addresses)
+    };
+    let holder = write(&mut both).expect_err("somebody else shares the rows").undecided();
+    assert_eq!(holder.map(|holder| holder.transaction), Some(TransactionId(3)));
+    both.table.set(2, Outcome::Aborted);
+    both.table.set(3, Outcome::Aborted);
+    both.maintain();
+    assert!(!both.survivor.has_pending(TransactionId(2)) && !both.source.has_pending(TransactionId(2)));
+    let Neighbours { survivor, source, .. } = both;
+    drop((survivor, source));
+    assert_eq!(memory.used(), 0, "{:?}", memory.by_consumer());
+}
+
+#[test]
+fn layouts_set_by_hand_go_along_unless_the_survivor_has_its_own() {
+    let memory = MemoryPool::unlimited();
+    let both = Neighbours::new(&memory);
+    let attributes = both.schema.attributes.len();
+    let columns = || PhysicalLayout::single(COLUMN, attributes);
+    let by_hand = Arc::new(SegmentLayouts { open: columns(), sealed: columns() });
+    for own in [false, true] {
+        let mut both = Neighbours::new(&memory);
+        both.source.set_layouts(Some(Arc::clone(&by_hand))).unwrap();
+        let other = PhysicalLayout::single(eris_storage::ROW_STATIC, attributes);
+        let other = Arc::new(SegmentLayouts { open: other, sealed: columns() });
+        if own {
+            both.survivor.set_layouts(Some(Arc::clone(&other))).unwrap();
+        }
+        both.merge();
+        assert_eq!(both.survivor.layouts(), Some(if own { &other } else { &by_hand }));
+        both.maintain();
+        assert_eq!(both.keys(9).0.len(), 500);
+    }
 }
