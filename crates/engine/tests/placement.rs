@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eris_engine::{
-    Coalescing, Container, ContainerSpec, Engine, EngineError, EngineOptions, Event, LockWait, MoveMethod, Partitioning,
-    PlacementError, Simulation, Transaction,
+    Coalescing, Container, ContainerSpec, Engine, EngineError, EngineOptions, Event, LockWait, MoveMethod,
+    Partitioning, PlacementError, Simulation, Transaction,
 };
 use eris_platform::{NodeId, SeededRandom};
 use eris_storage::{AttributeId, ContainerId, Layout, PartitionId, RowLock};

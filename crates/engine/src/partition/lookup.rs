@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use eris_storage::{Batch, Column, Gateway, LookupCursor, PartitionId};
 
-use super::{Bounds, PartitionState};
 use super::forward::{Concern, divide, is_own_position, owner_of, passed_on};
 use super::within::Within;
+use super::{Bounds, PartitionState};
 use crate::counters::Event;
 use crate::dataflow::{Dataflow, Work};
 use crate::lookup::{ArrivedKeys, Coalescing, Lookup, SharedCodec, position_column, position_columns};
