@@ -15,8 +15,8 @@
 //! ```
 //!
 //! `range` is for messages that are passed on, to partitions that own a part of what their sender meant: it names an
-//! attachment of the dataflow, one more than its index, that says which positions the message concerns; 0 is none. It is
-//! here and not among the commands, so that messages of every kind can have one, keys of one width as well as scans.
+//! attachment of the dataflow, one more than its index, that says which positions the message concerns; 0 is none. It
+//! is here and not among the commands, so that messages of every kind can have one, keys of one width as well as scans.
 //!
 //! Commands of one width, such as the keys of a lookup, need no length each and can be read in a loop without
 //! branches. Bytes have at most one meaning: whatever decodes is encoded to the same bytes again. A length that does

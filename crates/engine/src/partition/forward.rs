@@ -2,9 +2,9 @@
 //!
 //! Every message for many rows concerns a *range of positions*: what its addressee owned in the table version that the
 //! sender used, or, if it was passed on, the range that its header names. A partition answers for the part of the range
-//! that it owns, and passes the rest on along what it gave away, newest handover first, in disjoint pieces. The messages
-//! of a dataflow begin with disjoint ranges that cover its table version, and every step keeps that, so each row is met
-//! exactly once, however often the partitions split, merged or moved meanwhile.
+//! that it owns, and passes the rest on along what it gave away, newest handover first, in disjoint pieces. The
+//! messages of a dataflow begin with disjoint ranges that cover its table version, and every step keeps that, so each
+//! row is met exactly once, however often the partitions split, merged or moved meanwhile.
 //!
 //! ```text
 //!   version 4:  [      P      )[    R    )      a scan under version 4 is two messages: P and R
@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Each hop follows a later handover than the one before, so messages arrive. A message for one position goes where the
-//! position went, rows and keys that fix a position go where they belong; keys that do not are a message for many rows. A container without positions knows no merges: there every partition that
-//! is younger than the message came from exactly one older one, which copies the message to it.
+//! position went, rows and keys that fix a position go where they belong; keys that do not are a message for many rows.
+//! A container without positions knows no merges: there every partition that is younger than the message came from
+//! exactly one older one, which copies the message to it.
 
 use std::sync::Arc;
 
