@@ -3,10 +3,10 @@
 //! Clients change, rename, insert, delete, lock and read accounts at both isolation levels, with savepoints and lock
 //! timeouts, over one to four nodes, with tiny buffers, quanta and split limits, while layouts change and a mover
 //! splits, merges and moves partitions at any step. Each transaction notes what it read, wrote and locked with the
-//! snapshots of its statements and its commit timestamp; afterwards the history is replayed in commit order by a checker
-//! that knows nothing of the engine: a read must return the newest version at or below the snapshot of its statement,
-//! two committed writers of one key must not overlap, nobody writes what another one has locked, what was rolled back to a savepoint
-//! was never there, and a scan must see every key once.
+//! snapshots of its statements and its commit timestamp; afterwards the history is replayed in commit order by a
+//! checker that knows nothing of the engine: a read must return the newest version at or below the snapshot of its
+//! statement, two committed writers of one key must not overlap, nobody writes what another one has locked, what was
+//! rolled back to a savepoint was never there, and a scan must see every key once.
 //!
 //! `ERIS_SEEDS=1000 ERIS_TRANSACTIONS=1000` make it long; `ERIS_SEED=n` replays one seed.
 

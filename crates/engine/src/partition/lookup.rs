@@ -5,10 +5,10 @@
 //! for all of them.
 //!
 //! **Each row is found once.** Keys that fix a position are looked up by the partition that owns it, and go on to it
-//! from one that gave it away; no other partition has such rows. Keys that do not fix one may have rows anywhere, so every
-//! partition is asked, as by a scan: such a message concerns a range of positions (see [`super::forward`]), the part of
-//! it that lies elsewhere goes on with a copy of the keys, and what is found here is kept to the part that lies here.
-//! Messages are put together only if they agree in what they concern.
+//! from one that gave it away; no other partition has such rows. Keys that do not fix one may have rows anywhere, so
+//! every partition is asked, as by a scan: such a message concerns a range of positions (see [`super::forward`]), the
+//! part of it that lies elsewhere goes on with a copy of the keys, and what is found here is kept to the part that
+//! lies here. Messages are put together only if they agree in what they concern.
 
 use std::sync::Arc;
 
