@@ -1,13 +1,16 @@
 //! A container at run time: its schema and the versions of its partition table.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, Weak};
 
-use eris_storage::{ContainerId, Schema, SegmentLayouts};
+use eris_storage::{ContainerId, PartitionId, Schema, SegmentLayouts};
 
 use crate::global_index::GlobalIndex;
-use crate::lock::{read, write};
+use crate::ids::TableVersion;
+use crate::lock::{Lock, lock, read, write};
+use crate::partition::Partition;
 use crate::partition_table::{PartitionTable, Partitioning};
+use crate::placement::Group;
 
 /// What [`crate::Engine::create_container`] needs.
 #[derive(Clone, Debug)]
@@ -31,6 +34,14 @@ pub struct Container {
     /// Spreads inserts of a container without positions over its partitions.
     next_insert: AtomicUsize,
     bulk_loads: AtomicUsize,
+    /// Older versions that somebody may have pinned.
+    older: Lock<Vec<(TableVersion, Weak<PartitionTable>)>>,
+    /// Partitions that only pass messages on, kept until nobody pins a version in which they owned rows.
+    forwarders: Lock<Vec<Partition>>,
+    /// Containers partitioned alike.
+    group: Lock<Option<Arc<Group>>>,
+    /// Keys rise: the table grows at its upper end, other partitions are left as they are.
+    rising: AtomicBool,
 }
 
 impl Container {
@@ -44,6 +55,10 @@ impl Container {
             dropped: AtomicBool::new(false),
             next_insert: AtomicUsize::new(0),
             bulk_loads: AtomicUsize::new(0),
+            older: Lock::default(),
+            forwarders: Lock::default(),
+            group: Lock::default(),
+            rising: AtomicBool::new(false),
         }
     }
 
@@ -98,6 +113,10 @@ impl Container {
         let mut table = write(&self.table);
         let new = Arc::new(next(&table));
         assert!(new.version > table.version, "partition-table versions grow");
+        let mut older = lock(&self.older);
+        older.retain(|(_, pins)| pins.strong_count() > 0);
+        older.push((table.version, Arc::downgrade(&table)));
+        drop(older);
         *table = Arc::clone(&new);
         new
     }
@@ -111,6 +130,51 @@ impl Container {
         let mut indexes = write(&self.global_indexes);
         *indexes = indexes.iter().cloned().chain([index]).collect();
         self.has_global_indexes.store(true, Ordering::Release);
+    }
+
+    /// The oldest version that a dataflow, a load or a reader of the table holds. Every message under way names it or a
+    /// younger one.
+    pub(crate) fn oldest_pinned(&self) -> TableVersion {
+        let newest = read(&self.table).version;
+        let mut older = lock(&self.older);
+        older.retain(|(_, pins)| pins.strong_count() > 0);
+        older.iter().map(|(version, _)| *version).min().unwrap_or(newest)
+    }
+
+    pub(crate) fn add_forwarder(&self, partition: &Partition) {
+        lock(&self.forwarders).push(Arc::clone(partition));
+    }
+
+    /// False if it went before.
+    pub(crate) fn remove_forwarder(&self, partition: PartitionId) -> bool {
+        let mut forwarders = lock(&self.forwarders);
+        let place = forwarders.iter().position(|known| known.id == partition);
+        place.map(|place| forwarders.swap_remove(place)).is_some()
+    }
+
+    pub(crate) fn forwarders(&self) -> Vec<Partition> {
+        lock(&self.forwarders).clone()
+    }
+
+    pub(crate) fn group(&self) -> Option<Arc<Group>> {
+        lock(&self.group).clone()
+    }
+
+    /// The group, made by the first who asks.
+    pub(crate) fn group_or_new(self: &Arc<Self>) -> Arc<Group> {
+        Arc::clone(lock(&self.group).get_or_insert_with(|| Group::of(self)))
+    }
+
+    pub(crate) fn set_group(&self, group: Arc<Group>) {
+        *lock(&self.group) = Some(group);
+    }
+
+    pub(crate) fn set_rising(&self, rising: bool) {
+        self.rising.store(rising, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_rising(&self) -> bool {
+        self.rising.load(Ordering::Relaxed)
     }
 
     pub(crate) fn next_insert(&self) -> usize {

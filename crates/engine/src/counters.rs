@@ -26,6 +26,22 @@ pub enum Event {
     Stalls,
     /// Splits of partitions.
     Splits,
+    /// Partitions cut above all their rows because keys rise: nothing moved.
+    AppendPartitions,
+    /// Merges of neighbours.
+    Merges,
+    /// Partitions that got another home where they are.
+    Links,
+    /// Partitions copied to another node.
+    Copies,
+    /// Rows that splits, merges and copies moved to another partition.
+    RowsHandedOver,
+    /// Changes that were given up because readers stood in the way.
+    ChangesGivenUp,
+    /// Forwarders that were dropped because nobody pins an older version.
+    ForwardersDropped,
+    /// Tasks, visits and maintenance done for another node.
+    Helped,
     /// Task polls.
     TaskPolls,
     /// Tasks that panicked.
@@ -49,7 +65,7 @@ pub enum Event {
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 19] = [
+pub const EVENTS: [Event; 27] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
@@ -59,6 +75,14 @@ pub const EVENTS: [Event; 19] = [
     Event::SavedCursors,
     Event::Stalls,
     Event::Splits,
+    Event::AppendPartitions,
+    Event::Merges,
+    Event::Links,
+    Event::Copies,
+    Event::RowsHandedOver,
+    Event::ChangesGivenUp,
+    Event::ForwardersDropped,
+    Event::Helped,
     Event::TaskPolls,
     Event::TaskPanics,
     Event::Parks,
@@ -84,6 +108,14 @@ impl Event {
             Self::SavedCursors => "saved_cursors",
             Self::Stalls => "stalls",
             Self::Splits => "splits",
+            Self::AppendPartitions => "append_partitions",
+            Self::Merges => "merges",
+            Self::Links => "links",
+            Self::Copies => "copies",
+            Self::RowsHandedOver => "rows_handed_over",
+            Self::ChangesGivenUp => "changes_given_up",
+            Self::ForwardersDropped => "forwarders_dropped",
+            Self::Helped => "helped",
             Self::TaskPolls => "task_polls",
             Self::TaskPanics => "task_panics",
             Self::Parks => "parks",

@@ -29,6 +29,7 @@ use crate::ids::{DataflowId, OperatorIndex};
 use crate::lock::{Lock, lock};
 use crate::lookup::{Lookup, SharedCodec};
 use crate::operator::{MicroOperator, RowChange, RowFilter};
+use crate::partition::Bounds;
 use crate::partition_table::PartitionTable;
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
@@ -97,6 +98,8 @@ pub(crate) enum Attachment {
         segment: Arc<SealedSegment>,
         rows: Batch,
     },
+    /// The positions that a message which was passed on concerns.
+    Range(Bounds),
 }
 
 /// One run of micro-operators.

@@ -38,6 +38,8 @@ pub struct EngineStatistics {
     pub aborted: u64,
     /// Transactions that a lock word may still name.
     pub known_transactions: u64,
+    /// Partitions that gave everything away and still pass older messages on.
+    pub forwarders: u64,
     /// The oldest snapshot in use: nothing younger is garbage-collected.
     pub oldest_snapshot: u64,
     /// The newest snapshot that a transaction may have: what lies between the two is kept for the oldest.
@@ -79,6 +81,7 @@ impl Engine {
             committed,
             aborted,
             known_transactions,
+            forwarders: runtime.containers().iter().map(|container| container.forwarders().len() as u64).sum(),
             oldest_snapshot: runtime.transactions.oldest_snapshot().0,
             newest_snapshot: runtime.transactions.visible().0,
             waiting_transactions: runtime.transactions.waiting(),

@@ -195,7 +195,7 @@ impl Engine {
             return Err(invalid("only ranges are cut, at ascending keys".to_owned()));
         }
         let bounds: Vec<Option<Key>> = std::iter::once(None).chain(cuts.iter().cloned().map(Some)).collect();
-        let nodes = &self.runtime.nodes;
+        let nodes: Vec<_> = self.runtime.nodes.iter().filter(|node| !node.is_given_up()).collect();
         let homes: Vec<NodeId> = (0..bounds.len()).map(|index| nodes[index * nodes.len() / bounds.len()].id).collect();
         self.create_cut_container(spec, &bounds, &homes)
     }
@@ -215,10 +215,10 @@ impl Engine {
             let upper = bounds.get(index + 1).cloned().flatten();
             let store = Store::new(runtime.store_options(&spec.schema));
             let id = runtime.next_partition_id();
-            let bounds = Bounds { lower: lower.clone(), upper };
+            let bounds = Bounds::new(lower.clone(), upper);
             let partition = Arc::new(LivingPartition::new(id, spec.schema.container, *home, store, bounds));
             runtime.add_partition(&partition);
-            entries.push(Entry { lower: lower.clone(), partition });
+            entries.push(Entry::new(lower.clone(), partition));
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(spec.partitioning), entries);
         let container = Arc::new(Container::new(spec.schema, table));

@@ -11,7 +11,7 @@ pub struct DataflowId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OperatorIndex(pub u16);
 
-/// Version of a container's partition table. Grows by one with every split.
+/// Version of a container's partition table. Grows by one with every split, merge and move.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TableVersion(pub u32);
 

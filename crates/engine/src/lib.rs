@@ -5,7 +5,7 @@
 //! - Workers ([`worker`]) poll tasks ([`task`]), process partitions and coordinate their [`node`].
 //! - A [`message`] names a [`dataflow`], whose counter says when it is done.
 //! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups.
-//! - [`transactions`] hands out snapshots and timestamps, [`maintenance`] and [`split`] keep partitions in shape.
+//! - [`transactions`] hands out snapshots and timestamps, [`maintenance`] and [`placement`] keep partitions in shape.
 
 mod admission;
 mod cancel;
@@ -28,11 +28,11 @@ mod operator;
 mod options;
 mod partition;
 mod partition_table;
+mod placement;
 mod results;
 mod runtime;
 mod scatter;
 mod simulator;
-mod split;
 mod task;
 mod timer;
 mod transaction;
@@ -53,6 +53,7 @@ pub use memory::{LocalMemory, NodeMemory};
 pub use operator::{Change, Collect, MicroOperator, OperatorState, Output, RowChange, RowFilter};
 pub use options::EngineOptions;
 pub use partition_table::Partitioning;
+pub use placement::{MoveMethod, PlacementError};
 pub use results::Results;
 pub use simulator::{Simulation, SimulationError};
 pub use transaction::{

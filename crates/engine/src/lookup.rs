@@ -225,6 +225,7 @@ mod tests {
             statement: StatementNumber(1),
             source: NodeId(0),
             forwarded: false,
+            range: None,
         }
     }
 

@@ -1,12 +1,12 @@
 //! What partitions do for themselves between commands: settle decided words, unlink dead versions, seal, thaw, compact,
-//! and split when they have grown.
+//! split when they have grown, and go when they only forwarded and nobody needs that any more.
 
 use std::sync::Arc;
 
-use crate::options::{LATCHED_RETRY, MAINTENANCE_ROWS, TAIL_QUIET};
+use crate::options::{LATCHED_RETRY, TAIL_QUIET};
 use crate::partition::{Partition, PartitionState, TailWatch};
+use crate::placement::{ChangeNext, continue_change, cut_if_rising, look_after_forwarder, wants_split};
 use crate::runtime::Runtime;
-use crate::split::{SplitInProgress, SplitNext, continue_split, wants_split};
 
 /// Grants a partition one piece of maintenance.
 pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
@@ -17,36 +17,45 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
         return;
     };
     let Ok(container) = runtime.container(partition.container) else {
-        // Dropped: its rows go with the last dataflow that still reads them.
+        // Dropped: its rows go with the last dataflow that still reads them. A change gives up, for its guests' sake.
+        if let ChangeNext::At(time) = continue_change(runtime, partition, &mut state) {
+            runtime.queue_change_at(partition, time);
+        }
         return;
     };
     // Segments are sealed here, and the partition may have got another home.
     state.store.set_arena(runtime.machine.arena(partition.home()).cloned());
     let horizon = runtime.transactions.horizon();
-    let maintained = state.store.maintain(&horizon, MAINTENANCE_ROWS);
+    let maintained = state.store.maintain(&horizon, runtime.options.maintenance_rows);
     for transaction in &maintained.settled {
         runtime.transactions.settled(*transaction);
     }
-    if state.split.is_some() {
-        let next = continue_split(runtime, &container, partition, &mut state);
+    if state.change.is_some() {
+        let next = continue_change(runtime, partition, &mut state);
         partition.publish_size(&state);
         drop(state);
         // What waited for the switch may go on.
         runtime.visit(partition);
         match next {
-            SplitNext::At(time) if !maintained.more => runtime.queue_maintenance_at(partition, time),
-            SplitNext::Over | SplitNext::Again | SplitNext::At(_) => runtime.queue_maintenance(partition),
+            ChangeNext::At(time) if !maintained.more => runtime.queue_change_at(partition, time),
+            ChangeNext::Over | ChangeNext::Again | ChangeNext::At(_) => runtime.queue_maintenance(partition),
         }
         return;
     }
     partition.publish_size(&state);
-    let split = !container.is_dropped() && wants_split(runtime, &container, partition);
-    if split {
-        state.split = SplitInProgress::request(runtime, &container, partition, &state);
+    if !state.handovers.is_empty() && !state.is_forwarder() {
+        // No message can be older than the oldest version that is pinned.
+        let oldest = container.oldest_pinned();
+        state.handovers.retain(|handover| handover.version > oldest);
     }
+    let _ = cut_if_rising(runtime, &container, partition, &mut state)
+        || wants_split(runtime, &container, partition, &mut state);
     let closed = !maintained.more && watch_tail(runtime, partition, &mut state);
-    let again = maintained.more || closed || state.split.is_some();
+    let again = maintained.more || closed || state.change.is_some();
     let blocked = !again && state.store.wants_maintenance();
+    if !again && state.is_forwarder() {
+        look_after_forwarder(runtime, &container, partition, &mut state);
+    }
     drop(state);
     if again {
         runtime.queue_maintenance(partition);

@@ -8,11 +8,15 @@
 //!       +--------+-------+-------+---------------+-----------+-----------+-----------+-----------+
 //!  byte 32               40              48          52      54      56          60          64
 //!       +----------------+---------------+-----------+-------+-------+-----------+-----------+
-//!       | dataflow u64   | transaction   | statement | node  | flags | width u32 | zero u32  |
+//!       | dataflow u64   | transaction   | statement | node  | flags | width u32 | range u32 |
 //!       +----------------+---------------+-----------+-------+-------+-----------+-----------+
 //!       commands, `width` bytes each; with width 0 each one is preceded by its length (u32)
 //!       zeros to the next multiple of 8
 //! ```
+//!
+//! `range` is for messages that are passed on, to partitions that own a part of what their sender meant: it names an
+//! attachment of the dataflow, one more than its index, that says which positions the message concerns; 0 is none. It
+//! is here and not among the commands, so that messages of every kind can have one, keys of one width as well as scans.
 //!
 //! Commands of one width, such as the keys of a lookup, need no length each and can be read in a loop without
 //! branches. Bytes have at most one meaning: whatever decodes is encoded to the same bytes again. A length that does
@@ -132,8 +136,11 @@ pub struct Header {
     pub statement: StatementNumber,
     /// The node that sent it first.
     pub source: NodeId,
-    /// Passed on by a partition that had split.
+    /// Passed on by a partition that had given rows away.
     pub forwarded: bool,
+    /// The attachment that says which positions it concerns; only of messages that were passed on, and below
+    /// `u32::MAX`.
+    pub range: Option<u32>,
 }
 
 /// A message where it lies, its commands in their bytes.
@@ -266,7 +273,7 @@ fn write_header(buffer: &mut Vec<u8>, header: &Header, length: u32, command_coun
     put(&header.source.0.to_le_bytes());
     put(&flags.to_le_bytes());
     put(&width.to_le_bytes());
-    put(&0_u32.to_le_bytes());
+    put(&header.range.map_or(0, |index| index + 1).to_le_bytes());
     debug_assert_eq!(at, HEADER_BYTES, "the picture of the header and its encoder agree");
     buffer.extend_from_slice(&bytes);
 }
@@ -341,7 +348,8 @@ impl<'a> MessageView<'a> {
         let command_count = u32_at(bytes, 28);
         let flags = u16_at(bytes, 54);
         let width = u32_at(bytes, 56);
-        if flags & !FLAG_FORWARDED != 0 || u32_at(bytes, 60) != 0 {
+        let (forwarded, range) = (flags & FLAG_FORWARDED != 0, u32_at(bytes, 60));
+        if flags & !FLAG_FORWARDED != 0 || range != 0 && !forwarded {
             return Err(MessageError::Reserved);
         }
         let header = Header {
@@ -355,7 +363,8 @@ impl<'a> MessageView<'a> {
             transaction: TransactionId(u64_at(bytes, 40)),
             statement: StatementNumber(u32_at(bytes, 48)),
             source: NodeId(u16_at(bytes, 52)),
-            forwarded: flags & FLAG_FORWARDED != 0,
+            forwarded,
+            range: range.checked_sub(1),
         };
         let body = &bytes[HEADER_BYTES..length];
         let used = if width > 0 {
@@ -421,6 +430,7 @@ mod tests {
     use eris_platform::SeededRandom;
 
     fn random_header(random: &mut SeededRandom) -> Header {
+        let forwarded = random.below(2) == 0;
         let primitives = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map(|bits| Primitive::from_bits(bits).expect("known"));
         Header {
             primitive: primitives[random.index(12)],
@@ -433,7 +443,8 @@ mod tests {
             transaction: TransactionId(random.next_u64()),
             statement: StatementNumber(random.next_u64() as u32),
             source: NodeId(random.next_u64() as u16),
-            forwarded: random.below(2) == 0,
+            forwarded,
+            range: (forwarded && random.below(2) == 0).then(|| random.below(u64::from(u32::MAX)) as u32),
         }
     }
 

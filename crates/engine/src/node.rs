@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use eris_platform::{NodeId, ReactorHandle};
 use eris_sync::{Consumer, DoubleBuffer, Drain, Producer, Sleepers, TryLatch};
@@ -23,6 +23,7 @@ use crate::counters::Event;
 use crate::lock::{Lock, lock};
 use crate::message::{Class, Envelope, HEADER_BYTES, MessageView};
 use crate::partition::Partition;
+use crate::partition_table::Entry;
 use crate::runtime::Runtime;
 use crate::scatter::Scatter;
 use crate::task::Task;
@@ -74,6 +75,8 @@ pub(crate) struct Node {
     pub timers: Timers,
     pub sleepers: Sleepers,
     pub reactors: Vec<ReactorHandle>,
+    /// Nothing is placed here any more.
+    given_up: AtomicBool,
     local_incoming: Lanes<Producer>,
     remote_incoming: Lanes<Producer>,
     coordinator: TryLatch<Coordinator>,
@@ -166,14 +169,24 @@ impl Node {
             tasks: Queue::new(),
             assignments: Queue::new(),
             maintenance: Queue::new(),
-            timers: Timers::new(),
+            timers: Timers::new(id),
             sleepers: Sleepers::new(workers.len()),
             workers,
             reactors,
+            given_up: AtomicBool::new(false),
             local_incoming,
             remote_incoming,
             coordinator: TryLatch::new(Coordinator { local, remote, outgoing, scatter: Scatter::default() }),
         }
+    }
+
+    /// Whether its work is done elsewhere: it was evacuated.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::SeqCst)
+    }
+
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::SeqCst);
     }
 
     pub fn push_task(&self, task: Arc<Task>) {
@@ -227,7 +240,7 @@ impl Node {
 
     /// Algorithm 3 of the sources: messages to partitions of this node go to them, others to their node (lines 8 to
     /// 12), also from the remote buffer: a partition that moved meanwhile is followed. Broadcasts are assigned here
-    /// and, if they are from here, sent to the nodes that have further partitions (lines 4 to 6, 15 and 16).
+    /// and, if they are from here, sent to the nodes that had further partitions (lines 4 to 6, 15 and 16).
     fn route(
         &self,
         runtime: &Runtime,
@@ -244,7 +257,7 @@ impl Node {
         };
         let (mut broadcasts, mut remote_messages) = (0, 0);
         scatter.add_all(runtime, bytes, |scatter, message| {
-            let others = self.assign_broadcast(runtime, message, scatter);
+            let others = self.assign_broadcast(runtime, message, origin, scatter);
             if origin == Origin::Local {
                 broadcasts += 1;
                 remote_messages += others.len() as u64;
@@ -264,20 +277,22 @@ impl Node {
         runtime.counters.add(Event::RemoteMessages, remote_messages);
     }
 
-    /// Assigns a broadcast to this node's partitions in the version the dataflow pinned; returns the other nodes
-    /// that have some.
-    fn assign_broadcast(&self, runtime: &Runtime, bytes: &[u8], scatter: &mut Scatter) -> Vec<NodeId> {
+    /// Assigns a broadcast to the partitions that lived here when the version that the dataflow pinned was made: each
+    /// is met once, wherever it lives now; a copy for one that moved meanwhile follows it as an addressed message.
+    /// Returns the other nodes that had some. What lived on a node that is given up, the sender's node assigns at once.
+    fn assign_broadcast(&self, runtime: &Runtime, bytes: &[u8], origin: Origin, scatter: &mut Scatter) -> Vec<NodeId> {
         let header = decode(bytes).header;
         let dataflow = runtime.dataflow(header.dataflow);
         let table = Arc::clone(&dataflow.operator(header.operator).table);
         assert_eq!(table.version, header.table_version, "a broadcast names the version its dataflow pinned");
         let mut others: Vec<NodeId> = Vec::new();
-        for partition in table.partitions() {
-            let home = partition.home();
-            if home == self.id {
+        // Looked up once: each entry is assigned by one node.
+        let given_up = if origin == Origin::Local { runtime.given_up_nodes() } else { Vec::new() };
+        for Entry { home, partition, .. } in table.entries() {
+            if *home == self.id || given_up.contains(home) {
                 scatter.add_copy(partition, bytes);
-            } else if !others.contains(&home) {
-                others.push(home);
+            } else if !others.contains(home) {
+                others.push(*home);
             }
         }
         others
@@ -327,6 +342,7 @@ mod tests {
             statement: StatementNumber(1),
             source: NodeId(0),
             forwarded: false,
+            range: None,
         };
         let mut bytes = Vec::new();
         Message::new(header, &[]).encode(&mut bytes);

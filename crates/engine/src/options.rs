@@ -39,6 +39,8 @@ pub struct EngineOptions {
     pub split_bytes: u64,
     /// A table gets a partition for each so many rows, until there are two for each worker.
     pub parallel_rows: u64,
+    /// Rows that one maintenance call may touch: about a quantum of work.
+    pub maintenance_rows: usize,
     /// Result batches that wait for their task before the producing commands yield.
     pub result_batches_max: usize,
     /// How many statements of each class run at once.
@@ -62,6 +64,7 @@ impl Default for EngineOptions {
             split_rows: 4_000_000,
             split_bytes: 64 << 20,
             parallel_rows: 65_536,
+            maintenance_rows: 2_048,
             result_batches_max: 64,
             admission: AdmissionOptions::default(),
         }
@@ -78,8 +81,6 @@ pub(crate) const VISIT_QUANTA_MAX: usize = 4;
 pub(crate) const VISIT_COMMANDS_MAX: usize = 256;
 /// Every n-th pick inside a partition takes the lowest waiting class: its guaranteed share.
 pub(crate) const LOW_CLASS_SHARE: u32 = 8;
-/// Rows that one maintenance call may touch: about a quantum of work.
-pub(crate) const MAINTENANCE_ROWS: usize = 2_048;
 /// Every n-th busy step runs one maintenance call: adaptation gets at most about 1/16 of a worker.
 pub(crate) const MAINTENANCE_SHARE: u64 = 16;
 /// Busy steps between two looks at the sockets.

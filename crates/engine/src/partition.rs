@@ -1,11 +1,13 @@
 //! A living partition: rows that no thread owns, an inbox, and a latch that lets one worker at a time be them.
 
+mod bounds;
 mod change;
 mod command;
 mod execute;
 mod forward;
 mod inbox;
 mod lookup;
+mod within;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,14 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 use eris_platform::{Nanos, NodeId};
-use eris_storage::{ContainerId, Key, PartitionId, SegmentNumber, Store};
+use eris_storage::{ContainerId, PartitionId, SegmentNumber, Store};
 use eris_sync::{Guard, TryLatch};
 
 use crate::ids::TableVersion;
 use crate::message::CLASSES;
 use crate::options::LOW_CLASS_SHARE;
-use crate::split::SplitInProgress;
+use crate::placement::{Change, Guest};
 
+pub(crate) use bounds::{Bounds, Handover};
 pub(crate) use command::Command;
 pub(crate) use execute::{Quantum, Ran, contain_panic, run_command, write_registered};
 pub(crate) use forward::is_own_position;
@@ -34,6 +37,8 @@ pub(crate) struct LivingPartition {
     pub id: PartitionId,
     pub container: ContainerId,
     home: AtomicU16,
+    /// The node whose workers maintain it: another than its home while it is copied there.
+    carer: AtomicU16,
     inbox: Inbox,
     /// In the assignment queue of its node.
     queued: AtomicBool,
@@ -48,9 +53,19 @@ pub(crate) struct LivingPartition {
 pub(crate) struct PartitionState {
     pub store: Store,
     pub bounds: Bounds,
+    /// The first table version in which this partition owned just `bounds`: messages that are addressed under an older
+    /// one may concern more, or less.
+    pub changed: TableVersion,
     /// What this partition gave away, oldest first: older messages are passed on accordingly.
-    pub splits: Vec<SplitRecord>,
-    pub split: Option<SplitInProgress>,
+    pub handovers: Vec<Handover>,
+    /// A change that this partition drives.
+    pub change: Option<Box<Change>>,
+    /// Its part in a change that another partition drives.
+    pub guest: Option<Guest>,
+    /// As a forwarder: when somebody looks whether it is needed still.
+    pub next_look: Option<Nanos>,
+    /// At so many rows somebody looks whether keys rise.
+    pub rising_look: u64,
     pub tail_watch: Option<TailWatch>,
     ready: [VecDeque<Command>; CLASSES],
     stalled: Vec<Command>,
@@ -66,45 +81,6 @@ pub(crate) struct TailWatch {
     pub until: Nanos,
 }
 
-/// The positions a partition owns: from `lower` up to, not including, `upper`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Bounds {
-    pub lower: Option<Key>,
-    pub upper: Option<Key>,
-}
-
-impl Bounds {
-    /// The middle of the hashes that these bounds leave, if there is one.
-    pub fn middle_of_hashes(&self) -> Option<Key> {
-        let hash = |bound: &Option<Key>| {
-            bound.as_ref().map(|bound| {
-                let mut bytes = [0; 8];
-                bytes.copy_from_slice(bound.as_bytes());
-                u128::from(u64::from_be_bytes(bytes))
-            })
-        };
-        let lower = hash(&self.lower).unwrap_or(0);
-        let upper = hash(&self.upper).unwrap_or(1 << 64);
-        let middle = lower.midpoint(upper);
-        (middle > lower).then(|| Key::from_bytes(&(middle as u64).to_be_bytes()))
-    }
-
-    pub fn contains(&self, position: &Key) -> bool {
-        self.lower.as_ref().is_none_or(|lower| lower <= position)
-            && self.upper.as_ref().is_none_or(|upper| position < upper)
-    }
-}
-
-/// A split that this partition went through.
-#[derive(Clone, Debug)]
-pub(crate) struct SplitRecord {
-    /// The first table version that knows the sibling.
-    pub version: TableVersion,
-    pub sibling: PartitionId,
-    /// What the sibling owned when it came into being.
-    pub bounds: Bounds,
-}
-
 impl LivingPartition {
     pub fn new(id: PartitionId, container: ContainerId, home: NodeId, store: Store, bounds: Bounds) -> Self {
         let statistics = store.statistics();
@@ -112,6 +88,7 @@ impl LivingPartition {
             id,
             container,
             home: AtomicU16::new(home.0),
+            carer: AtomicU16::new(home.0),
             inbox: Inbox::default(),
             queued: AtomicBool::new(false),
             maintenance_queued: AtomicBool::new(false),
@@ -120,8 +97,12 @@ impl LivingPartition {
             state: TryLatch::new(PartitionState {
                 store,
                 bounds,
-                splits: Vec::new(),
-                split: None,
+                changed: TableVersion(0),
+                handovers: Vec::new(),
+                change: None,
+                guest: None,
+                next_look: None,
+                rising_look: 0,
                 tail_watch: None,
                 ready: std::array::from_fn(|_| VecDeque::new()),
                 stalled: Vec::new(),
@@ -133,6 +114,21 @@ impl LivingPartition {
 
     pub fn home(&self) -> NodeId {
         NodeId(self.home.load(Ordering::Acquire))
+    }
+
+    /// From now on its commands run on another node.
+    pub fn set_home(&self, node: NodeId) {
+        self.home.store(node.0, Ordering::Release);
+        self.set_carer(node);
+    }
+
+    /// The node that maintains it.
+    pub fn carer(&self) -> NodeId {
+        NodeId(self.carer.load(Ordering::Acquire))
+    }
+
+    pub fn set_carer(&self, node: NodeId) {
+        self.carer.store(node.0, Ordering::Release);
     }
 
     /// Rows as of the last visit.
@@ -150,7 +146,8 @@ impl LivingPartition {
         self.state.try_lock()
     }
 
-    /// The latch for a task that runs a command in place: only if nothing waits here and no split is under way.
+    /// The latch for a task that runs a command in place: only if nothing waits here and its
+    /// commands are not held back.
     pub fn try_in_place(&self) -> Option<Guard<'_, PartitionState>> {
         if !self.inbox_is_empty() {
             return None;
@@ -192,11 +189,14 @@ impl LivingPartition {
         match self.try_latch() {
             None => format!("latched, {inbox} messages in the inbox, queued: {queued}"),
             Some(state) => format!(
-                "{inbox} messages in the inbox, queued: {queued}, {} ready, {} stalled, splitting: {}, draining: {}",
+                "{inbox} messages in the inbox, queued: {queued}, {} ready, {} stalled, changing: {}, guest: {}, \
+                 draining: {}, forwarder: {}",
                 state.ready.iter().map(VecDeque::len).sum::<usize>(),
                 state.stalled.len(),
-                state.split.is_some(),
+                state.change.is_some(),
+                state.guest.is_some(),
                 state.is_draining(),
+                state.is_forwarder(),
             ),
         }
     }
@@ -220,13 +220,30 @@ impl PartitionState {
     /// under their own snapshots.
     fn is_idle(&self) -> bool {
         !self.is_draining()
+            && !self.is_forwarder()
             && self.ready.iter().flatten().all(Command::has_started)
             && self.stalled.iter().all(Command::has_started)
     }
 
-    /// Whether commands without a cursor wait for a split.
+    /// Whether commands without a cursor wait for a change of bounds.
     pub fn is_draining(&self) -> bool {
-        self.split.as_ref().is_some_and(SplitInProgress::is_draining)
+        self.change.as_ref().is_some_and(|change| change.is_draining())
+            || self.guest.as_ref().is_some_and(|guest| guest.draining)
+    }
+
+    /// Whether a change is under way here, whoever drives it.
+    pub fn is_changing(&self) -> bool {
+        self.change.is_some() || self.guest.is_some()
+    }
+
+    /// Whether it owns nothing any more and only passes messages on.
+    pub fn is_forwarder(&self) -> bool {
+        self.bounds.is_nothing()
+    }
+
+    /// Whether no command is here.
+    pub fn has_no_commands(&self) -> bool {
+        !self.has_ready() && self.stalled.is_empty()
     }
 
     pub fn add(&mut self, command: Command) {

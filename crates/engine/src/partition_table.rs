@@ -10,16 +10,20 @@
 //!                 LP 12               LP 31                   LP 15
 //! ```
 //!
-//! A dataflow pins one version. What splits later passes commands on (see [`crate::split`]).
+//! A dataflow pins one version; its tables are the pins that are counted. What splits, moves or merges later passes
+//! commands on (see [`crate::placement`]). An entry also says where its partition lived when the version was made: by
+//! that a broadcast is divided among the nodes, so that a partition on its way is met once.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-use eris_platform::DeterministicState;
-use eris_storage::{AttributeId, Batch, Comparison, Key, Predicate, Schema, Test, Value, key_of_row, key_of_values};
+use eris_platform::{DeterministicState, NodeId};
+use eris_storage::{
+    AttributeId, Batch, Comparison, Key, PartitionId, Predicate, Schema, Test, Value, key_of_row, key_of_values,
+};
 
 use crate::ids::TableVersion;
-use crate::partition::LivingPartition;
+use crate::partition::{Bounds, LivingPartition};
 
 /// How a container is cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,8 +74,13 @@ impl Partitioning {
 
     /// Position of a row of a batch that holds the partitioning attributes only, in their order.
     pub(crate) fn position_of_key_row(&self, keys: &Batch, row: usize) -> Key {
-        let columns: Vec<usize> = (0..self.attributes().len()).collect();
-        self.position_of_key(key_of_row(keys, row, &columns))
+        self.position_of_key_columns(keys, row, 0)
+    }
+
+    /// Position of a row whose partitioning attributes begin at column `first`, in their order.
+    pub(crate) fn position_of_key_columns(&self, rows: &Batch, row: usize, first: usize) -> Key {
+        let columns: Vec<usize> = (first..first + self.attributes().len()).collect();
+        self.position_of_key(key_of_row(rows, row, &columns))
     }
 
     fn position_of_key(&self, key: Key) -> Key {
@@ -150,7 +159,15 @@ fn hash_position(key: &[u8]) -> Key {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub lower: Option<Key>,
+    pub home: NodeId,
     pub partition: Arc<LivingPartition>,
+}
+
+impl Entry {
+    /// Of a partition where it lives now.
+    pub fn new(lower: Option<Key>, partition: Arc<LivingPartition>) -> Self {
+        Self { lower, home: partition.home(), partition }
+    }
 }
 
 /// One version of a container's partition table.
@@ -170,6 +187,10 @@ impl PartitionTable {
                 entries.windows(2).all(|pair| pair[0].lower < pair[1].lower),
                 "partition bounds are disjoint and in order"
             );
+        }
+        for (index, entry) in entries.iter().enumerate() {
+            let known = entries[..index].iter().any(|other| Arc::ptr_eq(&other.partition, &entry.partition));
+            assert!(!known, "partition {} is in a table once", entry.partition.id.0);
         }
         Self { version, partitioning, entries }
     }
@@ -213,16 +234,67 @@ impl PartitionTable {
         Some(&self.entries[first.min(last)..last])
     }
 
+    /// What a partition owns in this version; all there is without positions.
+    pub fn bounds_of(&self, partition: PartitionId) -> Option<Bounds> {
+        let index = self.entries.iter().position(|entry| entry.partition.id == partition)?;
+        if !self.partitioning.has_positions() {
+            return Some(Bounds::default());
+        }
+        let upper = self.entries.get(index + 1).and_then(|next| next.lower.clone());
+        Some(Bounds::new(self.entries[index].lower.clone(), upper))
+    }
+
+    /// Place of a partition in this version.
+    pub fn place_of(&self, partition: PartitionId) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.partition.id == partition)
+    }
+
+    fn place(&self, partition: &LivingPartition) -> usize {
+        self.place_of(partition.id).unwrap_or_else(|| unreachable!("only a partition of the current version changes"))
+    }
+
+    fn next(&self, entries: Vec<Entry>) -> Self {
+        Self::new(TableVersion(self.version.0 + 1), Arc::clone(&self.partitioning), entries)
+    }
+
+    /// The next version, with nothing changed.
+    pub fn with_same_entries(&self) -> Self {
+        self.next(self.entries.clone())
+    }
+
     /// The next version: `source` keeps what lies below `at`, `target` takes the rest up to the next bound.
     pub fn with_split(&self, source: &Arc<LivingPartition>, at: Option<Key>, target: Arc<LivingPartition>) -> Self {
-        let index = self
-            .entries
-            .iter()
-            .position(|entry| Arc::ptr_eq(&entry.partition, source))
-            .unwrap_or_else(|| unreachable!("only a partition of the current version splits"));
         let mut entries = self.entries.clone();
-        entries.insert(index + 1, Entry { lower: at, partition: target });
-        Self::new(TableVersion(self.version.0 + 1), Arc::clone(&self.partitioning), entries)
+        entries.insert(self.place(source) + 1, Entry::new(at, target));
+        self.next(entries)
+    }
+
+    /// The next version: `new` takes the place of `old`.
+    pub fn with_replaced(&self, old: &LivingPartition, new: Arc<LivingPartition>) -> Self {
+        let mut entries = self.entries.clone();
+        let entry = &mut entries[self.place(old)];
+        *entry = Entry::new(entry.lower.clone(), new);
+        self.next(entries)
+    }
+
+    /// The next version: `survivor`, the neighbour of `old`, owns the positions of both.
+    pub fn with_merged(&self, old: &LivingPartition, survivor: &LivingPartition) -> Self {
+        let (gone, stays) = (self.place(old), self.place(survivor));
+        assert!(gone.abs_diff(stays) == 1, "neighbours merge");
+        let mut entries = self.entries.clone();
+        if gone < stays {
+            let lower = entries[gone].lower.clone();
+            entries[stays].lower = lower;
+        }
+        entries.remove(gone);
+        self.next(entries)
+    }
+
+    /// The next version: a partition lives on another node.
+    pub fn with_home(&self, partition: &LivingPartition, home: NodeId) -> Self {
+        let mut entries = self.entries.clone();
+        entries[self.place(partition)].home = home;
+        self.next(entries)
     }
 }
 
@@ -234,7 +306,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::partition::Bounds;
 
     fn schema() -> Schema {
         let attribute = |name: &str| Attribute { name: name.into(), data_type: DataType::Int64, nullable: false };
@@ -266,7 +337,7 @@ mod tests {
     fn random_table(random: &mut SeededRandom) -> (PartitionTable, Vec<i64>) {
         let partitioning = Arc::new(Partitioning::Range(Box::new([AttributeId(0)])));
         let mut cuts: Vec<i64> = Vec::new();
-        let first = Entry { lower: None, partition: partition(0) };
+        let first = Entry::new(None, partition(0));
         let mut table = PartitionTable::new(TableVersion(1), partitioning, vec![first]);
         for id in 1..=random.below(8) {
             let cut = random.below(100) as i64;

@@ -21,6 +21,7 @@ use crate::message::{Class, Message};
 use crate::node::{Lanes, Node};
 use crate::options::{EngineOptions, MAINTENANCE_RETRY};
 use crate::partition::{LivingPartition, Partition};
+use crate::placement::Helpers;
 use crate::scatter::Scatter;
 use crate::transactions::TransactionManager;
 
@@ -45,6 +46,7 @@ pub(crate) struct Runtime {
     next_task: AtomicU64,
     next_node: AtomicU64,
     halt: AtomicBool,
+    pub helpers: Helpers,
     /// Partitions whose maintenance waits for transactions to end.
     blocked: Lock<Vec<Partition>>,
     blocked_count: AtomicU64,
@@ -114,6 +116,7 @@ impl Runtime {
             env,
             counters: Counters::new(options.workers),
             admission: Admission::new(&options.admission),
+            helpers: Helpers::new(nodes.len()),
             options,
             memory,
             machine,
@@ -156,7 +159,17 @@ impl Runtime {
 
     /// Nodes in turn, for new tasks and partitions.
     pub fn next_node(&self) -> NodeId {
-        self.nodes[self.next_node.fetch_add(1, Ordering::Relaxed) as usize % self.nodes.len()].id
+        loop {
+            let node = &self.nodes[self.next_node.fetch_add(1, Ordering::Relaxed) as usize % self.nodes.len()];
+            // One node is never given up.
+            if !node.is_given_up() {
+                return node.id;
+            }
+        }
+    }
+
+    pub fn given_up_nodes(&self) -> Vec<NodeId> {
+        self.nodes.iter().filter(|node| node.is_given_up()).map(|node| node.id).collect()
     }
 
     pub fn halt(&self) {
@@ -298,7 +311,7 @@ impl Runtime {
     /// Has a worker look at the partition.
     pub fn visit(&self, partition: &Partition) {
         if partition.mark_queued() {
-            let node = self.node(partition.home());
+            let node = self.acting_node(partition.home());
             node.assignments.push(Arc::clone(partition));
             self.wake_node(node.id);
         }
@@ -318,15 +331,25 @@ impl Runtime {
         if keeps_work(node) {
             return;
         }
+        if !self.wake_worker(node)
+            && let Some(helper) = self.helpers.helper_of(node)
+        {
+            self.wake_worker(helper);
+        }
+    }
+
+    fn wake_worker(&self, node: NodeId) -> bool {
         let node = self.node(node);
-        if let Some(index) = node.sleepers.claim_one() {
+        let claimed = node.sleepers.claim_one();
+        if let Some(index) = claimed {
             node.reactors[index].unpark();
         }
+        claimed.is_some()
     }
 
     pub fn queue_maintenance(&self, partition: &Partition) {
         if partition.mark_maintenance() {
-            let node = self.node(partition.home());
+            let node = self.acting_node(partition.carer());
             node.maintenance.push(Arc::clone(partition));
             self.wake_node(node.id);
         }
@@ -334,8 +357,18 @@ impl Runtime {
 
     /// Queues maintenance at a later time.
     pub fn queue_maintenance_at(self: &Arc<Self>, partition: &Partition, time: Nanos) {
-        let later = LaterMaintenance { runtime: Arc::downgrade(self), partition: Arc::downgrade(partition) };
-        let node = self.node(partition.home());
+        self.queue_later(partition, None, time);
+    }
+
+    /// The same for a partition that drives a change: it must see to its guests even if nobody else keeps it.
+    pub fn queue_change_at(self: &Arc<Self>, partition: &Partition, time: Nanos) {
+        self.queue_later(partition, Some(Arc::clone(partition)), time);
+    }
+
+    fn queue_later(self: &Arc<Self>, partition: &Partition, kept: Option<Partition>, time: Nanos) {
+        let later =
+            LaterMaintenance { runtime: Arc::downgrade(self), partition: Arc::downgrade(partition), _kept: kept };
+        let node = self.acting_node(partition.carer());
         node.timers.add(time, Waker::from(Arc::new(later)));
         self.wake_node(node.id);
     }
@@ -355,8 +388,9 @@ impl Runtime {
             return;
         }
         let deadline = self.env.now() + MAINTENANCE_RETRY;
-        self.nodes[0].timers.add(deadline, Waker::from(Arc::new(RetryMaintenance { runtime: Arc::downgrade(self) })));
-        self.wake_node(self.nodes[0].id);
+        let node = self.acting_node(self.nodes[0].id);
+        node.timers.add(deadline, Waker::from(Arc::new(RetryMaintenance { runtime: Arc::downgrade(self) })));
+        self.wake_node(node.id);
     }
 
     fn unblock_maintenance(&self) {
@@ -394,6 +428,16 @@ impl Runtime {
         text
     }
 
+    /// Forgets a timer that began on a node, wherever it is now.
+    pub fn remove_timer(&self, node: NodeId, timer: u64) {
+        let node = self.node(node);
+        node.timers.remove(timer);
+        if node.is_given_up() {
+            // Its timers moved to a successor, perhaps more than once.
+            self.nodes.iter().for_each(|other| other.timers.remove(timer));
+        }
+    }
+
     /// When the node's next timer is due.
     pub fn next_deadline(&self, node: NodeId) -> Option<Nanos> {
         self.node(node).timers.next()
@@ -403,6 +447,7 @@ impl Runtime {
 struct LaterMaintenance {
     runtime: Weak<Runtime>,
     partition: Weak<LivingPartition>,
+    _kept: Option<Partition>,
 }
 
 impl Wake for LaterMaintenance {

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eris_platform::{SeededRandom, SimulatedEnv, WorkerPlan};
+use eris_platform::{NodeId, SeededRandom, SimulatedEnv, WorkerPlan};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -26,6 +26,7 @@ pub struct Simulation {
     workers: Vec<Worker>,
     random: SeededRandom,
     steps: u64,
+    stopped: Vec<NodeId>,
 }
 
 /// A run that cannot end.
@@ -54,7 +55,7 @@ impl Simulation {
             .map_err(|error| EngineError::Start(error.to_string()))?;
         let (engine, workers) = Engine::assemble_stepped(Arc::new(env.clone()), options, &plan)?;
         let random = SeededRandom::new(env.seed() ^ 0x5EED);
-        Ok(Self { engine, env: env.clone(), workers, random, steps: 0 })
+        Ok(Self { engine, env: env.clone(), workers, random, steps: 0, stopped: Vec::new() })
     }
 
     /// The engine; its tasks run only while the simulation does.
@@ -65,6 +66,16 @@ impl Simulation {
     /// The machine it runs on.
     pub fn env(&self) -> &SimulatedEnv {
         &self.env
+    }
+
+    /// From now on the workers of a node do nothing: it is dead, or its processors are somebody else's.
+    pub fn stop_node(&mut self, node: NodeId) {
+        self.stopped.push(node);
+    }
+
+    /// The workers of a node go on.
+    pub fn resume_node(&mut self, node: NodeId) {
+        self.stopped.retain(|stopped| *stopped != node);
     }
 
     /// Steps taken so far.
@@ -130,7 +141,7 @@ impl Simulation {
         for offset in 0..2 * self.workers.len() {
             let worker = (first + offset) % self.workers.len();
             self.steps += 1;
-            if self.workers[worker].step() {
+            if !self.stopped.contains(&self.workers[worker].node()) && self.workers[worker].step() {
                 return true;
             }
         }
@@ -139,7 +150,10 @@ impl Simulation {
 
     fn advance_to_next_timer(&mut self) -> bool {
         let runtime = self.engine.runtime();
-        let next = runtime.nodes.iter().filter_map(|node| runtime.next_deadline(node.id)).min();
+        // Nobody looks at the timers of a node that stands still, unless somebody helps it.
+        let looks = |node: &NodeId| !self.stopped.contains(node) || runtime.helpers.helper_of(*node).is_some();
+        let nodes = runtime.nodes.iter().map(|node| node.id).filter(looks);
+        let next = nodes.filter_map(|node| runtime.next_deadline(node)).min();
         if let Some(deadline) = next {
             self.env.advance_to(deadline);
         }

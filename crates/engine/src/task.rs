@@ -10,7 +10,7 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -32,7 +32,7 @@ type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct Task {
     #[expect(dead_code, reason = "names the task in a debugger")]
     id: TaskId,
-    node: NodeId,
+    node: AtomicU16,
     state: AtomicU8,
     future: Lock<Option<BoxedFuture>>,
     runtime: Weak<Runtime>,
@@ -43,13 +43,23 @@ impl Task {
     pub fn start(runtime: &Arc<Runtime>, id: TaskId, node: NodeId, future: BoxedFuture) {
         let task = Arc::new(Self {
             id,
-            node,
+            node: AtomicU16::new(runtime.acting_node(node).id.0),
             state: AtomicU8::new(QUEUED),
             future: Lock::new(Some(future)),
             runtime: Arc::downgrade(runtime),
         });
-        runtime.node(node).push_task(task);
-        runtime.wake_node(node);
+        task.enqueue(runtime);
+    }
+
+    /// From now on the workers of another node poll it.
+    pub fn set_node(&self, node: NodeId) {
+        self.node.store(node.0, Ordering::Release);
+    }
+
+    fn enqueue(self: Arc<Self>, runtime: &Runtime) {
+        let node = runtime.acting_node(NodeId(self.node.load(Ordering::Acquire)));
+        node.push_task(self);
+        runtime.wake_node(node.id);
     }
 
     /// Polls the task once. A panic ends the task only: whoever waits for its result sees it dropped.
@@ -78,7 +88,8 @@ impl Task {
         if self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // Woken while it ran.
             self.state.store(QUEUED, Ordering::Release);
-            runtime.node(self.node).push_task(Arc::clone(self));
+            let node = runtime.acting_node(NodeId(self.node.load(Ordering::Acquire)));
+            node.push_task(Arc::clone(self));
         }
     }
 }
@@ -100,8 +111,7 @@ impl Wake for Task {
                 if next == QUEUED
                     && let Some(runtime) = self.runtime.upgrade()
                 {
-                    runtime.node(self.node).push_task(Arc::clone(self));
-                    runtime.wake_node(self.node);
+                    Arc::clone(self).enqueue(&runtime);
                 }
                 return;
             }

@@ -13,22 +13,26 @@ use eris_platform::{Nanos, NodeId};
 use crate::lock::{Lock, lock};
 use crate::runtime::{Runtime, current_node};
 
-#[derive(Default)]
 pub(crate) struct Timers {
     next_deadline: AtomicU64,
     heap: Lock<Heap>,
 }
 
-#[derive(Default)]
 struct Heap {
+    /// Of the last timer that began here. No two nodes give the same number, so that timers keep theirs when they move.
     sequence: u64,
     entries: BinaryHeap<Reverse<(u64, u64)>>,
     wakers: std::collections::BTreeMap<u64, Waker>,
 }
 
+/// How far the numbers of two nodes are apart.
+const SEQUENCES_OF_NODE: u32 = 48;
+
 impl Timers {
-    pub fn new() -> Self {
-        Self { next_deadline: AtomicU64::new(u64::MAX), heap: Lock::default() }
+    pub fn new(node: NodeId) -> Self {
+        let sequence = u64::from(node.0) << SEQUENCES_OF_NODE;
+        let heap = Heap { sequence, entries: BinaryHeap::new(), wakers: std::collections::BTreeMap::new() };
+        Self { next_deadline: AtomicU64::new(u64::MAX), heap: Lock::new(heap) }
     }
 
     /// Wakes `waker` at the deadline. Gives a number for [`Self::remove`].
@@ -36,10 +40,14 @@ impl Timers {
         let mut heap = lock(&self.heap);
         heap.sequence += 1;
         let sequence = heap.sequence;
-        heap.entries.push(Reverse((deadline.0, sequence)));
-        heap.wakers.insert(sequence, waker);
-        self.next_deadline.fetch_min(deadline.0, Ordering::AcqRel);
+        self.enter(&mut heap, deadline.0, sequence, waker);
         sequence
+    }
+
+    fn enter(&self, heap: &mut Heap, deadline: u64, sequence: u64, waker: Waker) {
+        heap.entries.push(Reverse((deadline, sequence)));
+        heap.wakers.insert(sequence, waker);
+        self.next_deadline.fetch_min(deadline, Ordering::AcqRel);
     }
 
     /// Forgets a timer that nobody waits for any more.
@@ -81,6 +89,21 @@ impl Timers {
         any
     }
 
+    /// Gives all timers to another node, where they have the same numbers.
+    pub fn move_to(&self, other: &Self) {
+        let (mut entries, mut wakers) = {
+            let mut heap = lock(&self.heap);
+            self.next_deadline.store(u64::MAX, Ordering::Release);
+            (std::mem::take(&mut heap.entries), std::mem::take(&mut heap.wakers))
+        };
+        let mut heap = lock(&other.heap);
+        while let Some(Reverse((deadline, sequence))) = entries.pop() {
+            if let Some(waker) = wakers.remove(&sequence) {
+                other.enter(&mut heap, deadline, sequence, waker);
+            }
+        }
+    }
+
     /// The next deadline, if any.
     pub fn next(&self) -> Option<Nanos> {
         let next = self.next_deadline.load(Ordering::Acquire);
@@ -113,6 +136,7 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         if self.timer.is_none() {
+            self.node = self.runtime.acting_node(self.node).id;
             let timer = self.runtime.node(self.node).timers.add(self.deadline, context.waker().clone());
             self.timer = Some(timer);
             // A sleeping worker has to shorten its sleep.
@@ -125,7 +149,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
-            self.runtime.node(self.node).timers.remove(timer);
+            self.runtime.remove_timer(self.node, timer);
         }
     }
 }

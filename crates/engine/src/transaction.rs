@@ -411,6 +411,7 @@ impl Transaction {
             statement: self.statement,
             source: current_node().unwrap_or(self.runtime.nodes[0].id),
             forwarded: false,
+            range: None,
         }
     }
 

@@ -11,6 +11,7 @@ use eris_platform::{NodeId, Reactor};
 
 use crate::counters::{Event, count_as};
 use crate::maintenance::maintain;
+use crate::node::Node;
 use crate::options::{
     MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX,
     VISIT_COMMANDS_MAX, VISIT_QUANTA_MAX,
@@ -34,6 +35,10 @@ pub(crate) struct Worker {
 impl Worker {
     pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
         Self { runtime, number, index, node, reactor, outbox: Outbox::new(node), steps: 0, idle_steps: 0 }
+    }
+
+    pub fn node(&self) -> NodeId {
+        self.node
     }
 
     /// Loops until the engine halts; sleeps when there is nothing to do.
@@ -61,7 +66,8 @@ impl Worker {
         self.outbox = outbox;
         let flushed = self.runtime.flush(&mut self.outbox);
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
-        let worked = worked || flushed || coordinated || !self.outbox.messages.is_empty();
+        let helped = (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE)) && self.help_coordinate();
+        let worked = worked || flushed || coordinated || helped || !self.outbox.messages.is_empty();
         self.idle_steps = if worked { 0 } else { self.idle_steps.saturating_add(1) };
         worked
     }
@@ -83,6 +89,9 @@ impl Worker {
         if self.steps.is_multiple_of(MEMORY_SHARE) {
             runtime.machine.watch(|| runtime.env.now());
         }
+        if node.is_given_up() {
+            return worked;
+        }
         for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
             let Some(task) = node.tasks.pop() else { break };
             task.poll(&runtime);
@@ -99,7 +108,48 @@ impl Worker {
             maintain(&runtime, &partition);
             worked = true;
         }
+        // Who was given up gets its share also from a successor that is busy.
+        if !worked || self.steps.is_multiple_of(MAINTENANCE_SHARE) {
+            worked |= self.help(&runtime, worked);
+        }
         worked
+    }
+
+    /// Does a piece of each kind of work for the nodes that this one helps.
+    fn help(&self, runtime: &Arc<Runtime>, busy: bool) -> bool {
+        let mut helped = false;
+        for node in runtime.helpers.helped_by(self.node).map(|node| runtime.node(node)) {
+            if busy && !node.is_given_up() {
+                continue;
+            }
+            helped |= node.timers.fire(runtime.env.now());
+            if let Some(task) = node.tasks.pop() {
+                task.poll(runtime);
+                runtime.count_help();
+                helped = true;
+            }
+            if let Some(partition) = node.assignments.pop() {
+                if visit(runtime, &partition) {
+                    runtime.count_help();
+                    helped = true;
+                }
+            } else if let Some(partition) = node.maintenance.pop() {
+                maintain(runtime, &partition);
+                runtime.count_help();
+                helped = true;
+            }
+        }
+        helped
+    }
+
+    /// Moves the messages of the nodes that this one helps.
+    fn help_coordinate(&self) -> bool {
+        let runtime = &self.runtime;
+        let mut moved = false;
+        for node in runtime.helpers.helped_by(self.node) {
+            moved |= runtime.node(node).coordinate(runtime);
+        }
+        moved
     }
 
     fn poll_sockets(&mut self, timeout: Option<Duration>) -> bool {
@@ -113,14 +163,17 @@ impl Worker {
         let node = runtime.node(self.node);
         let until_timer = || {
             let now = runtime.env.now();
-            node.timers.next().map(|deadline| Duration::from_nanos(deadline.0.saturating_sub(now.0)))
+            let helped = runtime.helpers.helped_by(self.node).filter_map(|node| runtime.node(node).timers.next());
+            let next = helped.chain(node.timers.next()).min();
+            next.map(|deadline| Duration::from_nanos(deadline.0.saturating_sub(now.0)))
         };
         if until_timer().is_some_and(|timeout| timeout < SLEEP_MIN) {
             return;
         }
         node.sleepers.announce(self.index);
         // Announced first, then looked: whoever publishes work or a timer after this look sees the announcement.
-        if node.has_work() || runtime.is_halted() {
+        let mut helped = runtime.helpers.helped_by(self.node).map(|node| runtime.node(node));
+        if node.has_work() || helped.any(Node::has_work) || runtime.is_halted() {
             node.sleepers.retract(self.index);
             // What there is to do is in the hands of somebody who may have lost its processor, perhaps to this thread.
             std::thread::yield_now();
@@ -146,7 +199,7 @@ impl Worker {
 fn visit(runtime: &Runtime, partition: &Partition) -> bool {
     let Some(mut state) = partition.try_latch() else {
         // Somebody is at it right now; its place in the queue is kept.
-        runtime.node(partition.home()).assignments.push(Arc::clone(partition));
+        runtime.acting_node(partition.home()).assignments.push(Arc::clone(partition));
         return false;
     };
     partition.unmark_queued();

@@ -1,11 +1,12 @@
 //! Seeded histories over the whole engine on one thread, checked for the isolation that was promised.
 //!
 //! Clients change, rename, insert, delete, lock and read accounts at both isolation levels, with savepoints and lock
-//! timeouts, over one to four nodes, with tiny buffers, quanta and split limits. Each transaction notes what it read,
-//! wrote and locked with the snapshots of its statements and its commit timestamp; afterwards the history is replayed
-//! in commit order by a checker that knows nothing of the engine: a read must return the newest version at or below the
-//! snapshot of its statement, two committed writers of one key must not overlap, nobody writes what another one has
-//! locked, what was rolled back to a savepoint was never there, and a scan must see every key once.
+//! timeouts, over one to four nodes, with tiny buffers, quanta and split limits, while layouts change and a mover
+//! splits, merges and moves partitions at any step. Each transaction notes what it read, wrote and locked with the
+//! snapshots of its statements and its commit timestamp; afterwards the history is replayed in commit order by a
+//! checker that knows nothing of the engine: a read must return the newest version at or below the snapshot of its
+//! statement, two committed writers of one key must not overlap, nobody writes what another one has locked, what was
+//! rolled back to a savepoint was never there, and a scan must see every key once.
 //!
 //! `ERIS_SEEDS=1000 ERIS_TRANSACTIONS=1000` make it long; `ERIS_SEED=n` replays one seed.
 
@@ -13,6 +14,7 @@
 
 mod accounts;
 mod history;
+mod mover;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,6 +26,7 @@ use eris_storage::{ContainerId, Layout, PartitionId};
 
 use accounts::{KEY, everything, layouts, pairs, schema};
 use history::{History, run_client};
+use mover::{Mover, move_about};
 
 /// Other layouts for all partitions or for one, or those of the schema again, while everybody works.
 async fn change_layouts(engine: Engine, container: ContainerId, mut random: SeededRandom, over: Arc<AtomicBool>) {
@@ -51,6 +54,7 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         split_rows: [8, 30, 1_000_000][random.index(3)],
         split_bytes: 1 << 30,
         parallel_rows: [16, 1_000_000][random.index(2)],
+        maintenance_rows: [4, 64, 2_048][random.index(3)],
         result_batches_max: [1, 64][random.index(2)],
         ..EngineOptions::default()
     }
@@ -102,6 +106,11 @@ fn run_seed(seed: u64, transactions: u64, coverage: &mut Coverage) -> Result<(),
     if random.chance(0.5) {
         engine.spawn(change_layouts(engine.clone(), container, SeededRandom::new(seed + 77), Arc::clone(&over)));
     }
+    if random.chance(0.7) {
+        let pause = Duration::from_micros([20, 200, 2_000][random.index(3)]);
+        let mover = Mover { engine: engine.clone(), container, seed, pause, over: Arc::clone(&over) };
+        engine.spawn(move_about(mover));
+    }
     simulation.run_until(|| *done.lock().expect("one thread") == clients).map_err(|error| error.to_string())?;
     over.store(true, Ordering::Relaxed);
     simulation.run_until_idle().map_err(|error| error.to_string())?;
@@ -133,6 +142,9 @@ fn run_seed(seed: u64, transactions: u64, coverage: &mut Coverage) -> Result<(),
     coverage.committed += committed;
     coverage.rolled_back += rolled_back;
     coverage.committed_in_part += in_part;
+    if statistics.forwarders != 0 {
+        return Err(format!("seed {seed}: {} forwarders stay though nobody pins a table", statistics.forwarders));
+    }
     if statistics.snapshots != 0 {
         return Err(format!("seed {seed}: {} snapshots are still published", statistics.snapshots));
     }
@@ -179,6 +191,12 @@ fn histories_are_isolated_as_promised() {
         Event::SavedCursors,
         Event::Stalls,
         Event::Splits,
+        Event::Merges,
+        Event::Links,
+        Event::Copies,
+        Event::ForwardersDropped,
+        Event::RowsHandedOver,
+        Event::ChangesGivenUp,
         Event::BufferFull,
         Event::MaintenanceCalls,
         Event::LockWaits,

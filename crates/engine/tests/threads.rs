@@ -6,15 +6,17 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod accounts;
+mod mover;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
 use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Event, Partitioning};
 use eris_platform::{RealEnv, SeededRandom};
 use eris_storage::{ContainerId, Layout};
+use mover::{Mover, move_about};
 
 const ACCOUNTS: i64 = 400;
 const AMOUNT_EACH: i64 = 1_000;
@@ -65,6 +67,11 @@ async fn sum(engine: &Engine, container: ContainerId) -> (usize, i64) {
 }
 
 fn money_is_conserved(options: EngineOptions, partitioning: Partitioning, transfers: u64) -> Engine {
+    move_money(options, partitioning, transfers, false)
+}
+
+/// `moving`: while a mover splits, merges and moves partitions.
+fn move_money(options: EngineOptions, partitioning: Partitioning, transfers: u64, moving: bool) -> Engine {
     let engine = start(options);
     let container = create(&engine, partitioning);
     let committed = Arc::new(AtomicU64::new(0));
@@ -85,6 +92,11 @@ fn money_is_conserved(options: EngineOptions, partitioning: Partitioning, transf
             running.fetch_sub(1, Ordering::SeqCst);
         });
     }
+    let over = Arc::new(AtomicBool::new(false));
+    if moving {
+        let pause = Duration::from_micros(500);
+        engine.spawn(move_about(Mover { engine: engine.clone(), container, seed: 7, pause, over: Arc::clone(&over) }));
+    }
     let checker = engine.clone();
     let mut sums = 0;
     loop {
@@ -97,8 +109,20 @@ fn money_is_conserved(options: EngineOptions, partitioning: Partitioning, transf
             break;
         }
     }
+    over.store(true, Ordering::SeqCst);
     assert!(committed.load(Ordering::SeqCst) > 0, "some transfers commit");
     engine
+}
+
+#[test]
+fn transfers_beside_moves_merges_and_splits() {
+    let options = EngineOptions { workers: 3, nodes: 3, split_rows: 60, ..EngineOptions::default() };
+    let engine = move_money(options, Partitioning::Range(Box::new([KEY])), 3_000, true);
+    let statistics = engine.statistics();
+    for event in [Event::Merges, Event::Links, Event::Copies, Event::ForwardersDropped] {
+        assert!(statistics.event(event) > 0, "nothing reached {}", event.name());
+    }
+    engine.shutdown();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use eris_storage::{AttributeId, Batch, Gateway, RowAddress, RowLock};
 
 use super::command::Progress;
-use super::execute::{Place, Quantum, Step, contain_panic};
+use super::execute::{Place, Quantum, Step, contain_panic, kept};
 use super::forward::is_own_position;
 use crate::dataflow::{Attachment, Work};
 use crate::error::EngineError;
@@ -26,7 +26,7 @@ struct Update<'a> {
 
 impl Place<'_> {
     pub(super) fn change(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
-        let Progress::Changing { mut cursor } = progress else { unreachable!("a change changes") };
+        let Progress::Changing { mut cursor, within } = progress else { unreachable!("a change changes") };
         let dataflow = Arc::clone(&self.dataflow);
         let snapshot = dataflow.snapshot();
         let result = loop {
@@ -35,13 +35,13 @@ impl Place<'_> {
             }
             let work = &dataflow.operator(self.header.operator).work;
             if matches!(work, Work::Lock { .. }) && !dataflow.has_room(self.partition.id) {
-                return Ok(Step::NoRoom(Progress::Changing { cursor }));
+                return Ok(Step::NoRoom(Progress::Changing { cursor, within }));
             }
-            let gateway = match self.state.store.next_batch(&snapshot, &mut cursor) {
-                Ok(Some(gateway)) => gateway,
-                Ok(None) => break Ok(None),
+            let next = match self.state.store.next_batch(&snapshot, &mut cursor) {
+                Ok(next) => next,
                 Err(error) => break Err(error.into()),
             };
+            let Some(gateway) = kept(next, within.as_ref()) else { break Ok(None) };
             let changed = match work {
                 Work::Update { change, moved_rows, returning, .. } => {
                     let update = Update { change: &**change, moved_rows: *moved_rows, returning: returning.as_deref() };
@@ -76,7 +76,7 @@ impl Place<'_> {
             }
         };
         match result {
-            Ok(Some(())) => Ok(Step::Again(Progress::Changing { cursor })),
+            Ok(Some(())) => Ok(Step::Again(Progress::Changing { cursor, within })),
             Ok(None) => {
                 self.state.store.close_cursor(cursor);
                 Ok(Step::Done)
@@ -205,6 +205,7 @@ impl Place<'_> {
                 target: Some(target.id),
                 table_version: operator.table.version,
                 forwarded: false,
+                range: None,
                 ..self.header
             };
             dataflow.count_sends(1);

@@ -10,6 +10,8 @@ use crate::lookup::ArrivedKeys;
 use crate::message::{Class, Message};
 use crate::operator::OperatorState;
 
+use super::within::Within;
+
 /// A message that reached its partition.
 pub(crate) struct Command {
     pub message: Message,
@@ -25,9 +27,11 @@ pub(crate) enum Progress {
     Reading {
         cursor: ReadCursor,
         state: Box<dyn OperatorState>,
+        within: Option<Within>,
     },
     Changing {
         cursor: ReadCursor,
+        within: Option<Within>,
     },
     /// Keys of all messages that it stands for.
     Gathered(Box<ArrivedKeys>),

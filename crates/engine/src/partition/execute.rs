@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
-    AttachCursor, Batch, IndexBuildCursor, Key, Progress as StorageProgress, SealedSegment, StorageError,
+    AttachCursor, Batch, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, SealedSegment,
+    StorageError,
 };
 
 use super::command::{Command, Progress};
-use super::forward::{forward_inserts, forward_position, forward_to_all, is_stale};
-use super::lookup::{LookingUp, gateway, own_keys};
+use super::forward::{Concern, concern, forward_inserts, forward_position};
+use super::lookup::{LookingUp, OwnKeys, gateway, own_keys};
+use super::within::Within;
 use super::{LivingPartition, PartitionState};
 use crate::counters::Event;
 use crate::dataflow::{Attachment, Dataflow, Work};
@@ -131,56 +133,79 @@ impl Place<'_> {
                 return Ok(Step::Done);
             }
         }
-        if matches!(
-            message.header.primitive,
-            Primitive::UnorderedScan
-                | Primitive::OrderedScan
-                | Primitive::Pin
-                | Primitive::BuildIndex
-                | Primitive::Alter
-                | Primitive::SetLayout
-        ) && is_stale(self.state, message.header.table_version)
-        {
-            forward_to_all(self.runtime, self.state, message, &self.dataflow);
+        let dataflow = Arc::clone(&self.dataflow);
+        let operator = dataflow.operator(self.header.operator);
+        if matches!(operator.work, Work::BuildIndex { .. }) && self.state.is_changing() {
+            // The rows would be indexed in one of the two stores only.
+            return Ok(Step::Again(Progress::Fresh));
         }
+        let concern = match message.header.primitive {
+            Primitive::UnorderedScan
+            | Primitive::OrderedScan
+            | Primitive::Pin
+            | Primitive::BuildIndex
+            | Primitive::Alter
+            | Primitive::SetLayout => concern(self.runtime, self.state, message, self.partition.id, &dataflow),
+            Primitive::Insert | Primitive::Lookup | Primitive::ConditionalInsert | Primitive::Attach => Concern::All,
+            Primitive::Probe | Primitive::LookupKeys => unreachable!("keys and probes are gathered when they arrive"),
+        };
+        let range = match concern {
+            Concern::All => None,
+            Concern::Within(range) => Some(range),
+            Concern::Nothing => return Ok(Step::Done),
+        };
         #[cfg(feature = "bug_counter_early")]
         if message.header.primitive == Primitive::UnorderedScan && message.header.forwarded {
             // Planted: reports a forwarded scan as finished before it has run.
             self.dataflow.count_sends(1);
-            self.dataflow.count_finished();
+            self.dataflow.count_finished(1);
             return Ok(Step::Done);
         }
-        let dataflow = Arc::clone(&self.dataflow);
-        match &dataflow.operator(self.header.operator).work {
+        let partitioning = &operator.table.partitioning;
+        let within = |request: &ReadRequest| match &range {
+            None => (request.clone(), None),
+            Some(range) => {
+                let (request, within) = Within::extend(request, range.clone(), partitioning);
+                (request, Some(within))
+            }
+        };
+        // What concerns the partition as a whole comes once: with the message that has its first position.
+        let is_for_all = range.as_ref().is_none_or(|range| range.contains_start_of(&self.state.bounds));
+        match &operator.work {
             Work::Read { request, operator } => {
-                let cursor = self.state.store.open_cursor(request)?.without_addresses();
-                self.read(Progress::Reading { cursor, state: operator.open() }, quantum)
+                let (request, within) = within(request);
+                let cursor = self.state.store.open_cursor(&request)?.without_addresses();
+                self.read(Progress::Reading { cursor, state: operator.open(), within }, quantum)
             }
             Work::Lookup { .. } | Work::Probe => unreachable!("keys and probes are gathered when they arrive"),
+            Work::Pin { request } if range.is_some() => {
+                // A pin would hold all rows of its segments: those of the range are copied instead.
+                let (request, within) = within(request);
+                let cursor = self.state.store.open_cursor(&request)?.without_addresses();
+                self.read(Progress::Reading { cursor, state: Collect.open(), within }, quantum)
+            }
             Work::Pin { request } => {
                 let pinned = self.state.store.pin(&dataflow.snapshot());
                 dataflow.add_pinned(pinned);
                 let cursor = self.state.store.open_cursor_unsealed(request)?.without_addresses();
-                self.read(Progress::Reading { cursor, state: Collect.open() }, quantum)
+                self.read(Progress::Reading { cursor, state: Collect.open(), within: None }, quantum)
             }
             Work::Update { request, .. } | Work::Delete { request, .. } | Work::Lock { request, .. } => {
-                let cursor = self.state.store.open_cursor(request)?;
-                self.change(Progress::Changing { cursor }, quantum)
+                let (request, within) = within(request);
+                let cursor = self.state.store.open_cursor(&request)?;
+                self.change(Progress::Changing { cursor, within }, quantum)
             }
             Work::Insert => {
                 let pending = attachments(message);
                 self.insert(Progress::Inserting { pending, rows: Batch::empty(&[]), done: 0 }, quantum)
             }
             Work::Attach => self.next_attach(attachments(message), quantum),
-            Work::BuildIndex { .. } => {
-                if self.state.split.is_some() {
-                    // The rows would be indexed in one of the two stores only.
-                    return Ok(Step::Again(Progress::Fresh));
-                }
-                self.build_index(IndexBuildCursor::default(), quantum)
-            }
-            Work::Alter { .. } => self.alter(),
+            Work::BuildIndex { .. } if is_for_all => self.build_index(IndexBuildCursor::default(), quantum),
+            Work::Alter { .. } if is_for_all => self.alter(),
+            Work::BuildIndex { .. } | Work::Alter { .. } => Ok(Step::Done),
             Work::SetLayout { layouts } => {
+                // With every message: of the partitions that became this one, some knew the layouts before and some did
+                // not, unlike schemas, which are equal when partitions merge. To hear it twice does no harm.
                 self.state.store.set_layouts(layouts.clone())?;
                 Ok(Step::Done)
             }
@@ -188,7 +213,7 @@ impl Place<'_> {
     }
 
     fn read(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
-        let Progress::Reading { mut cursor, mut state } = progress else { unreachable!("a read reads") };
+        let Progress::Reading { mut cursor, mut state, within } = progress else { unreachable!("a read reads") };
         let dataflow = Arc::clone(&self.dataflow);
         let snapshot = dataflow.snapshot();
         let result = contain_panic(|| {
@@ -200,7 +225,8 @@ impl Place<'_> {
                     return Ok(ReadStep::NoRoom);
                 }
                 let mut output = Output { dataflow: &dataflow };
-                match self.state.store.next_batch(&snapshot, &mut cursor)? {
+                let next = self.state.store.next_batch(&snapshot, &mut cursor)?;
+                match kept(next, within.as_ref()) {
                     Some(gateway) if gateway.batch.rows == 0 => {}
                     Some(gateway) => state.batch(gateway, &mut output)?,
                     None => {
@@ -214,8 +240,8 @@ impl Place<'_> {
             }
         });
         match result {
-            Ok(ReadStep::Again) => Ok(Step::Again(Progress::Reading { cursor, state })),
-            Ok(ReadStep::NoRoom) => Ok(Step::NoRoom(Progress::Reading { cursor, state })),
+            Ok(ReadStep::Again) => Ok(Step::Again(Progress::Reading { cursor, state, within })),
+            Ok(ReadStep::NoRoom) => Ok(Step::NoRoom(Progress::Reading { cursor, state, within })),
             Ok(ReadStep::Done) => {
                 self.state.store.close_cursor(cursor);
                 Ok(Step::Done)
@@ -230,18 +256,27 @@ impl Place<'_> {
     /// Keys of other partitions go on, the others are looked up.
     fn start_lookup(&mut self, keys: ArrivedKeys, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
         let dataflow = Arc::clone(&self.dataflow);
-        let Work::Lookup { lookup, operator, .. } = &dataflow.operator(self.header.operator).work else {
+        let operator = dataflow.operator(self.header.operator);
+        let partitioning = &operator.table.partitioning;
+        let Work::Lookup { lookup, operator, .. } = &operator.work else {
             unreachable!("keys go to operators that look them up")
         };
-        let (keys, positions) = own_keys(self.runtime, self.state, &self.header, &dataflow, keys);
-        let cursor = self.state.store.open_lookup(&lookup.request, &keys)?;
-        self.look_up(Box::new(LookingUp { cursor, positions, state: operator.open() }), quantum)
+        let own = own_keys(self.runtime, self.partition.id, self.state, &self.header, &dataflow, keys);
+        let OwnKeys { keys, positions, range } = own;
+        let (cursor, within) = match range {
+            None => (self.state.store.open_lookup(&lookup.request, &keys)?, None),
+            Some(range) => {
+                let (request, within) = Within::extend_lookup(&lookup.request, range, partitioning);
+                (self.state.store.open_lookup(&request, &keys)?, Some(within))
+            }
+        };
+        self.look_up(Box::new(LookingUp { cursor, positions, within, state: operator.open() }), quantum)
     }
 
     fn look_up(&mut self, mut lookup: Box<LookingUp>, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
         let dataflow = Arc::clone(&self.dataflow);
         let snapshot = dataflow.snapshot();
-        let LookingUp { cursor, positions, state } = &mut *lookup;
+        let LookingUp { cursor, positions, within, state } = &mut *lookup;
         let result = contain_panic(|| {
             loop {
                 if dataflow.is_over() {
@@ -251,7 +286,12 @@ impl Place<'_> {
                     return Ok(ReadStep::NoRoom);
                 }
                 let mut output = Output { dataflow: &dataflow };
-                match self.state.store.next_found(&snapshot, cursor)? {
+                let next = self.state.store.next_found(&snapshot, cursor)?;
+                let kept = match within {
+                    None => next,
+                    Some(within) => next.map(|found| within.keep_found(found)),
+                };
+                match kept {
                     Some(found) if found.keys.is_empty() => {}
                     Some(found) => state.batch(gateway(positions, found), &mut output)?,
                     None => {
@@ -374,7 +414,7 @@ impl Place<'_> {
         let Work::Alter { schema } = &dataflow.operator(self.header.operator).work else {
             unreachable!("only alterations alter")
         };
-        if self.state.has_saved_cursors() || self.state.split.is_some() {
+        if self.state.has_saved_cursors() || self.state.is_changing() {
             return Ok(Step::Again(Progress::Altering));
         }
         self.state.store.set_schema(Arc::clone(schema))?;
@@ -392,7 +432,9 @@ impl Place<'_> {
 
     fn drop_progress(&mut self, progress: Progress) {
         match progress {
-            Progress::Reading { cursor, .. } | Progress::Changing { cursor } => self.state.store.close_cursor(cursor),
+            Progress::Reading { cursor, .. } | Progress::Changing { cursor, .. } => {
+                self.state.store.close_cursor(cursor);
+            }
             // An aborted load is taken back by maintenance, an unfinished index by the alteration that follows.
             // Dropping its cursor is closing it.
             Progress::LookingUp(_)
@@ -410,6 +452,14 @@ enum ReadStep {
     Done,
     Again,
     NoRoom,
+}
+
+/// What a read delivered, kept to what its message concerns.
+pub(super) fn kept(gateway: Option<Gateway>, within: Option<&Within>) -> Option<Gateway> {
+    match within {
+        None => gateway,
+        Some(within) => gateway.map(|gateway| within.keep(gateway)),
+    }
 }
 
 /// See [`Place::write`]; also for commands that a task runs in place.

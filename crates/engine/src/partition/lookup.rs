@@ -2,14 +2,21 @@
 //!
 //! All messages of one dataflow and operator that wait in the inbox become one command ([`Gathered`]). What it costs to
 //! be a command (a look into the registry of dataflows, a cursor, a result, the count of what is finished) is paid once
-//! for all of them. Keys that this partition gave away in a split go on to the sibling that owns them.
+//! for all of them.
+//!
+//! **Each row is found once.** Keys that fix a position are looked up by the partition that owns it, and go on to it
+//! from one that gave it away; no other partition has such rows. Keys that do not fix one may have rows anywhere, so
+//! every partition is asked, as by a scan: such a message concerns a range of positions (see [`super::forward`]), the
+//! part of it that lies elsewhere goes on with a copy of the keys, and what is found here is kept to the part that
+//! lies here. Messages are put together only if they agree in what they concern.
 
 use std::sync::Arc;
 
 use eris_storage::{Batch, Column, Gateway, LookupCursor, PartitionId};
 
-use super::PartitionState;
-use super::forward::{is_own_position, is_stale, sibling_of};
+use super::forward::{Concern, divide, is_own_position, owner_of, passed_on};
+use super::within::Within;
+use super::{Bounds, PartitionState};
 use crate::counters::Event;
 use crate::dataflow::{Dataflow, Work};
 use crate::lookup::{ArrivedKeys, Coalescing, KeyCodec, Lookup, SharedCodec, position_column, position_columns};
@@ -23,7 +30,7 @@ const KEYS_EXPECTED: usize = 256;
 /// Messages of one dataflow and operator, not started.
 pub(crate) struct Gathered {
     pub dataflow: Arc<Dataflow>,
-    /// Of the first message; the others differ at most in who passed them on.
+    /// Of the first message.
     pub header: Header,
     pub messages: usize,
     pub keys: ArrivedKeys,
@@ -33,7 +40,17 @@ pub(crate) struct Gathered {
 pub(crate) struct LookingUp {
     pub cursor: LookupCursor,
     pub positions: Vec<u32>,
+    /// Keeps what is found to what the messages concern.
+    pub within: Option<Within>,
     pub state: Box<dyn OperatorState>,
+}
+
+/// What is looked up here.
+pub(super) struct OwnKeys {
+    pub keys: Batch,
+    pub positions: Vec<u32>,
+    /// Rows of these positions only.
+    pub range: Option<Bounds>,
 }
 
 /// Takes messages from an inbox, one after the other, and puts those together that are answered together.
@@ -46,7 +63,7 @@ pub(crate) struct Gathering {
     known: Option<Arc<Dataflow>>,
 }
 
-/// Messages of one dataflow and operator.
+/// Messages of one dataflow and operator that concern the same positions.
 enum Group {
     Keys(Gathered),
     /// Commands that touch no row: their number and the sum of their first bytes, so that they are at least looked at.
@@ -60,11 +77,15 @@ enum Group {
 }
 
 impl Group {
-    fn header(&self) -> &Header {
-        match self {
+    fn takes(&self, other: &Header) -> bool {
+        let header = match self {
             Self::Keys(gathered) => &gathered.header,
             Self::Probes { header, .. } => header,
-        }
+        };
+        header.dataflow == other.dataflow
+            && header.operator == other.operator
+            && header.forwarded == other.forwarded
+            && header.range == other.range
     }
 
     fn add(&mut self, message: &MessageView<'_>) {
@@ -96,10 +117,9 @@ impl Gathering {
     /// Adds a message to the others of its dataflow.
     pub fn add(&mut self, runtime: &Runtime, message: &MessageView<'_>, mut ready: impl FnMut(Gathered)) {
         let header = &message.header;
-        let same =
-            |group: &Group| group.header().dataflow == header.dataflow && group.header().operator == header.operator;
-        if !self.groups.get(self.last).is_some_and(same) {
-            self.last = self.groups.iter().position(same).unwrap_or(self.groups.len());
+        let takes = |group: &Group| group.takes(header);
+        if !self.groups.get(self.last).is_some_and(takes) {
+            self.last = self.groups.iter().position(takes).unwrap_or(self.groups.len());
         }
         if let Some(group) = self.groups.get_mut(self.last) {
             return group.add(message);
@@ -152,66 +172,71 @@ fn parts(dataflow: &Dataflow, header: &Header) -> (Lookup, SharedCodec) {
     (lookup.clone(), Arc::clone(codec))
 }
 
-/// The keys that belong here; the others are sent to the siblings that own them now. Keys that may be anywhere are
-/// sent to every sibling that the sender did not know.
+/// The keys that concern this partition; what concerns others is passed on.
 pub(super) fn own_keys(
     runtime: &Runtime,
+    own: PartitionId,
     state: &PartitionState,
     header: &Header,
     dataflow: &Dataflow,
     keys: ArrivedKeys,
-) -> (Batch, Vec<u32>) {
+) -> OwnKeys {
     let (keys, positions) = keys.finish();
-    if !is_stale(state, header.table_version) {
-        return (keys, positions);
+    if !header.forwarded && header.table_version >= state.changed {
+        return OwnKeys { keys, positions, range: None };
     }
     let (lookup, codec) = parts(dataflow, header);
     let partitioning = &dataflow.operator(header.operator).table.partitioning;
     let columns = position_columns(partitioning.attributes(), &lookup.request);
     let Some(columns) = columns.filter(|_| partitioning.has_positions()) else {
         let all: Vec<u32> = (0..keys.rows as u32).collect();
-        for split in state.splits.iter().filter(|split| header.table_version < split.version) {
-            send_keys(runtime, header, split.sibling, dataflow, &codec, &keys, &positions, &all);
+        let (here, others) = divide(state, header, own, dataflow);
+        for (to, range) in others {
+            send_keys(runtime, header, (to, range.as_ref()), dataflow, &codec, (&keys, &positions), &all);
         }
-        return (keys, positions);
+        return match here {
+            Concern::All => OwnKeys { keys, positions, range: None },
+            Concern::Within(range) => OwnKeys { keys, positions, range: Some(range) },
+            Concern::Nothing => OwnKeys { keys: keys.take(&[]), positions: Vec::new(), range: None },
+        };
     };
     let located = keys.project(&columns);
-    let mut own: Vec<u32> = Vec::with_capacity(keys.rows);
+    let mut here: Vec<u32> = Vec::with_capacity(keys.rows);
     let mut leaving: Vec<(PartitionId, Vec<u32>)> = Vec::new();
     for row in 0..keys.rows {
         let position = partitioning.position_of_key_row(&located, row);
         if is_own_position(state, &position) {
-            own.push(row as u32);
+            here.push(row as u32);
             continue;
         }
-        let sibling = sibling_of(state, &position);
-        match leaving.iter_mut().find(|(known, _)| *known == sibling) {
+        let owner = owner_of(state, &position);
+        match leaving.iter_mut().find(|(known, _)| *known == owner) {
             Some((_, rows)) => rows.push(row as u32),
-            None => leaving.push((sibling, vec![row as u32])),
+            None => leaving.push((owner, vec![row as u32])),
         }
     }
     if leaving.is_empty() {
-        return (keys, positions);
+        return OwnKeys { keys, positions, range: None };
     }
-    for (sibling, rows) in leaving {
-        send_keys(runtime, header, sibling, dataflow, &codec, &keys, &positions, &rows);
+    for (owner, rows) in leaving {
+        send_keys(runtime, header, (owner, None), dataflow, &codec, (&keys, &positions), &rows);
     }
-    (keys.take(&own), own.iter().map(|row| positions[*row as usize]).collect())
+    let positions = here.iter().map(|row| positions[*row as usize]).collect();
+    OwnKeys { keys: keys.take(&here), positions, range: None }
 }
 
-#[expect(clippy::too_many_arguments, reason = "a message and its keys")]
+/// Passes keys on. Each message has a range of its own, because it is taken once.
 fn send_keys(
     runtime: &Runtime,
     header: &Header,
-    sibling: PartitionId,
+    (to, range): (PartitionId, Option<&Bounds>),
     dataflow: &Dataflow,
     codec: &SharedCodec,
-    keys: &Batch,
-    positions: &[u32],
+    (keys, positions): (&Batch, &[u32]),
     rows: &[u32],
 ) {
-    let header = Header { target: Some(sibling), forwarded: true, ..*header };
     for part in runtime.parts_of_keys(codec, keys, rows) {
+        let header = passed_on(header, to, range.cloned(), dataflow);
         #[cfg(feature = "bug_split_loses_command")]
         if header.forwarded {
             // Planted: see `forward`.

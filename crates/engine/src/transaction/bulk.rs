@@ -17,8 +17,8 @@ use crate::message::{Message, Primitive};
 use crate::options::LATCHED_RETRY;
 use crate::partition::Partition;
 use crate::partition_table::{PartitionTable, Partitioning};
+use crate::placement::split_above;
 use crate::results::Results;
-use crate::split::split_above;
 use crate::timer::Sleep;
 
 /// Segments under way per worker before the load waits for the oldest.

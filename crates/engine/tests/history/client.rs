@@ -13,8 +13,12 @@ use crate::accounts::{AMOUNT, KEY, SetAmount, SetKey, by_key, by_position, every
 /// Few enough that lookups by amount find something.
 const AMOUNTS: u64 = 500;
 
+/// What a slow reader does between two batches: longer than a change of a partition waits for cursors.
+const SLOW_READER: Duration = Duration::from_millis(15);
+
 /// One transaction under way.
 struct Client<'a> {
+    engine: &'a Engine,
     transaction: &'a mut Transaction,
     container: ContainerId,
     keys: i64,
@@ -159,8 +163,13 @@ impl Client<'_> {
     async fn scan(&mut self) -> Result<(), EngineError> {
         let mut results = self.transaction.scan(everything(self.container), None)?;
         let mut batches = Vec::new();
+        let slow = self.random.chance(0.05);
         while let Some(batch) = results.next().await? {
             batches.push(batch);
+            if slow {
+                // Its cursors stand in the way of splits, merges and moves, and it pins an old table.
+                self.engine.sleep_until(self.engine.env().now() + SLOW_READER).await;
+            }
         }
         self.observed(Observation::All(pairs(&batches)));
         Ok(())
@@ -231,6 +240,7 @@ pub async fn run_client(
         transaction.set_lock_timeout(timeouts[random.index(6)].map(Duration::from_millis));
         let mut record = TransactionRecord::new();
         let mut client = Client {
+            engine: &engine,
             transaction: &mut transaction,
             container,
             keys,

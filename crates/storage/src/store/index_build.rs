@@ -31,7 +31,7 @@ impl Store {
         cursor: &mut IndexBuildCursor,
         rows_budget: usize,
     ) -> Result<Progress<()>, StorageError> {
-        if self.split.is_some() {
+        if self.is_splitting() {
             return Err(StorageError::Busy { reason: "the partition is being split" });
         }
         if !cursor.started {

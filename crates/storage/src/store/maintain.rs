@@ -102,8 +102,8 @@ impl Store {
             maintained.more = true;
             return Ok(());
         }
-        // While a split copies, segments stay what they are.
-        while self.split.is_none() {
+        // While rows are copied from here or to here, segments stay what they are.
+        while !self.is_splitting() {
             if budget == 0 {
                 maintained.more = true;
                 return Ok(());

@@ -115,6 +115,8 @@ pub struct Store {
     /// Rows that moved to another partition and still have index entries here.
     departed: VecDeque<split::Departed>,
     split: Option<Box<split::Split>>,
+    /// Whether another store hands its rows over to this one.
+    absorbing: bool,
     /// One further owner per saved cursor.
     cursors: Arc<()>,
     plans: PlanCache,
@@ -151,6 +153,7 @@ impl Store {
             attaching: BTreeSet::new(),
             departed: VecDeque::new(),
             split: None,
+            absorbing: false,
             cursors: Arc::new(()),
             plans: PlanCache::default(),
             scratch: Scratch::default(),

@@ -306,7 +306,7 @@ impl Store {
         Ok(())
     }
 
-    /// The locks of rows that a split moved go with them; their holders are registered in the target.
+    /// The locks of rows that were handed over go with them; their holders are registered in the target.
     pub(super) fn hand_locks_over(&mut self, split: &Split, target: &mut Self, entered: &mut Vec<TransactionId>) {
         let rows: Vec<RowAddress> = self.row_locks.by_row.keys().copied().collect();
         for row in rows {

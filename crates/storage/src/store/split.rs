@@ -1,5 +1,16 @@
-//! Splitting a partition: rows on the far side of a boundary are copied to another store while this one goes on; a
-//! switch at the end makes them gone here.
+//! Handing rows over to another store: those on the far side of a boundary (a split) or all of them (a move, a merge)
+//! are copied while this store goes on; a switch at the end makes them gone here.
+//!
+//! ```text
+//!   begin_split, begin_handover      what leaves
+//!   copy_step ... copy_step          quanta of copies; later changes of copied words are repeated in the target
+//!   prepare_switch                   all that may fail
+//!   switch                           copies count, originals are gone; cannot fail
+//! ```
+//!
+//! The target of a split or a move is a store that nobody else knows. A merge copies into one that is in use: there the
+//! copies lie among other rows under words that nobody sees, and get their own at the switch. Row locks go with their
+//! rows. So do layouts set by hand; a target in use keeps its own, if it has some.
 
 use super::Store;
 use super::transactions::{Locked, Locks};
@@ -8,7 +19,9 @@ use crate::batch::{BATCH_ROWS, Batch};
 use crate::error::StorageError;
 use crate::ids::{AttributeId, RowOffset, SegmentNumber};
 use crate::key::{Key, KeyEncoder, key_of_row};
-use crate::mvcc::{TransactionId, Word, WordKind};
+use crate::modules::IndexScanState;
+use crate::mvcc::{Timestamp, TransactionId, Word, WordKind};
+use crate::schema::IndexKind;
 use crate::segment::{NewRows, link_window};
 use crate::value::Value;
 use eris_platform::memory::{MemoryPool, Reservation};
@@ -54,6 +67,9 @@ pub(super) struct Moved {
 
 const NOT_MOVED: u64 = u64::MAX;
 
+/// The words of a copy that nobody may see yet.
+const HIDDEN: (Word, Word) = (Word::NEVER, Word::ALWAYS);
+
 impl Moved {
     fn new(memory: &Arc<MemoryPool>) -> Self {
         Self { targets: Vec::new(), memory: memory.reserve("splits") }
@@ -82,42 +98,36 @@ pub(super) struct Departed {
     pub moved: Option<Moved>,
 }
 
-/// A split under way.
+/// A handover under way.
 pub(super) struct Split {
-    boundary: SplitBoundary,
+    /// None: all rows leave.
+    boundary: Option<SplitBoundary>,
+    /// The target is in use: copies are hidden until the switch.
+    hidden: bool,
     /// Rows looked at, by segment. The tail need not be the last one, and grows meanwhile.
     copied: BTreeMap<SegmentNumber, u32>,
     pub(super) moved: BTreeMap<SegmentNumber, Moved>,
     rows: u64,
     /// Copied rows whose words changed since.
     changed: Vec<RowAddress>,
+    /// The locks that the target gets at the switch; it has reserved memory for them.
+    prepared: Vec<(TransactionId, Locks)>,
 }
 
 /// Keys sampled for a boundary.
 const SAMPLE_KEYS: usize = 255;
 
+/// Fewer sampled keys say nothing about their order.
+const RISING_KEYS_MIN: usize = 8;
+
+/// Keys rise if at most one in this many is below its predecessor.
+const RISING_SHARE: usize = 32;
+
 impl Store {
     /// A key of these attributes that cuts the rows into about equal halves: rows at or above it would leave. None if
     /// all rows looked at have the same key.
     pub fn split_key(&self, attributes: &[AttributeId]) -> Option<Key> {
-        let mut keys = Vec::new();
-        let rows: u64 = self.live_segments().map(|segment| u64::from(segment.rows())).sum();
-        let step = (rows / SAMPLE_KEYS as u64).max(1) as u32;
-        let mut skip = 0;
-        for segment in self.live_segments() {
-            let mut offset = skip;
-            while offset < segment.rows() {
-                if segment.end(offset) == Word::NEVER && segment.begin(offset) != Word::NEVER {
-                    keys.push(RowAddress::new(segment.number, RowOffset(offset)));
-                }
-                offset += step;
-            }
-            skip = offset - segment.rows();
-        }
-        let columns = self.link_attributes(attributes, &keys);
-        let batch = Batch { rows: keys.len(), columns: columns.into() };
-        let positions: Vec<usize> = (0..attributes.len()).collect();
-        let mut keys: Vec<Key> = (0..batch.rows).map(|row| key_of_row(&batch, row, &positions)).collect();
+        let mut keys = self.sample_keys(attributes);
         keys.sort_unstable();
         let middle = keys.get(keys.len() / 2)?.clone();
         if keys.first() < Some(&middle) {
@@ -125,6 +135,50 @@ impl Store {
         }
         // The lower half is one key: cut behind it.
         keys.into_iter().find(|key| *key > middle)
+    }
+
+    /// Whether rows came with rising keys of these attributes, so that the next ones will probably lie above all.
+    pub fn has_rising_keys(&self, attributes: &[AttributeId]) -> bool {
+        let keys = self.sample_keys(attributes);
+        let falls = keys.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        keys.len() >= RISING_KEYS_MIN && falls * RISING_SHARE <= keys.len()
+    }
+
+    /// Keys of live rows spread over the partition, in the order in which the rows lie.
+    fn sample_keys(&self, attributes: &[AttributeId]) -> Vec<Key> {
+        let mut rows_looked_at = Vec::new();
+        let rows: u64 = self.live_segments().map(|segment| u64::from(segment.rows())).sum();
+        let step = (rows / SAMPLE_KEYS as u64).max(1) as u32;
+        let mut skip = 0;
+        for segment in self.live_segments() {
+            let mut offset = skip;
+            while offset < segment.rows() {
+                if segment.end(offset) == Word::NEVER && segment.begin(offset) != Word::NEVER {
+                    rows_looked_at.push(RowAddress::new(segment.number, RowOffset(offset)));
+                }
+                offset += step;
+            }
+            skip = offset - segment.rows();
+        }
+        let columns = self.link_attributes(attributes, &rows_looked_at);
+        let batch = Batch { rows: rows_looked_at.len(), columns: columns.into() };
+        let positions: Vec<usize> = (0..attributes.len()).collect();
+        (0..batch.rows).map(|row| key_of_row(&batch, row, &positions)).collect()
+    }
+
+    /// The highest key of these attributes that an index knows, of whatever version; none if there is no entry, or no
+    /// ordered index that starts with these attributes.
+    pub fn highest_key(&self, attributes: &[AttributeId]) -> Option<Key> {
+        let index = self.indexes.iter().find(|index| {
+            index.definition.kind == IndexKind::Ordered && index.definition.attributes.starts_with(attributes)
+        })?;
+        let mut found = Vec::new();
+        IndexScanState::new(Key::lowest(), None, true).advance(&*index.path, 1, &mut found);
+        found.truncate(1);
+        let columns = self.link_attributes(attributes, &found);
+        let batch = Batch { rows: found.len(), columns: columns.into() };
+        let positions: Vec<usize> = (0..attributes.len()).collect();
+        (batch.rows > 0).then(|| key_of_row(&batch, 0, &positions))
     }
 
     /// Whether an index that starts with these attributes has an entry, of whatever version, at or above these values;
@@ -140,11 +194,21 @@ impl Store {
 
     /// Begins to split. Cursors may be opened and rows written while it goes on; only the switch waits for cursors.
     pub fn begin_split(&mut self, boundary: SplitBoundary) -> Result<(), StorageError> {
+        self.begin(Some(boundary), false)
+    }
+
+    /// Begins to give all rows away: to a store that nobody else uses yet, or to one that is in use and has begun to
+    /// absorb ([`Store::begin_absorbing`]).
+    pub fn begin_handover(&mut self, target_in_use: bool) -> Result<(), StorageError> {
+        self.begin(None, target_in_use)
+    }
+
+    fn begin(&mut self, boundary: Option<SplitBoundary>, hidden: bool) -> Result<(), StorageError> {
         if self.has_saved_cursors() {
             return Err(StorageError::Busy { reason: "cursors are saved" });
         }
-        if self.split.is_some() {
-            return Err(StorageError::Busy { reason: "the partition is being split already" });
+        if self.split.is_some() || self.absorbing {
+            return Err(StorageError::Busy { reason: "the partition is being split or merged already" });
         }
         if !self.building.is_empty() {
             return Err(StorageError::Busy { reason: "an index is being created" });
@@ -152,47 +216,115 @@ impl Store {
         if !self.departed.is_empty() {
             return Err(StorageError::Busy { reason: "an earlier split is being cleaned up" });
         }
-        // A job half done would go on with rows that have left.
-        if let Some(job) = self.job.take() {
-            self.candidates.insert(job.number());
-        }
-        let split = Split { boundary, copied: BTreeMap::new(), moved: BTreeMap::new(), rows: 0, changed: Vec::new() };
-        self.split = Some(Box::new(split));
+        self.put_job_back();
+        self.split = Some(Box::new(Split {
+            boundary,
+            hidden,
+            copied: BTreeMap::new(),
+            moved: BTreeMap::new(),
+            rows: 0,
+            changed: Vec::new(),
+            prepared: Vec::new(),
+        }));
         Ok(())
     }
 
-    /// Whether a split is under way.
-    pub fn is_splitting(&self) -> bool {
-        self.split.is_some()
+    /// A job half done would go on with rows that have left, or come.
+    fn put_job_back(&mut self) {
+        if let Some(job) = self.job.take() {
+            self.candidates.insert(job.number());
+        }
     }
 
-    /// Gives up a split; the target must be dropped.
+    /// Prepares to take all rows of another store; until the end of it no segment is sealed, thawed or evacuated.
+    pub fn begin_absorbing(&mut self) -> Result<(), StorageError> {
+        if self.split.is_some() || self.absorbing {
+            return Err(StorageError::Busy { reason: "the partition is being split or merged already" });
+        }
+        if !self.building.is_empty() {
+            return Err(StorageError::Busy { reason: "an index is being created" });
+        }
+        self.put_job_back();
+        self.absorbing = true;
+        Ok(())
+    }
+
+    /// After the switch, or after the handover was abandoned.
+    pub fn end_absorbing(&mut self) {
+        self.absorbing = false;
+    }
+
+    /// Whether rows are on their way from here or to here.
+    pub fn is_splitting(&self) -> bool {
+        self.split.is_some() || self.absorbing
+    }
+
+    /// Gives up a split or a handover to a store that nobody else uses; the target must be dropped.
     pub fn abandon_split(&mut self) {
         self.split = None;
     }
 
-    /// Copies up to `rows_budget` rows to `target`, a store of the same schema that nobody else uses yet; when all is
-    /// copied, switches.
+    /// Gives up a handover to a store in use: what was copied is void there.
+    pub fn abandon_handover(&mut self, target: &mut Self) {
+        let Some(split) = self.split.take() else { return };
+        target.pending.unreserve(split.prepared.len());
+        let copies = split.moved.values().flat_map(|moved| moved.targets.iter().filter(|bits| **bits != NOT_MOVED));
+        for bits in copies {
+            target.dying.add(Timestamp(0), RowAddress::from_bits(*bits));
+        }
+    }
+
+    /// Copies up to `rows_budget` rows to `target`, a store of the same schema; when all is copied, switches.
     pub fn split_step(&mut self, target: &mut Self, rows_budget: usize) -> Result<SplitStep, StorageError> {
-        let Some(mut split) = self.split.take() else {
-            return Err(StorageError::InvalidRequest { reason: "no split was begun".to_owned() });
-        };
-        target.inherit_layouts(self);
-        let copied = self.copy_rows(&mut split, target, rows_budget);
-        let complete = match copied {
-            Ok(complete) => complete,
-            Err(error) => {
-                self.split = Some(split);
-                return Err(error);
-            }
-        };
-        self.repeat_changes(&mut split, target)?;
-        // An attach checks uniqueness as it goes: its rows stay until all are checked.
-        if !complete || self.has_saved_cursors() || !self.attaching.is_empty() {
-            self.split = Some(split);
+        let complete = self.copy_step(target, rows_budget)?;
+        if !complete || !self.may_switch() {
             return Ok(SplitStep::More { blocked_by_cursors: complete });
         }
-        Ok(SplitStep::Done(self.switch(*split, target)?))
+        self.prepare_switch(target)?;
+        Ok(SplitStep::Done(self.switch(target)))
+    }
+
+    /// Copies up to `rows_budget` rows; true when all that there is now is copied.
+    pub fn copy_step(&mut self, target: &mut Self, rows_budget: usize) -> Result<bool, StorageError> {
+        let mut split = self.take_split()?;
+        if !split.hidden {
+            target.inherit_layouts(self);
+        }
+        let copied = self.copy_rows(&mut split, target, rows_budget);
+        let result = match copied {
+            Ok(complete) => self.repeat_changes(&mut split, target).map(|()| complete),
+            Err(error) => Err(error),
+        };
+        self.split = Some(split);
+        result
+    }
+
+    /// Whether nothing but copying stands in the way of the switch: no saved cursor, no unfinished attach (it checks
+    /// uniqueness as it goes: its rows stay until all are checked).
+    pub fn may_switch(&self) -> bool {
+        !self.has_saved_cursors() && self.attaching.is_empty()
+    }
+
+    /// Rows copied so far by the handover under way.
+    pub fn rows_copied(&self) -> u64 {
+        self.split.as_ref().map_or(0, |split| split.rows)
+    }
+
+    /// Notes the locks that move along and reserves memory for them in the target. Everything must be copied.
+    pub fn prepare_switch(&mut self, target: &mut Self) -> Result<(), StorageError> {
+        let mut split = self.take_split()?;
+        assert!(split.prepared.is_empty(), "a switch is prepared once");
+        let prepared = self.locks_of_copies(&split);
+        let reserved = target.pending.reserve(prepared.len());
+        if reserved.is_ok() {
+            split.prepared = prepared;
+        }
+        self.split = Some(split);
+        reserved
+    }
+
+    fn take_split(&mut self) -> Result<Box<Split>, StorageError> {
+        self.split.take().ok_or_else(|| StorageError::InvalidRequest { reason: "no split was begun".to_owned() })
     }
 
     fn copy_rows(&self, split: &mut Split, target: &mut Self, rows_budget: usize) -> Result<bool, StorageError> {
@@ -223,18 +355,20 @@ impl Store {
     ) -> Result<(), StorageError> {
         let Some(segment) = self.segment(number) else { return Ok(()) };
         let batch = link_window(&self.schema, segment.path(), window.clone());
-        let columns: Vec<usize> = split.boundary.attributes.iter().map(|id| id.index()).collect();
-        let keys = batch.project(&columns);
         let dead = |offset| segment.is_departed(offset) || segment.begin(offset) == Word::NEVER;
-        let leaves = |row: &u32| {
-            !dead(window.start + row) && (split.boundary.position)(&keys, *row as usize) >= split.boundary.at
-        };
-        let leaving: Vec<u32> = (0..batch.rows as u32).filter(leaves).collect();
+        let mut leaving: Vec<u32> = (0..batch.rows as u32).filter(|row| !dead(window.start + row)).collect();
+        if let Some(SplitBoundary { attributes, position, at }) = &split.boundary {
+            let columns: Vec<usize> = attributes.iter().map(|id| id.index()).collect();
+            let keys = batch.project(&columns);
+            leaving.retain(|row| position(&keys, *row as usize) >= *at);
+        }
         if leaving.is_empty() {
             return Ok(());
         }
-        let words = leaving.iter().map(|row| (segment.begin(window.start + row), segment.end(window.start + row)));
-        let words: Vec<(Word, Word)> = words.collect();
+        let words = |row: &u32| {
+            if split.hidden { HIDDEN } else { (segment.begin(window.start + row), segment.end(window.start + row)) }
+        };
+        let words: Vec<(Word, Word)> = leaving.iter().map(words).collect();
         let moved = split.moved.entry(number).or_insert_with(|| Moved::new(&self.memory));
         moved.reserve(window.end)?;
         let addresses = target.take_rows(&batch.take(&leaving), &words)?;
@@ -255,13 +389,20 @@ impl Store {
             let tail = self.tail();
             let first = RowAddress::new(tail.number, RowOffset(tail.rows()));
             let until = rows.rows.min(from + (tail.rows_max - tail.rows()) as usize);
-            tail.append(NewRows::Columns(rows), from..until, |row| words[row])?;
+            if let Err(error) = tail.append(NewRows::Columns(rows), from..until, |row| words[row]) {
+                self.vacate(&addresses);
+                return Err(error);
+            }
             let offsets = first.offset().0..first.offset().0 + (until - from) as u32;
             addresses.extend(offsets.map(|offset| RowAddress::new(first.segment(), RowOffset(offset))));
             self.close_tail_if_full();
-            self.enter_into_indexes(NewRows::Columns(rows), from..until, first, None)?;
+            if let Err(error) = self.enter_into_indexes(NewRows::Columns(rows), from..until, first, None) {
+                // The store may be in use: nothing of them may stay.
+                self.vacate(&addresses);
+                return Err(error);
+            }
         }
-        for (address, (begin, end)) in addresses.iter().zip(words) {
+        for (address, (begin, end)) in addresses.iter().zip(words).filter(|(_, words)| **words != HIDDEN) {
             self.note_words(*address, *begin, *end);
         }
         Ok(addresses)
@@ -298,32 +439,60 @@ impl Store {
 
     /// Repeats changes of copied rows' words in the target.
     fn repeat_changes(&self, split: &mut Split, target: &mut Self) -> Result<(), StorageError> {
-        for address in split.changed.drain(..) {
-            let offset = address.offset().0;
-            let Some(at) = split.moved.get(&address.segment()).and_then(|moved| moved.target(offset)) else { continue };
-            let (begin, end) = match self.segment(address.segment()) {
-                Some(segment) if !segment.is_vacated(offset) && segment.begin(offset) != Word::NEVER => {
-                    (segment.begin(offset), segment.end(offset))
-                }
-                Some(_) | None => (Word::NEVER, Word::ALWAYS),
-            };
-            let Some(copy) = target.segment_mut(at.segment()) else { continue };
-            if copy.end(at.offset().0) == end && copy.begin(at.offset().0) == begin {
+        let changed = std::mem::take(&mut split.changed);
+        if split.hidden {
+            // Hidden copies get their words at the switch.
+            return Ok(());
+        }
+        for address in changed {
+            let Some(at) = split.moved.get(&address.segment()).and_then(|moved| moved.target(address.offset().0))
+            else {
                 continue;
-            }
-            // An end is noted once, though begin and end may be settled at different times.
-            let new_end = if copy.end(at.offset().0) == end { Word::NEVER } else { end };
-            copy.set_begin(at.offset().0, begin);
-            copy.set_end(at.offset().0, end)?;
-            target.note_words(at, begin, new_end);
+            };
+            target.set_words(at, self.words_of(address))?;
         }
         Ok(())
     }
 
-    /// Makes moved rows gone here and registers their locks there.
-    fn switch(&mut self, split: Split, target: &mut Self) -> Result<SplitMoved, StorageError> {
-        let mut transactions_now_in_target = self.register_locks(&split, target)?;
+    /// A row's words; those of a row that is gone say so.
+    fn words_of(&self, address: RowAddress) -> (Word, Word) {
+        let offset = address.offset().0;
+        match self.segment(address.segment()) {
+            Some(segment) if !segment.is_vacated(offset) && segment.begin(offset) != Word::NEVER => {
+                (segment.begin(offset), segment.end(offset))
+            }
+            Some(_) | None => (Word::NEVER, Word::ALWAYS),
+        }
+    }
+
+    /// Gives the copy of a row, in an open segment, the words of the original.
+    fn set_words(&mut self, at: RowAddress, (begin, end): (Word, Word)) -> Result<(), StorageError> {
+        let offset = at.offset().0;
+        let Some(copy) = self.segment_mut(at.segment()) else { return Ok(()) };
+        if copy.end(offset) == end && copy.begin(offset) == begin {
+            return Ok(());
+        }
+        // An end is noted once, though begin and end may be settled at different times.
+        let new_end = if copy.end(offset) == end { Word::NEVER } else { end };
+        copy.set_begin(offset, begin);
+        copy.set_end(offset, end)?;
+        self.note_words(at, begin, new_end);
+        Ok(())
+    }
+
+    /// From now on the rows are in the target, and there only. Everything must be copied, prepared and without cursors.
+    pub fn switch(&mut self, target: &mut Self) -> SplitMoved {
+        let Some(mut split) = self.split.take() else { unreachable!("a switch was prepared") };
+        assert!(self.may_switch(), "nothing holds the rows of a store that switches");
+        if split.hidden {
+            self.reveal(&split, target);
+            if target.layouts().is_none() {
+                target.inherit_layouts(self);
+            }
+        }
+        let mut transactions_now_in_target = target.register_locks(std::mem::take(&mut split.prepared));
         self.hand_locks_over(&split, target, &mut transactions_now_in_target);
+        self.counters.splits += u64::from(split.boundary.is_some());
         for (number, moved) in split.moved {
             if let Some(segment) = self.segment_mut(number) {
                 let rows = (0..moved.targets.len() as u32).filter(|offset| moved.has(*offset));
@@ -336,38 +505,60 @@ impl Store {
             }
         }
         self.plans.clear();
-        self.counters.splits += 1;
-        Ok(SplitMoved { rows: split.rows, transactions_now_in_target })
+        SplitMoved { rows: split.rows, transactions_now_in_target }
     }
 
-    fn register_locks(&self, split: &Split, target: &mut Self) -> Result<Vec<TransactionId>, StorageError> {
-        let mut transactions = Vec::new();
+    /// Gives hidden copies their words.
+    fn reveal(&self, split: &Split, target: &mut Self) {
+        for (number, moved) in &split.moved {
+            for offset in 0..moved.targets.len() as u32 {
+                let Some(at) = moved.target(offset) else { continue };
+                let words = self.words_of(RowAddress::new(*number, RowOffset(offset)));
+                if words == HIDDEN {
+                    // Gone since it was copied.
+                    target.dying.add(Timestamp(0), at);
+                } else if target.set_words(at, words).is_err() {
+                    unreachable!("copies lie in open segments, where a word needs no memory");
+                }
+            }
+        }
+    }
+
+    /// The locks of undecided transactions on copied rows, as the target will have them.
+    fn locks_of_copies(&self, split: &Split) -> Vec<(TransactionId, Locks)> {
+        let mut found = Vec::new();
         for (transaction, list) in self.pending.iter() {
             for locks in list {
                 let number = locks.first.segment();
-                let Some(moved) = split.moved.get(&number) else { continue };
+                let (Some(moved), Some(segment)) = (split.moved.get(&number), self.segment(number)) else { continue };
                 let (offsets, locked) = match locks.locked {
                     Locked::Segment => (0..moved.targets.len() as u32, Locked::Begin),
                     other => (locks.first.offset().0..locks.first.offset().0 + locks.rows, other),
                 };
-                for at in offsets.filter_map(|offset| moved.target(offset)) {
-                    let Some(copy) = target.segment(at.segment()) else { continue };
-                    let word =
-                        if locked == Locked::Begin { copy.begin(at.offset().0) } else { copy.end(at.offset().0) };
-                    if word.transaction() != Some(transaction) {
-                        continue;
-                    }
-                    target.pending.reserve(1)?;
-                    if target.pending.enter(transaction) {
-                        transactions.push(transaction);
-                    }
-                    target.pending.add(transaction, Locks { first: at, rows: 1, locked });
-                    if let Some(copy) = target.segment_mut(at.segment()) {
-                        copy.locks += 1;
+                for offset in offsets {
+                    let Some(at) = moved.target(offset) else { continue };
+                    let word = if locked == Locked::Begin { segment.begin(offset) } else { segment.end(offset) };
+                    if word.transaction() == Some(transaction) {
+                        found.push((transaction, Locks { first: at, rows: 1, locked }));
                     }
                 }
             }
         }
-        Ok(transactions)
+        found
+    }
+
+    /// Takes over locks whose memory is reserved; gives the transactions that had none here.
+    fn register_locks(&mut self, locks: Vec<(TransactionId, Locks)>) -> Vec<TransactionId> {
+        let mut new = Vec::new();
+        for (transaction, locks) in locks {
+            if self.pending.enter(transaction) {
+                new.push(transaction);
+            }
+            self.pending.add(transaction, locks);
+            if let Some(copy) = self.segment_mut(locks.first.segment()) {
+                copy.locks += 1;
+            }
+        }
+        new
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod conformance;
+mod handover;
 mod hash;
 mod histories;
 mod history;

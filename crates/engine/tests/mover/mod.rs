@@ -1,0 +1,66 @@
+//! A controller without a plan: splits, merges and moves random partitions while others work.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use eris_engine::{Engine, MoveMethod, PlacementError};
+use eris_platform::{NodeId, SeededRandom};
+use eris_storage::ContainerId;
+
+/// What a mover needs.
+pub struct Mover {
+    pub engine: Engine,
+    pub container: ContainerId,
+    pub seed: u64,
+    /// Between two orders.
+    pub pause: Duration,
+    pub over: Arc<AtomicBool>,
+}
+
+/// More partitions than this are only merged.
+const PARTITIONS_MAX: usize = 12;
+
+/// Gives random orders until it is over.
+pub async fn move_about(mover: Mover) {
+    let Mover { engine, container, seed, pause, over } = mover;
+    let mut random = SeededRandom::new(seed ^ 0xB0DE);
+    while !over.load(Ordering::Relaxed) {
+        engine.sleep_until(engine.env().now() + pause).await;
+        match random_order(&engine, container, &mut random).await {
+            Ok(())
+            | Err(
+                PlacementError::Busy(_)
+                | PlacementError::NotDivisible(_)
+                | PlacementError::NoSuchPartition(_)
+                | PlacementError::NotNeighbours(..),
+            ) => {}
+            Err(error) => panic!("unexpected error: {error}"),
+        }
+    }
+}
+
+/// One random order about one container.
+pub async fn random_order(
+    engine: &Engine,
+    container: ContainerId,
+    random: &mut SeededRandom,
+) -> Result<(), PlacementError> {
+    // In the order of the table.
+    let ids: Vec<_> =
+        engine.partitions().iter().filter(|known| known.container == container).map(|known| known.id).collect();
+    let place = random.index(ids.len());
+    let node = NodeId(random.index(engine.node_count()) as u16);
+    let choice = if ids.len() > PARTITIONS_MAX { 0 } else { random.below(4) };
+    match choice {
+        0 => {
+            let other = ids.get(place + 1).or(ids.get(place.wrapping_sub(1))).unwrap_or(&ids[place]);
+            engine.merge_partitions(ids[place], *other).await
+        }
+        1 => engine.move_partition(ids[place], node, MoveMethod::Link).await,
+        2 => engine.move_partition(ids[place], node, MoveMethod::Copy).await,
+        _ => engine.split_partition(ids[place]).await,
+    }
+}
