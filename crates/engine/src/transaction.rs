@@ -150,7 +150,9 @@ impl Transaction {
         self.statement = StatementNumber(self.statement.0 + 1);
         let hold = TransactionHold::new(&self.runtime.transactions, self.hold.object());
         let manager = &self.runtime.transactions;
-        if self.level == IsolationLevel::ReadCommitted {
+        // Planted: after a statement that did nothing (the place of a savepoint), the next one has the same snapshot.
+        let renews = !cfg!(feature = "bug_idle_statement_keeps_snapshot") || self.operations > 0;
+        if self.level == IsolationLevel::ReadCommitted && renews {
             let visible = manager.publish();
             manager.withdraw(self.visible);
             self.visible = visible;

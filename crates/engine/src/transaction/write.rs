@@ -149,6 +149,8 @@ impl Transaction {
                     let dataflow = self.dataflow(vec![update, insert]);
                     let messages = self.messages(container, &table, &dataflow, &request, Primitive::UnorderedScan);
                     let (batches, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+                    #[cfg(feature = "bug_entries_of_last_attempt")]
+                    told.clear(); // Planted: what an attempt told before it had to wait is forgotten.
                     told.extend(batches);
                     written += summary.rows_affected;
                     let blocked = summary.blocked;
@@ -192,6 +194,8 @@ impl Transaction {
                     let dataflow = self.dataflow(vec![operator]);
                     let messages = self.messages(container, &table, &dataflow, request, Primitive::UnorderedScan);
                     let (batches, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+                    #[cfg(feature = "bug_entries_of_last_attempt")]
+                    told.clear(); // Planted: what an attempt told before it had to wait is forgotten.
                     told.extend(batches);
                     written += summary.rows_affected;
                     let Some(holder) = summary.blocked.holder else { return Ok(written) };

@@ -83,6 +83,10 @@ impl Store {
         let (segment, begin) = (Arc::clone(segment), *begin);
         let mut words = OpenWords::filled(&memory, rows as usize, begin)?;
         for (offset, end) in deletes.iter_ends(rows) {
+            if cfg!(feature = "bug_thaw_drops_locks") && end.is_lock() {
+                // Planted: ends that are undecided at this moment are forgotten.
+                continue;
+            }
             words.set_end(offset, end);
             if slot.is_vacated(offset) {
                 words.set_begin(offset, Word::NEVER);

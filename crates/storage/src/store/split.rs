@@ -355,7 +355,13 @@ impl Store {
     ) -> Result<(), StorageError> {
         let Some(segment) = self.segment(number) else { return Ok(()) };
         let batch = link_window(&self.schema, segment.path(), window.clone());
-        let dead = |offset| segment.is_departed(offset) || segment.begin(offset) == Word::NEVER;
+        let dead = |offset| {
+            // Planted: whoever ended before the copy stays behind, though an older snapshot may still see it.
+            let ended = cfg!(feature = "bug_move_leaves_ended")
+                && segment.end(offset) != Word::NEVER
+                && !segment.end(offset).is_lock();
+            segment.is_departed(offset) || segment.begin(offset) == Word::NEVER || ended
+        };
         let mut leaving: Vec<u32> = (0..batch.rows as u32).filter(|row| !dead(window.start + row)).collect();
         if let Some(SplitBoundary { attributes, position, at }) = &split.boundary {
             let columns: Vec<usize> = attributes.iter().map(|id| id.index()).collect();

@@ -32,6 +32,8 @@ fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> Version {
         WordKind::Timestamp(_) if snapshot.is_visible(begin, end) => Version::SeenByTheSnapshot,
         WordKind::Timestamp(_) => Version::Free,
         WordKind::Lock { transaction, statement } => match snapshot.outcomes.outcome(transaction, statement) {
+            // Planted: the end that was rolled back is taken for one that was not.
+            Outcome::Aborted if cfg!(feature = "bug_unique_ignores_rollback") => Version::Free,
             Outcome::Aborted => Version::Live,
             Outcome::Active if transaction == snapshot.transaction => Version::Free,
             Outcome::Active => Version::Undecided(Holder { transaction, statement }),
