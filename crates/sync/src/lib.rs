@@ -7,6 +7,8 @@
 //! | [`sleepers`] | who sleeps and must be woken; no wake-up is lost |
 //! | [`counter`] | each worker counts without sharing, readers sum |
 //! | [`watermark_ring`] | the timestamp below which everything is finished |
+//! | [`number_blocks`] | unique numbers, given out by workers without sharing |
+//! | [`oldest_in_use`] | the snapshot below which nothing is read any more |
 //!
 //! Each is model-checked: `RUSTFLAGS="--cfg loom" cargo test -p eris-sync --release loom` explores the interleavings of
 //! `tests/loom_*.rs`. An ordering that matters is a named constant that `ERIS_LOOM_WEAK=NAME` weakens, and then
@@ -15,6 +17,8 @@
 
 pub mod counter;
 pub mod double_buffer;
+pub mod number_blocks;
+pub mod oldest_in_use;
 pub mod sleepers;
 pub mod try_latch;
 pub mod watermark_ring;
@@ -25,6 +29,8 @@ mod words;
 
 pub use counter::Counter;
 pub use double_buffer::{Consumer, DoubleBuffer, Drain, Full, Producer};
+pub use number_blocks::NumberBlocks;
+pub use oldest_in_use::OldestInUse;
 pub use sleepers::Sleepers;
 pub use try_latch::{Guard, RawTryLatch, TryLatch};
 pub use watermark_ring::WatermarkRing;
