@@ -145,75 +145,45 @@ impl PackedRows {
         &self.fixed[row * self.format.stride..][..self.format.stride]
     }
 
-    #[inline]
-    fn row_mut(&mut self, row: usize) -> &mut [u8] {
-        assert!(row < self.rows, "row {row} of {}", self.rows);
-        &mut self.fixed[row * self.format.stride..][..self.format.stride]
-    }
-
     /// Writes a whole row of the same format whose long values `resolve` finds by their view.
     pub(crate) fn write_row<'a>(&mut self, bytes: &[u8], resolve: impl Fn(u128) -> &'a [u8]) {
-        let row = self.rows - 1;
-        self.row_mut(row).copy_from_slice(bytes);
-        let format = Arc::clone(&self.format);
-        for column in (0..format.columns()).filter(|column| format.data_type(*column).is_variable_length()) {
-            let view = u128::from_le_bytes(self.field(row, column));
-            if view_len(view) > VIEW_INLINE_MAX {
-                self.write_bytes(row, column, resolve(view));
-            }
-        }
-    }
-
-    #[inline]
-    pub(crate) fn set_null(&mut self, row: usize, column: usize, null: bool) {
-        let byte = &mut self.row_mut(row)[column >> 3];
-        *byte = *byte & !(1 << (column & 7)) | u8::from(null) << (column & 7);
-    }
-
-    /// Writes a field of fixed size.
-    #[inline]
-    pub(crate) fn write_field<const WIDTH: usize>(&mut self, row: usize, column: usize, bytes: [u8; WIDTH]) {
-        let offset = self.format.offset(column);
-        self.row_mut(row)[offset..offset + WIDTH].copy_from_slice(&bytes);
-    }
-
-    /// Writes a field of variable length.
-    pub(crate) fn write_bytes(&mut self, row: usize, column: usize, value: &[u8]) {
-        let view = if value.len() <= VIEW_INLINE_MAX {
-            inline_view(value)
-        } else {
-            let offset = self.heap.len() as u32;
-            self.heap.extend_from_slice(value);
-            data_view(value, 0, offset)
-        };
-        self.write_field(row, column, view.to_le_bytes());
-    }
-
-    /// Writes a column's value of row `source` into a field of the same physical type.
-    #[inline]
-    pub(crate) fn write(&mut self, row: usize, column: usize, values: &ColumnView<'_>, source: usize) {
-        if !values.validity.get(source) {
-            self.set_null(row, column, true);
-            return;
-        }
-        self.set_null(row, column, false);
-        match &values.values {
-            ValuesView::Boolean(values) => self.write_field(row, column, [values[source]]),
-            ValuesView::Int16(values) => self.write_field(row, column, values[source].to_le_bytes()),
-            ValuesView::Int32(values) => self.write_field(row, column, values[source].to_le_bytes()),
-            ValuesView::Int64(values) => self.write_field(row, column, values[source].to_le_bytes()),
-            ValuesView::Int128(values) => self.write_field(row, column, values[source].to_le_bytes()),
-            ValuesView::Float32(values) => self.write_field(row, column, values[source].to_le_bytes()),
-            ValuesView::Float64(values) => self.write_field(row, column, values[source].to_le_bytes()),
-            ValuesView::Bytes(views) => {
-                let view = views.views[source];
-                if view_len(view) <= VIEW_INLINE_MAX {
-                    self.write_field(row, column, view.to_le_bytes());
-                } else {
-                    self.write_bytes(row, column, views.get(source));
+        let mut row = self.last_row();
+        row.fixed.copy_from_slice(bytes);
+        let format = row.format;
+        for (column, data_type) in format.types.iter().enumerate() {
+            if data_type.is_variable_length() {
+                let offset = format.offset(column);
+                let mut view = [0; 16];
+                view.copy_from_slice(&bytes[offset..offset + 16]);
+                let view = u128::from_le_bytes(view);
+                if view_len(view) > VIEW_INLINE_MAX {
+                    row.write_bytes(column, resolve(view));
                 }
             }
         }
+    }
+
+    /// The row that was pushed last, to be written.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub(crate) fn last_row(&mut self) -> RowWriter<'_> {
+        self.row_mut(self.rows - 1)
+    }
+
+    /// Writes another value, or NULL, into a field.
+    pub(crate) fn overwrite(&mut self, row: usize, column: usize, values: &ColumnView<'_>, source: usize) {
+        let mut row = self.row_mut(row);
+        row.fixed[column >> 3] &= !(1 << (column & 7));
+        row.write(column, values, source);
+    }
+
+    #[inline]
+    fn row_mut(&mut self, row: usize) -> RowWriter<'_> {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        let fixed = &mut self.fixed[row * self.format.stride..][..self.format.stride];
+        RowWriter { format: &self.format, fixed, heap: &mut self.heap }
     }
 
     /// Appends the rows of a batch with these columns.
@@ -226,7 +196,7 @@ impl PackedRows {
         (0..batch.rows).for_each(|_| self.push_row());
         for (column, values) in batch.columns.iter().enumerate() {
             let view = values.view();
-            (0..batch.rows).for_each(|row| self.write(first + row, column, &view, row));
+            (0..batch.rows).for_each(|row| self.row_mut(first + row).write(column, &view, row));
         }
     }
 
@@ -349,6 +319,64 @@ impl PackedRows {
     }
 }
 
+/// A row to be written; its fields are not NULL before.
+pub(crate) struct RowWriter<'a> {
+    format: &'a RowFormat,
+    fixed: &'a mut [u8],
+    heap: &'a mut Vec<u8>,
+}
+
+impl RowWriter<'_> {
+    #[inline]
+    pub(crate) fn write_null(&mut self, column: usize) {
+        self.fixed[column >> 3] |= 1 << (column & 7);
+    }
+
+    /// Writes a field of fixed size.
+    #[inline]
+    pub(crate) fn write_field<const WIDTH: usize>(&mut self, column: usize, bytes: [u8; WIDTH]) {
+        let offset = self.format.offset(column);
+        self.fixed[offset..offset + WIDTH].copy_from_slice(&bytes);
+    }
+
+    /// Writes a field of variable length.
+    pub(crate) fn write_bytes(&mut self, column: usize, value: &[u8]) {
+        let view = if value.len() <= VIEW_INLINE_MAX {
+            inline_view(value)
+        } else {
+            let offset = self.heap.len() as u32;
+            self.heap.extend_from_slice(value);
+            data_view(value, 0, offset)
+        };
+        self.write_field(column, view.to_le_bytes());
+    }
+
+    /// Writes a column's value of row `source` into a field of the same physical type.
+    #[inline]
+    pub(crate) fn write(&mut self, column: usize, values: &ColumnView<'_>, source: usize) {
+        if !values.validity.get(source) {
+            return self.write_null(column);
+        }
+        match &values.values {
+            ValuesView::Boolean(values) => self.write_field(column, [values[source]]),
+            ValuesView::Int16(values) => self.write_field(column, values[source].to_le_bytes()),
+            ValuesView::Int32(values) => self.write_field(column, values[source].to_le_bytes()),
+            ValuesView::Int64(values) => self.write_field(column, values[source].to_le_bytes()),
+            ValuesView::Int128(values) => self.write_field(column, values[source].to_le_bytes()),
+            ValuesView::Float32(values) => self.write_field(column, values[source].to_le_bytes()),
+            ValuesView::Float64(values) => self.write_field(column, values[source].to_le_bytes()),
+            ValuesView::Bytes(views) => {
+                let view = views.views[source];
+                if view_len(view) <= VIEW_INLINE_MAX {
+                    self.write_field(column, view.to_le_bytes());
+                } else {
+                    self.write_bytes(column, views.get(source));
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,8 +432,8 @@ mod tests {
         packed.clear(&Arc::new(RowFormat::new(TYPES)));
         packed.extend(&batch);
         for (column, values) in batch.columns.iter().enumerate() {
-            packed.write(0, column, &values.view(), 1);
-            packed.write(1, column, &values.view(), 0);
+            packed.overwrite(0, column, &values.view(), 1);
+            packed.overwrite(1, column, &values.view(), 0);
         }
         assert_eq!(packed.to_batch(), batch.take(&[1, 0, 2, 3]));
     }

@@ -1,7 +1,7 @@
 //! Plans by the shape of their requests.
 //!
-//! A partition sees few shapes, again and again: a short list, most recently used first, compared piece by piece. The
-//! attributes wanted are compared by address first: a prepared statement hands in the same `Arc` each time.
+//! A partition sees few shapes, again and again: a short list, those used more towards the front, compared piece by
+//! piece. The attributes wanted are compared by address first: a prepared statement hands in the same `Arc` each time.
 
 use super::compile::MicroPlan;
 use super::usage::{AccessTotals, Touched};
@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// Shapes kept at most.
 const PLANS_MAX: usize = 16;
+/// So many are compared quickly in any order. A change of order is a write, which the next core has to fetch.
+const FRONT: usize = 4;
 
 /// One condition without its constants.
 #[derive(Clone, Copy, PartialEq)]
@@ -65,22 +67,28 @@ pub(crate) struct PlanCache {
 }
 
 impl PlanCache {
-    /// The plan for a request of this shape.
-    pub(crate) fn find(&mut self, request: &ReadRequest) -> Option<Arc<MicroPlan>> {
-        let position = self.entries.iter().position(|entry| entry.is_for(request))?;
-        if position > 0 {
-            // Half-way to the front: a shape used once does not displace those used all the time.
-            self.entries.swap(position, position / 2);
-            return Some(Arc::clone(&self.entries[position / 2].plan));
+    /// The place of the plan for a request of this shape.
+    pub(crate) fn find(&mut self, request: &ReadRequest) -> Option<usize> {
+        let place = self.entries.iter().position(|entry| entry.is_for(request))?;
+        if place < FRONT {
+            return Some(place);
         }
-        Some(Arc::clone(&self.entries[0].plan))
+        // Half-way to the front: a shape used once does not displace those used all the time.
+        self.entries.swap(place, place / 2);
+        Some(place / 2)
     }
 
-    /// Keeps a plan.
-    pub(crate) fn add(&mut self, request: &ReadRequest, plan: Arc<MicroPlan>) {
+    /// The plan at a place that was given just now.
+    pub(crate) fn at(&self, place: usize) -> &Arc<MicroPlan> {
+        &self.entries[place].plan
+    }
+
+    /// Keeps a plan; gives its place.
+    pub(crate) fn add(&mut self, request: &ReadRequest, plan: Arc<MicroPlan>) -> usize {
         self.drop_from(PLANS_MAX - 1);
         let conditions = request.predicate.conditions.iter().map(|c| shape_of(c.attribute, &c.test)).collect();
         self.entries.push(Entry { desired: Arc::clone(&request.desired), conditions, order: request.order, plan });
+        self.entries.len() - 1
     }
 
     /// Forgets all plans: the layout changed.

@@ -289,11 +289,11 @@ impl AccessPath for ColumnPath {
     }
 
     fn pack(&self, attributes: &[AttributeId], offset: u32, rows: &mut PackedRows) {
-        let row = rows.len() - 1;
+        let mut row = rows.last_row();
         for (column, attribute) in attributes.iter().enumerate() {
             match &self.columns[position(&self.positions, *attribute)].state {
-                State::Growing { values, .. } => rows.write(row, column, &values.view(), offset as usize),
-                State::Frozen(values) => rows.write(row, column, &values.view(), offset as usize),
+                State::Growing { values, .. } => row.write(column, &values.view(), offset as usize),
+                State::Frozen(values) => row.write(column, &values.view(), offset as usize),
             }
         }
     }

@@ -207,11 +207,10 @@ pub trait AccessPath: Send + Sync {
     }
     /// Writes attributes of the row at `offset` into the columns of the last of `rows`, in order.
     fn pack(&self, attributes: &[AttributeId], offset: u32, rows: &mut PackedRows) {
-        let row = rows.len() - 1;
         for (column, attribute) in attributes.iter().enumerate() {
             let mut value = ColumnBuilder::with_capacity(rows.format().data_type(column), 1);
             self.link(*attribute, &[offset], &mut value);
-            rows.write(row, column, &value.view(), 0);
+            rows.last_row().write(column, &value.view(), 0);
         }
     }
     /// Adds the modules that test the conditions: of every row if it `scans`, else of a few.

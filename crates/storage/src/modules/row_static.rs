@@ -444,25 +444,25 @@ impl AccessPath for RowPath {
         if in_order && self.is_format_of(rows) {
             return rows.write_row(self.row(source), |view| self.long_bytes_of(view));
         }
-        let row = rows.len() - 1;
+        let mut row = rows.last_row();
         for (column, attribute) in attributes.iter().enumerate() {
             let position = position(&self.positions, *attribute);
             let Field { attribute, offset, any_null } = self.fields[position];
             if any_null && self.is_null(source, position) {
-                rows.set_null(row, column, true);
+                row.write_null(column);
                 continue;
             }
             if attribute.data_type.is_variable_length() {
-                rows.write_bytes(row, column, self.bytes_of(source, offset));
+                row.write_bytes(column, self.bytes_of(source, offset));
             } else {
                 match attribute.data_type.physical() {
-                    Physical::Boolean => rows.write_field(row, column, [self.read::<u8>(source, offset)]),
-                    Physical::Int16 => rows.write_field(row, column, self.read::<i16>(source, offset).to_le_bytes()),
-                    Physical::Int32 => rows.write_field(row, column, self.read::<i32>(source, offset).to_le_bytes()),
-                    Physical::Int64 => rows.write_field(row, column, self.read::<i64>(source, offset).to_le_bytes()),
-                    Physical::Int128 => rows.write_field(row, column, self.read::<i128>(source, offset).to_le_bytes()),
-                    Physical::Float32 => rows.write_field(row, column, self.read::<f32>(source, offset).to_le_bytes()),
-                    Physical::Float64 => rows.write_field(row, column, self.read::<f64>(source, offset).to_le_bytes()),
+                    Physical::Boolean => row.write_field(column, [self.read::<u8>(source, offset)]),
+                    Physical::Int16 => row.write_field(column, self.read::<i16>(source, offset).to_le_bytes()),
+                    Physical::Int32 => row.write_field(column, self.read::<i32>(source, offset).to_le_bytes()),
+                    Physical::Int64 => row.write_field(column, self.read::<i64>(source, offset).to_le_bytes()),
+                    Physical::Int128 => row.write_field(column, self.read::<i128>(source, offset).to_le_bytes()),
+                    Physical::Float32 => row.write_field(column, self.read::<f32>(source, offset).to_le_bytes()),
+                    Physical::Float64 => row.write_field(column, self.read::<f64>(source, offset).to_le_bytes()),
                     Physical::Bytes => unreachable!("written above"),
                 }
             }

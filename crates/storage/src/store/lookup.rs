@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cursor::ReadCursor;
-use super::{Scratch, Store};
+use super::{Scratch, Store, with_scratch};
 use crate::address::RowAddress;
 use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder};
 use crate::error::StorageError;
@@ -164,19 +164,19 @@ impl Store {
                 let start = *done;
                 let end = count.min(start + BATCH_ROWS);
                 *done = end;
-                let mut scratch = std::mem::take(&mut self.scratch);
-                let pairs = &mut scratch.lookup.pairs;
-                pairs.clear();
-                self.indexes[*index].path.equal_many(columns, start..end, &mut |row, address| {
-                    pairs.push((row as u32, address));
-                });
-                if let Some(rows) = rows {
-                    for (row, _) in pairs.iter_mut() {
-                        *row = rows[*row as usize];
+                let found = with_scratch(|scratch| {
+                    let pairs = &mut scratch.lookup.pairs;
+                    pairs.clear();
+                    self.indexes[*index].path.equal_many(columns, start..end, &mut |row, address| {
+                        pairs.push((row as u32, address));
+                    });
+                    if let Some(rows) = rows {
+                        for (row, _) in pairs.iter_mut() {
+                            *row = rows[*row as usize];
+                        }
                     }
-                }
-                let found = self.link_pairs(snapshot, &cursor.request.desired, &mut scratch);
-                self.scratch = scratch;
+                    self.link_pairs(snapshot, &cursor.request.desired, scratch)
+                });
                 if end == count {
                     cursor.access = Access::Done;
                 }

@@ -34,6 +34,7 @@ use crate::schema::{IndexDefinition, IndexKind, Schema};
 use crate::segment::{Segment, key_attributes};
 use eris_platform::arena::Arena;
 use eris_platform::memory::MemoryPool;
+use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -71,7 +72,8 @@ struct StoreIndex {
     path: Box<dyn IndexPath>,
 }
 
-/// Memory that calls reuse, so that a point access allocates nothing but its batch.
+/// Memory that calls reuse, so that a point access allocates nothing but its batch. It is the thread's: a partition
+/// goes from core to core, and would take its own along.
 #[derive(Default)]
 struct Scratch {
     found: Vec<crate::address::RowAddress>,
@@ -80,6 +82,15 @@ struct Scratch {
     scan: AccessPathScanState,
     rows: PackedRows,
     lookup: lookup::LookupScratch,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Lends the thread's scratch memory; not while it is lent already.
+fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    SCRATCH.with_borrow_mut(work)
 }
 
 /// The inside of one living partition. One worker at a time is in here; pins read beside it.
@@ -120,7 +131,6 @@ pub struct Store {
     /// One further owner per saved cursor.
     cursors: Arc<()>,
     plans: PlanCache,
-    scratch: Scratch,
     counters: StoreCounters,
     usage: usage::StoreUsage,
 }
@@ -156,7 +166,6 @@ impl Store {
             absorbing: false,
             cursors: Arc::new(()),
             plans: PlanCache::default(),
-            scratch: Scratch::default(),
             counters: StoreCounters::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! Reads: opening a cursor, and the execution of micro-QEPs batch by batch.
 
 use super::cursor::{Gateway, Position, ReadCursor, ScanPosition};
-use super::{Scratch, Store};
+use super::{Scratch, Store, with_scratch};
 use crate::address::RowAddress;
 use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, PackedRows};
 use crate::error::StorageError;
@@ -26,20 +26,25 @@ const INDEX_ROW_COST: f64 = 32.0;
 const INDEX_ROWS_ALWAYS: usize = 64;
 
 impl Store {
-    fn plan(&mut self, request: &ReadRequest) -> Result<Arc<MicroPlan>, StorageError> {
-        if let Some(plan) = self.plans.find(request) {
+    /// The place of a request's plan among the cached ones.
+    fn plan(&mut self, request: &ReadRequest) -> Result<usize, StorageError> {
+        if let Some(place) = self.plans.find(request) {
             self.counters.micro_qep_hits += 1;
-            return Ok(plan);
+            return Ok(place);
         }
         self.counters.micro_qep_misses += 1;
         let plan = Arc::new(compile(&self.schema, request, &self.access_totals())?);
-        self.plans.add(request, Arc::clone(&plan));
-        Ok(plan)
+        Ok(self.plans.add(request, plan))
+    }
+
+    fn shared_plan(&mut self, request: &ReadRequest) -> Result<Arc<MicroPlan>, StorageError> {
+        let place = self.plan(request)?;
+        Ok(Arc::clone(self.plans.at(place)))
     }
 
     /// Opens a cursor over the rows a request asks for.
     pub fn open_cursor(&mut self, request: &ReadRequest) -> Result<ReadCursor, StorageError> {
-        let plan = self.plan(request)?;
+        let plan = self.shared_plan(request)?;
         let position = self.bind_plan(request, &plan)?;
         Ok(self.cursor(request, plan, position))
     }
@@ -47,7 +52,7 @@ impl Store {
     /// Opens a cursor over the rows of the segments that are open now: together with a pin taken under the same latch
     /// it delivers every row once.
     pub fn open_cursor_unsealed(&mut self, request: &ReadRequest) -> Result<ReadCursor, StorageError> {
-        let plan = self.plan(request)?;
+        let plan = self.shared_plan(request)?;
         if request.order.is_some() {
             let reason = "rows of open segments have no order".to_owned();
             return Err(StorageError::InvalidRequest { reason });
@@ -135,19 +140,19 @@ impl Store {
         rows_max: usize,
         rows: &mut PackedRows,
     ) -> Result<bool, StorageError> {
-        let plan = self.plan(request)?;
+        let place = self.plan(request)?;
+        let plan = &**self.plans.at(place);
         rows.clear(&plan.format);
-        let (index, mut scan) = match self.bind_plan(request, &plan)? {
+        let (index, mut scan) = match self.bind_plan(request, plan)? {
             Position::Done => return Ok(true),
             Position::Index { index, scan, rest, .. } if rest.is_empty() => (index, scan),
             Position::Index { .. } | Position::Scan(_) => return Ok(false),
         };
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.found.clear();
-        let more = scan.advance(&*self.indexes[index].path, rows_max, &mut scratch.found);
-        let read = if more { Ok(false) } else { self.pack_found(snapshot, request, &plan, &mut scratch, rows) };
-        self.scratch = scratch;
-        read
+        with_scratch(|scratch| {
+            scratch.found.clear();
+            let more = scan.advance(&*self.indexes[index].path, rows_max, &mut scratch.found);
+            if more { Ok(false) } else { self.pack_found(snapshot, request, plan, scratch, rows) }
+        })
     }
 
     fn pack_found(
@@ -185,14 +190,11 @@ impl Store {
         if cursor.schema != self.schema.version {
             return Err(StorageError::SchemaMoved);
         }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let result = match &cursor.position {
+        with_scratch(|scratch| match &cursor.position {
             Position::Done => Ok(None),
-            Position::Index { .. } => self.next_through_index(snapshot, cursor, &mut scratch),
-            Position::Scan(_) => self.next_of_scan(snapshot, cursor, &mut scratch),
-        };
-        self.scratch = scratch;
-        result
+            Position::Index { .. } => self.next_through_index(snapshot, cursor, scratch),
+            Position::Scan(_) => self.next_of_scan(snapshot, cursor, scratch),
+        })
     }
 
     fn next_through_index(

@@ -1,9 +1,9 @@
 //! Insert, delete, update.
 
-use super::Store;
 use super::row_locks::RowLock;
 use super::transactions::{Locked, Locks};
 use super::undo::Appended;
+use super::{Store, with_scratch};
 use crate::address::RowAddress;
 use crate::batch::Batch;
 use crate::error::StorageError;
@@ -156,16 +156,16 @@ impl Store {
         if changed.is_empty() {
             return Ok(changed);
         }
-        let mut versions = std::mem::take(&mut self.scratch.rows);
+        let mut versions = with_scratch(|scratch| std::mem::take(&mut scratch.rows));
         versions.clear(&self.row_format);
         for (row, version) in changed.iter().zip(0..) {
             self.pack_all(addresses[*row as usize], &mut versions);
             for (id, column) in attributes.iter().zip(&new.columns) {
-                versions.write(version, id.index(), &column.view(), *row as usize);
+                versions.overwrite(version, id.index(), &column.view(), *row as usize);
             }
         }
         let inserted = self.insert_versions(snapshot, NewRows::Packed(&versions));
-        self.scratch.rows = versions;
+        with_scratch(|scratch| scratch.rows = versions);
         let old: Vec<RowAddress> = changed.iter().map(|row| addresses[*row as usize]).collect();
         match inserted {
             Ok(appended) => self.pass_locks_on(snapshot, &old, &appended)?,
