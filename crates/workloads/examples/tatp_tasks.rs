@@ -1,11 +1,12 @@
 //! TATP on the bare engine, without SQL: `tatp_tasks [name=value ...]` with the names below.
 //!
 //! ```text
-//! subscribers=100000 seconds=5 clients=4 workers=2 nodes=1 partitions=0 in_place=1 uniform=0
+//! subscribers=100000 seconds=5 clients=4 workers=2 nodes=1 partitions=0 in_place=1 uniform=0 rows=0 hashed_keys=0
 //! ```
 
 use eris_engine::{Engine, EngineError, EngineOptions};
 use eris_platform::RealEnv;
+use eris_storage::Layout;
 use eris_workloads::tatp::task::{Containers, StorageOptions};
 use eris_workloads::tatp::{
     KeyDistribution, Population, PopulationOptions, RunOptions, RunResult, TransactionKind, check, run_over_tasks,
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
         ("partitions", 0),
         ("in_place", 1),
         ("uniform", 0),
+        ("rows", 0),
+        ("hashed_keys", 0),
     ]);
     for argument in std::env::args().skip(1) {
         let parsed = argument.split_once('=').and_then(|(name, value)| Some((name, value.parse::<u32>().ok()?)));
@@ -54,8 +57,14 @@ fn run(options: &BTreeMap<&str, u32>) -> Result<(), EngineError> {
     let engine = Engine::start(Arc::new(RealEnv::new()), engine_options)?;
     let population = Arc::new(Population::new(PopulationOptions::new(options["subscribers"])));
     let partitions = (options["partitions"] > 0).then_some(options["partitions"] as usize);
+    let storage = StorageOptions {
+        partitions,
+        layout: if options["rows"] == 0 { Layout::Default } else { Layout::Row },
+        hashed_keys: options["hashed_keys"] != 0,
+        ..StorageOptions::default()
+    };
     let start = Instant::now();
-    let containers = Containers::create(&engine, StorageOptions { partitions, ..StorageOptions::default() })?;
+    let containers = Containers::create(&engine, storage)?;
     let (loading, loaded) = (engine.clone(), Arc::clone(&population));
     engine.block_on(async move { containers.load(&loading, &loaded).await })??;
     println!("loaded in {:.2} s", start.elapsed().as_secs_f64());

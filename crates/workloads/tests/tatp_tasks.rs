@@ -86,6 +86,7 @@ fn two_nodes_by_messages_only() {
 fn small_segments_and_splits_under_every_layout() {
     for layout in [Layout::Row, Layout::Column, Layout::Mixed] {
         let engine = EngineOptions { split_rows: 1_500, ..options(2, 1) };
-        assert_run(engine, StorageOptions { layout, segment_rows: 256, partitions: None });
+        let hashed_keys = layout == Layout::Mixed;
+        assert_run(engine, StorageOptions { layout, segment_rows: 256, partitions: None, hashed_keys });
     }
 }

@@ -40,11 +40,13 @@ pub struct StorageOptions {
     pub segment_rows: u32,
     /// Partitions of every container, by hash of `s_id`; `None` starts with one range and lets it split.
     pub partitions: Option<usize>,
+    /// Hash instead of ordered indexes on the keys of which no range is asked for.
+    pub hashed_keys: bool,
 }
 
 impl Default for StorageOptions {
     fn default() -> Self {
-        Self { layout: Layout::Default, segment_rows: SEGMENT_ROWS_DEFAULT, partitions: None }
+        Self { layout: Layout::Default, segment_rows: SEGMENT_ROWS_DEFAULT, partitions: None, hashed_keys: false }
     }
 }
 
@@ -131,13 +133,17 @@ fn schema(table: Table, container: ContainerId, options: StorageOptions) -> Sche
         nullable: false,
     });
     let key = (0..table.key_columns()).map(|column| AttributeId(column as u16));
+    let whole_key = match table {
+        Table::Subscriber | Table::AccessInfo => true,
+        Table::SpecialFacility | Table::CallForwarding => false,
+    };
     let primary = IndexDefinition {
         id: IndexId(0),
         name: format!("{}_pkey", table.name()).into(),
         attributes: key.collect(),
         unique: true,
         primary: true,
-        kind: IndexKind::Ordered,
+        kind: if options.hashed_keys && whole_key { IndexKind::Hash } else { IndexKind::Ordered },
     };
     Schema {
         container,
