@@ -1,6 +1,6 @@
 //! A container at run time: its schema and the versions of its partition table.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 
 use eris_storage::{ContainerId, PartitionId, Schema, SegmentLayouts};
@@ -31,6 +31,8 @@ pub struct Container {
     /// Looked at before the list, which few containers have.
     has_global_indexes: AtomicBool,
     dropped: AtomicBool,
+    /// Grows with every change of what views of it show.
+    version: AtomicU64,
     /// Spreads inserts of a container without positions over its partitions.
     next_insert: AtomicUsize,
     bulk_loads: AtomicUsize,
@@ -53,6 +55,7 @@ impl Container {
             global_indexes: RwLock::new(Arc::from([])),
             has_global_indexes: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
+            version: AtomicU64::new(0),
             next_insert: AtomicUsize::new(0),
             bulk_loads: AtomicUsize::new(0),
             older: Lock::default(),
@@ -94,14 +97,20 @@ impl Container {
 
     /// Layouts stay as they are: they may have been set since the version was made.
     pub(crate) fn set_schema(&self, schema: Arc<Schema>) {
-        let mut current = write(&self.schema);
-        *current = with_layouts(schema, current.physical.clone());
+        {
+            let mut current = write(&self.schema);
+            *current = with_layouts(schema, current.physical.clone());
+        }
+        self.count_change();
     }
 
     /// The layouts of partitions and bulk loads to come.
     pub(crate) fn set_layouts(&self, layouts: Option<Arc<SegmentLayouts>>) {
-        let mut current = write(&self.schema);
-        *current = with_layouts(Arc::clone(&current), layouts);
+        {
+            let mut current = write(&self.schema);
+            *current = with_layouts(Arc::clone(&current), layouts);
+        }
+        self.count_change();
     }
 
     pub(crate) fn table(&self) -> Arc<PartitionTable> {
@@ -118,18 +127,24 @@ impl Container {
         older.push((table.version, Arc::downgrade(&table)));
         drop(older);
         *table = Arc::clone(&new);
+        self.count_change();
         new
+    }
+
+    pub(crate) fn has_global_indexes(&self) -> bool {
+        self.has_global_indexes.load(Ordering::Acquire)
     }
 
     /// Its global indexes, if it has any.
     pub(crate) fn global_indexes(&self) -> Option<Arc<[Arc<GlobalIndex>]>> {
-        self.has_global_indexes.load(Ordering::Acquire).then(|| Arc::clone(&read(&self.global_indexes)))
+        self.has_global_indexes().then(|| Arc::clone(&read(&self.global_indexes)))
     }
 
     pub(crate) fn add_global_index(&self, index: Arc<GlobalIndex>) {
         let mut indexes = write(&self.global_indexes);
         *indexes = indexes.iter().cloned().chain([index]).collect();
         self.has_global_indexes.store(true, Ordering::Release);
+        self.count_change();
     }
 
     /// The oldest version that a dataflow, a load or a reader of the table holds. Every message under way names it or a
@@ -196,6 +211,16 @@ impl Container {
 
     pub(crate) fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
+        self.count_change();
+    }
+
+    /// A view of the container is as new as the version that was read before it was made.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    fn count_change(&self) {
+        self.version.fetch_add(1, Ordering::Release);
     }
 
     pub(crate) fn is_dropped(&self) -> bool {

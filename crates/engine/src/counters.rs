@@ -139,6 +139,11 @@ pub(crate) fn count_as(worker: usize) {
     SHARD.set(Some(worker));
 }
 
+/// The worker that runs on this thread, or ran last.
+pub(crate) fn counted_as() -> Option<usize> {
+    SHARD.get()
+}
+
 pub(crate) struct Counters {
     counters: [Counter; EVENTS.len()],
 }

@@ -23,6 +23,7 @@ mod lookup;
 mod maintenance;
 mod memory;
 pub mod message;
+mod near;
 mod node;
 mod operator;
 mod options;

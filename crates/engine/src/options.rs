@@ -79,6 +79,8 @@ pub(crate) const STEP_PARTITIONS_MAX: usize = 8;
 pub(crate) const VISIT_QUANTA_MAX: usize = 4;
 /// Short commands (point reads, inserts) that together count as one quantum at most.
 pub(crate) const VISIT_COMMANDS_MAX: usize = 256;
+/// How often an access in place looks whether a latch is free: a few microseconds.
+pub(crate) const LATCH_TRIES: u32 = 64;
 /// Every n-th pick inside a partition takes the lowest waiting class: its guaranteed share.
 pub(crate) const LOW_CLASS_SHARE: u32 = 8;
 /// Every n-th busy step runs one maintenance call: adaptation gets at most about 1/16 of a worker.

@@ -20,7 +20,7 @@ use eris_sync::{Guard, TryLatch};
 
 use crate::ids::TableVersion;
 use crate::message::CLASSES;
-use crate::options::LOW_CLASS_SHARE;
+use crate::options::{LATCH_TRIES, LOW_CLASS_SHARE};
 use crate::placement::{Change, Guest};
 
 pub(crate) use bounds::{Bounds, Handover};
@@ -146,15 +146,26 @@ impl LivingPartition {
         self.state.try_lock()
     }
 
-    /// The latch for a task that runs a command in place: only if nothing waits here and its
-    /// commands are not held back.
+    /// The latch for a task that runs a command in place: only if nothing waits here.
     pub fn try_in_place(&self) -> Option<Guard<'_, PartitionState>> {
         if !self.inbox_is_empty() {
             return None;
         }
-        let state = self.state.try_lock()?;
-        let idle = self.inbox_is_empty() && state.is_idle();
+        let state = self.latch_soon()?;
+        let idle = self.inbox_is_empty() && state.has_no_fresh_commands();
         idle.then_some(state)
+    }
+
+    /// The latch, if whoever has it lets go within about a point access: a message instead costs several of them, and
+    /// while it is in the inbox all others have to be sent as well.
+    fn latch_soon(&self) -> Option<Guard<'_, PartitionState>> {
+        for _ in 0..LATCH_TRIES {
+            if let Some(state) = self.state.try_lock() {
+                return Some(state);
+            }
+            std::hint::spin_loop();
+        }
+        None
     }
 
     /// Puts messages into the inbox.
@@ -218,11 +229,13 @@ impl fmt::Debug for LivingPartition {
 impl PartitionState {
     /// Nothing that a command in place could overtake or disturb. Commands with a saved cursor do not count: they run
     /// under their own snapshots.
-    fn is_idle(&self) -> bool {
-        !self.is_draining()
-            && !self.is_forwarder()
-            && self.ready.iter().flatten().all(Command::has_started)
-            && self.stalled.iter().all(Command::has_started)
+    fn has_no_fresh_commands(&self) -> bool {
+        self.ready.iter().flatten().all(Command::has_started) && self.stalled.iter().all(Command::has_started)
+    }
+
+    /// Whether commands are held back or passed on.
+    pub fn holds_back(&self) -> bool {
+        self.is_draining() || self.is_forwarder()
     }
 
     /// Whether commands without a cursor wait for a change of bounds.

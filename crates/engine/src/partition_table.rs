@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use eris_platform::{DeterministicState, NodeId};
 use eris_storage::{
-    AttributeId, Batch, Comparison, Key, PartitionId, Predicate, Schema, Test, Value, key_of_row, key_of_values,
+    AttributeId, Batch, Comparison, Key, KeyEncoder, KeyPart, PartitionId, Predicate, Schema, Test, Value,
+    key_of_values,
 };
 
 use crate::ids::TableVersion;
@@ -68,8 +69,7 @@ impl Partitioning {
 
     /// Position of a row whose columns are in schema order.
     pub fn position_of_row(&self, rows: &Batch, row: usize) -> Key {
-        let columns: Vec<usize> = self.attributes().iter().map(|attribute| attribute.0 as usize).collect();
-        self.position_of_key(key_of_row(rows, row, &columns))
+        self.position_of_columns(rows, row, self.attributes().iter().map(|attribute| attribute.index()))
     }
 
     /// Position of a row of a batch that holds the partitioning attributes only, in their order.
@@ -79,8 +79,16 @@ impl Partitioning {
 
     /// Position of a row whose partitioning attributes begin at column `first`, in their order.
     pub(crate) fn position_of_key_columns(&self, rows: &Batch, row: usize, first: usize) -> Key {
-        let columns: Vec<usize> = (first..first + self.attributes().len()).collect();
-        self.position_of_key(key_of_row(rows, row, &columns))
+        self.position_of_columns(rows, row, first..first + self.attributes().len())
+    }
+
+    fn position_of_columns(&self, rows: &Batch, row: usize, columns: impl Iterator<Item = usize>) -> Key {
+        let mut encoder = KeyEncoder::new();
+        for column in columns {
+            let column = &rows.columns[column];
+            encoder.push_row(column, row, KeyPart { data_type: column.data_type, tagged: true });
+        }
+        self.position_of_key(encoder.finish())
     }
 
     fn position_of_key(&self, key: Key) -> Key {
@@ -106,20 +114,21 @@ impl Partitioning {
         }
     }
 
+    /// Whether equalities on all partitioning attributes pin down one position.
+    pub(crate) fn is_pinned_down_by(&self, predicate: &Predicate) -> bool {
+        self.has_positions() && self.attributes().iter().all(|attribute| equal_to(predicate, *attribute).is_some())
+    }
+
     /// The position that a predicate pins down by equalities on all partitioning attributes.
     pub(crate) fn position_of_predicate(&self, schema: &Schema, predicate: &Predicate) -> Option<Key> {
-        if !self.has_positions() || predicate.conditions.is_empty() {
+        if !self.has_positions() {
             return None;
         }
-        let mut values: Vec<(&Value, _)> = Vec::with_capacity(self.attributes().len());
+        let mut encoder = KeyEncoder::new();
         for attribute in self.attributes() {
-            let value = predicate.conditions.iter().find_map(|condition| match &condition.test {
-                Test::Compare(Comparison::Equal, value) if condition.attribute == *attribute => Some(value),
-                _ => None,
-            })?;
-            values.push((value, schema.attributes[attribute.index()].data_type));
+            encoder.push(equal_to(predicate, *attribute)?, schema.attributes[attribute.index()].data_type);
         }
-        Some(self.position_of_key(key_of_values(&values)))
+        Some(self.position_of_key(encoder.finish()))
     }
 
     /// The range of positions `[low, high]` that a predicate leaves, as prefixes of keys; only for ranges.
@@ -145,6 +154,14 @@ impl Partitioning {
         }
         (low, high)
     }
+}
+
+/// The constant that an attribute has to equal.
+fn equal_to(predicate: &Predicate, attribute: AttributeId) -> Option<&Value> {
+    predicate.conditions.iter().find_map(|condition| match &condition.test {
+        Test::Compare(Comparison::Equal, value) if condition.attribute == attribute => Some(value),
+        _ => None,
+    })
 }
 
 fn hash_position(key: &[u8]) -> Key {

@@ -11,7 +11,7 @@ use crate::cancel::CancelHandle;
 use crate::dataflow::{Dataflow, Summary};
 use crate::error::EngineError;
 use crate::runtime::Runtime;
-use crate::transaction::StreamGuard;
+use crate::transactions::StreamGuard;
 
 /// The results of a dataflow. Dropping them early cancels the rest of it.
 pub struct Results {

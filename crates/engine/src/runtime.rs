@@ -18,6 +18,7 @@ use crate::ids::{DataflowId, TaskId};
 use crate::lock::{Lock, lock, read, write};
 use crate::memory::MachineMemory;
 use crate::message::{Class, Message};
+use crate::near::{ContainerView, Near, Nearby};
 use crate::node::{Lanes, Node};
 use crate::options::{EngineOptions, MAINTENANCE_RETRY};
 use crate::partition::{LivingPartition, Partition};
@@ -67,11 +68,22 @@ pub(crate) struct Outbox {
     scatter: Scatter,
     /// Pieces of work that this worker is about to do itself, so that nobody is woken for them.
     pub keep: u32,
+    nearby: Option<Box<Nearby>>,
 }
 
 impl Outbox {
     pub fn new(node: NodeId) -> Self {
-        Self { node, messages: Lanes::empty(), flush_at: 0, scatter: Scatter::default(), keep: 0 }
+        Self { node, messages: Lanes::empty(), flush_at: 0, scatter: Scatter::default(), keep: 0, nearby: None }
+    }
+
+    /// The buffer of a worker, with what it has at hand.
+    pub fn of_worker(node: NodeId, runtime: &Arc<Runtime>) -> Self {
+        Self { nearby: Some(Box::new(Nearby::new(runtime))), ..Self::new(node) }
+    }
+
+    /// Takes out the views of containers that are old, or all of them.
+    pub fn take_views(&mut self, all: bool) -> Vec<Arc<ContainerView>> {
+        self.nearby.as_mut().map(|nearby| nearby.take_views(all)).unwrap_or_default()
     }
 }
 
@@ -104,6 +116,15 @@ pub(crate) fn current_node() -> Option<NodeId> {
     OUTBOX.with(|slot| slot.borrow().as_ref().map(|outbox| outbox.node))
 }
 
+/// What the worker of this thread has at hand of `runtime`, if it is one of its workers.
+fn with_nearby<T>(runtime: &Arc<Runtime>, look: impl FnOnce(&mut Nearby) -> T) -> Option<T> {
+    OUTBOX.with(|slot| {
+        let mut slot = slot.borrow_mut();
+        let nearby = slot.as_mut()?.nearby.as_mut()?;
+        Arc::ptr_eq(&nearby.runtime, runtime).then(|| look(nearby))
+    })
+}
+
 impl Runtime {
     pub fn new(
         env: Arc<dyn Env>,
@@ -112,15 +133,16 @@ impl Runtime {
         machine: MachineMemory,
         nodes: Vec<Node>,
     ) -> Self {
+        let workers = options.workers;
         Self {
             env,
-            counters: Counters::new(options.workers),
+            counters: Counters::new(workers),
             admission: Admission::new(&options.admission),
             helpers: Helpers::new(nodes.len()),
             options,
             memory,
             machine,
-            transactions: Arc::new(TransactionManager::new()),
+            transactions: Arc::new(TransactionManager::new(workers)),
             nodes: nodes.into_boxed_slice(),
             containers: RwLock::default(),
             partitions: RwLock::default(),
@@ -189,6 +211,25 @@ impl Runtime {
 
     pub fn container(&self, id: ContainerId) -> Result<Arc<Container>, EngineError> {
         read(&self.containers).get(&id).cloned().ok_or(EngineError::NoSuchContainer(id))
+    }
+
+    /// A container as an access sees it.
+    pub fn view(self: &Arc<Self>, id: ContainerId) -> Result<Arc<ContainerView>, EngineError> {
+        match with_nearby(self, |nearby| nearby.view(id)) {
+            Some((view, _old)) => view,
+            None => Ok(Arc::new(ContainerView::of(self.container(id)?))),
+        }
+    }
+
+    /// The same for a container that is at hand, though it may be dropped by now.
+    pub fn view_of(self: &Arc<Self>, container: &Arc<Container>) -> Arc<ContainerView> {
+        self.view(container.id()).unwrap_or_else(|_| Arc::new(ContainerView::of(Arc::clone(container))))
+    }
+
+    /// Counted references to this and to the transactions.
+    pub fn near(self: &Arc<Self>) -> (Near<Self>, Near<TransactionManager>) {
+        let nearby = with_nearby(self, |nearby| (nearby.runtime.clone(), nearby.transactions.clone()));
+        nearby.unwrap_or_else(|| (Near::new(Arc::clone(self)), Near::new(Arc::clone(&self.transactions))))
     }
 
     pub fn containers(&self) -> Vec<Arc<Container>> {

@@ -14,8 +14,7 @@ mod write;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -31,14 +30,16 @@ use crate::dataflow::{Dataflow, Operator, Work};
 use crate::error::EngineError;
 use crate::ids::OperatorIndex;
 use crate::message::{Header, Message, Primitive};
+use crate::near::Near;
 use crate::operator::{Collect, MicroOperator};
 use crate::partition::Partition;
 use crate::partition_table::PartitionTable;
 use crate::results::Results;
 use crate::runtime::{Runtime, current_node};
-use crate::transactions::{SnapshotHandle, TransactionHold};
+use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold};
 
 pub use bulk::BulkLoad;
+use in_place::{InPlace, Patience};
 pub use lookup::{ProbeReport, Probes};
 pub use savepoint::Savepoint;
 use through_index::Resolved;
@@ -79,12 +80,12 @@ pub enum IsolationLevel {
 
 /// A running transaction. Dropping it rolls it back.
 pub struct Transaction {
-    runtime: Arc<Runtime>,
+    runtime: Near<Runtime>,
     hold: TransactionHold,
     level: IsolationLevel,
-    visible: Timestamp,
     statement: StatementNumber,
-    snapshot: Arc<SnapshotHandle>,
+    /// Of the current statement; withdrawn when the transaction ends.
+    snapshot: Option<Arc<SnapshotHandle>>,
     /// What the current statement did so far.
     operations: u32,
     /// Whether there are no numbers for further statements: nothing but its end is left to the transaction.
@@ -92,35 +93,31 @@ pub struct Transaction {
     /// The first statements behind the savepoints, ascending.
     savepoints: Vec<StatementNumber>,
     lock_timeout: Option<Duration>,
-    cancel: CancelHandle,
+    /// Made for the first who asks.
+    cancel: OnceLock<CancelHandle>,
     /// Where its statements reserve, if they are bounded; else the memory of the database.
     bounded_memory: Option<Arc<MemoryPool>>,
-    /// Streams that the task has open: while there are any, nothing runs in place.
-    streams: Arc<AtomicUsize>,
     ended: bool,
 }
 
 impl Transaction {
     pub(crate) fn begin(runtime: &Arc<Runtime>, level: IsolationLevel) -> Self {
-        let (object, visible) = runtime.transactions.begin();
-        let hold = TransactionHold::new(&runtime.transactions, &object);
+        let (runtime, transactions) = runtime.near();
+        let object = transactions.begin();
         let statement = StatementNumber(1);
-        let snapshot_hold = TransactionHold::new(&runtime.transactions, &object);
-        let snapshot = Arc::new(SnapshotHandle::share(&runtime.transactions, snapshot_hold, visible, statement));
+        let snapshot = SnapshotHandle::publish(TransactionHold::new(&transactions, &object), statement);
         Self {
-            runtime: Arc::clone(runtime),
-            hold,
+            runtime,
+            hold: TransactionHold::new(&transactions, &object),
             level,
-            visible,
             statement,
-            snapshot,
+            snapshot: Some(Arc::new(snapshot)),
             operations: 0,
             exhausted: false,
             savepoints: Vec::new(),
             lock_timeout: None,
-            cancel: CancelHandle::default(),
+            cancel: OnceLock::new(),
             bounded_memory: None,
-            streams: Arc::new(AtomicUsize::new(0)),
             ended: false,
         }
     }
@@ -137,7 +134,7 @@ impl Transaction {
 
     /// Commits up to this timestamp are visible to the current statement.
     pub fn snapshot_timestamp(&self) -> Timestamp {
-        self.visible
+        self.snapshot().visible()
     }
 
     /// Starts the next statement: own earlier writes become visible, those of this statement do not. Under READ
@@ -148,37 +145,50 @@ impl Transaction {
             return;
         }
         self.statement = StatementNumber(self.statement.0 + 1);
-        let hold = TransactionHold::new(&self.runtime.transactions, self.hold.object());
-        let manager = &self.runtime.transactions;
         // Planted: after a statement that did nothing (the place of a savepoint), the next one has the same snapshot.
         let renews = !cfg!(feature = "bug_idle_statement_keeps_snapshot") || self.operations > 0;
-        if self.level == IsolationLevel::ReadCommitted && renews {
-            let visible = manager.publish();
-            manager.withdraw(self.visible);
-            self.visible = visible;
-        }
-        self.snapshot = Arc::new(SnapshotHandle::share(manager, hold, self.visible, self.statement));
         self.operations = 0;
+        match self.level {
+            IsolationLevel::ReadCommitted if renews => {
+                let hold = TransactionHold::new(self.hold.manager(), self.hold.object());
+                self.snapshot = Some(Arc::new(SnapshotHandle::publish(hold, self.statement)));
+            }
+            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => {
+                let statement = self.statement;
+                match self.snapshot.as_mut().and_then(Arc::get_mut) {
+                    Some(snapshot) => snapshot.set_statement(statement),
+                    None => self.snapshot = Some(Arc::new(self.snapshot().share(statement))),
+                }
+            }
+        }
     }
 
     /// The snapshot of the current statement, for readers on other threads.
     pub fn snapshot_handle(&self) -> Arc<SnapshotHandle> {
-        Arc::clone(&self.snapshot)
+        Arc::clone(self.snapshot())
+    }
+
+    fn snapshot(&self) -> &Arc<SnapshotHandle> {
+        self.snapshot.as_ref().unwrap_or_else(|| unreachable!("a transaction has a snapshot until it ends"))
     }
 
     /// Cancels the running statement from outside.
     pub fn cancel_handle(&self) -> CancelHandle {
-        self.cancel.clone()
+        self.cancel().clone()
+    }
+
+    fn cancel(&self) -> &CancelHandle {
+        self.cancel.get_or_init(CancelHandle::default)
     }
 
     /// Uses this handle from now on.
     pub fn set_cancel(&mut self, cancel: CancelHandle) {
-        self.cancel = cancel;
+        self.cancel = OnceLock::from(cancel);
     }
 
     /// Reads a small result: point and range accesses.
     pub async fn read(&mut self, read: &Read) -> Result<Vec<Batch>, EngineError> {
-        let container = self.runtime.container(read.container)?;
+        let container = self.runtime.view(read.container)?.container.clone();
         self.begin_operation()?;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_from(&container, &read.request).await,
@@ -190,7 +200,7 @@ impl Transaction {
     /// Reads a small result row-wise: what a point access costs least in. `rows` is emptied first; keep it for the next
     /// read.
     pub async fn read_rows(&mut self, read: &Read, rows: &mut PackedRows) -> Result<(), EngineError> {
-        let container = self.runtime.container(read.container)?;
+        let container = self.runtime.view(read.container)?.container.clone();
         self.begin_operation()?;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_rows_from(&container, &read.request, rows).await,
@@ -208,11 +218,16 @@ impl Transaction {
         request: &ReadRequest,
         rows: &mut PackedRows,
     ) -> Result<(), EngineError> {
-        if self.read_rows_in_place(container, request, rows)? {
-            return Ok(());
+        let mut patience = Patience::new();
+        loop {
+            match self.read_rows_in_place(container, request, rows)? {
+                InPlace::Done(()) => return Ok(()),
+                InPlace::Busy if patience.wait().await => {}
+                InPlace::Busy | InPlace::Send => break,
+            }
         }
         rows.clear(&row_format(container, request));
-        for batch in self.read_from(container, request).await? {
+        for batch in Box::pin(self.send_for(container, request)).await? {
             rows.extend(&batch);
         }
         Ok(())
@@ -223,9 +238,18 @@ impl Transaction {
         container: &Arc<Container>,
         request: &ReadRequest,
     ) -> Result<Vec<Batch>, EngineError> {
-        if let Some(batches) = self.read_in_place(container, request)? {
-            return Ok(batches);
+        let mut patience = Patience::new();
+        loop {
+            match self.read_in_place(container, request)? {
+                InPlace::Done(batches) => return Ok(batches),
+                InPlace::Busy if patience.wait().await => {}
+                InPlace::Busy | InPlace::Send => return Box::pin(self.send_for(container, request)).await,
+            }
         }
+    }
+
+    /// Reads by messages.
+    async fn send_for(&mut self, container: &Container, request: &ReadRequest) -> Result<Vec<Batch>, EngineError> {
         self.scan(Read { container: container.id(), request: request.clone() }, None)?.collect().await
     }
 
@@ -307,7 +331,7 @@ impl Transaction {
 
     /// Commits: one atomic write. Returns when the commit is visible to new snapshots.
     pub async fn commit(mut self) -> Result<Timestamp, EngineError> {
-        let manager = Arc::clone(&self.runtime.transactions);
+        let manager = self.hold.manager().clone();
         let timestamp = manager.commit(self.hold.object());
         poll_fn(|context| {
             // Predecessors are between two instructions of other workers.
@@ -328,14 +352,14 @@ impl Transaction {
     }
 
     fn roll_back(&mut self) {
-        self.runtime.transactions.abort(self.hold.object());
+        self.hold.manager().abort(self.hold.object());
         self.end();
     }
 
     /// Withdraws the snapshot and hands the written partitions to maintenance.
     fn end(&mut self) {
         self.ended = true;
-        self.runtime.transactions.withdraw(self.visible);
+        self.snapshot = None;
         for id in self.hold.object().touched() {
             if let Some(partition) = self.runtime.find_partition(id) {
                 self.runtime.queue_maintenance(&partition);
@@ -360,10 +384,10 @@ impl Transaction {
     fn dataflow(&self, operators: Vec<Operator>) -> Arc<Dataflow> {
         Arc::new(Dataflow::new(
             self.runtime.next_dataflow_id(),
-            TransactionHold::new(&self.runtime.transactions, self.hold.object()),
-            Arc::clone(&self.snapshot),
+            TransactionHold::new(self.hold.manager(), self.hold.object()),
+            Arc::clone(self.snapshot()),
             operators,
-            self.cancel.clone(),
+            self.cancel().clone(),
             self.memory(),
             self.runtime.options.result_batches_max,
         ))
@@ -430,7 +454,7 @@ impl Transaction {
             self.runtime.send(&message);
         }
         self.runtime.finish_commands(&dataflow, 1);
-        Results::new(&self.runtime, dataflow, self.cancel.clone(), StreamGuard::new(&self.streams))
+        Results::new(&self.runtime, dataflow, self.cancel().clone(), StreamGuard::new(self.hold.object()))
     }
 }
 
@@ -447,24 +471,8 @@ impl Drop for Transaction {
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Transaction({}, snapshot {})", self.id().0, self.visible.0)
-    }
-}
-
-/// Counts an open stream of a transaction.
-#[derive(Debug)]
-pub(crate) struct StreamGuard(Arc<AtomicUsize>);
-
-impl StreamGuard {
-    fn new(streams: &Arc<AtomicUsize>) -> Self {
-        streams.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(streams))
-    }
-}
-
-impl Drop for StreamGuard {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.visible().0);
+        write!(formatter, "Transaction({}, snapshot {snapshot:?})", self.id().0)
     }
 }
 

@@ -11,6 +11,6 @@ mod snapshots;
 mod waits;
 
 pub(crate) use manager::TransactionManager;
-pub(crate) use object::{TransactionHold, TransactionObject};
+pub(crate) use object::{StreamGuard, TransactionHold, TransactionObject};
 pub use snapshots::SnapshotHandle;
 pub(crate) use waits::Wait;

@@ -34,7 +34,8 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
-        Self { runtime, number, index, node, reactor, outbox: Outbox::new(node), steps: 0, idle_steps: 0 }
+        let outbox = Outbox::of_worker(node, &runtime);
+        Self { runtime, number, index, node, reactor, outbox, steps: 0, idle_steps: 0 }
     }
 
     pub fn node(&self) -> NodeId {
@@ -64,6 +65,9 @@ impl Worker {
         let worked = self.play_roles();
         let Some(outbox) = swap_outbox(before) else { unreachable!("a step leaves its outbox in place") };
         self.outbox = outbox;
+        if !worked || self.steps.is_multiple_of(MAINTENANCE_SHARE) {
+            drop(self.outbox.take_views(!worked));
+        }
         let flushed = self.runtime.flush(&mut self.outbox);
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
         let helped = (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE)) && self.help_coordinate();

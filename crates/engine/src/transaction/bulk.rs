@@ -79,7 +79,7 @@ impl<'t> BulkLoad<'t> {
 
     /// Adds rows, columns in schema order.
     pub async fn append(&mut self, rows: Batch) -> Result<(), EngineError> {
-        if self.transaction.cancel.is_cancelled() {
+        if self.transaction.cancel().is_cancelled() {
             return Err(EngineError::Cancelled);
         }
         self.rows += rows.rows as u64;

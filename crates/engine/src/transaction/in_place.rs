@@ -1,17 +1,22 @@
 //! Commands in place: a task that has nothing in flight runs a command synchronously on a partition of its own node,
-//! when it gets the latch at once and nothing waits in the inbox (DESIGN 4.8). `None` or false means:
-//! send a message instead.
+//! when it gets the latch and nothing waits in the inbox (DESIGN 4.8).
+//!
+//! A message costs several point accesses, and while it is in the inbox all others have to be sent as well. So a task
+//! that finds somebody at the partition lets other tasks of its worker go first, a few times, before it sends one.
 
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use eris_storage::{Batch, Gateway, Key, PackedRows, ReadCursor, ReadRequest, RowAddress, RowLock};
 use eris_sync::Guard;
 
 use super::{Transaction, group_by_partition};
+use crate::cancel::CancelHandle;
 use crate::container::Container;
 use crate::counters::Event;
 use crate::error::EngineError;
+use crate::near::ContainerView;
 use crate::operator::{RowChange, RowFilter};
 use crate::partition::{
     LivingPartition, Partition, PartitionState, Quantum, contain_panic, is_own_position, write_registered,
@@ -24,103 +29,158 @@ const INSERT_ROWS_MAX: usize = 128;
 /// More rows than this are no point access: they are read as batches.
 const READ_ROWS_MAX: usize = 64;
 
+/// How often a task lets others go first before it sends a message.
+const PATIENCE: u32 = 8;
+
+/// What became of a command in place.
+pub(super) enum InPlace<T> {
+    Done(T),
+    /// Somebody is at the partition.
+    Busy,
+    /// A message has to be sent.
+    Send,
+}
+
+/// How often a command still tries before it is sent.
+pub(super) struct Patience(u32);
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self(PATIENCE)
+    }
+
+    /// Lets other tasks go first; false if that was done often enough.
+    pub(super) async fn wait(&mut self) -> bool {
+        if self.0 == 0 {
+            return false;
+        }
+        self.0 -= 1;
+        let mut waited = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        true
+    }
+}
+
 impl Transaction {
     /// The latch of a partition that a command may run on right here.
-    fn latch_in_place<'p>(
+    fn latch_in_place<'p, T>(
         &self,
         partition: &'p LivingPartition,
         position: Option<&Key>,
-    ) -> Option<Guard<'p, PartitionState>> {
+    ) -> Result<Guard<'p, PartitionState>, InPlace<T>> {
         if !self.runtime.options.in_place
-            || self.streams.load(Ordering::Relaxed) > 0
+            || self.hold.object().has_streams()
             || current_node() != Some(partition.home())
         {
-            return None;
+            return Err(InPlace::Send);
         }
-        let state = partition.try_in_place()?;
+        let state = partition.try_in_place().ok_or(InPlace::Busy)?;
         // It may have split since the table was read.
-        position.is_none_or(|position| state.bounds.contains(position)).then_some(state)
+        let is_own = position.is_none_or(|position| state.bounds.contains(position));
+        if is_own && !state.holds_back() { Ok(state) } else { Err(InPlace::Send) }
     }
 
     fn check_cancelled(&self) -> Result<(), EngineError> {
-        if self.cancel.is_cancelled() { Err(EngineError::Cancelled) } else { Ok(()) }
+        let cancelled = self.cancel.get().is_some_and(CancelHandle::is_cancelled);
+        if cancelled { Err(EngineError::Cancelled) } else { Ok(()) }
     }
 
-    pub(super) fn insert_in_place(&self, container: &Container, rows: &Batch) -> Result<bool, EngineError> {
+    pub(super) fn insert_in_place(&self, container: &Arc<Container>, rows: &Batch) -> Result<InPlace<()>, EngineError> {
         self.check_cancelled()?;
         if rows.rows == 0 {
-            return Ok(true);
+            return Ok(InPlace::Done(()));
         }
         if rows.rows > INSERT_ROWS_MAX {
-            return Ok(false);
+            return Ok(InPlace::Send);
         }
-        let table = container.table();
-        let mut groups = group_by_partition(container, &table, rows.clone());
+        let view = self.runtime.view_of(container);
+        let table = &view.table;
+        let mut groups = group_by_partition(container, table, rows.clone());
         if groups.len() != 1 {
-            return Ok(false);
+            return Ok(InPlace::Send);
         }
         let Some((partition, rows)) = groups.pop() else { unreachable!("one group") };
         let position = table.partitioning.has_positions().then(|| table.partitioning.position_of_row(&rows, 0));
-        let Some(mut state) = self.latch_in_place(&partition, position.as_ref()) else { return Ok(false) };
+        let mut state = match self.latch_in_place(&partition, position.as_ref()) {
+            Ok(state) => state,
+            Err(miss) => return Ok(miss),
+        };
         if rows.rows > 1 && !all_own(&table.partitioning, &state, &rows) {
-            return Ok(false);
+            return Ok(InPlace::Send);
         }
-        let snapshot = Arc::clone(&self.snapshot);
+        let snapshot = self.snapshot().snapshot();
         write_registered(&self.runtime, &partition, &mut state, self.hold.object(), |state| {
-            state.store.insert(&snapshot.snapshot(), &rows)
+            state.store.insert(&snapshot, &rows)
         })?;
         self.runtime.counters.add(Event::InPlace, 1);
-        Ok(true)
+        Ok(InPlace::Done(()))
     }
 
     pub(super) fn read_in_place(
         &self,
-        container: &Container,
+        container: &Arc<Container>,
         request: &ReadRequest,
-    ) -> Result<Option<Vec<Batch>>, EngineError> {
+    ) -> Result<InPlace<Vec<Batch>>, EngineError> {
         self.check_cancelled()?;
-        let Some((partition, position)) = Self::target(container, request) else { return Ok(None) };
-        let Some(mut state) = self.latch_in_place(&partition, Some(&position)) else { return Ok(None) };
+        let view = self.runtime.view_of(container);
+        let Some((partition, position)) = target(&view, request) else { return Ok(InPlace::Send) };
+        let mut state = match self.latch_in_place(partition, Some(&position)) {
+            Ok(state) => state,
+            Err(miss) => return Ok(miss),
+        };
         let mut batches = Vec::new();
         let complete = self.each_batch(&mut state, request, |gateway| batches.push(gateway.batch))?;
         // A read that takes longer than a quantum starts again as a message, which saves its cursor.
-        Ok(complete.then(|| {
-            self.runtime.counters.add(Event::InPlace, 1);
-            batches
-        }))
+        if !complete {
+            return Ok(InPlace::Send);
+        }
+        self.runtime.counters.add(Event::InPlace, 1);
+        Ok(InPlace::Done(batches))
     }
 
-    /// Reads a few rows row-wise; false if they have to be sent for.
+    /// Reads a few rows row-wise.
     pub(super) fn read_rows_in_place(
         &self,
-        container: &Container,
+        container: &Arc<Container>,
         request: &ReadRequest,
         rows: &mut PackedRows,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<InPlace<()>, EngineError> {
         self.check_cancelled()?;
-        let Some((partition, position)) = Self::target(container, request) else { return Ok(false) };
-        let Some(mut state) = self.latch_in_place(&partition, Some(&position)) else { return Ok(false) };
-        let snapshot = self.snapshot.snapshot();
+        let view = self.runtime.view_of(container);
+        let Some((partition, position)) = target(&view, request) else { return Ok(InPlace::Send) };
+        let mut state = match self.latch_in_place(partition, Some(&position)) {
+            Ok(state) => state,
+            Err(miss) => return Ok(miss),
+        };
+        let snapshot = self.snapshot().snapshot();
         let read = contain_panic(|| Ok(state.store.read_rows(&snapshot, request, READ_ROWS_MAX, rows)?))?;
-        if read {
-            self.runtime.counters.add(Event::InPlace, 1);
+        if !read {
+            return Ok(InPlace::Send);
         }
-        Ok(read)
+        self.runtime.counters.add(Event::InPlace, 1);
+        Ok(InPlace::Done(()))
     }
 
     pub(super) fn update_in_place(
         &self,
-        container: &Container,
+        container: &Arc<Container>,
         request: &ReadRequest,
         change: &dyn RowChange,
         written: &mut u64,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<InPlace<()>, EngineError> {
         self.change_in_place(container, request, |partition, state, gateway| {
             let new = contain_panic(|| change.apply(&gateway.batch))?;
             let addresses = chosen_addresses(gateway, new.rows.as_deref());
             if !addresses.is_empty() {
                 let update = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
-                    state.store.update(&self.snapshot.snapshot(), &addresses, &new.attributes, &new.values)
+                    state.store.update(&self.snapshot().snapshot(), &addresses, &new.attributes, &new.values)
                 })?;
                 *written += update.rows;
             }
@@ -130,17 +190,17 @@ impl Transaction {
 
     pub(super) fn delete_in_place(
         &self,
-        container: &Container,
+        container: &Arc<Container>,
         request: &ReadRequest,
         filter: Option<&dyn RowFilter>,
         written: &mut u64,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<InPlace<()>, EngineError> {
         self.change_in_place(container, request, |partition, state, gateway| {
             let rows = filter.map(|filter| contain_panic(|| filter.select(&gateway.batch))).transpose()?;
             let addresses = chosen_addresses(gateway, rows.as_deref());
             if !addresses.is_empty() {
                 let delete = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
-                    state.store.delete(&self.snapshot.snapshot(), &addresses)
+                    state.store.delete(&self.snapshot().snapshot(), &addresses)
                 })?;
                 *written += delete.rows;
             }
@@ -150,49 +210,45 @@ impl Transaction {
 
     pub(super) fn lock_in_place(
         &self,
-        container: &Container,
+        container: &Arc<Container>,
         request: &ReadRequest,
         lock: RowLock,
         skip_locked: bool,
         batches: &mut Vec<Batch>,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<InPlace<()>, EngineError> {
         self.change_in_place(container, request, |partition, state, gateway| {
             let locked = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
-                state.store.lock_rows(&self.snapshot.snapshot(), &gateway.addresses, lock, skip_locked)
+                state.store.lock_rows(&self.snapshot().snapshot(), &gateway.addresses, lock, skip_locked)
             })?;
             batches.push(gateway.batch.take(&locked.rows));
             Ok(())
         })
     }
 
-    /// Finds the rows of a change first, so that giving up for lack of time is possible until the first write; false if
-    /// the command has to be sent.
+    /// Finds the rows of a change first, so that giving up for lack of time is possible until the first write.
     fn change_in_place(
         &self,
-        container: &Container,
+        container: &Arc<Container>,
         request: &ReadRequest,
         mut change: impl FnMut(&LivingPartition, &mut PartitionState, &Gateway) -> Result<(), EngineError>,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<InPlace<()>, EngineError> {
         self.check_cancelled()?;
-        let Some((partition, position)) = Self::target(container, request) else { return Ok(false) };
-        let Some(mut state) = self.latch_in_place(&partition, Some(&position)) else { return Ok(false) };
+        let view = self.runtime.view_of(container);
+        let Some((partition, position)) = target(&view, request) else { return Ok(InPlace::Send) };
+        let mut state = match self.latch_in_place(partition, Some(&position)) {
+            Ok(state) => state,
+            Err(miss) => return Ok(miss),
+        };
         let mut found = Vec::new();
         let complete = self.each_batch(&mut state, request, |gateway| found.push(gateway))?;
         if !complete {
-            return Ok(false);
+            return Ok(InPlace::Send);
         }
         for gateway in &found {
-            change(&partition, &mut state, gateway)?;
+            change(partition, &mut state, gateway)?;
         }
         self.runtime.counters.add(Event::InPlace, 1);
-        Ok(true)
-    }
-
-    /// The one partition that the predicate names.
-    fn target(container: &Container, request: &ReadRequest) -> Option<(Partition, Key)> {
-        let table = container.table();
-        let position = table.partitioning.position_of_predicate(&container.schema(), &request.predicate)?;
-        Some((Arc::clone(table.find(&position)), position))
+        Ok(InPlace::Done(()))
     }
 
     /// Visits the batches of a request; false if it took longer than a quantum.
@@ -204,7 +260,7 @@ impl Transaction {
     ) -> Result<bool, EngineError> {
         let quantum = Quantum::start(&self.runtime);
         let mut cursor: ReadCursor = state.store.open_cursor(request)?;
-        let snapshot = self.snapshot.snapshot();
+        let snapshot = self.snapshot().snapshot();
         let result = loop {
             let next = contain_panic(|| Ok(state.store.next_batch(&snapshot, &mut cursor)?));
             match next {
@@ -220,6 +276,12 @@ impl Transaction {
         state.store.close_cursor(cursor);
         result
     }
+}
+
+/// The one partition that the predicate names.
+fn target<'v>(view: &'v ContainerView, request: &ReadRequest) -> Option<(&'v Partition, Key)> {
+    let position = view.table.partitioning.position_of_predicate(&view.schema, &request.predicate)?;
+    Some((view.table.find(&position), position))
 }
 
 fn chosen_addresses(gateway: &Gateway, rows: Option<&[u32]>) -> Vec<RowAddress> {

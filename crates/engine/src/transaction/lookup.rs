@@ -121,7 +121,7 @@ impl Transaction {
                 });
             }
         });
-        Ok(Results::new(&self.runtime, dataflow, self.cancel.clone(), StreamGuard::new(&self.streams)))
+        Ok(Results::new(&self.runtime, dataflow, self.cancel().clone(), StreamGuard::new(self.hold.object())))
     }
 
     /// Sends commands that touch no row and waits until all have arrived.
@@ -151,7 +151,8 @@ impl Transaction {
                 });
             }
         });
-        let results = Results::new(&self.runtime, dataflow, self.cancel.clone(), StreamGuard::new(&self.streams));
+        let results =
+            Results::new(&self.runtime, dataflow, self.cancel().clone(), StreamGuard::new(self.hold.object()));
         let summary = results.finish().await?;
         Ok(ProbeReport { commands: summary.rows_affected, sum: summary.probe_sum, sent_sum })
     }

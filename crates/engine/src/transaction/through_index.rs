@@ -27,17 +27,17 @@ impl Transaction {
         container: &Arc<Container>,
         request: &ReadRequest,
     ) -> Result<Resolved, EngineError> {
-        let Some(indexes) = container.global_indexes() else { return Ok(Resolved::AsItIs) };
-        let partitioning = container.partitioning();
-        if request.order.is_some()
-            || partitioning.position_of_predicate(&container.schema(), &request.predicate).is_some()
-        {
+        let view = self.runtime.view_of(container);
+        let Some(indexes) = view.global_indexes.clone() else { return Ok(Resolved::AsItIs) };
+        if request.order.is_some() || view.table.partitioning.is_pinned_down_by(&request.predicate) {
             return Ok(Resolved::AsItIs);
         }
+        // It pins the partition table, and what follows may wait.
+        drop(view);
         let found = indexes.iter().find_map(|index| Some((index, index.request_for_locator(&request.predicate)?)));
         let Some((index, lookup)) = found else { return Ok(Resolved::AsItIs) };
         let mut locator = PackedRows::default();
-        self.read_rows_from(index.container(), &lookup, &mut locator).await?;
+        Box::pin(self.read_rows_from(index.container(), &lookup, &mut locator)).await?;
         if locator.is_empty() {
             return Ok(Resolved::Nothing);
         }
@@ -51,11 +51,11 @@ impl Transaction {
         container: &Arc<Container>,
         rows: Batch,
     ) -> Result<(), EngineError> {
-        if container.global_indexes().is_none() {
+        if !container.has_global_indexes() {
             return self.insert_all(container, rows).await;
         }
         self.insert_all(container, rows.clone()).await?;
-        self.insert_entries(container, &rows).await
+        Box::pin(self.insert_entries(container, &rows)).await
     }
 
     /// Enters rows that were inserted into the container's global indexes.
@@ -72,8 +72,13 @@ impl Transaction {
 
     /// The attributes that a change of `changed` (none: a deletion) must tell about its rows, old and new, because
     /// entries depend on them.
-    pub(super) fn returning(container: &Container, changed: Option<&[AttributeId]>) -> Option<Arc<[AttributeId]>> {
-        let indexes = container.global_indexes()?;
+    pub(super) fn returning(
+        &self,
+        container: &Arc<Container>,
+        changed: Option<&[AttributeId]>,
+    ) -> Option<Arc<[AttributeId]>> {
+        let view = self.runtime.view_of(container);
+        let indexes = view.global_indexes.as_ref()?;
         let mut returned: Vec<AttributeId> = Vec::new();
         for index in indexes.iter().filter(|index| changed.is_none_or(|changed| index.depends_on(changed))) {
             returned.extend(index.entry());
@@ -94,7 +99,7 @@ impl Transaction {
             Resolved::Narrowed(request) => request,
         };
         let changed: Box<[AttributeId]> = change.attributes().into();
-        let returning = Self::returning(container, Some(&changed));
+        let returning = self.returning(container, Some(&changed));
         let mut told = Vec::new();
         let rows = self.update_all(container, request, change, returning.as_ref(), &mut told).await?;
         if returning.is_none() {
@@ -102,14 +107,14 @@ impl Transaction {
         }
         let concerned = |index: &GlobalIndex| index.depends_on(&changed);
         // All old entries first, so that keys may be permuted.
-        self.remove_entries(container, &told, concerned).await?;
+        Box::pin(self.remove_entries(container, &told, concerned)).await?;
         let new: Vec<Batch> = told.iter().map(new_half).collect();
         for (index, places) in places(container, concerned) {
             for batch in &new {
                 let columns = batch.columns[places.clone()].into();
                 let entries = index.without_null_keys(Batch { columns, rows: batch.rows });
                 if entries.rows > 0 {
-                    self.insert_all(index.container(), entries).await?;
+                    Box::pin(self.insert_all(index.container(), entries)).await?;
                 }
             }
         }
@@ -129,14 +134,14 @@ impl Transaction {
             Resolved::Narrowed(request) => request,
         };
         let inputs = request.desired.len();
-        let returning = Self::returning(container, None);
+        let returning = self.returning(container, None);
         if let Some(returning) = &returning {
             request.desired = request.desired.iter().chain(returning.iter()).copied().collect();
         }
         let mut told = Vec::new();
         let rows = self.delete_all(container, &request, filter, inputs, &mut told).await?;
         if returning.is_some() {
-            self.remove_entries(container, &told, |_| true).await?;
+            Box::pin(self.remove_entries(container, &told, |_| true)).await?;
         }
         Ok(rows)
     }

@@ -5,7 +5,6 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -43,7 +42,7 @@ impl Transaction {
 
     /// Waits until the statement that stands in the way is decided.
     pub(super) async fn wait_for(&mut self, holder: Holder) -> Result<(), EngineError> {
-        let runtime = Arc::clone(&self.runtime);
+        let runtime = self.runtime.clone();
         let manager = &runtime.transactions;
         let Some(object) = manager.find(holder.transaction) else {
             // Decided, and settled since.
@@ -63,8 +62,8 @@ impl Transaction {
             if wait.poll(context).is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            self.cancel.register(context.waker());
-            if self.cancel.is_cancelled() {
+            self.cancel().register(context.waker());
+            if self.cancel().is_cancelled() {
                 return Poll::Ready(Err(EngineError::Cancelled));
             }
             if let Some(sleep) = &mut timeout
@@ -107,7 +106,7 @@ impl Transaction {
             return Err(error);
         }
         self.runtime.counters.add(Event::StatementRestarts, 1);
-        let manager = Arc::clone(&self.runtime.transactions);
+        let manager = self.hold.manager().clone();
         // The winner may have a predecessor that is between two instructions.
         let winner = manager.last_taken();
         poll_fn(|context| {

@@ -4,14 +4,17 @@
 //! back here (see `dataflow`), the task waits (see [`super::wait`]) and goes on with that: rows still to be inserted
 //! are inserted, a change runs again and passes over the rows that it has changed already, because their words carry
 //! the number of its statement.
+//!
+//! What is rare (messages, waiting) has its own futures in boxes: those of point accesses are moved several times.
 
 use std::sync::Arc;
 
 use eris_storage::{AttributeId, Batch, ContainerId, ReadRequest, RowLock};
 
+use super::in_place::{InPlace, Patience};
 use super::{Read, Transaction, group_by_partition};
 use crate::container::Container;
-use crate::dataflow::{Attachment, Work};
+use crate::dataflow::{Attachment, Blocked, Summary, Work};
 use crate::error::EngineError;
 use crate::ids::OperatorIndex;
 use crate::message::{Message, Primitive};
@@ -31,7 +34,7 @@ pub enum LockWait {
 impl Transaction {
     /// Inserts rows, columns in schema order; returns their number.
     pub async fn insert(&mut self, container: ContainerId, rows: Batch) -> Result<u64, EngineError> {
-        let container = self.runtime.container(container)?;
+        let container = self.runtime.view(container)?.container.clone();
         let count = rows.rows as u64;
         let mut attempt = self.begin_operation()?;
         let mut rows = rows;
@@ -41,7 +44,7 @@ impl Transaction {
                 (Ok(()), _) => return Ok(count),
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(again)) => {
-                    self.try_again(&mut attempt, error).await?;
+                    Box::pin(self.try_again(&mut attempt, error)).await?;
                     rows = again;
                 }
             }
@@ -50,25 +53,25 @@ impl Transaction {
 
     /// Writes new values into qualifying rows; returns their number.
     pub async fn update(&mut self, read: &Read, change: Arc<dyn RowChange>) -> Result<u64, EngineError> {
-        let container = self.runtime.container(read.container)?;
+        let container = self.runtime.view(read.container)?.container.clone();
         assert_eq!(change.inputs(), read.request.desired.len(), "a change reads the desired attributes");
         let mut attempt = self.begin_operation()?;
         loop {
             match self.update_with_entries(&container, &read.request, &change).await {
                 Ok(rows) => return Ok(rows),
-                Err(error) => self.try_again(&mut attempt, error).await?,
+                Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
     }
 
     /// Deletes qualifying rows, those that `filter` selects of them; returns their number.
     pub async fn delete(&mut self, read: &Read, filter: Option<Arc<dyn RowFilter>>) -> Result<u64, EngineError> {
-        let container = self.runtime.container(read.container)?;
+        let container = self.runtime.view(read.container)?.container.clone();
         let mut attempt = self.begin_operation()?;
         loop {
             match self.delete_with_entries(&container, &read.request, filter.as_ref()).await {
                 Ok(rows) => return Ok(rows),
-                Err(error) => self.try_again(&mut attempt, error).await?,
+                Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
     }
@@ -76,12 +79,12 @@ impl Transaction {
     /// Locks qualifying rows until the transaction ends, or rolls back to a savepoint before; returns the desired
     /// attributes of the rows that it has locked.
     pub async fn lock_rows(&mut self, read: &Read, lock: RowLock, wait: LockWait) -> Result<Vec<Batch>, EngineError> {
-        let container = self.runtime.container(read.container)?;
+        let container = self.runtime.view(read.container)?.container.clone();
         let mut attempt = self.begin_operation()?;
         loop {
             match self.lock_all(&container, &read.request, lock, wait).await {
                 Ok(batches) => return Ok(batches),
-                Err(error) => self.try_again(&mut attempt, error).await?,
+                Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
     }
@@ -89,27 +92,34 @@ impl Transaction {
     /// Inserts rows; waits for whoever has one of their keys.
     pub(super) async fn insert_all(&mut self, container: &Arc<Container>, rows: Batch) -> Result<(), EngineError> {
         let mut rows = rows;
+        let mut patience = Patience::new();
         loop {
             let holder = match self.insert_in_place(container, &rows) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {
-                    let table = container.table();
-                    let dataflow = self.dataflow(vec![Self::operator(container, &table, Work::Insert, None)]);
-                    let mut messages = Vec::new();
-                    for (partition, rows) in group_by_partition(container, &table, rows) {
-                        let attachment = dataflow.attach(Attachment::Rows(rows));
-                        let header = self.header(&dataflow, Primitive::Insert, Some(&partition));
-                        messages.push(Message::new(header, &[&attachment.to_le_bytes()]));
-                    }
-                    let blocked = self.start(dataflow, messages).finish().await?.blocked;
+                Ok(InPlace::Done(())) => return Ok(()),
+                Ok(InPlace::Busy) if patience.wait().await => continue,
+                Ok(InPlace::Busy | InPlace::Send) => {
+                    let blocked = Box::pin(self.send_rows(container, rows)).await?;
                     let Some(holder) = blocked.holder else { return Ok(()) };
                     rows = Batch::concat(&blocked.rows);
                     holder
                 }
                 Err(error) => error.undecided().ok_or(error)?,
             };
-            self.wait_for(holder).await?;
+            Box::pin(self.wait_for(holder)).await?;
         }
+    }
+
+    /// Inserts rows by messages; tells which of them met somebody undecided.
+    async fn send_rows(&mut self, container: &Arc<Container>, rows: Batch) -> Result<Blocked, EngineError> {
+        let table = container.table();
+        let dataflow = self.dataflow(vec![Self::operator(container, &table, Work::Insert, None)]);
+        let mut messages = Vec::new();
+        for (partition, rows) in group_by_partition(container, &table, rows) {
+            let attachment = dataflow.attach(Attachment::Rows(rows));
+            let header = self.header(&dataflow, Primitive::Insert, Some(&partition));
+            messages.push(Message::new(header, &[&attachment.to_le_bytes()]));
+        }
+        Ok(self.start(dataflow, messages).finish().await?.blocked)
     }
 
     /// Updates rows; what the partitions tell about them, if they are to, is appended to `told`.
@@ -130,32 +140,31 @@ impl Transaction {
             request.desired = request.desired.iter().copied().chain(all).collect();
         }
         let mut written = 0;
+        let mut patience = Patience::new();
         loop {
-            let in_place =
-                if whole { Ok(false) } else { self.update_in_place(container, &request, &**change, &mut written) };
+            let in_place = if whole {
+                Ok(InPlace::Send)
+            } else {
+                self.update_in_place(container, &request, &**change, &mut written)
+            };
             let holder = match in_place {
-                Ok(true) => return Ok(written),
-                Ok(false) => {
-                    let table = container.table();
-                    let change = Arc::clone(change);
+                Ok(InPlace::Done(())) => return Ok(written),
+                Ok(InPlace::Busy) if patience.wait().await => continue,
+                Ok(InPlace::Busy | InPlace::Send) => {
                     let work = Work::Update {
                         request: request.clone(),
-                        change,
+                        change: Arc::clone(change),
                         moved_rows: OperatorIndex(1),
                         returning: returning.cloned(),
                     };
-                    let update = Self::operator(container, &table, work, Some(&request));
-                    let insert = Self::operator(container, &table, Work::Insert, None);
-                    let dataflow = self.dataflow(vec![update, insert]);
-                    let messages = self.messages(container, &table, &dataflow, &request, Primitive::UnorderedScan);
-                    let (batches, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+                    let (batches, summary) = Box::pin(self.send_change(container, &request, work)).await?;
                     #[cfg(feature = "bug_entries_of_last_attempt")]
                     told.clear(); // Planted: what an attempt told before it had to wait is forgotten.
                     told.extend(batches);
                     written += summary.rows_affected;
                     let blocked = summary.blocked;
                     if !blocked.rows.is_empty() {
-                        self.insert_all(container, Batch::concat(&blocked.rows)).await?;
+                        Box::pin(self.insert_all(container, Batch::concat(&blocked.rows))).await?;
                     }
                     match blocked.holder {
                         Some(holder) if blocked.again => holder,
@@ -164,7 +173,7 @@ impl Transaction {
                 }
                 Err(error) => error.undecided().ok_or(error)?,
             };
-            self.wait_for(holder).await?;
+            Box::pin(self.wait_for(holder)).await?;
         }
     }
 
@@ -179,21 +188,19 @@ impl Transaction {
         told: &mut Vec<Batch>,
     ) -> Result<u64, EngineError> {
         let mut written = 0;
+        let mut patience = Patience::new();
         loop {
             let in_place = if request.desired.len() > inputs {
-                Ok(false)
+                Ok(InPlace::Send)
             } else {
                 self.delete_in_place(container, request, filter.map(|filter| &**filter), &mut written)
             };
             let holder = match in_place {
-                Ok(true) => return Ok(written),
-                Ok(false) => {
-                    let table = container.table();
+                Ok(InPlace::Done(())) => return Ok(written),
+                Ok(InPlace::Busy) if patience.wait().await => continue,
+                Ok(InPlace::Busy | InPlace::Send) => {
                     let work = Work::Delete { request: request.clone(), filter: filter.cloned(), inputs };
-                    let operator = Self::operator(container, &table, work, Some(request));
-                    let dataflow = self.dataflow(vec![operator]);
-                    let messages = self.messages(container, &table, &dataflow, request, Primitive::UnorderedScan);
-                    let (batches, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+                    let (batches, summary) = Box::pin(self.send_change(container, request, work)).await?;
                     #[cfg(feature = "bug_entries_of_last_attempt")]
                     told.clear(); // Planted: what an attempt told before it had to wait is forgotten.
                     told.extend(batches);
@@ -203,7 +210,7 @@ impl Transaction {
                 }
                 Err(error) => error.undecided().ok_or(error)?,
             };
-            self.wait_for(holder).await?;
+            Box::pin(self.wait_for(holder)).await?;
         }
     }
 
@@ -215,18 +222,16 @@ impl Transaction {
         wait: LockWait,
     ) -> Result<Vec<Batch>, EngineError> {
         let skip_locked = wait == LockWait::SkipLocked;
+        let mut patience = Patience::new();
         loop {
             let mut batches = Vec::new();
             let in_place = self.lock_in_place(container, request, lock, skip_locked, &mut batches);
             let holder = match in_place {
-                Ok(true) => return Ok(batches),
-                Ok(false) => {
-                    let table = container.table();
+                Ok(InPlace::Done(())) => return Ok(batches),
+                Ok(InPlace::Busy) if patience.wait().await => continue,
+                Ok(InPlace::Busy | InPlace::Send) => {
                     let work = Work::Lock { request: request.clone(), lock, skip_locked };
-                    let operator = Self::operator(container, &table, work, Some(request));
-                    let dataflow = self.dataflow(vec![operator]);
-                    let messages = self.messages(container, &table, &dataflow, request, Primitive::UnorderedScan);
-                    let (batches, summary) = self.start(dataflow, messages).finish_with_batches().await?;
+                    let (batches, summary) = Box::pin(self.send_change(container, request, work)).await?;
                     // Those that are locked will be handed out again, with the others.
                     let Some(holder) = summary.blocked.holder else { return Ok(batches) };
                     holder
@@ -234,10 +239,28 @@ impl Transaction {
                 Err(error) => error.undecided().ok_or(error)?,
             };
             match wait {
-                LockWait::Wait => self.wait_for(holder).await?,
+                LockWait::Wait => Box::pin(self.wait_for(holder)).await?,
                 LockWait::NoWait => return Err(EngineError::LockNotAvailable),
                 LockWait::SkipLocked => unreachable!("what others have was left out"),
             }
         }
+    }
+
+    /// Changes or locks rows by messages; an update's rows that go elsewhere are inserted by the same dataflow.
+    async fn send_change(
+        &mut self,
+        container: &Arc<Container>,
+        request: &ReadRequest,
+        work: Work,
+    ) -> Result<(Vec<Batch>, Summary), EngineError> {
+        let table = container.table();
+        let inserts = matches!(work, Work::Update { .. });
+        let mut operators = vec![Self::operator(container, &table, work, Some(request))];
+        if inserts {
+            operators.push(Self::operator(container, &table, Work::Insert, None));
+        }
+        let dataflow = self.dataflow(operators);
+        let messages = self.messages(container, &table, &dataflow, request, Primitive::UnorderedScan);
+        self.start(dataflow, messages).finish_with_batches().await
     }
 }

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use eris_platform::DeterministicMap;
 use eris_storage::{Horizon, Outcome, Outcomes, PartitionId, StatementNumber, Timestamp, TransactionId};
-use eris_sync::WatermarkRing;
+use eris_sync::{NumberBlocks, WatermarkRing};
 
 use super::object::{FIRST_TIMESTAMP, TransactionObject};
-use super::snapshots::PublishedSnapshots;
+use super::snapshots::{Publication, PublishedSnapshots};
 use super::waits::WaitsFor;
+use crate::counters::counted_as;
 use crate::lock::{Lock, lock};
 
 /// Shards of the table of known transactions.
@@ -21,7 +22,8 @@ const COMMITS_IN_FLIGHT_MAX: usize = 2_048;
 
 pub(crate) struct TransactionManager {
     known: [Lock<DeterministicMap<u64, Arc<TransactionObject>>>; SHARDS],
-    next_transaction: AtomicU64,
+    /// A worker takes a block of them, so that to begin writes no line that others write.
+    numbers: NumberBlocks,
     finished: WatermarkRing,
     pub(super) snapshots: PublishedSnapshots,
     pub(super) waits: WaitsFor,
@@ -41,12 +43,12 @@ impl fmt::Debug for TransactionManager {
 }
 
 impl TransactionManager {
-    pub fn new() -> Self {
+    pub fn new(workers: usize) -> Self {
         Self {
             known: std::array::from_fn(|_| Lock::default()),
-            next_transaction: AtomicU64::new(1),
+            numbers: NumberBlocks::new(workers + 1),
             finished: WatermarkRing::new(COMMITS_IN_FLIGHT_MAX, FIRST_TIMESTAMP - 1),
-            snapshots: PublishedSnapshots::new(),
+            snapshots: PublishedSnapshots::new(workers),
             waits: WaitsFor::default(),
             retired: Lock::default(),
             has_retired: AtomicBool::new(false),
@@ -60,14 +62,15 @@ impl TransactionManager {
         Timestamp(self.finished.visible())
     }
 
-    /// Starts a transaction: its object and its published snapshot.
-    pub fn begin(&self) -> (Arc<TransactionObject>, Timestamp) {
-        let id = TransactionId(self.next_transaction.fetch_add(1, Ordering::Relaxed));
-        (Arc::new(TransactionObject::new(id)), self.publish())
+    /// Starts a transaction.
+    pub fn begin(&self) -> Arc<TransactionObject> {
+        // The last slot is for threads that are no workers.
+        let slot = counted_as().unwrap_or(usize::MAX).min(self.numbers.slots() - 1);
+        Arc::new(TransactionObject::new(TransactionId(self.numbers.next(slot))))
     }
 
     /// Publishes a snapshot of what is visible now; the caller withdraws it.
-    pub fn publish(&self) -> Timestamp {
+    pub(super) fn publish(&self) -> Publication {
         self.snapshots.publish(|| self.finished.visible())
     }
 
@@ -139,10 +142,6 @@ impl TransactionManager {
         }
     }
 
-    pub fn withdraw(&self, visible: Timestamp) {
-        self.snapshots.withdraw(visible);
-    }
-
     /// What garbage collection may rely on.
     pub fn horizon(&self) -> Horizon<'_> {
         Horizon { oldest: self.oldest_snapshot(), outcomes: self }
@@ -164,7 +163,7 @@ impl TransactionManager {
         assert!(object.is_decided(), "a transaction is decided before everybody lets go of it");
         if !object.has_touched() {
             // No word ever named it, so nobody knows it. If it was the last one, it turns off the light.
-            if self.has_retired.load(Ordering::Relaxed) && self.snapshots.count() == 0 {
+            if self.has_retired.load(Ordering::Relaxed) && self.snapshots.is_empty() {
                 self.forget_retired();
             }
             return;
@@ -179,7 +178,7 @@ impl TransactionManager {
     fn forget_retired(&self) {
         // Strictly older: a snapshot of the same timestamp may have been taken before the words were settled.
         let oldest = self.oldest_snapshot().0;
-        let idle = self.snapshots.count() == 0;
+        let idle = self.snapshots.is_empty();
         let mut retired = lock(&self.retired);
         while let Some((settled_at, transaction)) = retired.front().copied() {
             if settled_at >= oldest && !idle {

@@ -13,13 +13,14 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use eris_storage::{Outcome, PartitionId, StatementNumber, Timestamp, TransactionId};
 
 use super::manager::TransactionManager;
 use crate::lock::{Lock, lock};
+use crate::near::Near;
 
 const ACTIVE: u64 = 0;
 const ABORTED: u64 = 1;
@@ -35,9 +36,12 @@ pub(crate) struct TransactionObject {
     holds: AtomicU32,
     /// Partitions with words of this transaction.
     touched: Lock<Vec<PartitionId>>,
+    has_touched: AtomicBool,
     /// The void statements: first to last, ascending and disjoint.
     void: Lock<Vec<(u32, u32)>>,
     waiters: Lock<Waiters>,
+    /// Streams that its task has open: while there are any, nothing runs in place.
+    streams: AtomicUsize,
 }
 
 /// Who is to be woken, in the order they came.
@@ -55,8 +59,10 @@ impl TransactionObject {
             has_void: AtomicBool::new(false),
             holds: AtomicU32::new(0),
             touched: Lock::default(),
+            has_touched: AtomicBool::new(false),
             void: Lock::default(),
             waiters: Lock::default(),
+            streams: AtomicUsize::new(0),
         }
     }
 
@@ -138,16 +144,24 @@ impl TransactionObject {
     }
 
     pub(super) fn has_touched(&self) -> bool {
-        !lock(&self.touched).is_empty()
+        self.has_touched.load(Ordering::Acquire)
     }
 
     pub(super) fn add_touched(&self, partition: PartitionId) {
         lock(&self.touched).push(partition);
+        self.has_touched.store(true, Ordering::Release);
     }
 
     /// Partitions that hold words of it.
     pub fn touched(&self) -> Vec<PartitionId> {
+        if !self.has_touched() {
+            return Vec::new();
+        }
         lock(&self.touched).clone()
+    }
+
+    pub fn has_streams(&self) -> bool {
+        self.streams.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn hold(&self) {
@@ -162,17 +176,38 @@ impl TransactionObject {
     }
 }
 
+/// Counts an open stream of a transaction.
+#[derive(Debug)]
+pub(crate) struct StreamGuard(Arc<TransactionObject>);
+
+impl StreamGuard {
+    pub fn new(object: &Arc<TransactionObject>) -> Self {
+        object.streams.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(object))
+    }
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Keeps a transaction known.
 #[derive(Debug)]
 pub(crate) struct TransactionHold {
-    manager: Arc<TransactionManager>,
+    manager: Near<TransactionManager>,
     object: Arc<TransactionObject>,
 }
 
 impl TransactionHold {
-    pub fn new(manager: &Arc<TransactionManager>, object: &Arc<TransactionObject>) -> Self {
+    pub fn new(manager: &Near<TransactionManager>, object: &Arc<TransactionObject>) -> Self {
         object.hold();
-        Self { manager: Arc::clone(manager), object: Arc::clone(object) }
+        Self { manager: manager.clone(), object: Arc::clone(object) }
+    }
+
+    pub fn manager(&self) -> &Near<TransactionManager> {
+        &self.manager
     }
 
     pub fn object(&self) -> &Arc<TransactionObject> {
