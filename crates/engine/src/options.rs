@@ -71,13 +71,13 @@ impl Default for EngineOptions {
     }
 }
 
-/// Tasks polled in one step of a worker.
-pub(crate) const STEP_TASKS_MAX: usize = 32;
-/// Partitions visited in one step of a worker.
+/// Quanta that tasks get in one step of a worker if they are many; partitions get one.
+pub(crate) const TASK_QUANTA: u32 = 4;
+/// Tasks polled in one step of a worker, unless their quanta are over before.
+pub(crate) const STEP_TASKS_MAX: usize = 512;
+/// Partitions visited in one step of a worker, unless a quantum is over before.
 pub(crate) const STEP_PARTITIONS_MAX: usize = 8;
-/// Quanta granted to one partition per visit, so that a scan does not starve its neighbours.
-pub(crate) const VISIT_QUANTA_MAX: usize = 4;
-/// Short commands (point reads, inserts) that together count as one quantum at most.
+/// Short commands (point reads, inserts) of one visit, unless the quantum is over before.
 pub(crate) const VISIT_COMMANDS_MAX: usize = 256;
 /// How often an access in place looks whether a latch is free: a few microseconds.
 pub(crate) const LATCH_TRIES: u32 = 64;

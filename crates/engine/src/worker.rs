@@ -14,7 +14,7 @@ use crate::maintenance::maintain;
 use crate::node::Node;
 use crate::options::{
     MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX,
-    VISIT_COMMANDS_MAX, VISIT_QUANTA_MAX,
+    TASK_QUANTA, VISIT_COMMANDS_MAX,
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
@@ -96,14 +96,26 @@ impl Worker {
         if node.is_given_up() {
             return worked;
         }
+        // Tasks are short: they wait for a quantum of the partitions at most, and get the larger share if there are many.
+        let quantum = Quantum::start_several(&runtime, TASK_QUANTA);
         for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
             let Some(task) = node.tasks.pop() else { break };
             task.poll(&runtime);
             worked = true;
+            if quantum.is_over() {
+                break;
+            }
         }
-        for _ in 0..STEP_PARTITIONS_MAX.min(node.assignments.len()) {
-            let Some(partition) = node.assignments.pop() else { break };
-            worked |= visit(&runtime, &partition);
+        let partitions = STEP_PARTITIONS_MAX.min(node.assignments.len());
+        if partitions > 0 {
+            let quantum = Quantum::start(&runtime);
+            for _ in 0..partitions {
+                let Some(partition) = node.assignments.pop() else { break };
+                worked |= visit(&runtime, &partition, &quantum);
+                if quantum.is_over() {
+                    break;
+                }
+            }
         }
         if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
             && let Some(partition) = node.maintenance.pop()
@@ -133,7 +145,7 @@ impl Worker {
                 helped = true;
             }
             if let Some(partition) = node.assignments.pop() {
-                if visit(runtime, &partition) {
+                if visit(runtime, &partition, &Quantum::start(runtime)) {
                     runtime.count_help();
                     helped = true;
                 }
@@ -199,8 +211,8 @@ impl Worker {
     }
 }
 
-/// Processes a partition for a few quanta; returns whether it got its latch.
-fn visit(runtime: &Runtime, partition: &Partition) -> bool {
+/// Processes a partition until the quantum is over; returns whether it got its latch.
+fn visit(runtime: &Runtime, partition: &Partition, quantum: &Quantum<'_>) -> bool {
     let Some(mut state) = partition.try_latch() else {
         // Somebody is at it right now; its place in the queue is kept.
         runtime.acting_node(partition.home()).assignments.push(Arc::clone(partition));
@@ -208,7 +220,7 @@ fn visit(runtime: &Runtime, partition: &Partition) -> bool {
     };
     partition.unmark_queued();
     let begun = runtime.env.now();
-    process(runtime, partition, &mut state);
+    process(runtime, partition, &mut state, quantum);
     state.store.add_processing(Duration::from_nanos(runtime.env.now().0.saturating_sub(begun.0)));
     partition.publish_size(&state);
     let wants_maintenance = state.store.wants_maintenance() || state.is_draining();
@@ -223,12 +235,10 @@ fn visit(runtime: &Runtime, partition: &Partition) -> bool {
     true
 }
 
-fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState) {
-    let mut quantum = Quantum::start(runtime);
-    let mut quanta = 0;
+fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState, quantum: &Quantum<'_>) {
     let mut commands = 0;
     state.resume_stalled(partition.id);
-    while quanta < VISIT_QUANTA_MAX && commands < VISIT_COMMANDS_MAX {
+    while commands < VISIT_COMMANDS_MAX {
         if !partition.inbox_is_empty() {
             receive(runtime, partition, state);
         }
@@ -236,14 +246,13 @@ fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState)
         let Some(command) = next else { break };
         runtime.counters.add(Event::Commands, command.messages as u64);
         commands += command.messages;
-        match run_command(runtime, partition, state, command, &quantum) {
+        match run_command(runtime, partition, state, command, quantum) {
             Ran::Finished => {}
             Ran::Unfinished(command) => state.add(command),
             Ran::Stalled(command) => state.stall(command),
         }
         if quantum.is_over() {
-            quanta += 1;
-            quantum = Quantum::start(runtime);
+            break;
         }
     }
 }

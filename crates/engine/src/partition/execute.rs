@@ -40,8 +40,13 @@ pub(crate) struct Quantum<'a> {
 
 impl<'a> Quantum<'a> {
     pub fn start(runtime: &'a Runtime) -> Self {
+        Self::start_several(runtime, 1)
+    }
+
+    /// So many in a row.
+    pub fn start_several(runtime: &'a Runtime, quanta: u32) -> Self {
         let env = &*runtime.env;
-        Self { env, deadline: env.now() + runtime.options.quantum }
+        Self { env, deadline: env.now() + runtime.options.quantum * quanta }
     }
 
     pub fn is_over(&self) -> bool {

@@ -1,16 +1,20 @@
 //! Point reads that arrive by the clock, whatever becomes of earlier ones: the latency that a user sees beside a scan.
 //!
-//! Each worker has a task that knows when its next read is due and runs what is due. Latency counts from the intended
-//! arrival, so a worker that was busy with something else shows in every read that it kept waiting.
+//! Each worker has a task that knows when its next read is due and starts what is due: a task for each read, so that one
+//! which has to wait holds up no other. Latency counts from the intended arrival, so a worker that was busy with something
+//! else shows in every read that it kept waiting.
 
 use super::{KEY, VALUE, sum_values, value_of};
 use crate::histogram::Histogram;
 use eris_engine::{Engine, EngineError, Read};
-use eris_platform::{Nanos, SeededRandom};
+use eris_platform::{Nanos, NodeId, SeededRandom};
 use eris_storage::{AttributeId, ContainerId, PackedRows, Predicate, ReadRequest, Value};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
+
+/// How often to look whether the last reads have ended.
+const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
 /// What is read, and how often.
 #[derive(Clone, Copy, Debug)]
@@ -57,15 +61,25 @@ impl Reader {
 
     async fn read_one(&mut self) -> Result<(), EngineError> {
         let key = self.random.below(self.rows);
-        let predicate = Predicate::equal(KEY, Value::Int64(key as i64));
-        let request = ReadRequest { predicate, desired: Arc::clone(&self.desired), order: None };
-        let mut transaction = self.engine.begin();
-        transaction.read_rows(&Read { container: self.container, request }, &mut self.found).await?;
-        transaction.commit().await?;
-        let right = self.found.len() == 1 && self.found.i64(0, 0) == value_of(key);
-        assert!(right, "key {key} has one row with its value");
-        Ok(())
+        read(&self.engine, self.container, key, &self.desired, &mut self.found).await
     }
+}
+
+async fn read(
+    engine: &Engine,
+    container: ContainerId,
+    key: u64,
+    desired: &Arc<[AttributeId]>,
+    found: &mut PackedRows,
+) -> Result<(), EngineError> {
+    let predicate = Predicate::equal(KEY, Value::Int64(key as i64));
+    let request = ReadRequest { predicate, desired: Arc::clone(desired), order: None };
+    let mut transaction = engine.begin();
+    transaction.read_rows(&Read { container, request }, found).await?;
+    transaction.commit().await?;
+    let right = found.len() == 1 && found.i64(0, 0) == value_of(key);
+    assert!(right, "key {key} has one row with its value");
+    Ok(())
 }
 
 /// Reads as fast as one task per worker can for a while: point reads per second.
@@ -124,9 +138,10 @@ pub fn run_point_reads(engine: &Engine, options: PointReadsOptions) -> Result<Po
         let reader = Reader::new(engine, options.container, options.rows, options.seed + worker as u64);
         let first = between.mul_f64(worker as f64 / workers as f64);
         let sender = sender.clone();
-        engine.spawn_on(engine.worker_node(worker), async move {
+        let node = engine.worker_node(worker);
+        engine.spawn_on(node, async move {
             // As above.
-            let _ = sender.send(arrive(reader, first, between, options.duration).await);
+            let _ = sender.send(arrive(reader, node, first, between, options.duration).await);
         });
     }
     drop(sender);
@@ -141,8 +156,27 @@ pub fn run_point_reads(engine: &Engine, options: PointReadsOptions) -> Result<Po
     Ok(result)
 }
 
+/// The reads that arrived at one worker.
+struct Arrived {
+    running: AtomicU64,
+    latency: Mutex<Result<Histogram, EngineError>>,
+}
+
+impl Arrived {
+    fn ended(&self, result: Result<u64, EngineError>) {
+        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        match (result, &mut *latency) {
+            (Ok(nanos), Ok(latency)) => latency.record(nanos),
+            (Err(error), latency) => *latency = Err(error),
+            (Ok(_), Err(_)) => {}
+        }
+        self.running.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 async fn arrive(
     mut reader: Reader,
+    node: NodeId,
     first: Duration,
     between: Duration,
     duration: Duration,
@@ -150,7 +184,7 @@ async fn arrive(
     let env = Arc::clone(reader.engine.env());
     let begin = env.now();
     let end = begin + duration;
-    let mut latency = Histogram::default();
+    let arrived = Arc::new(Arrived { running: AtomicU64::new(0), latency: Mutex::new(Ok(Histogram::default())) });
     for number in 0_u32.. {
         let due = begin + first + between * number;
         if due >= end {
@@ -159,8 +193,18 @@ async fn arrive(
         if env.now() < due {
             reader.engine.sleep_until(due).await;
         }
-        reader.read_one().await?;
-        latency.record(env.now().0 - due.0);
+        arrived.running.fetch_add(1, Ordering::AcqRel);
+        let (key, container, desired) =
+            (reader.random.below(reader.rows), reader.container, Arc::clone(&reader.desired));
+        let (engine, env, arrived) = (reader.engine.clone(), Arc::clone(&env), Arc::clone(&arrived));
+        reader.engine.spawn_on(node, async move {
+            let result = read(&engine, container, key, &desired, &mut PackedRows::default()).await;
+            arrived.ended(result.map(|()| env.now().0 - due.0));
+        });
     }
-    Ok(latency)
+    while arrived.running.load(Ordering::Acquire) > 0 {
+        reader.engine.sleep_until(env.now() + DRAIN_LOOK).await;
+    }
+    let mut latency = arrived.latency.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::replace(&mut *latency, Ok(Histogram::default()))
 }
