@@ -5,12 +5,14 @@ use std::sync::{Arc, RwLock, Weak};
 
 use eris_storage::{ContainerId, PartitionId, Schema, SegmentLayouts};
 
+use crate::foreign_key::References;
 use crate::global_index::GlobalIndex;
 use crate::ids::TableVersion;
 use crate::lock::{Lock, lock, read, write};
 use crate::partition::Partition;
 use crate::partition_table::{PartitionTable, Partitioning};
 use crate::placement::Group;
+use crate::write_rules::WriteRules;
 
 /// What [`crate::Engine::create_container`] needs.
 #[derive(Clone, Debug)]
@@ -28,8 +30,9 @@ pub struct Container {
     schema: RwLock<Arc<Schema>>,
     table: RwLock<Arc<PartitionTable>>,
     global_indexes: RwLock<Arc<[Arc<GlobalIndex>]>>,
-    /// Looked at before the list, which few containers have.
-    has_global_indexes: AtomicBool,
+    references: References,
+    /// Looked at before these lists, which few containers have.
+    rules: WriteRules,
     dropped: AtomicBool,
     /// Grows with every change of what views of it show.
     version: AtomicU64,
@@ -53,7 +56,8 @@ impl Container {
             schema: RwLock::new(schema),
             table: RwLock::new(Arc::new(table)),
             global_indexes: RwLock::new(Arc::from([])),
-            has_global_indexes: AtomicBool::new(false),
+            references: References::default(),
+            rules: WriteRules::default(),
             dropped: AtomicBool::new(false),
             version: AtomicU64::new(0),
             next_insert: AtomicUsize::new(0),
@@ -131,20 +135,39 @@ impl Container {
         new
     }
 
-    pub(crate) fn has_global_indexes(&self) -> bool {
-        self.has_global_indexes.load(Ordering::Acquire)
-    }
-
     /// Its global indexes, if it has any.
     pub(crate) fn global_indexes(&self) -> Option<Arc<[Arc<GlobalIndex>]>> {
-        self.has_global_indexes().then(|| Arc::clone(&read(&self.global_indexes)))
+        self.rules.known().has_global_indexes().then(|| Arc::clone(&read(&self.global_indexes)))
     }
 
     pub(crate) fn add_global_index(&self, index: Arc<GlobalIndex>) {
         let mut indexes = write(&self.global_indexes);
         *indexes = indexes.iter().cloned().chain([index]).collect();
-        self.has_global_indexes.store(true, Ordering::Release);
+        self.rules.set_indexed();
         self.count_change();
+    }
+
+    /// Its foreign keys, on either side.
+    pub(crate) fn references(&self) -> &References {
+        &self.references
+    }
+
+    /// There is a foreign key more.
+    pub(crate) fn count_reference(&self) {
+        self.rules.add_reference();
+        self.count_change();
+    }
+
+    /// There is a foreign key less.
+    pub(crate) fn discount_reference(&self) {
+        self.rules.remove_reference();
+        self.count_change();
+    }
+
+    /// What a write to it owes besides its rows.
+    #[inline]
+    pub(crate) fn rules(&self) -> &WriteRules {
+        &self.rules
     }
 
     /// The oldest version that a dataflow, a load or a reader of the table holds. Every message under way names it or a

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{
     AttributeId, Batch, Holder, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, RowLock, Schema,
-    SealedSegment, SegmentLayouts, Snapshot,
+    SealedSegment, SegmentLayouts, Snapshot, StatementNumber,
 };
 
 use crate::cancel::CancelHandle;
@@ -43,6 +43,13 @@ pub(crate) enum Work {
         lookup: Lookup,
         codec: SharedCodec,
         operator: Arc<dyn MicroOperator>,
+    },
+    /// Looks keys up and locks one row of each that is found, for `statement`; the task is told which keys these are.
+    LockKeys {
+        lookup: Lookup,
+        codec: SharedCodec,
+        lock: RowLock,
+        statement: StatementNumber,
     },
     /// Touches no row: commands are counted and added up.
     Probe,

@@ -226,8 +226,13 @@ impl Engine {
         Ok(container)
     }
 
-    /// Drops a container and its global indexes. Statements that run on it finish on what they pinned.
+    /// Drops a container, its global indexes and its foreign keys. Statements that run on it finish on what they
+    /// pinned.
+    ///
+    /// # Errors
+    /// [`EngineError::ForeignKey`] if others refer to it.
     pub fn drop_container(&self, id: ContainerId) -> Result<(), EngineError> {
+        self.release_references(&*self.runtime.container(id)?)?;
         let container = self.runtime.remove_container(id)?;
         for index in container.global_indexes().iter().flat_map(|indexes| indexes.iter()) {
             self.runtime.remove_container(index.container().id())?;
@@ -275,8 +280,12 @@ impl Engine {
     }
 
     /// Moves a container to a schema with the same attributes and fewer indexes.
+    ///
+    /// # Errors
+    /// [`EngineError::ForeignKey`] if a foreign key relies on one of them.
     pub async fn drop_index(&self, schema: Arc<Schema>) -> Result<(), EngineError> {
         let container = self.runtime.container(schema.container)?;
+        self.check_keeps_keys(&container, &schema)?;
         let mut transaction = self.begin();
         transaction.alter(&container, Arc::clone(&schema)).await?;
         container.set_schema(schema);

@@ -7,6 +7,9 @@ use eris_platform::MemoryExceeded;
 use eris_storage::{ContainerId, Holder, StatementNumber, StorageError};
 use thiserror::Error as ThisError;
 
+use crate::foreign_key::{ForeignKeyError, ForeignKeyViolation};
+use crate::sequence::SequenceError;
+
 /// An error of the engine. Cheap to clone: one failure may reach several waiters.
 #[derive(Clone, Debug, ThisError)]
 pub enum EngineError {
@@ -31,6 +34,15 @@ pub enum EngineError {
     /// The savepoint is of another transaction, was released, or was rolled back with an earlier one (3B001).
     #[error("savepoint does not exist")]
     NoSuchSavepoint,
+    /// A row refers to nothing, or would (23503).
+    #[error("{0}")]
+    ForeignKeyViolation(Arc<ForeignKeyViolation>),
+    /// A foreign key cannot be made, or stands in the way.
+    #[error(transparent)]
+    ForeignKey(#[from] ForeignKeyError),
+    /// A sequence gives no value, or cannot be made or set.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
     /// A consumer asked for more memory than `memory_limit` leaves.
     #[error(transparent)]
     Memory(#[from] MemoryExceeded),

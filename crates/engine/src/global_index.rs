@@ -127,6 +127,11 @@ impl GlobalIndex {
         &self.entry
     }
 
+    /// The unique key.
+    pub fn key(&self) -> &[AttributeId] {
+        &self.entry[..self.key_length]
+    }
+
     /// Whether an entry changes when these attributes of its row do.
     pub fn depends_on(&self, attributes: &[AttributeId]) -> bool {
         self.entry.iter().any(|id| attributes.contains(id))

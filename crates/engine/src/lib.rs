@@ -15,6 +15,7 @@ mod dataflow;
 mod description;
 mod engine;
 mod error;
+mod foreign_key;
 mod global_index;
 mod ids;
 mod layout;
@@ -33,12 +34,14 @@ mod placement;
 mod results;
 mod runtime;
 mod scatter;
+mod sequence;
 mod simulator;
 mod task;
 mod timer;
 mod transaction;
 mod transactions;
 mod worker;
+mod write_rules;
 
 pub use admission::{AdmissionError, AdmissionOptions, Admit, ClassLimit, Permit, STATEMENT_CLASSES, StatementClass};
 pub use cancel::CancelHandle;
@@ -47,6 +50,7 @@ pub use counters::{EVENTS, Event};
 pub use description::{EngineStatistics, PartitionDescription};
 pub use engine::Engine;
 pub use error::EngineError;
+pub use foreign_key::{ForeignKeyError, ForeignKeySpec, ForeignKeyViolation, KeySide, ReferentialAction};
 pub use global_index::GlobalIndexSpec;
 pub use ids::{DataflowId, OperatorIndex, TableVersion, TaskId};
 pub use lookup::{Coalescing, Lookup};
@@ -56,6 +60,7 @@ pub use options::EngineOptions;
 pub use partition_table::Partitioning;
 pub use placement::{MoveMethod, PlacementError};
 pub use results::Results;
+pub use sequence::{Sequence, SequenceError, SequenceId, SequenceSpec, SequenceState};
 pub use simulator::{Simulation, SimulationError};
 pub use transaction::{
     BulkLoad, IsolationLevel, LockWait, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,

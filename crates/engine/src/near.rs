@@ -22,6 +22,7 @@ use crate::global_index::GlobalIndex;
 use crate::partition_table::PartitionTable;
 use crate::runtime::Runtime;
 use crate::transactions::TransactionManager;
+use crate::write_rules::KnownRules;
 
 /// Containers that a worker keeps a view of.
 const VIEWS: usize = 64;
@@ -57,6 +58,7 @@ pub(crate) struct ContainerView {
     pub schema: Arc<Schema>,
     pub table: Arc<PartitionTable>,
     pub global_indexes: Option<Near<[Arc<GlobalIndex>]>>,
+    pub rules: KnownRules,
     version: u64,
 }
 
@@ -67,6 +69,7 @@ impl ContainerView {
         Self {
             schema: container.schema(),
             table: container.table(),
+            rules: container.rules().known(),
             global_indexes: container.global_indexes().map(Near::new),
             container: Near::new(container),
             version,

@@ -24,6 +24,7 @@ use crate::options::{EngineOptions, MAINTENANCE_RETRY};
 use crate::partition::{LivingPartition, Partition};
 use crate::placement::Helpers;
 use crate::scatter::Scatter;
+use crate::sequence::Sequences;
 use crate::transactions::TransactionManager;
 
 /// Shards of the dataflow registry.
@@ -38,6 +39,7 @@ pub(crate) struct Runtime {
     pub nodes: Box<[Node]>,
     pub counters: Counters,
     pub admission: Admission,
+    pub sequences: Sequences,
     containers: RwLock<std::collections::BTreeMap<ContainerId, Arc<Container>>>,
     /// By id. Weak: partition tables own the partitions, and running dataflows own their tables.
     partitions: RwLock<Vec<Weak<LivingPartition>>>,
@@ -138,6 +140,7 @@ impl Runtime {
             env,
             counters: Counters::new(workers),
             admission: Admission::new(&options.admission),
+            sequences: Sequences::default(),
             helpers: Helpers::new(nodes.len()),
             options,
             memory,

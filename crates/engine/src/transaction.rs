@@ -4,6 +4,7 @@
 //! runs in place instead, without a message (see [`in_place`]).
 
 mod bulk;
+mod foreign_keys;
 mod in_place;
 mod lookup;
 mod memory;
@@ -39,6 +40,8 @@ use crate::runtime::{Runtime, current_node};
 use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold};
 
 pub use bulk::BulkLoad;
+use foreign_keys::Checks;
+pub(crate) use foreign_keys::{distinct_keys, found_positions, until_newest_is_visible};
 use in_place::{InPlace, Patience};
 pub use lookup::{ProbeReport, Probes};
 pub use savepoint::Savepoint;
@@ -92,6 +95,8 @@ pub struct Transaction {
     exhausted: bool,
     /// The first statements behind the savepoints, ascending.
     savepoints: Vec<StatementNumber>,
+    /// Foreign keys that are not checked yet.
+    checks: Checks,
     lock_timeout: Option<Duration>,
     /// Made for the first who asks.
     cancel: OnceLock<CancelHandle>,
@@ -115,6 +120,7 @@ impl Transaction {
             operations: 0,
             exhausted: false,
             savepoints: Vec::new(),
+            checks: Checks::default(),
             lock_timeout: None,
             cancel: OnceLock::new(),
             bounded_memory: None,
@@ -329,8 +335,10 @@ impl Transaction {
         BulkLoad::new(self, container)
     }
 
-    /// Commits: one atomic write. Returns when the commit is visible to new snapshots.
+    /// Commits: one atomic write. Returns when the commit is visible to new snapshots. Checks that were put off come
+    /// first; if one does not pass, the transaction is rolled back.
     pub async fn commit(mut self) -> Result<Timestamp, EngineError> {
+        self.check_all().await?;
         let manager = self.hold.manager().clone();
         let timestamp = manager.commit(self.hold.object());
         poll_fn(|context| {
@@ -382,10 +390,15 @@ impl Transaction {
     }
 
     fn dataflow(&self, operators: Vec<Operator>) -> Arc<Dataflow> {
+        self.dataflow_of(operators, Arc::clone(self.snapshot()))
+    }
+
+    /// A dataflow that reads in another snapshot than the statement's.
+    fn dataflow_of(&self, operators: Vec<Operator>, snapshot: Arc<SnapshotHandle>) -> Arc<Dataflow> {
         Arc::new(Dataflow::new(
             self.runtime.next_dataflow_id(),
             TransactionHold::new(self.hold.manager(), self.hold.object()),
-            Arc::clone(self.snapshot()),
+            snapshot,
             operators,
             self.cancel().clone(),
             self.memory(),

@@ -57,6 +57,8 @@ states! {
     NEGATIVE_LIMIT = b"2201W";
     /// invalid_row_count_in_result_offset_clause
     NEGATIVE_OFFSET = b"2201X";
+    /// sequence_generator_limit_exceeded
+    SEQUENCE_EXHAUSTED = b"2200H";
     /// string_data_right_truncation
     STRING_TOO_LONG = b"22001";
     /// numeric_value_out_of_range
@@ -79,6 +81,8 @@ states! {
     BAD_COPY_FORMAT = b"22P04";
     /// not_null_violation
     NOT_NULL = b"23502";
+    /// foreign_key_violation
+    FOREIGN_KEY = b"23503";
     /// unique_violation
     UNIQUE = b"23505";
     /// active_sql_transaction
@@ -115,6 +119,8 @@ states! {
     NO_SUCH_COLUMN = b"42703";
     /// undefined_object
     NO_SUCH_OBJECT = b"42704";
+    /// duplicate_object
+    DUPLICATE_OBJECT = b"42710";
     /// duplicate_alias
     DUPLICATE_ALIAS = b"42712";
     /// invalid_column_reference
@@ -125,6 +131,8 @@ states! {
     GROUPING = b"42803";
     /// datatype_mismatch
     TYPE_MISMATCH = b"42804";
+    /// invalid_foreign_key
+    INVALID_FOREIGN_KEY = b"42830";
     /// cannot_coerce: there is no such cast
     CANNOT_COERCE = b"42846";
     /// wrong_object_type

@@ -53,6 +53,7 @@ impl Place<'_> {
                 Work::Lock { lock, skip_locked, .. } => self.lock_rows(*lock, *skip_locked, &gateway),
                 Work::Read { .. }
                 | Work::Lookup { .. }
+                | Work::LockKeys { .. }
                 | Work::Probe
                 | Work::Insert
                 | Work::Attach

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
-    AttachCursor, Batch, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest, SealedSegment,
-    StorageError,
+    AttachCursor, Batch, Found, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest,
+    SealedSegment, Snapshot, StorageError,
 };
 
 use super::command::{Command, Progress};
 use super::forward::{Concern, concern, forward_inserts, forward_position};
-use super::lookup::{LookingUp, OwnKeys, gateway, own_keys};
+use super::lookup::{LockFound, LookingUp, OwnKeys, gateway, one_of_each_key, own_keys};
 use super::within::Within;
 use super::{LivingPartition, PartitionState};
 use crate::counters::Event;
@@ -182,7 +182,9 @@ impl Place<'_> {
                 let cursor = self.state.store.open_cursor(&request)?.without_addresses();
                 self.read(Progress::Reading { cursor, state: operator.open(), within }, quantum)
             }
-            Work::Lookup { .. } | Work::Probe => unreachable!("keys and probes are gathered when they arrive"),
+            Work::Lookup { .. } | Work::LockKeys { .. } | Work::Probe => {
+                unreachable!("keys and probes are gathered when they arrive")
+            }
             Work::Pin { request } if range.is_some() => {
                 // A pin would hold all rows of its segments: those of the range are copied instead.
                 let (request, within) = within(request);
@@ -263,8 +265,10 @@ impl Place<'_> {
         let dataflow = Arc::clone(&self.dataflow);
         let operator = dataflow.operator(self.header.operator);
         let partitioning = &operator.table.partitioning;
-        let Work::Lookup { lookup, operator, .. } = &operator.work else {
-            unreachable!("keys go to operators that look them up")
+        let (lookup, operator, locks): (_, &dyn MicroOperator, _) = match &operator.work {
+            Work::Lookup { lookup, operator, .. } => (lookup, &**operator, false),
+            Work::LockKeys { lookup, .. } => (lookup, &Collect, true),
+            _ => unreachable!("keys go to operators that look them up"),
         };
         let own = own_keys(self.runtime, self.partition.id, self.state, &self.header, &dataflow, keys);
         let OwnKeys { keys, positions, range } = own;
@@ -275,6 +279,7 @@ impl Place<'_> {
                 (self.state.store.open_lookup(&request, &keys)?, Some(within))
             }
         };
+        let cursor = if locks { cursor.with_addresses() } else { cursor };
         self.look_up(Box::new(LookingUp { cursor, positions, within, state: operator.open() }), quantum)
     }
 
@@ -282,6 +287,10 @@ impl Place<'_> {
         let dataflow = Arc::clone(&self.dataflow);
         let snapshot = dataflow.snapshot();
         let LookingUp { cursor, positions, within, state } = &mut *lookup;
+        let locks = match &dataflow.operator(self.header.operator).work {
+            Work::LockKeys { lock, statement, .. } => Some(LockFound { lock: *lock, statement: *statement }),
+            _ => None,
+        };
         let result = contain_panic(|| {
             loop {
                 if dataflow.is_over() {
@@ -295,6 +304,14 @@ impl Place<'_> {
                 let kept = match within {
                     None => next,
                     Some(within) => next.map(|found| within.keep_found(found)),
+                };
+                let kept = match (kept, locks) {
+                    (Some(found), Some(locks)) if !found.keys.is_empty() => match self.lock_found(locks, found)? {
+                        Some(found) => Some(found),
+                        // The task waits and asks again.
+                        None => return Ok(ReadStep::Done),
+                    },
+                    (kept, _) => kept,
                 };
                 match kept {
                     Some(found) if found.keys.is_empty() => {}
@@ -314,6 +331,21 @@ impl Place<'_> {
             ReadStep::Again => Step::Again(Progress::LookingUp(lookup)),
             ReadStep::NoRoom => Step::NoRoom(Progress::LookingUp(lookup)),
         })
+    }
+
+    /// Locks one row of each key that was found; none if somebody undecided has one of them, whom the dataflow knows
+    /// then.
+    fn lock_found(&mut self, locks: LockFound, found: Found) -> Result<Option<Found>, EngineError> {
+        let found = one_of_each_key(found);
+        let dataflow = Arc::clone(&self.dataflow);
+        let snapshot = Snapshot { statement: locks.statement, ..dataflow.snapshot() };
+        match self.write(|state| state.store.lock_rows(&snapshot, &found.addresses, locks.lock, false)) {
+            Ok(_) => Ok(Some(found)),
+            Err(error) => {
+                dataflow.block(error.undecided().ok_or(error)?);
+                Ok(None)
+            }
+        }
     }
 
     fn insert(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {

@@ -10,9 +10,10 @@
 //! part of it that lies elsewhere goes on with a copy of the keys, and what is found here is kept to the part that
 //! lies here. Messages are put together only if they agree in what they concern.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use eris_storage::{Batch, Column, Gateway, LookupCursor, PartitionId};
+use eris_storage::{Batch, Column, Found, Gateway, LookupCursor, PartitionId, RowLock, StatementNumber};
 
 use super::forward::{Concern, divide, is_own_position, owner_of, passed_on};
 use super::within::Within;
@@ -43,6 +44,14 @@ pub(crate) struct LookingUp {
     /// Keeps what is found to what the messages concern.
     pub within: Option<Within>,
     pub state: Box<dyn OperatorState>,
+}
+
+/// What becomes of the rows that a lookup finds.
+#[derive(Clone, Copy)]
+pub(super) struct LockFound {
+    pub lock: RowLock,
+    /// The statement whose locks they are; it may see less than the lookup does.
+    pub statement: StatementNumber,
 }
 
 /// What is looked up here.
@@ -130,7 +139,7 @@ impl Gathering {
         };
         self.known = Some(Arc::clone(&dataflow));
         let mut group = match &dataflow.operator(header.operator).work {
-            Work::Lookup { lookup, codec, .. } => {
+            Work::Lookup { lookup, codec, .. } | Work::LockKeys { lookup, codec, .. } => {
                 let alone = lookup.coalescing == Coalescing::None;
                 let expected = if alone { message.command_count as usize } else { KEYS_EXPECTED };
                 let mut keys = ArrivedKeys::new(codec, expected);
@@ -166,10 +175,12 @@ impl Gathering {
 }
 
 fn parts(dataflow: &Dataflow, header: &Header) -> (Lookup, SharedCodec) {
-    let Work::Lookup { lookup, codec, .. } = &dataflow.operator(header.operator).work else {
-        unreachable!("keys go to operators that look them up")
-    };
-    (lookup.clone(), Arc::clone(codec))
+    match &dataflow.operator(header.operator).work {
+        Work::Lookup { lookup, codec, .. } | Work::LockKeys { lookup, codec, .. } => {
+            (lookup.clone(), Arc::clone(codec))
+        }
+        _ => unreachable!("keys go to operators that look them up"),
+    }
 }
 
 /// The keys that concern this partition; what concerns others is passed on.
@@ -256,8 +267,24 @@ fn send_keys(
 }
 
 /// What is found, with the request's positions as first column.
-pub(super) fn gateway(positions: &[u32], found: eris_storage::Found) -> Gateway {
+pub(super) fn gateway(positions: &[u32], found: Found) -> Gateway {
     let first = position_column(found.keys.iter().map(|key| positions[*key as usize]));
     let columns: Vec<Column> = std::iter::once(first).chain(found.batch.columns).collect();
     Gateway { batch: Batch { columns: columns.into(), rows: found.batch.rows }, addresses: Box::default() }
+}
+
+/// The first row of each key.
+pub(super) fn one_of_each_key(found: Found) -> Found {
+    let Found { keys, batch, addresses } = found;
+    assert!(addresses.len() == keys.len(), "rows that are to be locked come with their addresses");
+    let mut seen = BTreeSet::new();
+    let first: Vec<u32> = (0..keys.len() as u32).filter(|row| seen.insert(keys[*row as usize])).collect();
+    if first.len() == keys.len() {
+        return Found { keys, batch, addresses };
+    }
+    Found {
+        keys: first.iter().map(|row| keys[*row as usize]).collect(),
+        batch: batch.take(&first),
+        addresses: first.iter().map(|row| addresses[*row as usize]).collect(),
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use eris_storage::{AttributeId, Batch, Found, Gateway, LookupRequest, ReadRequest};
+use eris_storage::{AttributeId, Batch, Found, Gateway, LookupRequest, ReadRequest, RowAddress};
 
 use super::Bounds;
 use crate::partition_table::Partitioning;
@@ -49,17 +49,16 @@ impl Within {
         let Gateway { batch, addresses } = gateway;
         let (batch, kept) = self.keep_rows(&batch);
         let Some(kept) = kept else { return Gateway { batch, addresses } };
-        let addresses =
-            if addresses.is_empty() { addresses } else { kept.iter().map(|row| addresses[*row as usize]).collect() };
-        Gateway { batch, addresses }
+        Gateway { batch, addresses: kept_addresses(addresses, &kept) }
     }
 
     /// The same for what a lookup found.
     pub fn keep_found(&self, found: Found) -> Found {
-        let Found { keys, batch } = found;
+        let Found { keys, batch, addresses } = found;
         let (batch, kept) = self.keep_rows(&batch);
-        let Some(kept) = kept else { return Found { keys, batch } };
-        Found { keys: kept.iter().map(|row| keys[*row as usize]).collect(), batch }
+        let Some(kept) = kept else { return Found { keys, batch, addresses } };
+        let addresses = kept_addresses(addresses, &kept);
+        Found { keys: kept.iter().map(|row| keys[*row as usize]).collect(), batch, addresses }
     }
 
     /// The rows inside, with the columns that were asked for, and which they are; none: all.
@@ -75,4 +74,9 @@ impl Within {
         }
         (asked.take(&kept), Some(kept))
     }
+}
+
+/// The addresses of the rows that were kept, if there are addresses.
+fn kept_addresses(addresses: Box<[RowAddress]>, kept: &[u32]) -> Box<[RowAddress]> {
+    if addresses.is_empty() { addresses } else { kept.iter().map(|row| addresses[*row as usize]).collect() }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use eris_platform::Reservation;
 use eris_storage::{Batch, ContainerId, Key, PartitionId, SealedSegment, Value};
 
+use super::through_index::knew_all;
 use super::{Transaction, group_by_partition};
 use crate::container::Container;
 use crate::dataflow::{Attachment, Work};
@@ -20,6 +21,7 @@ use crate::partition_table::{PartitionTable, Partitioning};
 use crate::placement::split_above;
 use crate::results::Results;
 use crate::timer::Sleep;
+use crate::write_rules::KnownRules;
 
 /// Segments under way per worker before the load waits for the oldest.
 const IN_FLIGHT_PER_WORKER: usize = 2;
@@ -38,6 +40,8 @@ pub struct BulkLoad<'t> {
     gathered_bytes: Reservation,
     in_flight: VecDeque<InFlight>,
     rows: u64,
+    /// What was known when it began: foreign keys that are added later were not checked.
+    rules: KnownRules,
 }
 
 /// A segment on its way to a partition.
@@ -66,6 +70,7 @@ impl<'t> BulkLoad<'t> {
         let table = container.table();
         let gathered_bytes = transaction.memory().reserve("bulk load");
         container.begin_bulk_load();
+        let rules = container.rules().known();
         Ok(Self {
             transaction,
             container,
@@ -74,6 +79,7 @@ impl<'t> BulkLoad<'t> {
             gathered_bytes,
             in_flight: VecDeque::new(),
             rows: 0,
+            rules,
         })
     }
 
@@ -84,6 +90,8 @@ impl<'t> BulkLoad<'t> {
         }
         self.rows += rows.rows as u64;
         self.transaction.insert_entries(&self.container, &rows).await?;
+        self.transaction.note_inserted(&self.container, &rows)?;
+        self.transaction.check_part().await?;
         self.refresh_table();
         self.gather(rows)?;
         let segment_rows = self.container.schema().segment_rows as usize;
@@ -104,9 +112,12 @@ impl<'t> BulkLoad<'t> {
             }
             self.land_all().await?;
             if self.gathered.is_empty() {
-                return Ok(self.rows);
+                break;
             }
         }
+        knew_all(&self.container, self.rules)?;
+        self.transaction.check_operation().await?;
+        Ok(self.rows)
     }
 
     /// After a split, what was gathered under the old bounds is divided anew.

@@ -14,13 +14,14 @@ use eris_storage::{Batch, Column, ContainerId, Key, Values};
 use super::{StreamGuard, Transaction};
 use crate::dataflow::{Dataflow, Work};
 use crate::error::EngineError;
-use crate::lookup::{Coalescing, KeyCodec, Lookup, invalid, position_columns};
+use crate::lookup::{Coalescing, KeyCodec, Lookup, SharedCodec, invalid, position_columns};
 use crate::message::{Class, HEADER_BYTES, MessageWriter, Primitive};
 use crate::operator::{Collect, MicroOperator};
 use crate::partition::{Partition, probe_value};
 use crate::partition_table::{PartitionTable, Partitioning};
 use crate::results::Results;
 use crate::runtime::Runtime;
+use crate::transactions::SnapshotHandle;
 
 /// Messages with keys are not longer than this, so that a sender's buffer is filled by several.
 const KEY_MESSAGE_BYTES_MAX: usize = 32 << 10;
@@ -69,6 +70,19 @@ impl Transaction {
         keys: &Batch,
         operator: Option<Arc<dyn MicroOperator>>,
     ) -> Result<Results, EngineError> {
+        let operator = operator.unwrap_or_else(|| Arc::new(Collect));
+        let snapshot = Arc::clone(self.snapshot());
+        self.send_lookup(lookup, keys, snapshot, |lookup, codec| Work::Lookup { lookup, codec, operator })
+    }
+
+    /// Sends keys to the partitions that may have them.
+    pub(super) fn send_lookup(
+        &mut self,
+        lookup: Lookup,
+        keys: &Batch,
+        snapshot: Arc<SnapshotHandle>,
+        work: impl FnOnce(Lookup, SharedCodec) -> Work,
+    ) -> Result<Results, EngineError> {
         let container = self.runtime.container(lookup.container)?;
         let table = container.table();
         let codec = Arc::new(KeyCodec::of(&container, &lookup.request)?);
@@ -86,9 +100,8 @@ impl Transaction {
         }
         let coalescing = lookup.coalescing;
         let columns = position_columns(table.partitioning.attributes(), &lookup.request);
-        let operator = operator.unwrap_or_else(|| Arc::new(Collect));
-        let work = Work::Lookup { lookup, codec: Arc::clone(&codec), operator };
-        let dataflow = self.dataflow(vec![Self::operator(&container, &table, work, None)]);
+        let work = work(lookup, Arc::clone(&codec));
+        let dataflow = self.dataflow_of(vec![Self::operator(&container, &table, work, None)], snapshot);
         let groups = match columns.filter(|_| table.partitioning.has_positions()) {
             Some(columns) => rows_by_partition(&table, &keys.project(&columns), &rows),
             None => vec![(None, rows)],

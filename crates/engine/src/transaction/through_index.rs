@@ -5,10 +5,13 @@ use std::sync::Arc;
 use eris_storage::{AttributeId, Batch, PackedRows, ReadRequest};
 
 use super::Transaction;
+use super::foreign_keys::concerned_sides;
 use crate::container::Container;
 use crate::error::EngineError;
+use crate::foreign_key::{ForeignKey, Side};
 use crate::global_index::GlobalIndex;
 use crate::operator::{RowChange, RowFilter};
+use crate::write_rules::KnownRules;
 
 /// What a global index says about a request.
 pub(super) enum Resolved {
@@ -18,6 +21,18 @@ pub(super) enum Resolved {
     Nothing,
     /// The row with the key is where this request says.
     Narrowed(ReadRequest),
+}
+
+/// What a change owes besides its rows.
+struct Owed {
+    /// What was known of the container's rules.
+    rules: KnownRules,
+    /// The attributes that the partitions tell about the changed rows, old and new: the entries that depend on them,
+    /// then the keys of `sides`.
+    returning: Option<Arc<[AttributeId]>>,
+    sides: Vec<(Arc<ForeignKey>, Side)>,
+    /// Where the keys begin.
+    first_key: usize,
 }
 
 impl Transaction {
@@ -45,17 +60,22 @@ impl Transaction {
         Ok(Resolved::Narrowed(index.narrow(request, &locator)))
     }
 
-    /// Inserts rows and their entries.
+    /// Inserts rows and their entries, and checks what they refer to.
     pub(super) async fn insert_with_entries(
         &mut self,
         container: &Arc<Container>,
         rows: Batch,
     ) -> Result<(), EngineError> {
-        if !container.has_global_indexes() {
-            return self.insert_all(container, rows).await;
+        let rules = container.rules().known();
+        if rules.is_plain() {
+            self.insert_all(container, rows).await?;
+            return knew_all(container, rules);
         }
         self.insert_all(container, rows.clone()).await?;
-        Box::pin(self.insert_entries(container, &rows)).await
+        Box::pin(self.insert_entries(container, &rows)).await?;
+        knew_all(container, rules)?;
+        self.note_inserted(container, &rows)?;
+        Box::pin(self.check_operation()).await
     }
 
     /// Enters rows that were inserted into the container's global indexes.
@@ -70,23 +90,27 @@ impl Transaction {
         Ok(())
     }
 
-    /// The attributes that a change of `changed` (none: a deletion) must tell about its rows, old and new, because
-    /// entries depend on them.
-    pub(super) fn returning(
-        &self,
-        container: &Arc<Container>,
-        changed: Option<&[AttributeId]>,
-    ) -> Option<Arc<[AttributeId]>> {
+    /// What a change of `changed` (none: a deletion) owes besides its rows.
+    fn owed(&self, container: &Arc<Container>, changed: Option<&[AttributeId]>) -> Owed {
         let view = self.runtime.view_of(container);
-        let indexes = view.global_indexes.as_ref()?;
+        let mut owed = Owed { rules: view.rules, returning: None, sides: Vec::new(), first_key: 0 };
+        if view.rules.is_plain() {
+            return owed;
+        }
         let mut returned: Vec<AttributeId> = Vec::new();
-        for index in indexes.iter().filter(|index| changed.is_none_or(|changed| index.depends_on(changed))) {
+        let concerned = |index: &&Arc<GlobalIndex>| changed.is_none_or(|changed| index.depends_on(changed));
+        for index in view.global_indexes.as_ref().iter().flat_map(|indexes| indexes.iter()).filter(concerned) {
             returned.extend(index.entry());
         }
-        (!returned.is_empty()).then(|| returned.into())
+        owed.first_key = returned.len();
+        owed.sides = concerned_sides(container, changed);
+        returned.extend(owed.sides.iter().flat_map(|(key, side)| key.attributes(*side)));
+        owed.returning = (!returned.is_empty()).then(|| returned.into());
+        owed
     }
 
-    /// Updates rows; when their entries may change, the partitions tell old and new values, and the entries follow.
+    /// Updates rows; when entries or foreign keys depend on them, the partitions tell old and new values, the entries
+    /// follow, and the keys are checked.
     pub(super) async fn update_with_entries(
         &mut self,
         container: &Arc<Container>,
@@ -99,10 +123,11 @@ impl Transaction {
             Resolved::Narrowed(request) => request,
         };
         let changed: Box<[AttributeId]> = change.attributes().into();
-        let returning = self.returning(container, Some(&changed));
+        let owed = self.owed(container, Some(&changed));
         let mut told = Vec::new();
-        let rows = self.update_all(container, request, change, returning.as_ref(), &mut told).await?;
-        if returning.is_none() {
+        let rows = self.update_all(container, request, change, owed.returning.as_ref(), &mut told).await?;
+        knew_all(container, owed.rules)?;
+        if owed.returning.is_none() {
             return Ok(rows);
         }
         let concerned = |index: &GlobalIndex| index.depends_on(&changed);
@@ -118,10 +143,12 @@ impl Transaction {
                 }
             }
         }
+        self.note_changed(&owed.sides, &told, owed.first_key, false)?;
+        Box::pin(self.check_operation()).await?;
         Ok(rows)
     }
 
-    /// Deletes rows and their entries.
+    /// Deletes rows and their entries, and checks who refers to them.
     pub(super) async fn delete_with_entries(
         &mut self,
         container: &Arc<Container>,
@@ -134,14 +161,17 @@ impl Transaction {
             Resolved::Narrowed(request) => request,
         };
         let inputs = request.desired.len();
-        let returning = self.returning(container, None);
-        if let Some(returning) = &returning {
+        let owed = self.owed(container, None);
+        if let Some(returning) = &owed.returning {
             request.desired = request.desired.iter().chain(returning.iter()).copied().collect();
         }
         let mut told = Vec::new();
         let rows = self.delete_all(container, &request, filter, inputs, &mut told).await?;
-        if returning.is_some() {
+        knew_all(container, owed.rules)?;
+        if owed.returning.is_some() {
             Box::pin(self.remove_entries(container, &told, |_| true)).await?;
+            self.note_changed(&owed.sides, &told, owed.first_key, true)?;
+            Box::pin(self.check_operation()).await?;
         }
         Ok(rows)
     }
@@ -167,6 +197,12 @@ impl Transaction {
         }
         Ok(())
     }
+}
+
+/// Refuses a write that may have gone on without knowing of a foreign key that was added meanwhile.
+#[inline]
+pub(super) fn knew_all(container: &Container, rules: KnownRules) -> Result<(), EngineError> {
+    if rules.misses(container.rules().known()) { Err(EngineError::SchemaMoved) } else { Ok(()) }
 }
 
 /// Which columns of what a change tells are whose entry.

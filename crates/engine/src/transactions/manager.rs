@@ -84,6 +84,16 @@ impl TransactionManager {
         lock(self.shard(transaction)).get(&transaction.0).cloned()
     }
 
+    /// Undecided transactions that have words in partitions, and which those are.
+    pub fn writing(&self) -> Vec<(Arc<TransactionObject>, Vec<PartitionId>)> {
+        let mut writing: Vec<Arc<TransactionObject>> = Vec::new();
+        for shard in &self.known {
+            writing.extend(lock(shard).values().filter(|object| !object.is_decided()).cloned());
+        }
+        writing.sort_unstable_by_key(|object| object.id);
+        writing.into_iter().map(|object| (Arc::clone(&object), object.touched())).collect()
+    }
+
     /// Transactions that wait for others.
     pub fn waiting(&self) -> u64 {
         self.waits.count()

@@ -2,7 +2,7 @@
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
-use eris_engine::EngineError;
+use eris_engine::{EngineError, ForeignKeyError, ForeignKeyViolation, SequenceError};
 use eris_operators::OperatorError;
 use eris_storage::StorageError;
 
@@ -23,6 +23,9 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
         }
         EngineError::TooManyStatements => SqlError::new(SqlState::LIMIT_EXCEEDED, error.to_string()),
         EngineError::NoSuchSavepoint => SqlError::new(SqlState::NO_SUCH_SAVEPOINT, error.to_string()),
+        EngineError::ForeignKeyViolation(violation) => foreign_key_violation(violation),
+        EngineError::ForeignKey(error) => foreign_key_error(error),
+        EngineError::Sequence(error) => sequence_error(error),
         EngineError::Memory(error) => SqlError::out_of_memory(error),
         EngineError::NoSuchContainer(_) | EngineError::SchemaMoved => SqlError::new(
             SqlState::SERIALIZATION_FAILURE,
@@ -43,6 +46,35 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
             }
         }
     }
+}
+
+fn foreign_key_violation(violation: &ForeignKeyViolation) -> SqlError {
+    let detail = violation.detail_with(|value| value_text(value).unwrap_or_else(|| "null".to_string()));
+    SqlError::new(SqlState::FOREIGN_KEY, violation.to_string()).detail(detail)
+}
+
+/// A foreign key that cannot be made, or stands in the way.
+fn foreign_key_error(error: &ForeignKeyError) -> SqlError {
+    let state = match error {
+        ForeignKeyError::DifferentNumbers | ForeignKeyError::NoUniqueKey { .. } => SqlState::INVALID_FOREIGN_KEY,
+        ForeignKeyError::DifferentTypes { .. } => SqlState::TYPE_MISMATCH,
+        ForeignKeyError::NoSuchAttribute { .. } => SqlState::NO_SUCH_COLUMN,
+        ForeignKeyError::Exists { .. } => SqlState::DUPLICATE_OBJECT,
+        ForeignKeyError::NoSuchConstraint { .. } => SqlState::NO_SUCH_OBJECT,
+        ForeignKeyError::Referenced { .. } => SqlState::DEPENDENT_OBJECTS,
+    };
+    SqlError::new(state, error.to_string())
+}
+
+/// What a sequence refuses.
+fn sequence_error(error: &SequenceError) -> SqlError {
+    let state = match error {
+        SequenceError::Exhausted { .. } => SqlState::SEQUENCE_EXHAUSTED,
+        SequenceError::OutOfBounds { .. } => SqlState::OUT_OF_RANGE,
+        SequenceError::Invalid(_) => SqlState::INVALID_PARAMETER_VALUE,
+        SequenceError::NoSuchSequence(_) => SqlState::NO_SUCH_TABLE,
+    };
+    SqlError::new(state, error.to_string())
 }
 
 /// An error of a partition.

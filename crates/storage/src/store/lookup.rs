@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cursor::ReadCursor;
+use super::cursor::{Gateway, ReadCursor};
 use super::{Scratch, Store, with_scratch};
 use crate::address::RowAddress;
 use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder};
@@ -37,7 +37,20 @@ pub struct LookupCursor {
     request: LookupRequest,
     schema: SchemaVersion,
     access: Access,
+    with_addresses: bool,
     _hold: Arc<()>,
+}
+
+impl LookupCursor {
+    /// Has the answers say where the rows are: for what locks them.
+    #[must_use]
+    pub fn with_addresses(mut self) -> Self {
+        self.with_addresses = true;
+        if let Access::Scan(scan) = &mut self.access {
+            scan.cursor.with_addresses = true;
+        }
+        self
+    }
 }
 
 #[derive(Debug)]
@@ -70,6 +83,8 @@ pub struct Found {
     pub keys: Vec<u32>,
     /// The desired attributes.
     pub batch: Batch,
+    /// One per row, if the cursor was asked for them.
+    pub addresses: Box<[RowAddress]>,
 }
 
 /// Memory that calls reuse.
@@ -98,7 +113,13 @@ impl Store {
             None => Access::Scan(Box::new(self.open_key_scan(request, keys)?)),
         };
         let request = request.clone();
-        Ok(LookupCursor { request, schema: self.schema.version, access, _hold: Arc::clone(&self.cursors) })
+        Ok(LookupCursor {
+            request,
+            schema: self.schema.version,
+            access,
+            with_addresses: false,
+            _hold: Arc::clone(&self.cursors),
+        })
     }
 
     fn check_lookup(&self, request: &LookupRequest, keys: &Batch) -> Result<(), StorageError> {
@@ -175,7 +196,7 @@ impl Store {
                             *row = rows[*row as usize];
                         }
                     }
-                    self.link_pairs(snapshot, &cursor.request.desired, scratch)
+                    self.link_pairs(snapshot, &cursor.request.desired, cursor.with_addresses, scratch)
                 });
                 if end == count {
                     cursor.access = Access::Done;
@@ -187,18 +208,25 @@ impl Store {
                     cursor.access = Access::Done;
                     return Ok(None);
                 };
-                Ok(Some(matching(scan, &cursor.request, &gateway.batch)))
+                Ok(Some(matching(scan, &cursor.request, &gateway)))
             }
         }
     }
 
     /// The visible ones among the pairs in `scratch`, linked.
-    fn link_pairs(&self, snapshot: &Snapshot<'_>, desired: &[AttributeId], scratch: &mut Scratch) -> Found {
+    fn link_pairs(
+        &self,
+        snapshot: &Snapshot<'_>,
+        desired: &[AttributeId],
+        with_addresses: bool,
+        scratch: &mut Scratch,
+    ) -> Found {
         let LookupScratch { pairs, grouped, starts } = &mut scratch.lookup;
         group_by_segment(pairs, grouped, starts, self.segments.len());
         let types = desired.iter().map(|id| self.schema.attributes[id.index()].data_type);
         let mut builders = ColumnBuilder::for_batch(types, grouped.len());
         let mut keys = Vec::with_capacity(grouped.len());
+        let mut addresses = Vec::new();
         for run in grouped.chunk_by(|(_, left), (_, right)| left.segment() == right.segment()) {
             let Some(segment) = self.segment(run[0].1.segment()) else { continue };
             scratch.offsets.clear();
@@ -206,6 +234,9 @@ impl Store {
                 if segment.is_visible(snapshot, address.offset().0) {
                     keys.push(*key);
                     scratch.offsets.push(address.offset().0);
+                    if with_addresses {
+                        addresses.push(*address);
+                    }
                 }
             }
             let path = segment.path();
@@ -214,7 +245,7 @@ impl Store {
             }
         }
         let columns = builders.into_iter().map(ColumnBuilder::finish).collect();
-        Found { batch: Batch { columns, rows: keys.len() }, keys }
+        Found { batch: Batch { columns, rows: keys.len() }, keys, addresses: addresses.into() }
     }
 }
 
@@ -257,7 +288,8 @@ fn group_by_segment(
 }
 
 /// Scanned rows with the keys they have, once per key that was asked for.
-fn matching(scan: &KeyScan, request: &LookupRequest, scanned: &Batch) -> Found {
+fn matching(scan: &KeyScan, request: &LookupRequest, gateway: &Gateway) -> Found {
+    let scanned = &gateway.batch;
     let key_columns: Vec<usize> = (0..request.attributes.len()).collect();
     let (mut keys, mut rows) = (Vec::new(), Vec::new());
     for row in 0..scanned.rows {
@@ -268,5 +300,9 @@ fn matching(scan: &KeyScan, request: &LookupRequest, scanned: &Batch) -> Found {
     }
     let desired = &scanned.columns[request.attributes.len()..];
     let columns = desired.iter().map(|column| column.take(&rows)).collect();
-    Found { batch: Batch { columns, rows: rows.len() }, keys }
+    let addresses = match &gateway.addresses[..] {
+        [] => Box::default(),
+        all => rows.iter().map(|row| all[*row as usize]).collect(),
+    };
+    Found { batch: Batch { columns, rows: rows.len() }, keys, addresses }
 }

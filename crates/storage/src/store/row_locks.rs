@@ -118,7 +118,9 @@ impl RowLocks {
         let covers = |held: &Held| {
             // Planted: a lock that was rolled back with its statement counts as one that the transaction has.
             let holds = cfg!(feature = "bug_row_lock_of_void_statement") || is_undecided(snapshot, held.holder);
-            held.holder.transaction == holder.transaction && held.mode >= mode && holds
+            // A lock of a later statement may be rolled back before this one is.
+            let lasts = held.holder.statement <= holder.statement;
+            held.holder.transaction == holder.transaction && lasts && held.mode >= mode && holds
         };
         if self.by_row.get(&row).is_some_and(|list| list.iter().any(covers)) {
             return Ok(());
