@@ -88,12 +88,7 @@ fn batch(schema: &Schema, from: i32, rows: i32) -> Batch {
 }
 
 fn new_store(schema: &Arc<Schema>) -> Store {
-    Store::new(StoreOptions {
-        schema: Arc::clone(schema),
-        memory: MemoryPool::unlimited(),
-        arena: None,
-        modules: Registry::standard(),
-    })
+    Store::new(StoreOptions::new(Arc::clone(schema), MemoryPool::unlimited()))
 }
 
 /// Time this thread was on a core: other work on the machine does not count.

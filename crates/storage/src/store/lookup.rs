@@ -202,15 +202,22 @@ impl Store {
         for run in grouped.chunk_by(|(_, left), (_, right)| left.segment() == right.segment()) {
             let Some(segment) = self.segment(run[0].1.segment()) else { continue };
             scratch.offsets.clear();
+            let mut earlier = Vec::new();
             for (key, address) in run {
                 if segment.is_visible(snapshot, address.offset().0) {
                     keys.push(*key);
                     scratch.offsets.push(address.offset().0);
+                } else if let Some(before) = self.before(snapshot, *address) {
+                    earlier.push((*key, address.offset().0, before));
                 }
             }
+            keys.extend(earlier.iter().map(|(key, ..)| *key));
             let path = segment.path();
             for (id, builder) in desired.iter().zip(&mut builders) {
                 path.link(*id, &scratch.offsets, builder);
+                for (_, offset, before) in &earlier {
+                    before.link(path, *id, *offset, builder);
+                }
             }
         }
         let columns = builders.into_iter().map(ColumnBuilder::finish).collect();
