@@ -204,7 +204,7 @@ impl Fixture {
         let predicate = Predicate::new(by_key());
         let request = ReadRequest { predicate, desired: [KEY, AMOUNT].into(), order: None };
         let mut packed = PackedRows::default();
-        assert!(self.store.read_rows(&snapshot, &request, 8, &mut packed).unwrap());
+        assert!(self.store.read_rows(&snapshot, &request, 64, &mut packed).unwrap());
         assert_eq!(amounts(&packed.to_batch(), 1), found, "read row-wise");
         let request = LookupRequest { attributes: [KEY].into(), desired: [AMOUNT].into() };
         let keys = Batch::from_rows(&[DataType::Int32], &[vec![Value::Int32(key)]]);
