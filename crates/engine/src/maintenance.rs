@@ -64,8 +64,9 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     }
 }
 
-/// Closes the tail if it stayed as it was for a while, and lets segments be sealed that were kept open to be overwritten
-/// if none was; sees to it that somebody looks again if they may yet. At most one timer runs for a partition.
+/// Closes the tail if it stayed as it was for a while, and lets segments be sealed that were kept open to be
+/// overwritten if none was; sees to it that somebody looks again if they may yet. At most one timer runs for a
+/// partition.
 fn watch_tail(runtime: &Arc<Runtime>, partition: &Partition, state: &mut PartitionState) -> bool {
     let now = runtime.env.now();
     let (tail, overwrites) = (state.store.sealable_tail(), state.store.overwrites_mark());

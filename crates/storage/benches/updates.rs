@@ -1,5 +1,5 @@
-//! What an update by key costs, in place and by a new version: `cargo bench -p eris-storage --bench updates`. Prints the
-//! two in turns, so that what else the machine does hits both alike; `--test` runs it with tiny inputs.
+//! What an update by key costs, in place and by a new version: `cargo bench -p eris-storage --bench updates`. Prints
+//! the two in turns, so that what else the machine does hits both alike; `--test` runs it with tiny inputs.
 //!
 //! `--count N --in-place 0|1` does N updates of the first kind and nothing else, for a count of instructions: that of
 //! 2 N less that of N.
@@ -122,7 +122,7 @@ fn cpu_nanos() -> u64 {
     text.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// What the updates do: name, keys in the store, keys that are updated, attributes, how far the oldest reader is behind.
+/// What the updates do: name, keys in the store, keys that are updated, attributes, how far the oldest reader is back.
 type Kind = (&'static str, i32, i32, &'static [u16], u64);
 
 const KINDS: [Kind; 5] = [

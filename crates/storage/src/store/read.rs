@@ -325,8 +325,8 @@ impl Store {
         Ok(Some(Gateway { batch: Batch::empty(&types.collect::<Vec<_>>()), addresses: Box::default() }))
     }
 
-    /// The desired attributes of a window's rows that are visible and qualify; none if there are none. Their offsets are
-    /// in `scratch.offsets`, unless that is empty and all rows are there.
+    /// The desired attributes of a window's rows that are visible and qualify; none if there are none. Their offsets
+    /// are in `scratch.offsets`, unless that is empty and all rows are there.
     fn scan_window(
         &self,
         segment: &Segment,

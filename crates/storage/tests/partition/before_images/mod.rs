@@ -1,5 +1,5 @@
-//! Updates in place: who sees which version of a row that was overwritten, whichever way it is read, and what becomes of
-//! its before-images.
+//! Updates in place: who sees which version of a row that was overwritten, whichever way it is read, and what becomes
+//! of its before-images.
 
 mod fixture;
 mod maintenance;
