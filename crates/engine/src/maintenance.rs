@@ -64,26 +64,28 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     }
 }
 
-/// Closes the tail if it stayed as it was for a while; sees to it that somebody looks again if it may yet. At most one
-/// timer runs for a partition.
+/// Closes the tail if it stayed as it was for a while, and lets segments be sealed that were kept open to be
+/// overwritten if none was; sees to it that somebody looks again if they may yet. At most one timer runs for a
+/// partition.
 fn watch_tail(runtime: &Arc<Runtime>, partition: &Partition, state: &mut PartitionState) -> bool {
     let now = runtime.env.now();
-    match (state.store.sealable_tail(), state.tail_watch) {
-        (_, Some(watch)) if now < watch.until => false,
-        (Some(tail), Some(watch)) if watch.tail == tail => {
-            state.tail_watch = None;
-            state.store.close_tail();
-            true
-        }
-        (Some(tail), _) => {
-            let until = now + TAIL_QUIET;
-            state.tail_watch = Some(TailWatch { tail, until });
-            runtime.queue_maintenance_at(partition, until);
-            false
-        }
-        (None, _) => {
-            state.tail_watch = None;
-            false
-        }
+    let (tail, overwrites) = (state.store.sealable_tail(), state.store.overwrites_mark());
+    if state.tail_watch.is_some_and(|watch| now < watch.until) {
+        return false;
     }
+    let watch = state.tail_watch.take();
+    let closes = tail.is_some() && watch.is_some_and(|watch| watch.tail == tail);
+    let cools = overwrites.is_some() && watch.is_some_and(|watch| watch.overwrites == overwrites);
+    if closes {
+        state.store.close_tail();
+    }
+    if cools {
+        state.store.let_cool();
+    }
+    if !closes && !cools && (tail.is_some() || overwrites.is_some()) {
+        let until = now + TAIL_QUIET;
+        state.tail_watch = Some(TailWatch { tail, overwrites, until });
+        runtime.queue_maintenance_at(partition, until);
+    }
+    closes || cools
 }

@@ -26,6 +26,9 @@ pub struct EngineOptions {
     pub quantum: Duration,
     /// Whether a task may run a command in place on an idle partition of its node.
     pub in_place: bool,
+    /// Whether updates overwrite rows where they can and keep before-images, instead of appending versions. Not a
+    /// setting of the server: both ways exist to be measured against each other.
+    pub updates_in_place: bool,
     /// Whether a worker puts messages for partitions of its node into their inboxes itself, without the coordinator.
     /// Not a setting of the server: both ways exist to be measured against each other.
     pub direct_append: bool,
@@ -58,6 +61,7 @@ impl Default for EngineOptions {
             local_memory: LocalMemory::Auto,
             quantum: Duration::from_micros(200),
             in_place: true,
+            updates_in_place: true,
             direct_append: true,
             incoming_buffer_bytes: 1 << 20,
             worker_buffer_bytes: 16 << 10,
@@ -95,7 +99,8 @@ pub(crate) const SPIN_STEPS: u32 = 64;
 pub(crate) const SLEEP_MIN: Duration = Duration::from_millis(1);
 /// Maintenance of a partition that somebody else is at is tried again after this time.
 pub(crate) const LATCHED_RETRY: Duration = Duration::from_micros(500);
-/// A tail that took no row for this long is closed and sealed, if it has rows enough.
+/// A tail that took no row for this long is closed and sealed, if it has rows enough; a partition in which no row was
+/// overwritten for this long seals the segments that it kept open for that.
 pub(crate) const TAIL_QUIET: Duration = Duration::from_millis(100);
 /// Blocked maintenance is tried again after this time, when some transaction ended meanwhile.
 pub(crate) const MAINTENANCE_RETRY: Duration = Duration::from_millis(5);

@@ -74,10 +74,13 @@ pub(crate) struct PartitionState {
     spare: Vec<u8>,
 }
 
-/// When to look at a tail again, and how it was at the last look.
+/// When to look again at what is written, and how it was at the last look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TailWatch {
-    pub tail: (SegmentNumber, u32),
+    /// The tail and its rows, if they are worth sealing.
+    pub tail: Option<(SegmentNumber, u32)>,
+    /// How often rows were overwritten, if segments are kept open for that.
+    pub overwrites: Option<u64>,
     pub until: Nanos,
 }
 

@@ -167,7 +167,8 @@ impl Runtime {
 
     /// What a new store of a container is made of.
     pub fn store_options(&self, schema: &Arc<Schema>) -> StoreOptions {
-        StoreOptions::new(Arc::clone(schema), Arc::clone(&self.memory))
+        let options = StoreOptions::new(Arc::clone(schema), Arc::clone(&self.memory));
+        StoreOptions { updates_in_place: self.options.updates_in_place, ..options }
     }
 
     pub fn next_container_id(&self) -> ContainerId {

@@ -48,6 +48,7 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         memory_limit_bytes: 1 << 30,
         quantum: Duration::from_micros([0, 0, 200][random.index(3)]),
         in_place: random.chance(0.7),
+        updates_in_place: random.chance(0.8),
         direct_append: random.chance(0.5),
         incoming_buffer_bytes: [96, 512, 1 << 16][random.index(3)],
         worker_buffer_bytes: [64, 4_096][random.index(2)],
@@ -68,6 +69,9 @@ struct Coverage {
     thawed: u64,
     compacted: u64,
     rebuilt: u64,
+    updated_in_place: u64,
+    images_restored: u64,
+    images_spilled: u64,
     committed: u64,
     rolled_back: u64,
     /// Committed after a rollback to a savepoint.
@@ -138,6 +142,9 @@ fn run_seed(seed: u64, transactions: u64, coverage: &mut Coverage) -> Result<(),
     coverage.thawed += statistics.store.thawed;
     coverage.compacted += statistics.store.compacted;
     coverage.rebuilt += statistics.store.rebuilt;
+    coverage.updated_in_place += statistics.store.updated_in_place;
+    coverage.images_restored += statistics.store.images_restored;
+    coverage.images_spilled += statistics.store.images_spilled;
     let (committed, rolled_back, in_part) = history.counts();
     coverage.committed += committed;
     coverage.rolled_back += rolled_back;
@@ -208,6 +215,8 @@ fn histories_are_isolated_as_promised() {
     }
     assert!(coverage.sealed > 0 && coverage.thawed > 0 && coverage.compacted > 0, "no run reached a life-cycle step");
     assert!(coverage.rebuilt > 0, "no run rebuilt a segment");
+    assert!(coverage.updated_in_place > 0 && coverage.images_restored > 0, "no run updated in place, or took it back");
+    assert!(coverage.images_spilled > 0, "no run split or merged beside before-images");
     assert!(coverage.committed > 0 && coverage.rolled_back > 0, "runs commit and roll back");
     assert!(coverage.committed_in_part > 0, "runs commit what a savepoint left");
 }

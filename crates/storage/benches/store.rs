@@ -8,8 +8,8 @@ use eris_platform::memory::MemoryPool;
 use eris_storage::{
     AttachCursor, Attribute, AttributeId, Batch, COLUMN, ColumnBuilder, Comparison, Condition, ContainerId, DataType,
     Horizon, IndexDefinition, IndexId, IndexKind, Layout, LayoutMember, Outcome, Outcomes, PhysicalLayout, Predicate,
-    Progress, ROW_STATIC, ReadRequest, Registry, Schema, SchemaVersion, SealedSegment, Snapshot, StatementNumber,
-    Store, StoreOptions, Test, Timestamp, TransactionId, Value, Values,
+    Progress, ROW_STATIC, ReadRequest, Schema, SchemaVersion, SealedSegment, Snapshot, StatementNumber, Store,
+    StoreOptions, Test, Timestamp, TransactionId, Value, Values,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -88,12 +88,7 @@ fn batch(schema: &Schema, from: i32, rows: i32) -> Batch {
 }
 
 fn new_store(schema: &Arc<Schema>) -> Store {
-    Store::new(StoreOptions {
-        schema: Arc::clone(schema),
-        memory: MemoryPool::unlimited(),
-        arena: None,
-        modules: Registry::standard(),
-    })
+    Store::new(StoreOptions::new(Arc::clone(schema), MemoryPool::unlimited()))
 }
 
 /// Time this thread was on a core: other work on the machine does not count.

@@ -228,6 +228,7 @@ mod tests {
                     undefined: false,
                     variable_length: false,
                     shares_frozen_columns: true,
+                    updates_in_place: false,
                     key_order: false,
                 }
             }

@@ -96,29 +96,32 @@ impl Predicate {
     /// Whether a whole row of values (in schema order) qualifies. The slow and obvious evaluation: what the filters of
     /// the storage modules are compared with.
     pub fn accepts(&self, row: &[Value]) -> bool {
-        self.conditions.iter().all(|condition| {
-            let value = &row[condition.attribute.index()];
-            match &condition.test {
-                Test::IsNull => value.is_null(),
-                Test::IsNotNull => !value.is_null(),
-                Test::Compare(comparison, constant) => {
-                    !value.is_null() && !constant.is_null() && comparison.accepts(value.cmp(constant))
-                }
-                Test::In(list) => !value.is_null() && list.contains(value),
-                Test::CompareAttribute(comparison, other) => {
-                    let other = &row[other.index()];
-                    !value.is_null() && !other.is_null() && comparison.accepts(value.cmp(other))
-                }
-                Test::StartsWith(prefix) => match value {
-                    Value::Text(text) => text.starts_with(&**prefix),
-                    _ => false,
-                },
-            }
-        })
+        self.conditions.iter().all(|condition| condition.accepts(|attribute| row[attribute.index()].clone()))
     }
 }
 
 impl Condition {
+    /// Whether a row qualifies whose values `value_of` gives.
+    pub(crate) fn accepts(&self, value_of: impl Fn(AttributeId) -> Value) -> bool {
+        let value = value_of(self.attribute);
+        match &self.test {
+            Test::IsNull => value.is_null(),
+            Test::IsNotNull => !value.is_null(),
+            Test::Compare(comparison, constant) => {
+                !value.is_null() && !constant.is_null() && comparison.accepts(value.cmp(constant))
+            }
+            Test::In(list) => !value.is_null() && list.contains(&value),
+            Test::CompareAttribute(comparison, other) => {
+                let other = value_of(*other);
+                !value.is_null() && !other.is_null() && comparison.accepts(value.cmp(&other))
+            }
+            Test::StartsWith(prefix) => match value {
+                Value::Text(text) => text.starts_with(&**prefix),
+                _ => false,
+            },
+        }
+    }
+
     /// The condition as text, attributes by name.
     pub fn describe(&self, schema: &Schema) -> String {
         let name = |id: AttributeId| schema.attribute(id).map_or("?", |attribute| &attribute.name).to_owned();

@@ -1,7 +1,8 @@
 //! TATP on the bare engine, without SQL: `tatp_tasks [name=value ...]` with the names below.
 //!
 //! ```text
-//! subscribers=100000 seconds=5 clients=4 workers=2 nodes=1 partitions=0 in_place=1 uniform=0 rows=0 hashed_keys=0
+//! subscribers=100000 seconds=5 clients=4 workers=2 nodes=1 partitions=0 in_place=1 uniform=0 updates_in_place=1
+//! rows=0 hashed_keys=0
 //! ```
 
 use eris_engine::{Engine, EngineError, EngineOptions};
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         ("uniform", 0),
         ("rows", 0),
         ("hashed_keys", 0),
+        ("updates_in_place", 1),
     ]);
     for argument in std::env::args().skip(1) {
         let parsed = argument.split_once('=').and_then(|(name, value)| Some((name, value.parse::<u32>().ok()?)));
@@ -51,6 +53,7 @@ fn run(options: &BTreeMap<&str, u32>) -> Result<(), EngineError> {
         workers: options["workers"] as usize,
         nodes: options["nodes"] as usize,
         in_place: options["in_place"] != 0,
+        updates_in_place: options["updates_in_place"] != 0,
         memory_limit_bytes: 8 << 30,
         ..EngineOptions::default()
     };

@@ -438,7 +438,7 @@ impl Place<'_> {
             let snapshot = dataflow.snapshot();
             match self.state.store.create_index_step(&snapshot, definition, &mut cursor, INDEX_STEP_ROWS)? {
                 StorageProgress::Done(()) => return Ok(Step::Done),
-                StorageProgress::More if quantum.is_over() => {
+                StorageProgress::More if quantum.is_over() || self.state.store.images_await_cursors() => {
                     return Ok(Step::Again(Progress::BuildingIndex { cursor }));
                 }
                 StorageProgress::More => {}

@@ -86,7 +86,7 @@ impl Transaction {
         if self.checks.open.is_empty() {
             return Ok(());
         }
-        self.run_checks(|_| true).await?;
+        Box::pin(self.run_checks(|_| true)).await?;
         self.checks.open.clear();
         Ok(())
     }

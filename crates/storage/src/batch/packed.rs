@@ -175,12 +175,16 @@ impl PackedRows {
     /// Writes another value, or NULL, into a field.
     pub(crate) fn overwrite(&mut self, row: usize, column: usize, values: &ColumnView<'_>, source: usize) {
         let mut row = self.row_mut(row);
-        row.fixed[column >> 3] &= !(1 << (column & 7));
+        row.clear_null(column);
         row.write(column, values, source);
     }
 
+    /// A row to be written.
+    ///
+    /// # Panics
+    /// If there is no such row.
     #[inline]
-    fn row_mut(&mut self, row: usize) -> RowWriter<'_> {
+    pub(crate) fn row_mut(&mut self, row: usize) -> RowWriter<'_> {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         let fixed = &mut self.fixed[row * self.format.stride..][..self.format.stride];
         RowWriter { format: &self.format, fixed, heap: &mut self.heap }
@@ -319,7 +323,7 @@ impl PackedRows {
     }
 }
 
-/// A row to be written; its fields are not NULL before.
+/// A row to be written; what is written is taken not to be NULL before.
 pub(crate) struct RowWriter<'a> {
     format: &'a RowFormat,
     fixed: &'a mut [u8],
@@ -327,6 +331,11 @@ pub(crate) struct RowWriter<'a> {
 }
 
 impl RowWriter<'_> {
+    /// A field that was written before may get a value.
+    pub(crate) fn clear_null(&mut self, column: usize) {
+        self.fixed[column >> 3] &= !(1 << (column & 7));
+    }
+
     #[inline]
     pub(crate) fn write_null(&mut self, column: usize) {
         self.fixed[column >> 3] |= 1 << (column & 7);

@@ -34,6 +34,7 @@ impl AccessPathFactory for ColumnModule {
             undefined: false,
             variable_length: true,
             shares_frozen_columns: true,
+            updates_in_place: false,
         }
     }
 

@@ -40,6 +40,7 @@ impl AccessPathFactory for ColumnGroupModule {
             undefined: false,
             variable_length: false,
             shares_frozen_columns: false,
+            updates_in_place: false,
         }
     }
 

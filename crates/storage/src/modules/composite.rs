@@ -24,7 +24,7 @@ mod steps;
 
 use super::filter::{compare_columns, mask_retain};
 use super::{AccessPath, AccessPathScanState, PathAttribute, PathConfiguration, PathFilter, Registry};
-use crate::batch::{Batch, Column, ColumnBuilder, RowsOf};
+use crate::batch::{Batch, Column, ColumnBuilder, FixedValue, RowsOf};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::physical::PhysicalLayout;
@@ -292,6 +292,22 @@ impl AccessPath for CompositePath {
 
     fn link_modules(&self, attributes: &[AttributeId], rows: usize, modules: &mut BTreeSet<&'static str>) {
         modules.extend(attributes.iter().map(|id| self.reader(*id, rows).path.module()));
+    }
+
+    fn updates_in_place(&self, attribute: AttributeId) -> bool {
+        self.route(attribute).holders.iter().all(|holder| {
+            let member = &self.members[usize::from(*holder)];
+            member.linkage.is_none() && member.path.updates_in_place(attribute)
+        })
+    }
+
+    fn exchange(&mut self, attribute: AttributeId, offset: u32, new: FixedValue) -> FixedValue {
+        let holders = &self.routes[attribute.index()].holders;
+        let mut old = new;
+        for holder in holders {
+            old = self.members[usize::from(*holder)].path.exchange(attribute, offset, new);
+        }
+        old
     }
 
     fn freeze(&mut self) {

@@ -43,6 +43,7 @@ impl AccessPathFactory for HashIndexModule {
             undefined: false,
             variable_length: true,
             shares_frozen_columns: false,
+            updates_in_place: false,
         }
     }
 

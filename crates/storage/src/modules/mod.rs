@@ -21,7 +21,7 @@ mod row_static;
 mod widened;
 
 use crate::address::RowAddress;
-use crate::batch::{Batch, Column, ColumnBuilder, PackedRows};
+use crate::batch::{Batch, Column, ColumnBuilder, FixedValue, PackedRows};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::key::{Key, KeyPart};
@@ -76,6 +76,8 @@ pub struct Properties {
     pub variable_length: bool,
     /// Whether a range of rows can be handed out without a copy once the path is frozen.
     pub shares_frozen_columns: bool,
+    /// Whether values of fixed width can be overwritten where they lie ([`AccessPath::exchange`]).
+    pub updates_in_place: bool,
 }
 
 /// One attribute as an access path is to hold it.
@@ -212,6 +214,17 @@ pub trait AccessPath: Send + Sync {
             self.link(*attribute, &[offset], &mut value);
             rows.last_row().write(column, &value.view(), 0);
         }
+    }
+    /// Whether this attribute's values can be overwritten where they lie. Only asked of paths that may grow.
+    fn updates_in_place(&self, attribute: AttributeId) -> bool {
+        let _ = attribute;
+        false
+    }
+    /// Overwrites the value of a row that is there; gives the one that was. Only for attributes that the path said can
+    /// be overwritten: nobody shares their memory.
+    fn exchange(&mut self, attribute: AttributeId, offset: u32, new: FixedValue) -> FixedValue {
+        let _ = new;
+        unreachable!("{} does not overwrite {attribute} of row {offset}", self.module())
     }
     /// Adds the modules that test the conditions: of every row if it `scans`, else of a few.
     fn filter_modules(&self, filter: PathFilter<'_>, scans: bool, modules: &mut BTreeSet<&'static str>) {

@@ -34,6 +34,7 @@ impl AccessPathFactory for OrderedIndexModule {
             undefined: false,
             variable_length: true,
             shares_frozen_columns: false,
+            updates_in_place: false,
         }
     }
 

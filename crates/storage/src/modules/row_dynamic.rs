@@ -46,6 +46,7 @@ impl AccessPathFactory for RowDynamicModule {
             undefined: true,
             variable_length: true,
             shares_frozen_columns: false,
+            updates_in_place: false,
         }
     }
 

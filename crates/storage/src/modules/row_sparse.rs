@@ -35,6 +35,7 @@ impl AccessPathFactory for RowSparseModule {
             undefined: false,
             variable_length: true,
             shares_frozen_columns: false,
+            updates_in_place: false,
             key_order: false,
         }
     }

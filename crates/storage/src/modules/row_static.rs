@@ -15,7 +15,9 @@ use super::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, Count, PathAttribute, PathConfiguration,
     PathFilter, PathInstance, Properties, ROW_STATIC,
 };
-use crate::batch::{Batch, Column, ColumnBuilder, PackedRows, RowFormat, VIEW_INLINE_MAX, Values, data_view, view_len};
+use crate::batch::{
+    Batch, Column, ColumnBuilder, FixedValue, PackedRows, RowFormat, VIEW_INLINE_MAX, Values, data_view, view_len,
+};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Comparison, Test};
@@ -41,6 +43,7 @@ impl AccessPathFactory for RowStaticModule {
             undefined: false,
             variable_length: true,
             shares_frozen_columns: false,
+            updates_in_place: true,
         }
     }
 
@@ -467,6 +470,27 @@ impl AccessPath for RowPath {
                 }
             }
         }
+    }
+
+    fn updates_in_place(&self, attribute: AttributeId) -> bool {
+        let position = position(&self.positions, attribute);
+        !self.fields[position].attribute.data_type.is_variable_length()
+    }
+
+    fn exchange(&mut self, attribute: AttributeId, offset: u32, new: FixedValue) -> FixedValue {
+        let position = position(&self.positions, attribute);
+        let was_null = self.is_null(offset as usize, position);
+        let field = &mut self.fields[position];
+        field.any_null |= new.null;
+        let (at, width) = (field.offset, field.attribute.data_type.physical().width());
+        let (page, slot) = (offset as usize >> self.page_shift, offset as usize & ((1 << self.page_shift) - 1));
+        let row = &mut self.pages[page][slot * self.stride..(slot + 1) * self.stride];
+        let bytes = &mut row[at..at + width];
+        let old = if was_null { FixedValue::NULL } else { FixedValue::from_bytes(bytes) };
+        bytes.copy_from_slice(&new.bits.to_le_bytes()[..width]);
+        let nulls = &mut row[position >> 3];
+        *nulls = *nulls & !(1 << (position & 7)) | u8::from(new.null) << (position & 7);
+        old
     }
 
     fn freeze(&mut self) {}

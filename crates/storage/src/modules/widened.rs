@@ -5,7 +5,7 @@
 //! ones are plain NULL.
 
 use super::{AccessPath, AccessPathScanState, PathFilter};
-use crate::batch::{Batch, Column, ColumnBuilder};
+use crate::batch::{Batch, Column, ColumnBuilder, FixedValue};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Condition, Test};
@@ -14,6 +14,8 @@ use std::ops::Range;
 /// Something that holds a path: the path itself, or a sealed segment that pins share.
 pub(crate) trait HoldsPath: Send + Sync {
     fn held(&self) -> &dyn AccessPath;
+    /// The path, if nobody else has it.
+    fn held_mut(&mut self) -> Option<&mut dyn AccessPath>;
     /// No insert will follow.
     fn freeze(&mut self);
 }
@@ -21,6 +23,10 @@ pub(crate) trait HoldsPath: Send + Sync {
 impl HoldsPath for Box<dyn AccessPath> {
     fn held(&self) -> &dyn AccessPath {
         &**self
+    }
+
+    fn held_mut(&mut self) -> Option<&mut dyn AccessPath> {
+        Some(&mut **self)
     }
 
     fn freeze(&mut self) {
@@ -121,6 +127,15 @@ impl<H: HoldsPath> AccessPath for WidenedPath<H> {
 
     fn gather(&self, attribute: AttributeId, offsets: &[u32]) -> Option<Column> {
         if self.is_added(attribute) { None } else { self.inner.held().gather(attribute, offsets) }
+    }
+
+    // An update gives a row all attributes, so it writes a version elsewhere: `updates_in_place` says no. What was
+    // overwritten before the schema gained attributes may still have to be restored.
+    fn exchange(&mut self, attribute: AttributeId, offset: u32, new: FixedValue) -> FixedValue {
+        match self.inner.held_mut() {
+            Some(path) if attribute < self.known => path.exchange(attribute, offset, new),
+            Some(_) | None => unreachable!("{attribute} of row {offset} was never overwritten"),
+        }
     }
 
     fn freeze(&mut self) {

@@ -317,5 +317,9 @@ impl HoldsPath for Arc<SealedSegment> {
         self.path()
     }
 
+    fn held_mut(&mut self) -> Option<&mut dyn AccessPath> {
+        None
+    }
+
     fn freeze(&mut self) {}
 }

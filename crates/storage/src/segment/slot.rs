@@ -4,8 +4,9 @@ use super::deletes::DeleteMap;
 use super::new_rows::NewRows;
 use super::sealed::SealedSegment;
 use super::words::OpenWords;
+use crate::batch::FixedValue;
 use crate::error::StorageError;
-use crate::ids::SegmentNumber;
+use crate::ids::{AttributeId, SegmentNumber};
 use crate::modules::AccessPath;
 use crate::mvcc::{Snapshot, Word};
 use crate::physical::PhysicalLayout;
@@ -41,11 +42,26 @@ pub(crate) struct Segment {
     ending: u32,
     /// Rows of a full segment.
     pub rows_max: u32,
+    /// Whether rows were overwritten and may be again soon (open segments).
+    pub overwritten: bool,
+    /// Whether rows are not overwritten any more, because a job waits until none has before-images.
+    pub overwrites_paused: bool,
 }
 
 impl Segment {
     pub(crate) fn new(number: SegmentNumber, state: State, rows_max: u32) -> Self {
-        Self { number, state, locks: 0, newest_begin: 0, vacated: None, vacated_count: 0, ending: 0, rows_max }
+        Self {
+            number,
+            state,
+            locks: 0,
+            newest_begin: 0,
+            vacated: None,
+            vacated_count: 0,
+            ending: 0,
+            rows_max,
+            overwritten: false,
+            overwrites_paused: false,
+        }
     }
 
     /// What holds the rows.
@@ -55,6 +71,19 @@ impl Segment {
             State::Open { rows: OpenRows::Own { path, .. }, .. } => &**path,
             State::Open { rows: OpenRows::Thawed(segment), .. } | State::Sealed { segment, .. } => segment.path(),
         }
+    }
+
+    /// Whether the rows are in a path that nobody else has.
+    pub(crate) fn has_own_path(&self) -> bool {
+        matches!(self.state, State::Open { rows: OpenRows::Own { .. }, .. })
+    }
+
+    /// Overwrites a value of an open segment; gives the one that was.
+    pub(crate) fn exchange(&mut self, attribute: AttributeId, offset: u32, new: FixedValue) -> FixedValue {
+        let State::Open { rows: OpenRows::Own { path, .. }, .. } = &mut self.state else {
+            unreachable!("rows of segment {} are shared", self.number);
+        };
+        path.exchange(attribute, offset, new)
     }
 
     /// Which modules hold which attributes.

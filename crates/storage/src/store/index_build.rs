@@ -42,6 +42,14 @@ impl Store {
             let reason = format!("index {} is not being built", definition.name);
             return Err(StorageError::InvalidRequest { reason });
         };
+        if !self.before_images.is_empty() {
+            // The versions of a row may have different keys here, so each needs an address of its own. None is
+            // overwritten while an index is built.
+            if self.images_await_cursors() {
+                return Ok(Progress::More);
+            }
+            self.spill_images()?;
+        }
         let mut budget = rows_budget as u32;
         while (cursor.segment as usize) < self.segments.len() {
             let number = SegmentNumber(cursor.segment);

@@ -110,6 +110,9 @@ impl Store {
         if let Some(job) = self.job.take() {
             self.candidates.insert(job.number());
         }
+        for segment in self.segments.iter_mut().filter_map(Option::as_deref_mut) {
+            segment.overwrites_paused = false;
+        }
         let unsuited =
             self.live_segments().filter(|segment| !self.layouts.suits(segment)).map(|segment| segment.number);
         let unsuited: Vec<SegmentNumber> = unsuited.collect();

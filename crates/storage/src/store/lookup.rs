@@ -230,6 +230,7 @@ impl Store {
         for run in grouped.chunk_by(|(_, left), (_, right)| left.segment() == right.segment()) {
             let Some(segment) = self.segment(run[0].1.segment()) else { continue };
             scratch.offsets.clear();
+            let mut earlier = Vec::new();
             for (key, address) in run {
                 if segment.is_visible(snapshot, address.offset().0) {
                     keys.push(*key);
@@ -237,11 +238,20 @@ impl Store {
                     if with_addresses {
                         addresses.push(*address);
                     }
+                } else if let Some(before) = self.before(snapshot, *address) {
+                    earlier.push((*key, *address, before));
                 }
+            }
+            keys.extend(earlier.iter().map(|(key, ..)| *key));
+            if with_addresses {
+                addresses.extend(earlier.iter().map(|(_, address, _)| *address));
             }
             let path = segment.path();
             for (id, builder) in desired.iter().zip(&mut builders) {
                 path.link(*id, &scratch.offsets, builder);
+                for (_, address, before) in &earlier {
+                    before.link(path, *id, address.offset().0, builder);
+                }
             }
         }
         let columns = builders.into_iter().map(ColumnBuilder::finish).collect();

@@ -2,6 +2,7 @@
 
 use super::Store;
 use super::evacuate::Evacuation;
+use super::overwrite::is_cool;
 use super::rebuild::Rebuild;
 use super::seal::Sealing;
 use crate::error::StorageError;
@@ -66,6 +67,8 @@ enum Wish {
     Thaw,
     Evacuate,
     Rebuild,
+    /// Before-images to go, and no new ones to come.
+    Pause,
 }
 
 impl Store {
@@ -73,6 +76,7 @@ impl Store {
     pub fn wants_maintenance(&self) -> bool {
         !self.pending.is_empty()
             || !self.dying.is_empty()
+            || !self.before_images.superseded.is_empty()
             || !self.candidates.is_empty()
             || !self.departed.is_empty()
             || self.job.is_some()
@@ -98,7 +102,10 @@ impl Store {
         let mut budget = rows_budget;
         let settled = self.settle(horizon.outcomes, &mut budget);
         maintained.settled = settled?;
-        if self.vacate_dying(horizon.oldest, &mut budget) || self.vacate_departed(&mut budget) {
+        if self.vacate_dying(horizon.oldest, &mut budget)
+            || self.free_images(horizon.oldest, &mut budget)
+            || self.vacate_departed(&mut budget)
+        {
             maintained.more = true;
             return Ok(());
         }
@@ -175,6 +182,12 @@ impl Store {
         for number in candidates {
             match self.wish(number, horizon) {
                 Wish::Later => continue,
+                Wish::Pause => {
+                    if let Some(segment) = self.segment_mut(number) {
+                        segment.overwrites_paused = true;
+                    }
+                    continue;
+                }
                 Wish::Nothing => {}
                 Wish::Seal => {
                     self.candidates.remove(&number);
@@ -203,8 +216,14 @@ impl Store {
     fn wish(&self, number: SegmentNumber, horizon: &Horizon<'_>) -> Wish {
         let Some(segment) = self.segment(number) else { return Wish::Nothing };
         let rebuild = !self.layouts.suits(segment) && !is_thawed(segment);
+        // The rows' other versions; they lie beside the path, so no job may take the rows elsewhere.
+        let has_images = self.before_images.has_any_in(number);
         if self.tail == Some(number) {
-            return if rebuild && !segment.path().is_closed() { Wish::Rebuild } else { Wish::Nothing };
+            return match rebuild && !segment.path().is_closed() {
+                true if has_images => Wish::Pause,
+                true => Wish::Rebuild,
+                false => Wish::Nothing,
+            };
         }
         let (rows, vacated, ending) = (segment.rows(), segment.vacated_count(), segment.ending());
         let undecided = match &segment.state {
@@ -215,12 +234,18 @@ impl Store {
             return Wish::Later;
         }
         if vacated * EVACUATE_SHARE > rows {
-            return if segment.locks == 0 { Wish::Evacuate } else { Wish::Later };
+            return match segment.locks {
+                _ if has_images => Wish::Pause,
+                0 => Wish::Evacuate,
+                _ => Wish::Later,
+            };
         }
         if segment.is_open() {
-            let cold = segment.locks == 0 && segment.newest_begin <= horizon.oldest.0;
+            let settled = segment.locks == 0 && segment.newest_begin <= horizon.oldest.0 && !has_images;
+            let cold = settled && is_cool(segment, horizon.oldest);
             return match (cold && ending * SEAL_SHARE <= rows, rebuild) {
                 (true, _) => Wish::Seal,
+                (false, true) if has_images => Wish::Pause,
                 (false, true) => Wish::Rebuild,
                 (false, false) => Wish::Later,
             };

@@ -1,6 +1,7 @@
 //! What lives inside one living partition. `docs/storage.md` draws and argues how rows come, change, move and go.
 
 mod attach;
+mod before_images;
 mod cursor;
 mod dying;
 mod evacuate;
@@ -9,6 +10,7 @@ mod layout;
 mod link;
 mod lookup;
 mod maintain;
+mod overwrite;
 mod pin;
 mod read;
 mod rebuild;
@@ -57,12 +59,14 @@ pub struct StoreOptions {
     /// Node-local memory of the partition's home, for sealed columns; none: from anywhere.
     pub arena: Option<Arena>,
     pub modules: &'static Registry,
+    /// Whether updates overwrite rows where they can, instead of appending versions.
+    pub updates_in_place: bool,
 }
 
 impl StoreOptions {
     /// The standard modules, memory from anywhere.
     pub fn new(schema: Arc<Schema>, memory: Arc<MemoryPool>) -> Self {
-        Self { schema, memory, arena: None, modules: Registry::standard() }
+        Self { schema, memory, arena: None, modules: Registry::standard(), updates_in_place: true }
     }
 }
 
@@ -115,6 +119,9 @@ pub struct Store {
     /// Indexes being created: maintained, not yet read.
     building: Vec<StoreIndex>,
     pending: transactions::Pending,
+    /// What rows were before they were updated in place.
+    before_images: before_images::BeforeImages,
+    updates_in_place: bool,
     row_locks: row_locks::RowLocks,
     /// To be vacated when nobody can see them.
     dying: dying::Dying,
@@ -138,11 +145,13 @@ pub struct Store {
 impl Store {
     /// An empty partition.
     pub fn new(options: StoreOptions) -> Self {
-        let StoreOptions { schema, memory, arena, modules } = options;
+        let StoreOptions { schema, memory, arena, modules, updates_in_place } = options;
         let indexes =
             schema.indexes.iter().map(|definition| new_index(&schema, modules, &memory, definition)).collect();
         Self {
             pending: transactions::Pending::new(&memory),
+            before_images: before_images::BeforeImages::new(&memory),
+            updates_in_place,
             row_locks: row_locks::RowLocks::new(&memory),
             dying: dying::Dying::new(&memory),
             all_attributes: (0..schema.attributes.len() as u16).map(AttributeId).collect(),

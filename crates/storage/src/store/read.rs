@@ -1,5 +1,6 @@
 //! Reads: opening a cursor, and the execution of micro-QEPs batch by batch.
 
+use super::before_images::link_with_earlier;
 use super::cursor::{Gateway, Position, ReadCursor, ScanPosition};
 use super::{Scratch, Store, with_scratch};
 use crate::address::RowAddress;
@@ -163,12 +164,10 @@ impl Store {
         scratch: &mut Scratch,
         rows: &mut PackedRows,
     ) -> Result<bool, StorageError> {
-        scratch.found.retain(|address| {
-            self.segment(address.segment()).is_some_and(|segment| segment.is_visible(snapshot, address.offset().0))
-        });
+        scratch.found.retain(|address| self.sees_row(snapshot, *address));
         let tested = scratch.found.len();
         if !plan.residual.is_empty() {
-            self.retain_qualifying(request, &plan.residual, scratch)?;
+            self.retain_qualifying(snapshot, request, &plan.residual, scratch)?;
         }
         plan.usage.opened(false);
         plan.usage.looked_up(tested, scratch.found.len());
@@ -176,6 +175,9 @@ impl Store {
             let Some(segment) = self.segment(address.segment()) else { continue };
             rows.push_row();
             segment.path().pack(&request.desired, address.offset().0, rows);
+            if let Some(before) = self.before(snapshot, *address) {
+                before.write_over(&request.desired, rows);
+            }
         }
         Ok(true)
     }
@@ -221,31 +223,41 @@ impl Store {
         if done {
             cursor.position = Position::Done;
         }
-        scratch.found.retain(|address| {
-            self.segment(address.segment()).is_some_and(|segment| segment.is_visible(snapshot, address.offset().0))
-        });
+        scratch.found.retain(|address| self.sees_row(snapshot, *address));
         let tested = scratch.found.len();
         if !cursor.plan.residual.is_empty() {
-            self.retain_qualifying(&cursor.request, &cursor.plan.residual, scratch)?;
+            self.retain_qualifying(snapshot, &cursor.request, &cursor.plan.residual, scratch)?;
         }
         cursor.plan.usage.looked_up(tested, scratch.found.len());
         if scratch.found.is_empty() && done {
             return Ok(None);
         }
-        let columns = self.link_found(&cursor.request.desired, &scratch.found, &mut scratch.offsets);
+        let columns = self.link_found(snapshot, &cursor.request.desired, &scratch.found, &mut scratch.offsets);
         let batch = Batch { columns, rows: scratch.found.len() };
         let addresses = if cursor.with_addresses { scratch.found.as_slice().into() } else { Box::default() };
         Ok(Some(Gateway { batch, addresses }))
     }
 
-    fn link_found(&self, desired: &[AttributeId], found: &[RowAddress], offsets: &mut Vec<u32>) -> Box<[Column]> {
+    fn link_found(
+        &self,
+        snapshot: &Snapshot<'_>,
+        desired: &[AttributeId],
+        found: &[RowAddress],
+        offsets: &mut Vec<u32>,
+    ) -> Box<[Column]> {
         let types = desired.iter().map(|id| self.schema.attributes[id.index()].data_type);
         let mut builders = ColumnBuilder::for_batch(types, found.len());
-        for run in found.chunk_by(|left, right| left.segment() == right.segment()) {
+        for (run, before) in self.runs(snapshot, found) {
             let Some(segment) = self.segment(run[0].segment()) else { continue };
+            let path = segment.path();
+            if let Some(before) = before {
+                for (id, builder) in desired.iter().zip(&mut builders) {
+                    before.link(path, *id, run[0].offset().0, builder);
+                }
+                continue;
+            }
             offsets.clear();
             offsets.extend(run.iter().map(|address| address.offset().0));
-            let path = segment.path();
             for (id, builder) in desired.iter().zip(&mut builders) {
                 path.link(*id, offsets, builder);
             }
@@ -256,6 +268,7 @@ impl Store {
     /// Keeps those of the found rows that satisfy the conditions the index has not answered.
     fn retain_qualifying(
         &self,
+        snapshot: &Snapshot<'_>,
         request: &ReadRequest,
         residual: &[u16],
         scratch: &mut Scratch,
@@ -263,9 +276,15 @@ impl Store {
         let filter = PathFilter { conditions: &request.predicate.conditions, selected: residual };
         let found = std::mem::take(&mut scratch.found);
         let mut kept = Vec::with_capacity(found.len());
-        for run in found.chunk_by(|left, right| left.segment() == right.segment()) {
+        for (run, before) in self.runs(snapshot, &found) {
             let number = run[0].segment();
             let Some(segment) = self.segment(number) else { continue };
+            if let Some(before) = before {
+                if before.qualifies(segment.path(), run[0].offset().0, filter, &self.schema) {
+                    kept.push(run[0]);
+                }
+                continue;
+            }
             scratch.offsets.clear();
             scratch.offsets.extend(run.iter().map(|address| address.offset().0));
             segment.path().retain(&mut scratch.scan, filter, &mut scratch.offsets)?;
@@ -291,14 +310,13 @@ impl Store {
                 return Ok(None);
             };
             let filter = PathFilter { conditions: &request.predicate.conditions, selected: &cursor.plan.all };
-            let found =
-                scan_window(segment, snapshot, filter, window.clone(), &request.desired, scratch, &self.schema)?;
+            let found = self.scan_window(segment, snapshot, filter, window.clone(), &request.desired, scratch)?;
             cursor.plan.usage.scanned(window.len(), found.as_ref().map_or(0, |batch| batch.rows));
             let Some(batch) = found else { continue };
             let address = |offset: u32| RowAddress::new(segment.number, RowOffset(offset));
             let addresses = if !cursor.with_addresses {
                 Box::default()
-            } else if batch.rows == window.len() {
+            } else if scratch.offsets.len() != batch.rows {
                 window.map(address).collect()
             } else {
                 scratch.offsets.iter().map(|offset| address(*offset)).collect()
@@ -307,6 +325,37 @@ impl Store {
         }
         let types = request.desired.iter().map(|id| self.schema.attributes[id.index()].data_type);
         Ok(Some(Gateway { batch: Batch::empty(&types.collect::<Vec<_>>()), addresses: Box::default() }))
+    }
+
+    /// The desired attributes of a window's rows that are visible and qualify; none if there are none. Their offsets
+    /// are in `scratch.offsets`, unless that is empty and all rows are there.
+    fn scan_window(
+        &self,
+        segment: &Segment,
+        snapshot: &Snapshot<'_>,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+        desired: &[AttributeId],
+        scratch: &mut Scratch,
+    ) -> Result<Option<Batch>, StorageError> {
+        let (path, schema) = (segment.path(), &*self.schema);
+        scratch.offsets.clear();
+        if filter.is_empty()
+            && let State::Sealed { begin, deletes, .. } = &segment.state
+            && snapshot.sees(*begin)
+            && !deletes.hidden_in(snapshot, window.clone(), &mut scratch.hidden)
+        {
+            return Ok(Some(link_run(path, window, desired, scratch, schema)));
+        }
+        path.scan(&mut scratch.scan, filter, window.clone(), &mut scratch.offsets)?;
+        if !scratch.offsets.is_empty() {
+            segment.retain_visible(snapshot, window.clone(), &mut scratch.hidden, &mut scratch.offsets);
+        }
+        let earlier = self.before_images.qualifying(segment, snapshot, filter, window.clone(), schema);
+        if !earlier.is_empty() {
+            return Ok(Some(link_with_earlier(path, desired, &mut scratch.offsets, &earlier, schema)));
+        }
+        Ok(link_offsets(path, window, desired, scratch, schema))
     }
 
     /// The next rows to examine, and moves the position behind them. Segments that cannot qualify are passed over.
@@ -374,34 +423,6 @@ fn may_qualify(segment: &Segment, snapshot: &Snapshot<'_>, request: &ReadRequest
             snapshot.sees(*begin) && segment.may_qualify(&request.predicate.conditions)
         }
     }
-}
-
-/// The desired attributes of a window's rows that are visible and qualify; none if there are none. Their offsets are in
-/// `scratch.offsets`, unless all rows are there.
-fn scan_window(
-    segment: &Segment,
-    snapshot: &Snapshot<'_>,
-    filter: PathFilter<'_>,
-    window: Range<u32>,
-    desired: &[AttributeId],
-    scratch: &mut Scratch,
-    schema: &crate::schema::Schema,
-) -> Result<Option<Batch>, StorageError> {
-    let path = segment.path();
-    if filter.is_empty()
-        && let State::Sealed { begin, deletes, .. } = &segment.state
-        && snapshot.sees(*begin)
-        && !deletes.hidden_in(snapshot, window.clone(), &mut scratch.hidden)
-    {
-        return Ok(Some(link_run(path, window, desired, scratch, schema)));
-    }
-    scratch.offsets.clear();
-    path.scan(&mut scratch.scan, filter, window.clone(), &mut scratch.offsets)?;
-    if scratch.offsets.is_empty() {
-        return Ok(None);
-    }
-    segment.retain_visible(snapshot, window.clone(), &mut scratch.hidden, &mut scratch.offsets);
-    Ok(link_offsets(path, window, desired, scratch, schema))
 }
 
 /// All rows of a window.

@@ -64,6 +64,7 @@ impl Store {
         let Rebuild { number, layout, path, open: _ } = rebuild;
         let Some(segment) = self.segment_mut(number) else { return };
         assert!(path.rows() == segment.rows(), "rebuilt {} of {} rows", path.rows(), segment.rows());
+        segment.overwrites_paused = false;
         match &mut segment.state {
             State::Open { rows: OpenRows::Own { layout: old_layout, path: old_path }, .. } => {
                 (*old_layout, *old_path) = (layout, path);

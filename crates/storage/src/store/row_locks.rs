@@ -20,6 +20,8 @@
 //! makes of it.
 
 use super::Store;
+use super::before_images::Newer;
+use super::overwrite::OVERWRITE_LOCK;
 use super::split::Split;
 use super::undo::Appended;
 use crate::address::RowAddress;
@@ -167,6 +169,15 @@ impl RowLocks {
         }
     }
 
+    /// An earlier version of the row has an address of its own now: what holds the row holds it, too.
+    pub(super) fn copy(&mut self, from: RowAddress, to: RowAddress) {
+        for held in self.by_row.get(&from).cloned().unwrap_or_default() {
+            // As in `moved`.
+            let _ = self.memory.grow(LOCK_BYTES);
+            self.put(to, held);
+        }
+    }
+
     /// Removes the locks of a decided transaction; false if the budget did not last.
     pub(super) fn release(&mut self, transaction: TransactionId, budget: &mut usize) -> bool {
         while let Some(row) = self.by_transaction.get(&transaction).and_then(|rows| rows.first()).copied() {
@@ -215,11 +226,23 @@ impl Store {
     }
 
     fn lock_row(&mut self, snapshot: &Snapshot<'_>, address: RowAddress, mode: RowLock) -> Result<(), StorageError> {
+        self.restore_void(snapshot.outcomes, address);
         let offset = address.offset().0;
         let gone = StorageError::Conflict { with: None };
         let Some(segment) = self.segment(address.segment()) else { return Err(gone) };
         if offset >= segment.rows() || segment.is_vacated(offset) {
             return Err(gone);
+        }
+        match self.newer_version(snapshot, address) {
+            None => {}
+            // Changed by this statement already: nobody else can change it.
+            Some(Newer::Own) => return Ok(()),
+            Some(Newer::Committed) => return Err(gone),
+            Some(Newer::Undecided(holder)) if mode.conflicts_with(OVERWRITE_LOCK) => {
+                return Err(StorageError::Conflict { with: Some(holder) });
+            }
+            // The lock is on all versions, since all are at this address.
+            Some(Newer::Undecided(_)) => {}
         }
         let end = segment.end(offset);
         let mut successors = Vec::new();

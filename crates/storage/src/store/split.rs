@@ -217,6 +217,8 @@ impl Store {
             return Err(StorageError::Busy { reason: "an earlier split is being cleaned up" });
         }
         self.put_job_back();
+        // A copy has the words of its row and no images; rows are not overwritten until the end of it.
+        self.spill_images()?;
         self.split = Some(Box::new(Split {
             boundary,
             hidden,
@@ -415,7 +417,7 @@ impl Store {
     }
 
     /// Keeps what depends on a row's words: when its segment is cold, when it can be vacated.
-    fn note_words(&mut self, address: RowAddress, begin: Word, end: Word) {
+    pub(super) fn note_words(&mut self, address: RowAddress, begin: Word, end: Word) {
         if let (WordKind::Timestamp(timestamp), Some(segment)) = (begin.kind(), self.segment_mut(address.segment()))
             && begin != Word::NEVER
         {

@@ -11,6 +11,14 @@ use crate::segment::{Segment, State};
 pub struct StoreCounters {
     pub inserted: u64,
     pub updated: u64,
+    /// Of these, in place: with a before-image instead of a new version.
+    pub updated_in_place: u64,
+    /// Before-images that went back into their rows: the update was rolled back, or met somebody undecided.
+    pub images_restored: u64,
+    /// Before-images that nobody could see any more.
+    pub images_freed: u64,
+    /// Before-images that became versions of their own.
+    pub images_spilled: u64,
     pub deleted: u64,
     pub sealed: u64,
     pub attached: u64,
@@ -40,6 +48,10 @@ impl StoreCounters {
     pub fn add(&mut self, other: &Self) {
         self.inserted += other.inserted;
         self.updated += other.updated;
+        self.updated_in_place += other.updated_in_place;
+        self.images_restored += other.images_restored;
+        self.images_freed += other.images_freed;
+        self.images_spilled += other.images_spilled;
         self.deleted += other.deleted;
         self.sealed += other.sealed;
         self.attached += other.attached;
@@ -75,6 +87,8 @@ pub struct StoreStatistics {
     /// Segments whose attributes are divided among several access paths.
     pub composite_segments: u64,
     pub index_entries: u64,
+    /// Earlier versions of rows that were updated in place.
+    pub before_images: u64,
     pub counters: StoreCounters,
 }
 
@@ -101,7 +115,8 @@ fn dead(segment: &Segment) -> u32 {
 impl Store {
     /// The partition's size and shape.
     pub fn statistics(&self) -> StoreStatistics {
-        let mut statistics = StoreStatistics { counters: self.counters, ..StoreStatistics::default() };
+        let before_images = self.before_image_count();
+        let mut statistics = StoreStatistics { before_images, counters: self.counters, ..StoreStatistics::default() };
         for segment in self.live_segments() {
             statistics.rows_total += u64::from(segment.rows());
             statistics.dead_rows += u64::from(dead(segment));

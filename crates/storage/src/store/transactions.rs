@@ -47,7 +47,7 @@ pub(super) struct Pending {
 const NO_STATEMENT: StatementNumber = StatementNumber(0);
 
 /// The statement that placed a lock, if this transaction did.
-fn statement_of(word: Word, transaction: TransactionId) -> Option<StatementNumber> {
+pub(super) fn statement_of(word: Word, transaction: TransactionId) -> Option<StatementNumber> {
     match word.kind() {
         WordKind::Lock { transaction: holder, statement } if holder == transaction => Some(statement),
         WordKind::Lock { .. } | WordKind::Timestamp(_) => None,
@@ -190,6 +190,7 @@ impl Store {
         address: RowAddress,
         outcomes: &dyn Outcomes,
     ) -> Result<(), StorageError> {
+        self.settle_images(transaction, address, outcomes);
         let offset = address.offset().0;
         let Some(segment) = self.segment_mut(address.segment()) else { return Ok(()) };
         let Some(statement) = statement_of(segment.begin(offset), transaction) else { return Ok(()) };

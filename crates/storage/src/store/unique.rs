@@ -16,7 +16,8 @@ enum Version {
     SeenByTheSnapshot,
 }
 
-fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> Version {
+/// `sees` says whether the snapshot sees the row.
+fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word, sees: impl Fn() -> bool) -> Version {
     match begin.kind() {
         WordKind::Timestamp(_) if begin == Word::NEVER => return Version::Free,
         WordKind::Timestamp(_) => {}
@@ -29,7 +30,7 @@ fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> Version {
     }
     match end.kind() {
         WordKind::Timestamp(_) if end == Word::NEVER => Version::Live,
-        WordKind::Timestamp(_) if snapshot.is_visible(begin, end) => Version::SeenByTheSnapshot,
+        WordKind::Timestamp(_) if sees() => Version::SeenByTheSnapshot,
         WordKind::Timestamp(_) => Version::Free,
         WordKind::Lock { transaction, statement } => match snapshot.outcomes.outcome(transaction, statement) {
             // Planted: the end that was rolled back is taken for one that was not.
@@ -37,7 +38,7 @@ fn judge(snapshot: &Snapshot<'_>, begin: Word, end: Word) -> Version {
             Outcome::Aborted => Version::Live,
             Outcome::Active if transaction == snapshot.transaction => Version::Free,
             Outcome::Active => Version::Undecided(Holder { transaction, statement }),
-            Outcome::Committed(_) if snapshot.is_visible(begin, end) => Version::SeenByTheSnapshot,
+            Outcome::Committed(_) if sees() => Version::SeenByTheSnapshot,
             Outcome::Committed(_) => Version::Free,
         },
     }
@@ -65,7 +66,9 @@ impl Store {
         });
         for other in others {
             let Some(segment) = self.segment(other.segment()) else { continue };
-            match judge(snapshot, segment.begin(other.offset().0), segment.end(other.offset().0)) {
+            let offset = other.offset().0;
+            let begin = self.begin_of_key(snapshot.outcomes, segment, offset);
+            match judge(snapshot, begin, segment.end(offset), || self.sees_row(snapshot, other)) {
                 Version::Free => {}
                 Version::Undecided(holder) => return Err(StorageError::Conflict { with: Some(holder) }),
                 Version::SeenByTheSnapshot => return Err(StorageError::Conflict { with: None }),

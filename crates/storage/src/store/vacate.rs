@@ -76,6 +76,7 @@ impl Store {
     pub(super) fn leave(&mut self, address: RowAddress) {
         let number = address.segment();
         let is_tail = self.tail == Some(number);
+        self.forget_images(address);
         let Some(segment) = self.segment_mut(number) else { return };
         segment.vacate(address.offset().0);
         let (vacated, rows) = (segment.vacated_count(), segment.rows());

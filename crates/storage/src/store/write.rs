@@ -1,5 +1,7 @@
-//! Insert, delete, update.
+//! Insert, delete, update by new versions. Updates in place are in `overwrite.rs`.
 
+use super::before_images::Newer;
+use super::overwrite::Taken;
 use super::row_locks::RowLock;
 use super::transactions::{Locked, Locks};
 use super::undo::Appended;
@@ -132,10 +134,10 @@ impl Store {
         Ok(Written { rows, first_of_transaction })
     }
 
-    /// Gives rows that a read of the same transaction delivered new values for some attributes: a new version in the
-    /// tail each, the old one ends. Row `i` of `new` belongs to `addresses[i]`; the positions of the rows that this
-    /// statement had not changed before are returned. If somebody undecided holds one of the rows or of the new keys,
-    /// nothing was changed.
+    /// Gives rows that a read of the same transaction delivered new values for some attributes: each is overwritten, or
+    /// a new version is appended and the old one ends. Row `i` of `new` belongs to `addresses[i]`; the positions of the
+    /// rows that this statement had not changed before are returned. If somebody undecided holds one of the rows or of
+    /// the new keys, nothing was changed.
     pub fn update_rows(
         &mut self,
         snapshot: &Snapshot<'_>,
@@ -152,13 +154,31 @@ impl Store {
         }
         self.pending.enter(snapshot.transaction);
         // All old versions are locked before the first new one is inserted, so that keys may be permuted.
-        let changed = self.lock_ends(snapshot, addresses, self.update_mode(attributes))?;
-        if changed.is_empty() {
-            return Ok(changed);
+        let taken = self.take_for_update(snapshot, addresses, attributes, new)?;
+        if !taken.ended.is_empty() {
+            self.append_updated(snapshot, addresses, &taken, attributes, new)?;
+        } else if !taken.overwritten.is_empty() {
+            self.usage.wrote();
         }
+        self.counters.updated_in_place += taken.overwritten.len() as u64;
+        let changed = taken.into_rows();
+        self.counters.updated += changed.len() as u64;
+        Ok(changed)
+    }
+
+    /// Appends new versions of the rows whose ends were taken. If somebody undecided has one of the new keys, nothing
+    /// of the update is left.
+    fn append_updated(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        addresses: &[RowAddress],
+        taken: &Taken,
+        attributes: &[AttributeId],
+        new: &Batch,
+    ) -> Result<(), StorageError> {
         let mut versions = with_scratch(|scratch| std::mem::take(&mut scratch.rows));
         versions.clear(&self.row_format);
-        for (row, version) in changed.iter().zip(0..) {
+        for (row, version) in taken.ended.iter().zip(0..) {
             self.pack_all(addresses[*row as usize], &mut versions);
             for (id, column) in attributes.iter().zip(&new.columns) {
                 versions.overwrite(version, id.index(), &column.view(), *row as usize);
@@ -166,20 +186,18 @@ impl Store {
         }
         let inserted = self.insert_versions(snapshot, NewRows::Packed(&versions));
         with_scratch(|scratch| scratch.rows = versions);
-        let old: Vec<RowAddress> = changed.iter().map(|row| addresses[*row as usize]).collect();
         match inserted {
-            Ok(appended) => self.pass_locks_on(snapshot, &old, &appended)?,
+            Ok(appended) => {
+                let old: Vec<RowAddress> = taken.ended.iter().map(|row| addresses[*row as usize]).collect();
+                self.pass_locks_on(snapshot, &old, &appended)
+            }
             Err(error) => {
                 if error.undecided().is_some() {
-                    for address in &old {
-                        self.unlock_end(snapshot, *address);
-                    }
+                    self.give_back(snapshot, addresses, taken);
                 }
-                return Err(error);
+                Err(error)
             }
         }
-        self.counters.updated += changed.len() as u64;
-        Ok(changed)
     }
 
     /// Takes a row's end word; false if this statement has it already.
@@ -189,11 +207,32 @@ impl Store {
         address: RowAddress,
         mode: RowLock,
     ) -> Result<bool, StorageError> {
+        let may = self.may_write(snapshot, address, mode)?;
+        if may {
+            self.take_end(snapshot, address, mode)?;
+        }
+        Ok(may)
+    }
+
+    /// Whether a statement may end or overwrite a row; false if it has done so already.
+    pub(super) fn may_write(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        address: RowAddress,
+        mode: RowLock,
+    ) -> Result<bool, StorageError> {
+        self.restore_void(snapshot.outcomes, address);
         let offset = address.offset().0;
         let gone = StorageError::Conflict { with: None };
         let Some(segment) = self.segment(address.segment()) else { return Err(gone) };
         if offset >= segment.rows() || segment.is_vacated(offset) {
             return Err(gone);
+        }
+        match self.newer_version(snapshot, address) {
+            None => {}
+            Some(Newer::Own) => return Ok(false),
+            Some(Newer::Undecided(holder)) => return Err(StorageError::Conflict { with: Some(holder) }),
+            Some(Newer::Committed) => return Err(gone),
         }
         let end = segment.end(offset);
         match end.kind() {
@@ -217,10 +256,21 @@ impl Store {
         {
             return Err(StorageError::Conflict { with: Some(holder) });
         }
+        Ok(true)
+    }
+
+    /// Takes the end word of a row that may be written.
+    pub(super) fn take_end(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        address: RowAddress,
+        mode: RowLock,
+    ) -> Result<(), StorageError> {
+        let offset = address.offset().0;
         self.pending.reserve(1)?;
         let lock = mode.word(snapshot);
         let number = address.segment();
-        let Some(segment) = self.segment_mut(number) else { return Err(gone) };
+        let Some(segment) = self.segment_mut(number) else { unreachable!("row {address:?} may be written") };
         if let Err(error) = segment.set_end(offset, lock) {
             self.pending.unreserve(1);
             return Err(error);
@@ -232,6 +282,6 @@ impl Store {
         }
         self.pending.add(snapshot.transaction, Locks { first: address, rows: 1, locked: Locked::End });
         self.note_change(address);
-        Ok(true)
+        Ok(())
     }
 }

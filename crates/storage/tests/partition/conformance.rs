@@ -6,9 +6,9 @@ use eris_platform::memory::MemoryPool;
 use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, AttributeId, Batch, Column, ColumnBuilder,
-    Condition, Count, DataType, IndexPath, IndexScanState, Key, KeyEncoder, KeyPart, PackedRows, PathAttribute,
-    PathConfiguration, PathFilter, PathInstance, Predicate, Properties, Registry, RowAddress, RowFormat, RowOffset,
-    Schema, SegmentNumber, StorageError, Test, Value,
+    Condition, Count, DataType, FixedValue, IndexPath, IndexScanState, Key, KeyEncoder, KeyPart, PackedRows,
+    PathAttribute, PathConfiguration, PathFilter, PathInstance, Predicate, Properties, Registry, RowAddress, RowFormat,
+    RowOffset, Schema, SegmentNumber, StorageError, Test, Value,
 };
 use std::sync::Arc;
 
@@ -213,6 +213,48 @@ fn row_paths_hold_what_they_were_given() {
             assert_eq!(memory.used(), 0);
         }
     }
+}
+
+/// Values of fixed width are overwritten where a module says so, and read as the new ones by every filter and link.
+#[test]
+fn row_paths_overwrite_what_they_say_they_can() {
+    let mut overwrote = 0;
+    for (seed, factory) in (0..60).flat_map(|seed| Registry::standard().iter().map(move |factory| (seed, factory))) {
+        let mut random = SeededRandom::new(seed);
+        let memory = MemoryPool::unlimited();
+        let schema = generate::schema(&mut random, false);
+        let held = attributes(&schema, factory.properties());
+        let PathInstance::Rows(mut path) = create(factory, &held, 500, &memory) else { continue };
+        let may = |attribute: &&PathAttribute| path.updates_in_place(attribute.id);
+        let fixed: Vec<PathAttribute> = held.iter().filter(may).copied().collect();
+        let all_fixed = held.iter().filter(|attribute| !attribute.data_type.is_variable_length()).count();
+        let declared = factory.properties().updates_in_place;
+        assert_eq!(fixed.len(), if declared { all_fixed } else { 0 }, "{}", factory.name());
+        if fixed.is_empty() {
+            continue;
+        }
+        let count = random.index(400) + 1;
+        let mut rows: Vec<Vec<Value>> = (0..count).map(|n| generate::row(&mut random, &schema, n as i64)).collect();
+        path.insert(&Batch::from_rows(&schema.data_types(), &rows), 0..count).unwrap();
+        for _ in 0..200 {
+            let (offset, attribute) = (random.index(count), fixed[random.index(fixed.len())]);
+            let new = generate::row(&mut random, &schema, 1_000)[attribute.id.index()].clone();
+            let value = |value: &Value| {
+                let column = Batch::from_rows(&[attribute.data_type], &[vec![value.clone()]]);
+                FixedValue::of(&column.columns[0], 0)
+            };
+            let old = path.exchange(attribute.id, offset as u32, value(&new));
+            assert_eq!(old, value(&rows[offset][attribute.id.index()]), "seed {seed} {}", factory.name());
+            rows[offset][attribute.id.index()] = new;
+            overwrote += 1;
+        }
+        for _ in 0..5 {
+            check_rows(&*path, &held, &rows, &predicate_on(&held, &mut random), seed);
+            check_packed(&*path, &held, &rows, &mut random);
+        }
+        assert_eq!(path.bytes(), memory.used());
+    }
+    assert!(overwrote > 0, "no module overwrites");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use eris_platform::memory::MemoryPool;
 use eris_storage::{
     AttachCursor, AttributeId, Batch, COLUMN, COMPOSITE, Comparison, Condition, Horizon, IndexKind, Layout,
     LayoutMember, Outcome, PhysicalLayout, PinnedCursor, PinnedPartition, Predicate, Progress, ROW_SPARSE, ROW_STATIC,
-    ReadRequest, Registry, RowAddress, Schema, SealedSegment, SegmentLayouts, SplitBoundary, SplitStep, StorageError,
-    Store, StoreOptions, Test, Timestamp, Value, key_of_row,
+    ReadRequest, RowAddress, Schema, SealedSegment, SegmentLayouts, SplitBoundary, SplitStep, StorageError, Store,
+    StoreOptions, Test, Timestamp, Value, key_of_row,
 };
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn schema(seed: u64) -> Schema {
 
 fn store(schema: &Schema, memory: &Arc<MemoryPool>) -> Store {
     let schema = Arc::new(schema.clone());
-    Store::new(StoreOptions { schema, memory: Arc::clone(memory), arena: None, modules: Registry::standard() })
+    Store::new(StoreOptions::new(schema, Arc::clone(memory)))
 }
 
 fn view(transaction: u64) -> View {

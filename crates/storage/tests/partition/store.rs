@@ -6,7 +6,7 @@ use eris_platform::memory::MemoryPool;
 use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
     AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexKind, IndexOrder, Layout, Outcome, Predicate,
-    ReadRequest, Registry, Schema, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp, Value,
+    ReadRequest, Schema, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp, Value,
     key_of_row,
 };
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn schema(layout: Layout) -> Schema {
 
 fn store(schema: &Schema, memory: &Arc<MemoryPool>) -> Store {
     let schema = Arc::new(schema.clone());
-    Store::new(StoreOptions { schema, memory: Arc::clone(memory), arena: None, modules: Registry::standard() })
+    Store::new(StoreOptions::new(schema, Arc::clone(memory)))
 }
 
 fn view(transaction: u64) -> View {

@@ -70,11 +70,11 @@ pub struct Driver {
 
 fn new_store(schema: &Arc<Schema>, memory: &Arc<MemoryPool>, modules: &'static Registry, seed: u64) -> Store {
     Store::new(StoreOptions {
-        schema: Arc::clone(schema),
-        memory: Arc::clone(memory),
         // Every other history has its sealed columns in node-local memory.
         arena: seed.is_multiple_of(2).then(|| Arena::new(NodeId(0), memory)),
         modules,
+        updates_in_place: !seed.is_multiple_of(3),
+        ..StoreOptions::new(Arc::clone(schema), Arc::clone(memory))
     })
 }
 
@@ -450,6 +450,9 @@ impl Driver {
         let from = if self.may_split { 2 } else { 1 };
         let mut attributes: Vec<AttributeId> = (from..9).map(AttributeId).collect();
         self.random.shuffle(&mut attributes);
+        if self.random.chance(0.7) {
+            attributes.retain(|id| generate::OVERWRITABLE.contains(&id.0));
+        }
         attributes.truncate(self.random.index(4) + 1);
         let before = self.reference.versions.clone();
         let (mut refusals, changed) = self.end_versions(rows, view);
@@ -581,6 +584,10 @@ pub fn coverage(counters: &[StoreCounters]) -> BTreeMap<&'static str, u64> {
         ("splits", total(counters, |c| c.splits)),
         ("pins", total(counters, |c| c.pins)),
         ("settled", total(counters, |c| c.settled)),
+        ("updated in place", total(counters, |c| c.updated_in_place)),
+        ("images restored", total(counters, |c| c.images_restored)),
+        ("images freed", total(counters, |c| c.images_freed)),
+        ("images spilled", total(counters, |c| c.images_spilled)),
         ("relocated", total(counters, |c| c.relocated)),
         ("plan hits", total(counters, |c| c.micro_qep_hits)),
         ("plan misses", total(counters, |c| c.micro_qep_misses)),

@@ -11,6 +11,9 @@ impl Driver {
             let home = NodeId(self.random.below(2) as u16);
             self.parts[part].store.set_arena(Some(Arena::new(home, &self.memory)));
         }
+        if self.random.chance(0.1) {
+            self.parts[part].store.let_cool();
+        }
         self.maintain_part(part, budget);
     }
 
