@@ -55,7 +55,7 @@ pub use options::EngineOptions;
 pub use partition_table::Partitioning;
 pub use placement::{MoveMethod, PlacementError};
 pub use results::Results;
-pub use simulator::{Simulation, SimulationError};
+pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};
 pub use transaction::{
     BulkLoad, IsolationLevel, LockWait, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,
 };
