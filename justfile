@@ -50,9 +50,9 @@ sim-sql SEED NODES="1" TRANSACTIONS="1000":
     ERIS_SEED={{ SEED }} ERIS_NODES={{ NODES }} ERIS_TRANSACTIONS={{ TRANSACTIONS }} \
         cargo test --release -p eris-server --test simulation histories -- --nocapture
 
-# Many seeds of SQL sessions under the simulator: `just simulate 4 1000`
-simulate NODES SEEDS *ARGS:
-    scripts/simulate {{ NODES }} {{ SEEDS }} {{ ARGS }}
+# Many seeds under the simulator: `just simulate engine 1000`, or SQL sessions on 4 nodes: `just simulate 4 1000`
+simulate WHAT SEEDS *ARGS:
+    scripts/simulate {{ WHAT }} {{ SEEDS }} {{ ARGS }}
 
 # Placement on an emulated machine with four sockets (QEMU, about two minutes)
 numa *ARGS:

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::counters::Event;
 use crate::lock::{Lock, lock};
 use crate::runtime::Runtime;
 use crate::timer::Sleep;
@@ -103,7 +104,8 @@ impl Admission {
         let gate = self.gates[class as usize].clone();
         let deadline = gate.as_ref().map(|gate| runtime.env.now() + gate.limit.wait_max);
         let timeout = deadline.map(|deadline| Sleep::until(runtime, deadline));
-        Admit { gate, timeout, ticket: None }
+        let runtime = gate.as_ref().map(|_| Arc::clone(runtime));
+        Admit { runtime, gate, timeout, ticket: None }
     }
 
     /// Statements that run and that wait.
@@ -140,6 +142,8 @@ impl Gate {
 
 /// See [`crate::Engine::admit`].
 pub struct Admit {
+    /// Counts its waits; none without a limit.
+    runtime: Option<Arc<Runtime>>,
     gate: Option<Arc<Gate>>,
     timeout: Option<Sleep>,
     /// Its place in the queue.
@@ -180,6 +184,9 @@ impl Future for Admit {
                     let ticket = *next_ticket;
                     *next_ticket += 1;
                     waiting.push_back((ticket, context.waker().clone()));
+                    if let Some(runtime) = &this.runtime {
+                        runtime.counters.add(Event::AdmissionWaits, 1);
+                    }
                     this.ticket = Some(ticket);
                 }
             }

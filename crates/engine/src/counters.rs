@@ -4,6 +4,8 @@ use std::cell::Cell;
 
 use eris_sync::Counter;
 
+use crate::message::{PRIMITIVES, Primitive};
+
 /// Something that happens at run time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
@@ -52,6 +54,10 @@ pub enum Event {
     CoordinatorPasses,
     /// Times an incoming buffer was full and messages waited with their sender.
     BufferFull,
+    /// Visits and maintenance calls put off because another worker was at the partition.
+    LatchWaits,
+    /// Times a statement waited for others of its class to end before it began.
+    AdmissionWaits,
     /// Maintenance calls.
     MaintenanceCalls,
     /// Times a transaction waited for another one.
@@ -65,7 +71,7 @@ pub enum Event {
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 27] = [
+pub const EVENTS: [Event; 29] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
@@ -88,6 +94,8 @@ pub const EVENTS: [Event; 27] = [
     Event::Parks,
     Event::CoordinatorPasses,
     Event::BufferFull,
+    Event::LatchWaits,
+    Event::AdmissionWaits,
     Event::MaintenanceCalls,
     Event::LockWaits,
     Event::Deadlocks,
@@ -121,6 +129,8 @@ impl Event {
             Self::Parks => "parks",
             Self::CoordinatorPasses => "coordinator_passes",
             Self::BufferFull => "buffer_full",
+            Self::LatchWaits => "latch_waits",
+            Self::AdmissionWaits => "admission_waits",
             Self::MaintenanceCalls => "maintenance_calls",
             Self::LockWaits => "lock_waits",
             Self::Deadlocks => "deadlocks",
@@ -146,22 +156,38 @@ pub(crate) fn counted_as() -> Option<usize> {
 
 pub(crate) struct Counters {
     counters: [Counter; EVENTS.len()],
+    /// Messages that reached a partition, by what they want.
+    messages: [Counter; PRIMITIVES.len()],
 }
 
 impl Counters {
     pub fn new(workers: usize) -> Self {
-        Self { counters: std::array::from_fn(|_| Counter::new(workers)) }
+        Self {
+            counters: std::array::from_fn(|_| Counter::new(workers)),
+            messages: std::array::from_fn(|_| Counter::new(workers)),
+        }
     }
 
     pub fn add(&self, event: Event, amount: u64) {
-        let counter = &self.counters[event as usize];
-        match SHARD.get() {
-            Some(worker) => counter.add(worker, amount),
-            None => counter.add_shared(amount),
-        }
+        add(&self.counters[event as usize], amount);
+    }
+
+    pub fn add_messages(&self, primitive: Primitive, messages: u64) {
+        add(&self.messages[primitive.index()], messages);
     }
 
     pub fn sum(&self, event: Event) -> u64 {
         self.counters[event as usize].sum()
+    }
+
+    pub fn messages(&self, primitive: Primitive) -> u64 {
+        self.messages[primitive.index()].sum()
+    }
+}
+
+fn add(counter: &Counter, amount: u64) {
+    match SHARD.get() {
+        Some(worker) => counter.add(worker, amount),
+        None => counter.add_shared(amount),
     }
 }

@@ -9,6 +9,7 @@ use eris_sync::Guard;
 use crate::counters::{EVENTS, Event};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::message::{PRIMITIVES, Primitive};
 use crate::partition::{LivingPartition, PartitionState};
 use crate::transaction::Read;
 
@@ -31,6 +32,8 @@ pub struct PartitionDescription {
 pub struct EngineStatistics {
     /// Every [`Event`] with its count.
     pub events: Vec<(Event, u64)>,
+    /// Messages that reached a partition, by what they want.
+    pub messages: Vec<(Primitive, u64)>,
     /// What the partitions' stores counted.
     pub store: StoreCounters,
     pub snapshots: u64,
@@ -76,6 +79,7 @@ impl Engine {
         }
         EngineStatistics {
             events: EVENTS.iter().map(|event| (*event, runtime.counters.sum(*event))).collect(),
+            messages: PRIMITIVES.iter().map(|kind| (*kind, runtime.counters.messages(*kind))).collect(),
             store,
             snapshots,
             committed,
@@ -102,6 +106,12 @@ impl Engine {
         let Some(state) = latch_patiently(partition) else { return Ok(None) };
         let description = state.store.explain(&read.request)?;
         Ok(Some((partition.id, description)))
+    }
+
+    /// The partitions of a container, in the order of its table; none if there is no such container. Takes no latch.
+    pub fn partition_ids(&self, container: ContainerId) -> Vec<PartitionId> {
+        let container = self.runtime().container(container);
+        container.map_or(Vec::new(), |container| container.table().partitions().map(|partition| partition.id).collect())
     }
 
     /// All partitions of all containers.

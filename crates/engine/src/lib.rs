@@ -61,7 +61,7 @@ pub use partition_table::Partitioning;
 pub use placement::{MoveMethod, PlacementError};
 pub use results::Results;
 pub use sequence::{Sequence, SequenceError, SequenceId, SequenceSpec, SequenceState};
-pub use simulator::{Simulation, SimulationError};
+pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};
 pub use transaction::{
     BulkLoad, IsolationLevel, LockWait, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,
 };

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::counters::Event;
 use crate::options::{LATCHED_RETRY, TAIL_QUIET};
 use crate::partition::{Partition, PartitionState, TailWatch};
 use crate::placement::{ChangeNext, continue_change, cut_if_rising, look_after_forwarder, wants_split};
@@ -12,6 +13,7 @@ use crate::runtime::Runtime;
 pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     partition.unmark_maintenance();
     let Some(mut state) = partition.try_latch() else {
+        runtime.counters.add(Event::LatchWaits, 1);
         // Whoever is at it may have lost its processor; spinning would not give it back.
         runtime.queue_maintenance_at(partition, runtime.env.now() + LATCHED_RETRY);
         return;

@@ -75,6 +75,22 @@ pub enum Primitive {
     LookupKeys = 12,
 }
 
+/// All of them, in the order of their numbers.
+pub const PRIMITIVES: [Primitive; 12] = [
+    Primitive::Insert,
+    Primitive::UnorderedScan,
+    Primitive::Lookup,
+    Primitive::ConditionalInsert,
+    Primitive::OrderedScan,
+    Primitive::Attach,
+    Primitive::Pin,
+    Primitive::BuildIndex,
+    Primitive::Alter,
+    Primitive::SetLayout,
+    Primitive::Probe,
+    Primitive::LookupKeys,
+];
+
 /// Scheduling class inside a partition, most urgent first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Class {
@@ -108,6 +124,29 @@ impl Primitive {
             12 => Self::LookupKeys,
             _ => return None,
         })
+    }
+
+    /// Its place in [`PRIMITIVES`].
+    pub(crate) fn index(self) -> usize {
+        self as usize - 1
+    }
+
+    /// Name in views and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::UnorderedScan => "unordered_scan",
+            Self::Lookup => "lookup",
+            Self::ConditionalInsert => "conditional_insert",
+            Self::OrderedScan => "ordered_scan",
+            Self::Attach => "attach",
+            Self::Pin => "pin",
+            Self::BuildIndex => "build_index",
+            Self::Alter => "alter",
+            Self::SetLayout => "set_layout",
+            Self::Probe => "probe",
+            Self::LookupKeys => "lookup_keys",
+        }
     }
 
     /// The class in which a partition schedules it.

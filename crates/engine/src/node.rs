@@ -207,6 +207,11 @@ impl Node {
             || self.coordinator.try_lock().is_none_or(|coordinator| coordinator.has_work())
     }
 
+    /// Takes the coordinator's role without doing anything in it, if nobody else is in it.
+    pub fn hold_coordinator(&self) -> Option<impl Sized + '_> {
+        self.coordinator.try_lock()
+    }
+
     /// One pass in the coordinator's role, if nobody else is in it; returns whether messages moved.
     pub fn coordinate(&self, runtime: &Runtime) -> bool {
         let Some(mut coordinator) = self.coordinator.try_lock() else { return false };

@@ -11,8 +11,8 @@ mod within;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use eris_platform::{Nanos, NodeId};
 use eris_storage::{ContainerId, PartitionId, SegmentNumber, Store};
@@ -22,6 +22,7 @@ use crate::ids::TableVersion;
 use crate::message::CLASSES;
 use crate::options::{LATCH_TRIES, LOW_CLASS_SHARE};
 use crate::placement::{Change, Guest};
+use crate::transactions::TransactionManager;
 
 pub(crate) use bounds::{Bounds, Handover};
 pub(crate) use command::Command;
@@ -47,6 +48,8 @@ pub(crate) struct LivingPartition {
     rows: AtomicU64,
     bytes: AtomicU64,
     state: TryLatch<PartitionState>,
+    /// Who is told when words of transactions go with the partition.
+    transactions: OnceLock<Arc<TransactionManager>>,
 }
 
 /// What the worker that holds the latch may change.
@@ -112,7 +115,14 @@ impl LivingPartition {
                 picks: 0,
                 spare: Vec::new(),
             }),
+            transactions: OnceLock::new(),
         }
+    }
+
+    /// From now on transactions may write here.
+    pub fn register(&self, transactions: &Arc<TransactionManager>) {
+        let registered = self.transactions.set(Arc::clone(transactions));
+        assert!(registered.is_ok(), "a partition belongs to one engine, once");
     }
 
     pub fn home(&self) -> NodeId {
@@ -220,6 +230,16 @@ impl LivingPartition {
         let statistics = state.store.statistics();
         self.rows.store(statistics.rows_live_estimate, Ordering::Relaxed);
         self.bytes.store(statistics.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The container is gone, and with it the words that nobody has settled: their transactions need not be known here.
+impl Drop for LivingPartition {
+    fn drop(&mut self) {
+        let (Some(transactions), Some(state)) = (self.transactions.get(), self.state.try_lock()) else { return };
+        for transaction in state.store.pending_transactions() {
+            transactions.settled(transaction);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Wake, Waker};
 use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId};
 use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
 
-use crate::admission::Admission;
+use crate::admission::{Admission, STATEMENT_CLASSES};
 use crate::container::Container;
 use crate::counters::{Counters, Event};
 use crate::dataflow::Dataflow;
@@ -259,6 +259,7 @@ impl Runtime {
     }
 
     pub fn add_partition(&self, partition: &Partition) {
+        partition.register(&self.transactions);
         let mut partitions = write(&self.partitions);
         let slot = &mut partitions[partition.id.0 as usize];
         assert!(slot.strong_count() == 0, "partition ids are given once");
@@ -468,6 +469,15 @@ impl Runtime {
         for shard in &self.dataflows {
             for dataflow in lock(shard).values() {
                 let _ = writeln!(text, "{}", dataflow.describe());
+            }
+        }
+        for wait in self.transactions.describe_waits() {
+            let _ = writeln!(text, "{wait}");
+        }
+        for class in STATEMENT_CLASSES {
+            let (running, waiting) = self.admission.counts(class);
+            if waiting > 0 {
+                let _ = writeln!(text, "admission of {class:?}: {running} run, {waiting} wait");
             }
         }
         text

@@ -1,18 +1,26 @@
 //! The engine on one thread: a seed decides which worker steps next, and the clock moves when nobody has work.
 //!
 //! Two runs with one seed do the same things in the same order, so a seed that fails is a test.
+//!
+//! A run may have [faults] for a while. Afterwards it must come to its end: whoever waits for something bounds the
+//! steps ([`Simulation::limit_steps`]), and a run that is stuck says which partitions, dataflows and waits are open.
+
+mod faults;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eris_platform::{NodeId, SeededRandom, SimulatedEnv, WorkerPlan};
+use eris_platform::{Env, NodeId, SeededRandom, SimulatedEnv, WorkerPlan};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::{Lock, lock};
 use crate::options::EngineOptions;
 use crate::worker::Worker;
+
+pub use faults::{FAULTS, Fault, FaultOptions};
+use faults::{Faults, Held};
 
 /// Steps without a result after which a run counts as stuck.
 const STEPS_MAX: u64 = 20_000_000;
@@ -27,6 +35,8 @@ pub struct Simulation {
     random: SeededRandom,
     steps: u64,
     stopped: Vec<NodeId>,
+    steps_max: u64,
+    faults: Option<Faults>,
 }
 
 /// A run that cannot end.
@@ -55,7 +65,16 @@ impl Simulation {
             .map_err(|error| EngineError::Start(error.to_string()))?;
         let (engine, workers) = Engine::assemble_stepped(Arc::new(env.clone()), options, &plan)?;
         let random = SeededRandom::new(env.seed() ^ 0x5EED);
-        Ok(Self { engine, env: env.clone(), workers, random, steps: 0, stopped: Vec::new() })
+        Ok(Self {
+            engine,
+            env: env.clone(),
+            workers,
+            random,
+            steps: 0,
+            stopped: Vec::new(),
+            steps_max: STEPS_MAX,
+            faults: None,
+        })
     }
 
     /// The engine; its tasks run only while the simulation does.
@@ -68,7 +87,8 @@ impl Simulation {
         &self.env
     }
 
-    /// From now on the workers of a node do nothing: it is dead, or its processors are somebody else's.
+    /// From now on the workers of a node do nothing: it is dead, or its processors are somebody else's. They come to
+    /// the end of their step: what they have sent in it still leaves their buffers.
     pub fn stop_node(&mut self, node: NodeId) {
         self.stopped.push(node);
     }
@@ -76,6 +96,49 @@ impl Simulation {
     /// The workers of a node go on.
     pub fn resume_node(&mut self, node: NodeId) {
         self.stopped.retain(|stopped| *stopped != node);
+    }
+
+    /// From now on these faults happen, as the seed wants it. Once in a run.
+    pub fn set_faults(&mut self, options: FaultOptions) {
+        assert!(self.faults.is_none(), "the faults of a run are set once");
+        self.faults = Some(Faults::new(self.env.seed(), options, self.engine.runtime()));
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn stop_faults(&mut self) {
+        if let Some(faults) = &mut self.faults {
+            faults.stop();
+        }
+    }
+
+    /// How often a fault happened.
+    pub fn fault_count(&self, fault: Fault) -> u64 {
+        self.faults.as_ref().map_or(0, |faults| faults.count(fault))
+    }
+
+    /// How often each consumer of memory was refused; 0 for those who asked and always got.
+    pub fn memory_refusals(&self) -> Vec<(&'static str, u64)> {
+        self.faults.as_ref().map_or(Vec::new(), Faults::memory_refusals)
+    }
+
+    /// From now on what is waited for must come within so many steps.
+    pub fn limit_steps(&mut self, steps_max: u64) {
+        self.steps_max = steps_max;
+    }
+
+    /// Says what is wrong with a partition of an engine in which nobody has work: indexes that disagree with the rows,
+    /// or something that transactions and readers left behind.
+    pub fn check_partitions(&self) -> Result<(), String> {
+        for container in self.engine.runtime().containers() {
+            for partition in container.table().partitions() {
+                let Some(state) = partition.try_latch() else { return Err(format!("{partition:?} is latched")) };
+                let checked = state.store.check_indexes().and_then(|()| state.store.check_quiet());
+                if let Err(wrong) = checked {
+                    return Err(format!("{partition:?} of container {}: {wrong}", container.id().0));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Steps taken so far.
@@ -104,7 +167,7 @@ impl Simulation {
 
     /// Runs until `done` holds.
     pub fn run_until(&mut self, mut done: impl FnMut() -> bool) -> Result<(), SimulationError> {
-        let limit = self.steps + STEPS_MAX;
+        let limit = self.steps + self.steps_max;
         while !done() {
             if self.steps >= limit {
                 return Err(self.too_long());
@@ -119,7 +182,7 @@ impl Simulation {
 
     /// Runs until nobody has work: settles, garbage-collects, splits.
     pub fn run_until_idle(&mut self) -> Result<(), SimulationError> {
-        let limit = self.steps + STEPS_MAX;
+        let limit = self.steps + self.steps_max;
         while self.step() || self.advance_to_next_timer() {
             if self.steps >= limit {
                 return Err(self.too_long());
@@ -133,30 +196,62 @@ impl Simulation {
         SimulationError::TooLong { seed: self.env.seed(), steps: self.steps, state }
     }
 
-    /// One step of some worker that has work; false if none has.
+    /// One step of some worker that has work, and of others while something stays latched; false if none has.
     fn step(&mut self) -> bool {
+        let runtime = Arc::clone(self.engine.runtime());
+        if let Some((held, steps)) = self.faults.as_mut().and_then(|faults| faults.draw(&runtime)) {
+            let _latched = match &held {
+                Held::Partition(partition) => (partition.try_latch(), None),
+                Held::Coordinator(node) => (None, runtime.nodes[*node].hold_coordinator()),
+            };
+            for _ in 0..steps {
+                self.step_once();
+            }
+        }
+        self.step_once()
+    }
+
+    /// One step of some worker that has work and may do it; false if none has.
+    fn step_once(&mut self) -> bool {
         self.env.advance(Duration::from_nanos(self.random.below(STEP_NANOS_MAX)));
         let first = self.random.index(self.workers.len());
         // Twice: a worker polls its sockets in the step after one without work.
         for offset in 0..2 * self.workers.len() {
             let worker = (first + offset) % self.workers.len();
             self.steps += 1;
-            if !self.stopped.contains(&self.workers[worker].node()) && self.workers[worker].step() {
+            if self.stopped.contains(&self.workers[worker].node()) {
+                if self.workers[worker].hand_out() {
+                    return true;
+                }
+                continue;
+            }
+            if let Some(faults) = &mut self.faults
+                && !faults.lets_step(worker, self.env.now())
+            {
+                continue;
+            }
+            if self.workers[worker].step() {
                 return true;
             }
         }
         false
     }
 
+    /// Lets time pass until something may happen; false if nothing ever will.
     fn advance_to_next_timer(&mut self) -> bool {
         let runtime = self.engine.runtime();
+        let now = self.env.now();
+        let is_stalled = |worker: &usize| self.faults.as_ref().is_some_and(|faults| faults.is_stalled(*worker, now));
         // Nobody looks at the timers of a node that stands still, unless somebody helps it.
-        let looks = |node: &NodeId| !self.stopped.contains(node) || runtime.helpers.helper_of(*node).is_some();
+        let moves = |node: NodeId| !self.stopped.contains(&node) && !runtime.node(node).workers.iter().all(&is_stalled);
+        let looks = |node: &NodeId| moves(*node) || runtime.helpers.helper_of(*node).is_some_and(moves);
         let nodes = runtime.nodes.iter().map(|node| node.id).filter(looks);
-        let next = nodes.filter_map(|node| runtime.next_deadline(node)).min();
+        let timers = nodes.filter_map(|node| runtime.next_deadline(node));
+        let next = timers.chain(self.faults.as_ref().and_then(|faults| faults.next_end(now))).min();
         if let Some(deadline) = next {
             self.env.advance_to(deadline);
         }
-        next.is_some()
+        // A slow worker may have work that it was not let do.
+        next.is_some() || self.faults.as_ref().is_some_and(Faults::withholds)
     }
 }

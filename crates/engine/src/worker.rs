@@ -76,6 +76,12 @@ impl Worker {
         worked
     }
 
+    /// Of a worker that takes no more steps: messages that found no room when it took its last one go on if they find
+    /// some now; returns whether any did.
+    pub fn hand_out(&mut self) -> bool {
+        self.runtime.flush(&mut self.outbox)
+    }
+
     fn play_roles(&mut self) -> bool {
         let runtime = Arc::clone(&self.runtime);
         let node = runtime.node(self.node);
@@ -214,6 +220,7 @@ impl Worker {
 /// Processes a partition until the quantum is over; returns whether it got its latch.
 fn visit(runtime: &Runtime, partition: &Partition, quantum: &Quantum<'_>) -> bool {
     let Some(mut state) = partition.try_latch() else {
+        runtime.counters.add(Event::LatchWaits, 1);
         // Somebody is at it right now; its place in the queue is kept.
         runtime.acting_node(partition.home()).assignments.push(Arc::clone(partition));
         return false;

@@ -18,7 +18,9 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::memory_faults::MemoryFaults;
 
 /// The memory of one database, or of one statement in it.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub struct MemoryPool {
     peak: AtomicU64,
     /// Of a child: none, its consumers are those of the database.
     consumers: Mutex<Vec<Arc<Consumer>>>,
+    /// Of the simulated machine.
+    faults: OnceLock<Arc<MemoryFaults>>,
 }
 
 #[derive(Debug)]
@@ -123,12 +127,22 @@ impl MemoryPool {
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             consumers: Mutex::default(),
+            faults: OnceLock::new(),
         })
     }
 
     /// A pool that never refuses, for tests and tools.
     pub fn unlimited() -> Arc<MemoryPool> {
         MemoryPool::new(u64::MAX)
+    }
+
+    /// From now on these faults may refuse any reservation of the database.
+    ///
+    /// # Panics
+    /// If the pool has faults already.
+    pub fn inject_faults(&self, faults: &Arc<MemoryFaults>) {
+        let injected = self.root().faults.set(Arc::clone(faults));
+        assert!(injected.is_ok(), "a pool has one source of faults");
     }
 
     /// An empty reservation of `consumer`. Reservations of one name are added up in [`by_consumer`](Self::by_consumer).
@@ -194,6 +208,14 @@ impl MemoryPool {
     /// The sum is raised first and taken back if it passed the limit, so that two growing at once cannot both slip
     /// under it; near the limit one may therefore be refused because of another that is being refused.
     fn take(&self, consumer: &Consumer, bytes: u64, releases: bool) -> Result<(), MemoryExceeded> {
+        if let Some(faults) = self.faults.get()
+            && bytes > 0
+            && faults.refuses(consumer.name)
+        {
+            let (used, limit) = (self.used(), self.limit());
+            let refused_by = RefusedBy::System;
+            return Err(MemoryExceeded { consumer: consumer.name, asked: bytes, used, limit, refused_by });
+        }
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         let limit = self.limit.load(Ordering::Relaxed);
         let limit = if releases || self.parent.is_some() { limit } else { limit - kept_of(limit) };

@@ -34,17 +34,6 @@ impl Bounds {
             && self.upper.as_ref().is_none_or(|upper| position < upper)
     }
 
-    /// Whether the place where `other` begins lies in here.
-    pub fn contains_start_of(&self, other: &Self) -> bool {
-        !self.nothing
-            && !other.nothing
-            && self.lower <= other.lower
-            && match (&self.upper, &other.lower) {
-                (None, _) | (Some(_), None) => true,
-                (Some(upper), Some(lower)) => lower < upper,
-            }
-    }
-
     /// What lies in both.
     pub fn intersection(&self, other: &Self) -> Self {
         if self.nothing || other.nothing {
@@ -157,8 +146,6 @@ mod tests {
                     assert_eq!(joined.contains(&position), in_left || in_right);
                 }
             }
-            let starts = !right.is_nothing() && left.contains(right.lower.as_ref().unwrap_or(&key(0)));
-            assert_eq!(left.contains_start_of(&right), starts, "{left:?} has the start of {right:?}");
         }
     }
 }

@@ -174,8 +174,6 @@ impl Place<'_> {
                 (request, Some(within))
             }
         };
-        // What concerns the partition as a whole comes once: with the message that has its first position.
-        let is_for_all = range.as_ref().is_none_or(|range| range.contains_start_of(&self.state.bounds));
         match &operator.work {
             Work::Read { request, operator } => {
                 let (request, within) = within(request);
@@ -207,12 +205,12 @@ impl Place<'_> {
                 self.insert(Progress::Inserting { pending, rows: Batch::empty(&[]), done: 0 }, quantum)
             }
             Work::Attach => self.next_attach(attachments(message), quantum),
-            Work::BuildIndex { .. } if is_for_all => self.build_index(IndexBuildCursor::default(), quantum),
-            Work::Alter { .. } if is_for_all => self.alter(),
-            Work::BuildIndex { .. } | Work::Alter { .. } => Ok(Step::Done),
+            // What concerns the partition as a whole is done with every message for a part of it. Left to one of them,
+            // a partition that is cut between two messages would have a half that neither concerned. To hear it twice
+            // does no harm.
+            Work::BuildIndex { .. } => self.build_index(IndexBuildCursor::default(), quantum),
+            Work::Alter { .. } => self.alter(),
             Work::SetLayout { layouts } => {
-                // With every message: of the partitions that became this one, some knew the layouts before and some did
-                // not, unlike schemas, which are equal when partitions merge. To hear it twice does no harm.
                 self.state.store.set_layouts(layouts.clone())?;
                 Ok(Step::Done)
             }

@@ -32,7 +32,7 @@ use crate::runtime::Runtime;
 pub(super) enum Concern {
     /// All rows.
     All,
-    /// The rows within these positions; a command for the whole partition is left to another message.
+    /// The rows within these positions; other messages of the dataflow concern the others.
     Within(Bounds),
     /// Nothing is left here.
     Nothing,
@@ -152,7 +152,15 @@ fn forward(runtime: &Runtime, header: Header, commands: &[&[u8]], dataflow: &Dat
 /// To whom a position was given last.
 pub(super) fn owner_of(state: &PartitionState, position: &Key) -> PartitionId {
     let given: Option<&Handover> = state.handovers.iter().rev().find(|handover| handover.bounds.contains(position));
-    given.unwrap_or_else(|| unreachable!("a position belongs to this partition or was given away by it")).to
+    given
+        .unwrap_or_else(|| {
+            let PartitionState { bounds, changed, handovers, .. } = state;
+            unreachable!(
+                "a position belongs to this partition or was given away by it: {position:?} is not in {bounds:?} \
+                 (since {changed:?}), nor in {handovers:?}"
+            )
+        })
+        .to
 }
 
 /// Whether a position belongs here.

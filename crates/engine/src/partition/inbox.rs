@@ -49,11 +49,20 @@ pub(crate) fn receive(runtime: &Runtime, partition: &LivingPartition, state: &mu
     partition.inbox.take(&mut taken);
     let mut gathering = Gathering::default();
     let mut known: Option<Arc<Dataflow>> = None;
+    // How many messages of one kind followed each other: they are counted together.
+    let mut run: Option<(Primitive, u64)> = None;
     let mut at = 0;
     while at < taken.len() {
         let (message, length) = MessageView::decode(&taken[at..])
             .unwrap_or_else(|error| unreachable!("inboxes hold messages that this process encoded: {error}"));
         at += length;
+        run = match run {
+            Some((kind, messages)) if kind == message.header.primitive => Some((kind, messages + 1)),
+            before => {
+                count_messages(runtime, before);
+                Some((message.header.primitive, 1))
+            }
+        };
         if matches!(message.header.primitive, Primitive::LookupKeys | Primitive::Probe) {
             gathering.add(runtime, &message, |gathered| state.add(Command::of_keys(gathered)));
             continue;
@@ -65,9 +74,16 @@ pub(crate) fn receive(runtime: &Runtime, partition: &LivingPartition, state: &mu
         known = Some(Arc::clone(&dataflow));
         state.add(Command::new(message.to_message(), dataflow));
     }
+    count_messages(runtime, run);
     gathering.finish(runtime, |gathered| state.add(Command::of_keys(gathered)));
     if taken.capacity() <= BYTES_KEPT_MAX {
         taken.clear();
         state.spare = taken;
+    }
+}
+
+fn count_messages(runtime: &Runtime, run: Option<(Primitive, u64)>) {
+    if let Some((kind, messages)) = run {
+        runtime.counters.add_messages(kind, messages);
     }
 }

@@ -119,7 +119,8 @@ pub(crate) fn cut_if_rising(
     if !full || !last || rows < state.rising_look || state.is_changing() || container.is_dropped() {
         return false;
     }
-    if container.group().is_some() || state.has_saved_cursors() {
+    // An index that is being created would lack the rows that come to the new partition.
+    if container.group().is_some() || state.has_saved_cursors() || state.store.is_indexing() {
         return false;
     }
     state.rising_look = rows + rows / 8;
@@ -150,6 +151,7 @@ pub(crate) fn split_above(
     let free = !state.is_changing()
         && container.group().is_none()
         && !state.has_saved_cursors()
+        && !state.store.is_indexing()
         && state.bounds.contains(&at)
         && state.bounds.lower.as_ref() != Some(&at)
         && state.store.has_entries_from(attributes, values) == Some(false);

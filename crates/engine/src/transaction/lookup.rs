@@ -252,7 +252,8 @@ fn rows_by_partition<'t>(
     groups.map(|(entry, rows)| (Some(&entry.partition), rows)).collect()
 }
 
-/// Ranges over one integer: bounds and positions as words that compare as their bytes do.
+/// Ranges over one integer: bounds and positions as words that compare as their bytes do. The last byte of a word is
+/// the length: where rising keys are cut, a bound is the highest key and a zero more, and lies above that key.
 struct PackedBounds<'k> {
     lower: Vec<u128>,
     keys: &'k Column,
@@ -276,15 +277,17 @@ impl<'k> PackedBounds<'k> {
             Values::Int16(values) => (u64::from(values[row] as u16 ^ 1 << 15), 2),
             _ => unreachable!("only integers are packed"),
         };
-        let position = 1 << 120 | u128::from(value) << (120 - bytes * 8);
+        let position = 1 << 120 | u128::from(value) << (120 - bytes * 8) | (1 + bytes);
         self.lower.partition_point(|lower| *lower <= position) - 1
     }
 }
 
-/// The bytes of a bound, most significant first; none if they are too many.
+/// The bytes of a bound, most significant first, then zeros, then how many they are; none if they are too many.
 fn packed(bound: &Key) -> Option<u128> {
     let mut bytes = [0; 16];
-    bytes.get_mut(..bound.as_bytes().len())?.copy_from_slice(bound.as_bytes());
+    let length = bound.as_bytes().len();
+    bytes[..15].get_mut(..length)?.copy_from_slice(bound.as_bytes());
+    bytes[15] = length as u8;
     Some(u128::from_be_bytes(bytes))
 }
 
@@ -313,5 +316,14 @@ mod tests {
                 assert_eq!(bounds.entry_of(row), expected, "{number} of {data_type}");
             }
         }
+    }
+
+    #[test]
+    fn a_key_lies_below_the_bound_that_cuts_behind_it() {
+        let keys = Batch::from_rows(&[DataType::Int64], &[161, 162, 163].map(|number| vec![Value::Int64(number)]));
+        let highest = key_of_values(&[(&Value::Int64(162), DataType::Int64)]);
+        let behind = Key::from_bytes(&[highest.as_bytes(), &[0]].concat());
+        let bounds = PackedBounds { lower: vec![0, packed(&behind).expect("short")], keys: &keys.columns[0] };
+        assert_eq!([0, 1, 2].map(|row| bounds.entry_of(row)), [0, 0, 1]);
     }
 }

@@ -99,6 +99,11 @@ impl TransactionManager {
         self.waits.count()
     }
 
+    /// Who waits for whom, in words.
+    pub fn describe_waits(&self) -> Vec<String> {
+        self.waits.describe()
+    }
+
     /// A partition got its first word of the transaction: the object is known from now on. Called while the partition
     /// is still latched, so nobody has seen the word yet.
     pub fn touch(&self, object: &Arc<TransactionObject>, partition: PartitionId) {

@@ -55,6 +55,15 @@ impl WaitsFor {
         lock(&self.edges).remove(&waiter);
     }
 
+    /// Each wait in words.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let describe = |(waiter, edge): (&TransactionId, &Edge)| {
+            let outcome = edge.holder.outcome(edge.statement);
+            format!("transaction {waiter} waits for statement {:?} of {}: {outcome:?}", edge.statement, edge.holder.id)
+        };
+        lock(&self.edges).iter().map(describe).collect()
+    }
+
     /// Transactions that wait.
     pub(super) fn count(&self) -> u64 {
         lock(&self.edges).len() as u64

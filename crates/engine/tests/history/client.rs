@@ -1,14 +1,19 @@
 //! A client of the simulated engine: transactions at random, each with a record of what it saw and did.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eris_engine::{Coalescing, Engine, EngineError, IsolationLevel, LockWait, Probes, Savepoint, Transaction};
+use eris_engine::{
+    CancelHandle, Coalescing, Engine, EngineError, IsolationLevel, LockWait, MicroOperator, Probes, Savepoint,
+    Transaction,
+};
 use eris_platform::SeededRandom;
-use eris_storage::{ContainerId, RowLock, StorageError};
+use eris_storage::{Batch, ContainerId, DataType, RowLock, Value};
 
 use super::{History, Observation, TransactionRecord, Write};
 use crate::accounts::{AMOUNT, KEY, SetAmount, SetKey, by_key, by_position, everything, integers, lookup, pairs, row};
+use crate::chaos::{Chaos, Doom, Panicking, drop_after};
 
 /// Few enough that lookups by amount find something.
 const AMOUNTS: u64 = 500;
@@ -23,6 +28,7 @@ struct Client<'a> {
     container: ContainerId,
     keys: i64,
     random: &'a mut SeededRandom,
+    chaos: &'a Chaos,
     record: &'a mut TransactionRecord,
     /// With the length of the record when they were set.
     savepoints: Vec<(Savepoint, usize)>,
@@ -34,7 +40,9 @@ impl Client<'_> {
         for _ in 0..=self.random.below(5) {
             match self.statement().await {
                 Ok(()) => {}
-                Err(error) if is_expected(&error) && !self.savepoints.is_empty() && self.random.chance(0.7) => {
+                Err(error) if !self.savepoints.is_empty() && self.random.chance(0.7) => {
+                    self.chaos.expect(&error);
+                    self.transaction.set_cancel(CancelHandle::default());
                     self.roll_back();
                 }
                 Err(error) => return Err(error),
@@ -58,7 +66,7 @@ impl Client<'_> {
     async fn statement(&mut self) -> Result<(), EngineError> {
         self.transaction.next_statement();
         let key = self.key();
-        match self.random.below(45) {
+        match self.random.below(47) {
             0..10 => self.read(key).await.map(drop),
             10..19 => self.update(key).await,
             19..22 => {
@@ -99,6 +107,7 @@ impl Client<'_> {
             36..40 => self.lock(key).await,
             40..44 => self.look_up().await,
             44 => self.probe().await,
+            45 => self.load().await,
             _ => {
                 let amount = self.random.below(AMOUNTS) as i64;
                 let rows = self.transaction.update(&everything(self.container), Arc::new(SetAmount(amount))).await?;
@@ -160,7 +169,29 @@ impl Client<'_> {
         Ok(())
     }
 
+    /// A bulk load of a few rows, some of which may be there.
+    async fn load(&mut self) -> Result<(), EngineError> {
+        let rows: BTreeSet<i64> = (0..self.random.below(12)).map(|_| self.key()).collect();
+        let rows: Vec<(i64, i64)> = rows.into_iter().map(|key| (key, self.random.below(AMOUNTS) as i64)).collect();
+        let values: Vec<Vec<Value>> =
+            rows.iter().map(|(key, amount)| vec![Value::Int64(*key), Value::Int64(*amount), Value::Null]).collect();
+        let mut bulk = self.transaction.bulk(self.container)?;
+        if !rows.is_empty() {
+            bulk.append(Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &values)).await?;
+        }
+        assert_eq!(bulk.finish().await?, rows.len() as u64, "every row arrives once");
+        for (key, amount) in rows {
+            self.wrote(Write::Insert { key, amount });
+        }
+        Ok(())
+    }
+
     async fn scan(&mut self) -> Result<(), EngineError> {
+        if self.chaos.strikes("operator panicked", 0.05, self.random) {
+            // An empty table gives it no batch to panic at.
+            let results = self.transaction.scan(everything(self.container), Some(Arc::new(Panicking)))?;
+            return results.collect().await.map(drop);
+        }
         let mut results = self.transaction.scan(everything(self.container), None)?;
         let mut batches = Vec::new();
         let slow = self.random.chance(0.05);
@@ -182,6 +213,10 @@ impl Client<'_> {
         let below = if by_key { self.keys as u64 } else { AMOUNTS };
         let wanted: Vec<i64> = (0..self.random.below(40)).map(|_| self.random.below(below) as i64).collect();
         let lookup = lookup(self.container, if by_key { KEY } else { AMOUNT }, coalescing);
+        if self.chaos.strikes("operator panicked", 0.05, self.random) {
+            let panics = Some(Arc::new(Panicking) as Arc<dyn MicroOperator>);
+            return self.transaction.lookup_many(lookup, &integers(&wanted), panics)?.collect().await.map(drop);
+        }
         let batches = self.transaction.lookup_many(lookup, &integers(&wanted), None)?.collect().await?;
         for (value, found) in wanted.iter().zip(by_position(wanted.len(), &batches)) {
             self.observed(if by_key {
@@ -231,13 +266,15 @@ pub async fn run_client(
     transactions: u64,
     seed: u64,
     history: Arc<Mutex<History>>,
+    chaos: Arc<Chaos>,
 ) {
     let mut random = SeededRandom::new(seed);
     for _ in 0..transactions {
         let level = [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead][random.index(2)];
         let mut transaction = engine.begin_with(level);
-        let timeouts = [None, None, None, Some(0), Some(1), Some(50)];
-        transaction.set_lock_timeout(timeouts[random.index(6)].map(Duration::from_millis));
+        transaction.set_lock_timeout(Chaos::lock_timeout(&mut random));
+        let doom = chaos.doom(&engine, &mut transaction, &mut random);
+        let mut ends = random.fork();
         let mut record = TransactionRecord::new();
         let mut client = Client {
             engine: &engine,
@@ -245,29 +282,30 @@ pub async fn run_client(
             container,
             keys,
             random: &mut random,
+            chaos: &chaos,
             record: &mut record,
             savepoints: Vec::new(),
         };
-        match client.run().await {
-            Ok(()) if random.below(10) == 0 => transaction.rollback(),
-            Ok(()) => {
+        let result = match doom {
+            Doom::None | Doom::Cancelled => Some(client.run().await),
+            Doom::DroppedAfter(span) => drop_after(&engine, span, client.run()).await,
+        };
+        match result {
+            None => {
+                chaos.count("statement dropped");
+                transaction.rollback();
+            }
+            Some(Ok(())) if ends.below(10) == 0 => transaction.rollback(),
+            Some(Ok(())) => {
                 let timestamp = transaction.commit().await.expect("a commit that conflicts nowhere succeeds");
                 record.commit(timestamp);
             }
-            Err(error) if is_expected(&error) => transaction.rollback(),
-            Err(error) => panic!("unexpected error: {error}"),
+            Some(Err(error)) => {
+                chaos.expect(&error);
+                transaction.rollback();
+            }
         }
         history.lock().expect("one thread").add(record);
+        chaos.finished();
     }
-}
-
-/// What is part of the game: conflicts, deadlocks, timeouts and duplicate keys.
-fn is_expected(error: &EngineError) -> bool {
-    error.is_retryable()
-        || matches!(
-            error,
-            EngineError::LockTimeout
-                | EngineError::LockNotAvailable
-                | EngineError::Storage(StorageError::DuplicateKey { .. })
-        )
 }

@@ -35,7 +35,9 @@ pub async fn move_about(mover: Mover) {
                 PlacementError::Busy(_)
                 | PlacementError::NotDivisible(_)
                 | PlacementError::NoSuchPartition(_)
-                | PlacementError::NotNeighbours(..),
+                | PlacementError::NotNeighbours(..)
+                | PlacementError::OutOfMemory(_)
+                | PlacementError::NoSuchNode(_),
             ) => {}
             Err(error) => panic!("unexpected error: {error}"),
         }
@@ -49,8 +51,7 @@ pub async fn random_order(
     random: &mut SeededRandom,
 ) -> Result<(), PlacementError> {
     // In the order of the table.
-    let ids: Vec<_> =
-        engine.partitions().iter().filter(|known| known.container == container).map(|known| known.id).collect();
+    let ids = engine.partition_ids(container);
     let place = random.index(ids.len());
     let node = NodeId(random.index(engine.node_count()) as u16);
     let choice = if ids.len() > PARTITIONS_MAX { 0 } else { random.below(4) };

@@ -35,7 +35,11 @@ impl Store {
             return Err(StorageError::Busy { reason: "the partition is being split" });
         }
         if !cursor.started {
-            self.building.push(new_index(&self.schema, self.modules, &self.memory, definition));
+            // Somebody may walk through the same rows for the same index already.
+            if !self.building.iter().any(|index| index.definition == *definition) {
+                self.abandon_index(definition.id);
+                self.building.push(new_index(&self.schema, self.modules, &self.memory, definition));
+            }
             cursor.started = true;
         }
         let Some(position) = self.building.iter().position(|index| index.definition.id == definition.id) else {

@@ -24,6 +24,7 @@ mod undo;
 mod unique;
 mod usage;
 mod vacate;
+mod validate;
 mod widen;
 mod write;
 
@@ -189,24 +190,38 @@ impl Store {
     /// that are there have added attributes UNDEFINED ([`Store::is_undefined`]). Layouts stay as they were set; those
     /// set by hand get added attributes in their catch-all.
     pub fn set_schema(&mut self, schema: Arc<Schema>) -> Result<(), StorageError> {
+        self.check_built(&schema)?;
         self.widen(&schema)?;
         let mut built: Vec<StoreIndex> = self.indexes.drain(..).chain(self.building.drain(..)).collect();
-        let empty = self.segments.iter().all(Option::is_none);
         let mut indexes = Vec::with_capacity(schema.indexes.len());
         for definition in &schema.indexes {
             match built.iter().position(|index| index.definition.id == definition.id) {
                 Some(position) => indexes.push(built.swap_remove(position)),
-                None if empty => indexes.push(new_index(&schema, self.modules, &self.memory, definition)),
-                None => {
-                    let reason = format!("index {} was not built", definition.name);
-                    return Err(StorageError::InvalidRequest { reason });
-                }
+                None => indexes.push(new_index(&schema, self.modules, &self.memory, definition)),
             }
         }
         self.indexes = indexes;
         self.schema = schema;
         self.plans.clear();
         Ok(())
+    }
+
+    /// Whether every index of a schema is here, before anything is changed. One of no rows need not be built.
+    fn check_built(&self, schema: &Schema) -> Result<(), StorageError> {
+        let is_here = |id| self.indexes.iter().chain(&self.building).any(|index| index.definition.id == id);
+        let missing = schema.indexes.iter().find(|definition| !is_here(definition.id));
+        match missing {
+            Some(definition) if self.segments.iter().any(Option::is_some) => {
+                let reason = format!("index {} was not built", definition.name);
+                Err(StorageError::InvalidRequest { reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an index is being created.
+    pub fn is_indexing(&self) -> bool {
+        !self.building.is_empty()
     }
 
     /// Whether cursors are saved: rows must not move.

@@ -389,7 +389,7 @@ impl Store {
     }
 
     /// Takes rows with their words from another store, without registering locks.
-    fn take_rows(&mut self, rows: &Batch, words: &[(Word, Word)]) -> Result<Vec<RowAddress>, StorageError> {
+    pub(super) fn take_rows(&mut self, rows: &Batch, words: &[(Word, Word)]) -> Result<Vec<RowAddress>, StorageError> {
         self.usage.received(rows);
         let mut addresses = Vec::with_capacity(rows.rows);
         while addresses.len() < rows.rows {

@@ -115,6 +115,11 @@ impl Store {
         self.pending.transactions.contains_key(&transaction)
     }
 
+    /// The transactions that have words here.
+    pub fn pending_transactions(&self) -> impl Iterator<Item = TransactionId> {
+        self.pending.transactions.keys().copied()
+    }
+
     /// Stamps words of decided transactions, up to `budget` rows; those with no words left are returned.
     pub(super) fn settle(
         &mut self,

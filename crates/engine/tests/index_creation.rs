@@ -1,0 +1,115 @@
+//! An index is created and dropped while partitions split, merge and move and keys rise: whatever becomes of them,
+//! every partition has the index when it was created, and none when it was dropped.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod accounts;
+mod mover;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use eris_engine::{ContainerSpec, Engine, EngineOptions, Partitioning, Simulation};
+use eris_storage::{ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion};
+
+use accounts::{AMOUNT, KEY, row, schema};
+use mover::{Mover, move_about};
+
+const BY_AMOUNT: IndexId = IndexId(2);
+const ROUNDS: usize = 12;
+const KEYS: i64 = 120;
+
+fn options(split_rows: u64) -> EngineOptions {
+    EngineOptions {
+        workers: 4,
+        nodes: 2,
+        quantum: Duration::ZERO,
+        split_rows,
+        parallel_rows: 1_000_000,
+        maintenance_rows: 4,
+        ..EngineOptions::default()
+    }
+}
+
+fn with_index(schema: &Schema, indexed: bool) -> Schema {
+    let by_amount = IndexDefinition {
+        id: BY_AMOUNT,
+        name: "accounts_amount".into(),
+        attributes: Box::new([AMOUNT]),
+        unique: false,
+        primary: false,
+        kind: IndexKind::Ordered,
+    };
+    let kept = schema.indexes.iter().filter(|index| index.id != BY_AMOUNT).cloned();
+    let indexes = kept.chain(indexed.then_some(by_amount)).collect();
+    Schema { version: SchemaVersion(schema.version.0 + 1), indexes, ..schema.clone() }
+}
+
+/// The index comes and goes, and comes once more.
+async fn create_and_drop(engine: &Engine, container: ContainerId) {
+    for round in 0..=2 * ROUNDS {
+        let schema = engine.container(container).expect("there").schema();
+        let next = Arc::new(with_index(&schema, round % 2 == 0));
+        match next.index(BY_AMOUNT).cloned() {
+            Some(definition) => engine.create_index(definition, next).await.expect("created"),
+            None => engine.drop_index(next).await.expect("dropped"),
+        }
+        engine.sleep_until(engine.env().now() + Duration::from_micros(100)).await;
+    }
+}
+
+/// Rows are inserted one by one, in rising order or not.
+async fn insert(engine: Engine, container: ContainerId, step: i64) {
+    for number in 0..KEYS {
+        let mut transaction = engine.begin();
+        transaction.insert(container, row(number * step % KEYS, number, None)).await.expect("inserted");
+        transaction.commit().await.expect("committed");
+        engine.sleep_until(engine.env().now() + Duration::from_micros(200)).await;
+    }
+}
+
+fn run(seed: u64, split_rows: u64, step: i64, moves: bool) -> Simulation {
+    let mut simulation = Simulation::new(seed, options(split_rows)).expect("starts");
+    let engine = simulation.engine().clone();
+    let schema = Arc::new(schema(engine.next_container_id(), Layout::Row, 8));
+    let container = schema.container;
+    engine
+        .create_container(ContainerSpec { schema, partitioning: Partitioning::Range(Box::new([KEY])) })
+        .expect("created");
+    let over = Arc::new(AtomicBool::new(false));
+    let pause = Duration::from_micros(20);
+    if moves {
+        engine.spawn(move_about(Mover { engine: engine.clone(), container, seed, pause, over: Arc::clone(&over) }));
+    }
+    engine.spawn(insert(engine.clone(), container, step));
+    let task = engine.clone();
+    simulation.block_on(async move { create_and_drop(&task, container).await }).expect("runs");
+    over.store(true, Ordering::Relaxed);
+    simulation.run_until_idle().expect("comes to rest");
+    simulation.check_partitions().expect("the indexes agree with the rows");
+    let rows = engine.container(container).expect("there").rows();
+    assert_eq!(rows, KEYS as u64, "all rows are there");
+    simulation
+}
+
+/// A partition is cut between the messages that two of its parents were sent.
+#[test]
+fn an_index_is_created_in_partitions_that_merge_and_split() {
+    for seed in 0..40 {
+        // 77 is prime to the number of keys.
+        run(seed, 8, 77, true);
+    }
+}
+
+/// The last partition is cut above its rows between the creation of the index and the change of the schema.
+#[test]
+fn an_index_is_created_while_keys_rise() {
+    let mut cut = 0;
+    for seed in 0..40 {
+        let simulation = run(seed, 12, 1, false);
+        let events = simulation.engine().statistics().events;
+        cut += events.iter().find(|(event, _)| event.name() == "append_partitions").map_or(0, |(_, count)| *count);
+    }
+    assert!(cut > 0, "some partition was cut above its rows");
+}

@@ -1,0 +1,49 @@
+//! What a container leaves behind when it is dropped: nothing.
+
+mod accounts;
+
+use std::sync::Arc;
+
+use eris_engine::{ContainerSpec, EngineOptions, Partitioning, Simulation};
+use eris_storage::Layout;
+
+use accounts::{KEY, row, schema};
+
+/// Words of decided and of running transactions go with the partitions that nobody has settled them in.
+#[test]
+fn transactions_with_words_in_a_dropped_container_are_forgotten() {
+    for seed in 0..20 {
+        let mut simulation = Simulation::new(seed, EngineOptions::default()).expect("starts");
+        let engine = simulation.engine().clone();
+        let kept = Arc::new(schema(engine.next_container_id(), Layout::Row, 16));
+        let dropped = Arc::new(schema(engine.next_container_id(), Layout::Row, 16));
+        let containers = [kept.container, dropped.container];
+        for schema in [kept, dropped] {
+            let partitioning = Partitioning::Hash { attributes: Box::new([KEY]), partitions: 3 };
+            engine.create_container(ContainerSpec { schema, partitioning }).expect("created");
+        }
+        let task = engine.clone();
+        let known = simulation
+            .block_on(async move {
+                let mut ended = task.begin();
+                let mut running = task.begin();
+                for container in containers {
+                    ended.insert(container, row(1, 1, None)).await.expect("inserted");
+                    running.insert(container, row(2, 2, None)).await.expect("inserted");
+                    ended.next_statement();
+                    running.next_statement();
+                }
+                ended.commit().await.expect("committed");
+                task.drop_container(containers[1]).expect("it is there");
+                let known = task.statistics().known_transactions;
+                running.commit().await.expect("committed");
+                known
+            })
+            .expect("runs");
+        assert!(known > 0, "somebody has words in the container when it is dropped");
+        simulation.run_until_idle().expect("comes to rest");
+        let statistics = engine.statistics();
+        assert_eq!((statistics.known_transactions, statistics.snapshots), (0, 0), "seed {seed}");
+        simulation.check_partitions().expect("the other container is whole");
+    }
+}
