@@ -4,7 +4,7 @@
 //! - A [`container`](Container) is cut into partitions ([`partition`]) by a versioned table ([`partition_table`]).
 //! - Workers ([`worker`]) poll tasks ([`task`]), process partitions and coordinate their [`node`].
 //! - A [`message`] names a [`dataflow`], whose counter says when it is done.
-//! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups.
+//! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups; [`traffic`] counts what crosses nodes.
 //! - [`transactions`] hands out snapshots and timestamps, [`maintenance`] and [`placement`] keep partitions in shape.
 
 mod admission;
@@ -35,6 +35,7 @@ mod scatter;
 mod simulator;
 mod task;
 mod timer;
+mod traffic;
 mod transaction;
 mod transactions;
 mod worker;
@@ -56,6 +57,7 @@ pub use partition_table::Partitioning;
 pub use placement::{MoveMethod, PlacementError};
 pub use results::Results;
 pub use simulator::{Simulation, SimulationError};
+pub use traffic::NodeTraffic;
 pub use transaction::{
     BulkLoad, IsolationLevel, LockWait, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,
 };

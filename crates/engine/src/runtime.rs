@@ -23,6 +23,7 @@ use crate::options::{EngineOptions, MAINTENANCE_RETRY};
 use crate::partition::{LivingPartition, Partition};
 use crate::placement::Helpers;
 use crate::scatter::Scatter;
+use crate::traffic::Traffic;
 use crate::transactions::TransactionManager;
 
 /// Shards of the dataflow registry.
@@ -36,6 +37,7 @@ pub(crate) struct Runtime {
     pub transactions: Arc<TransactionManager>,
     pub nodes: Box<[Node]>,
     pub counters: Counters,
+    pub traffic: Traffic,
     pub admission: Admission,
     containers: RwLock<std::collections::BTreeMap<ContainerId, Arc<Container>>>,
     /// By id. Weak: partition tables own the partitions, and running dataflows own their tables.
@@ -117,6 +119,7 @@ impl Runtime {
             counters: Counters::new(options.workers),
             admission: Admission::new(&options.admission),
             helpers: Helpers::new(nodes.len()),
+            traffic: Traffic::new(nodes.len()),
             options,
             memory,
             machine,
