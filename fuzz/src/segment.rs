@@ -345,12 +345,7 @@ impl History<'_> {
 }
 
 fn snapshot(ended: &Ended, transaction: TransactionId) -> Snapshot<'_> {
-    Snapshot {
-        visible: Timestamp(transaction.0 - 1),
-        transaction,
-        statement: StatementNumber(1),
-        outcomes: ended,
-    }
+    Snapshot { visible: Timestamp(transaction.0 - 1), transaction, statement: StatementNumber(1), outcomes: ended }
 }
 
 /// Whether a change could begin; at another time it can.

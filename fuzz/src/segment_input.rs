@@ -98,7 +98,8 @@ impl<'a> Input<'a> {
 
     /// Keys are any values, often equal.
     fn index(&mut self, number: u32, attributes: usize) -> IndexDefinition {
-        let key: Vec<AttributeId> = (0..1 + self.below(2)).map(|_| AttributeId(self.below(attributes) as u16)).collect();
+        let key: Vec<AttributeId> =
+            (0..1 + self.below(2)).map(|_| AttributeId(self.below(attributes) as u16)).collect();
         let repeats = key.len() > 1 && key[0] == key[1];
         IndexDefinition {
             id: IndexId(number + 1),

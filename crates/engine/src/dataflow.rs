@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use eris_platform::{MemoryPool, NodeId, Reservation};
@@ -21,6 +21,7 @@ use eris_storage::{
     AttributeId, Batch, Holder, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, RowLock, Schema,
     SealedSegment, SegmentLayouts, Snapshot,
 };
+use eris_sync::Outstanding;
 
 use crate::cancel::CancelHandle;
 use crate::container::Container;
@@ -111,7 +112,7 @@ pub struct Dataflow {
     pub(crate) operators: Box<[Operator]>,
     cancel: CancelHandle,
     failed: AtomicBool,
-    outstanding: AtomicI64,
+    outstanding: Outstanding,
     result_batches_max: usize,
     attachments: Lock<Vec<Option<Attachment>>>,
     inner: Lock<Inner>,
@@ -156,7 +157,7 @@ impl Dataflow {
             operators: operators.into_boxed_slice(),
             cancel,
             failed: AtomicBool::new(false),
-            outstanding: AtomicI64::new(0),
+            outstanding: Outstanding::new(),
             result_batches_max,
             attachments: Lock::new(Vec::new()),
             inner: Lock::new(Inner {
@@ -184,15 +185,12 @@ impl Dataflow {
 
     /// Counts commands that are about to be published.
     pub(crate) fn count_sends(&self, commands: usize) {
-        let before = self.outstanding.fetch_add(commands as i64, Ordering::AcqRel);
-        assert!(before >= 0, "a dataflow's message counter never goes negative");
+        self.outstanding.add(commands as u64);
     }
 
     /// Counts finished commands. At zero the dataflow is finished and its task woken; returns whether it is.
     pub(crate) fn count_finished(&self, commands: usize) -> bool {
-        let before = self.outstanding.fetch_sub(commands as i64, Ordering::AcqRel);
-        assert!(before >= commands as i64 && commands > 0, "a dataflow's message counter never goes negative");
-        if before > commands as i64 {
+        if !self.outstanding.finish(commands as u64) {
             return false;
         }
         let waker = {
@@ -345,7 +343,7 @@ impl Dataflow {
     }
 
     pub(crate) fn describe(&self) -> String {
-        let outstanding = self.outstanding.load(Ordering::Acquire);
+        let outstanding = self.outstanding.count();
         let inner = lock(&self.inner);
         format!(
             "{}: {outstanding} commands outstanding, {} results, stalled in {:?}, over: {}, error: {:?}, awaited: {}",
