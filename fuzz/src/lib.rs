@@ -8,10 +8,14 @@
 //!   [`segment_input`].
 //! - [`bounded`]: no input may take long.
 
+#[cfg(feature = "front")]
 pub mod ast_pass;
 pub mod bounded;
+#[cfg(feature = "front")]
 pub mod conversation;
+#[cfg(feature = "engine")]
 pub mod message;
 pub mod segment;
 pub mod segment_input;
+#[cfg(feature = "front")]
 pub mod sql_text;

@@ -97,8 +97,8 @@ pub(super) fn simulate(options: &KvOptions, tasks: usize, transactions: usize) -
         }
         Ok::<_, EngineError>(())
     };
-    simulation.block_on(fill).map_err(stuck)??;
-    simulation.run_until_idle().map_err(stuck)?;
+    simulation.block_on(fill).map_err(|error| stuck(&error))??;
+    simulation.run_until_idle().map_err(|error| stuck(&error))?;
     let found = engine.partitions().len() as u64;
     if found != partitions {
         return Err(KvError::Simulation(format!("the load made {found} partitions of {partitions}")));
@@ -131,7 +131,9 @@ pub(super) fn simulate(options: &KvOptions, tasks: usize, transactions: usize) -
         });
     }
     let all = Arc::clone(&finished);
-    simulation.run_until(move || all.lock().unwrap_or_else(PoisonError::into_inner).len() == tasks).map_err(stuck)?;
+    simulation
+        .run_until(move || all.lock().unwrap_or_else(PoisonError::into_inner).len() == tasks)
+        .map_err(|error| stuck(&error))?;
     let mut counts = counted(&engine).since(&before);
     for found in std::mem::take(&mut *finished.lock().unwrap_or_else(PoisonError::into_inner)) {
         let found = found?;
@@ -141,6 +143,6 @@ pub(super) fn simulate(options: &KvOptions, tasks: usize, transactions: usize) -
     Ok(counts)
 }
 
-fn stuck(error: SimulationError) -> KvError {
+fn stuck(error: &SimulationError) -> KvError {
     KvError::Simulation(error.to_string())
 }
