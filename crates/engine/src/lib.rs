@@ -4,7 +4,7 @@
 //! - A [`container`](Container) is cut into partitions ([`partition`]) by a versioned table ([`partition_table`]).
 //! - Workers ([`worker`]) poll tasks ([`task`]), process partitions and coordinate their [`node`].
 //! - A [`message`] names a [`dataflow`], whose counter says when it is done.
-//! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups; [`traffic`] counts what crosses nodes.
+//! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups; [`traffic`] counts between nodes.
 //! - [`transactions`] hands out snapshots and timestamps, [`maintenance`] and [`placement`] keep partitions in shape.
 
 mod admission;
