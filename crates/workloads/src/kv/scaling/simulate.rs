@@ -10,7 +10,7 @@ use eris_platform::{NodeId, SeededRandom};
 
 use super::machine::{DISTANCES, distance_between};
 use crate::kv::driver::{Client, Found};
-use crate::kv::options::{KvError, KvOptions};
+use crate::kv::options::{KvError, KvOptions, PartitionedBy};
 use crate::kv::store::KvStore;
 
 /// What crossed one distance.
@@ -91,9 +91,11 @@ pub(super) fn simulate(options: &KvOptions, tasks: usize, transactions: usize) -
     let engine = simulation.engine().clone();
     let store = KvStore::create(&engine, options)?;
     let (filling, pairs, partitions) = (store.clone(), options.pairs, options.partition_count() as u64);
+    // By key, each partition's rows come at once, so that the load cuts nothing; by value, all have some of each batch.
+    let loads = if options.partitioned_by == PartitionedBy::Key { partitions } else { 1 };
     let fill = async move {
-        for partition in 0..partitions {
-            filling.fill(pairs * partition / partitions..pairs * (partition + 1) / partitions).await?;
+        for load in 0..loads {
+            filling.fill(pairs * load / loads..pairs * (load + 1) / loads).await?;
         }
         Ok::<_, EngineError>(())
     };
