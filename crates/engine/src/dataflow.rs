@@ -13,14 +13,15 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use eris_platform::{MemoryPool, Reservation};
+use eris_platform::{MemoryPool, NodeId, Reservation};
 use eris_storage::{
     AttributeId, Batch, Holder, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, RowLock, Schema,
     SealedSegment, SegmentLayouts, Snapshot, StatementNumber,
 };
+use eris_sync::Outstanding;
 
 use crate::cancel::CancelHandle;
 use crate::container::Container;
@@ -31,6 +32,7 @@ use crate::lookup::{Lookup, SharedCodec};
 use crate::operator::{MicroOperator, RowChange, RowFilter};
 use crate::partition::Bounds;
 use crate::partition_table::PartitionTable;
+use crate::runtime::{Runtime, current_node};
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
 /// What an operator does to the rows that its access primitive names.
@@ -117,14 +119,23 @@ pub struct Dataflow {
     pub(crate) operators: Box<[Operator]>,
     cancel: CancelHandle,
     failed: AtomicBool,
-    outstanding: AtomicI64,
+    outstanding: Outstanding,
     result_batches_max: usize,
     attachments: Lock<Vec<Option<Attachment>>>,
     inner: Lock<Inner>,
 }
 
+/// A batch that waits for its task.
+struct Answer {
+    batch: Batch,
+    /// What is charged for it.
+    bytes: u64,
+    /// The node of the worker that made it.
+    source: Option<NodeId>,
+}
+
 struct Inner {
-    results: VecDeque<(Batch, u64)>,
+    results: VecDeque<Answer>,
     reservation: Reservation,
     pinned: Vec<PinnedPartition>,
     rows_affected: u64,
@@ -153,7 +164,7 @@ impl Dataflow {
             operators: operators.into_boxed_slice(),
             cancel,
             failed: AtomicBool::new(false),
-            outstanding: AtomicI64::new(0),
+            outstanding: Outstanding::new(),
             result_batches_max,
             attachments: Lock::new(Vec::new()),
             inner: Lock::new(Inner {
@@ -181,15 +192,12 @@ impl Dataflow {
 
     /// Counts commands that are about to be published.
     pub(crate) fn count_sends(&self, commands: usize) {
-        let before = self.outstanding.fetch_add(commands as i64, Ordering::AcqRel);
-        assert!(before >= 0, "a dataflow's message counter never goes negative");
+        self.outstanding.add(commands as u64);
     }
 
     /// Counts finished commands. At zero the dataflow is finished and its task woken; returns whether it is.
     pub(crate) fn count_finished(&self, commands: usize) -> bool {
-        let before = self.outstanding.fetch_sub(commands as i64, Ordering::AcqRel);
-        assert!(before >= commands as i64 && commands > 0, "a dataflow's message counter never goes negative");
-        if before > commands as i64 {
+        if !self.outstanding.finish(commands as u64) {
             return false;
         }
         let waker = {
@@ -218,11 +226,11 @@ impl Dataflow {
         if batch.rows == 0 {
             return Ok(());
         }
-        let bytes = batch.bytes() as u64;
+        let (bytes, source) = (batch.bytes() as u64, current_node());
         let waker = {
             let mut inner = lock(&self.inner);
             inner.reservation.grow(bytes)?;
-            inner.results.push_back((batch, bytes));
+            inner.results.push_back(Answer { batch, bytes, source });
             inner.waker.take()
         };
         if let Some(waker) = waker {
@@ -299,7 +307,7 @@ impl Dataflow {
     pub(crate) fn abandon(&self) -> Vec<PartitionId> {
         self.failed.store(true, Ordering::Release);
         let mut inner = lock(&self.inner);
-        let bytes: u64 = inner.results.drain(..).map(|(_, bytes)| bytes).sum();
+        let bytes: u64 = inner.results.drain(..).map(|answer| answer.bytes).sum();
         inner.reservation.shrink(bytes);
         std::mem::take(&mut inner.stalled)
     }
@@ -307,6 +315,7 @@ impl Dataflow {
     /// The next result, or the end. Also returns the partitions that may go on because there is room again.
     pub(crate) fn poll_result(
         &self,
+        runtime: &Runtime,
         context: &mut Context<'_>,
     ) -> (Poll<Result<Option<Batch>, EngineError>>, Vec<PartitionId>) {
         let mut inner = lock(&self.inner);
@@ -314,7 +323,7 @@ impl Dataflow {
             inner.error.get_or_insert(EngineError::Cancelled);
         }
         if self.is_over() {
-            let bytes: u64 = inner.results.drain(..).map(|(_, bytes)| bytes).sum();
+            let bytes: u64 = inner.results.drain(..).map(|answer| answer.bytes).sum();
             inner.reservation.shrink(bytes);
             if inner.finished {
                 return (Poll::Ready(inner.error.clone().map_or(Ok(None), Err)), Vec::new());
@@ -322,8 +331,13 @@ impl Dataflow {
             inner.waker = Some(context.waker().clone());
             return (Poll::Pending, std::mem::take(&mut inner.stalled));
         }
-        if let Some((batch, bytes)) = inner.results.pop_front() {
+        if let Some(Answer { batch, bytes, source }) = inner.results.pop_front() {
             inner.reservation.shrink(bytes);
+            if let (Some(source), Some(target)) = (source, current_node())
+                && source != target
+            {
+                runtime.traffic.answered(source, target, bytes);
+            }
             let half = self.result_batches_max / 2;
             let resumed = if inner.results.len() <= half { std::mem::take(&mut inner.stalled) } else { Vec::new() };
             return (Poll::Ready(Ok(Some(batch))), resumed);
@@ -336,7 +350,7 @@ impl Dataflow {
     }
 
     pub(crate) fn describe(&self) -> String {
-        let outstanding = self.outstanding.load(Ordering::Acquire);
+        let outstanding = self.outstanding.count();
         let inner = lock(&self.inner);
         format!(
             "{}: {outstanding} commands outstanding, {} results, stalled in {:?}, over: {}, error: {:?}, awaited: {}",

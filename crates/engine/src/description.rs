@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::message::{PRIMITIVES, Primitive};
 use crate::partition::{LivingPartition, PartitionState};
+use crate::traffic::NodeTraffic;
 use crate::transaction::Read;
 
 /// One living partition, as of now if its latch was free.
@@ -94,6 +95,11 @@ impl Engine {
             memory_by_consumer: runtime.memory.by_consumer(),
             memory_report: runtime.machine.last_report(),
         }
+    }
+
+    /// What crossed between nodes so far.
+    pub fn traffic(&self) -> Vec<NodeTraffic> {
+        self.runtime().traffic.read()
     }
 
     /// The micro-QEP with which one partition, the first that may have qualifying rows, would answer a read now.

@@ -4,7 +4,7 @@
 //! - A [`container`](Container) is cut into partitions ([`partition`]) by a versioned table ([`partition_table`]).
 //! - Workers ([`worker`]) poll tasks ([`task`]), process partitions and coordinate their [`node`].
 //! - A [`message`] names a [`dataflow`], whose counter says when it is done.
-//! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups.
+//! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups; [`traffic`] counts between nodes.
 //! - [`transactions`] hands out snapshots and timestamps, [`maintenance`] and [`placement`] keep partitions in shape.
 
 mod admission;
@@ -38,6 +38,7 @@ mod sequence;
 mod simulator;
 mod task;
 mod timer;
+mod traffic;
 mod transaction;
 mod transactions;
 mod worker;
@@ -62,6 +63,7 @@ pub use placement::{MoveMethod, PlacementError};
 pub use results::Results;
 pub use sequence::{Sequence, SequenceError, SequenceId, SequenceSpec, SequenceState};
 pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};
+pub use traffic::NodeTraffic;
 pub use transaction::{
     BulkLoad, IsolationLevel, LockWait, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,
 };

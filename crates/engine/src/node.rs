@@ -231,6 +231,7 @@ impl Node {
             let node = &runtime.nodes[node];
             if messages.move_into(&node.remote_incoming) {
                 moved = true;
+                runtime.traffic.transferred(self.id, node.id);
                 runtime.wake_node(node.id);
             }
             if !messages.is_empty() {
@@ -255,7 +256,8 @@ impl Node {
         outgoing: &mut [Lanes<Vec<u8>>],
         scatter: &mut Scatter,
     ) {
-        let mut to_node = |node: NodeId, bytes: &[u8]| {
+        let mut to_node = |node: NodeId, messages: usize, bytes: &[u8]| {
+            runtime.traffic.sent(self.id, node, messages, bytes.len());
             let lanes = &mut outgoing[node.0 as usize];
             let buffer = if class == Class::Control { &mut lanes.control } else { &mut lanes.ordinary };
             buffer.extend_from_slice(bytes);
@@ -267,13 +269,13 @@ impl Node {
                 broadcasts += 1;
                 remote_messages += others.len() as u64;
                 for node in others {
-                    to_node(node, message);
+                    to_node(node, 1, message);
                 }
             }
         });
         let delivered = scatter.deliver(runtime, self.id, |node, bytes, messages| {
             remote_messages += messages as u64;
-            to_node(node, bytes);
+            to_node(node, messages, bytes);
         });
         if origin == Origin::Local {
             runtime.counters.add(Event::LocalMessages, delivered as u64);

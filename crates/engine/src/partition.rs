@@ -11,12 +11,12 @@ mod within;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use eris_platform::{Nanos, NodeId};
 use eris_storage::{ContainerId, PartitionId, SegmentNumber, Store};
-use eris_sync::{Guard, TryLatch};
+use eris_sync::{Guard, QueuedFlag, TryLatch};
 
 use crate::ids::TableVersion;
 use crate::message::CLASSES;
@@ -42,9 +42,9 @@ pub(crate) struct LivingPartition {
     carer: AtomicU16,
     inbox: Inbox,
     /// In the assignment queue of its node.
-    queued: AtomicBool,
+    queued: QueuedFlag,
     /// In the maintenance queue of its node.
-    maintenance_queued: AtomicBool,
+    maintenance_queued: QueuedFlag,
     rows: AtomicU64,
     bytes: AtomicU64,
     state: TryLatch<PartitionState>,
@@ -96,8 +96,8 @@ impl LivingPartition {
             home: AtomicU16::new(home.0),
             carer: AtomicU16::new(home.0),
             inbox: Inbox::default(),
-            queued: AtomicBool::new(false),
-            maintenance_queued: AtomicBool::new(false),
+            queued: QueuedFlag::new(),
+            maintenance_queued: QueuedFlag::new(),
             rows: AtomicU64::new(statistics.rows_live_estimate),
             bytes: AtomicU64::new(statistics.bytes),
             state: TryLatch::new(PartitionState {
@@ -192,24 +192,24 @@ impl LivingPartition {
 
     /// True for the caller that has to put it into the assignment queue.
     pub fn mark_queued(&self) -> bool {
-        !self.queued.swap(true, Ordering::AcqRel)
+        self.queued.mark()
     }
 
     pub fn unmark_queued(&self) {
-        self.queued.store(false, Ordering::Release);
+        self.queued.unmark();
     }
 
     pub fn mark_maintenance(&self) -> bool {
-        !self.maintenance_queued.swap(true, Ordering::AcqRel)
+        self.maintenance_queued.mark()
     }
 
     pub fn unmark_maintenance(&self) {
-        self.maintenance_queued.store(false, Ordering::Release);
+        self.maintenance_queued.unmark();
     }
 
     pub fn describe(&self) -> String {
         let inbox = self.inbox.messages();
-        let queued = self.queued.load(Ordering::Acquire);
+        let queued = self.queued.is_marked();
         match self.try_latch() {
             None => format!("latched, {inbox} messages in the inbox, queued: {queued}"),
             Some(state) => format!(

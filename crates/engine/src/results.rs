@@ -35,7 +35,7 @@ impl Results {
     pub async fn next(&mut self) -> Result<Option<Batch>, EngineError> {
         poll_fn(|context| {
             self.cancel.register(context.waker());
-            let (polled, resumed) = self.dataflow.poll_result(context);
+            let (polled, resumed) = self.dataflow.poll_result(&self.runtime, context);
             self.runtime.visit_all(&resumed);
             match polled {
                 Poll::Ready(result) => Poll::Ready(result),

@@ -25,6 +25,7 @@ use crate::partition::{LivingPartition, Partition};
 use crate::placement::Helpers;
 use crate::scatter::Scatter;
 use crate::sequence::Sequences;
+use crate::traffic::Traffic;
 use crate::transactions::TransactionManager;
 
 /// Shards of the dataflow registry.
@@ -38,6 +39,7 @@ pub(crate) struct Runtime {
     pub transactions: Arc<TransactionManager>,
     pub nodes: Box<[Node]>,
     pub counters: Counters,
+    pub traffic: Traffic,
     pub admission: Admission,
     pub sequences: Sequences,
     containers: RwLock<std::collections::BTreeMap<ContainerId, Arc<Container>>>,
@@ -142,6 +144,7 @@ impl Runtime {
             admission: Admission::new(&options.admission),
             sequences: Sequences::default(),
             helpers: Helpers::new(nodes.len()),
+            traffic: Traffic::new(nodes.len()),
             options,
             memory,
             machine,

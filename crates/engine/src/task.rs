@@ -1,31 +1,20 @@
 //! Tasks: the sequential part of a query, an `async` block that workers of its node poll.
-//!
-//! ```text
-//!             wake                 poll starts            Pending
-//!   Idle ------------> Queued ------------------> Running ---------> Idle
-//!                        ^                           | wake
-//!                        +---- Pending --- Notified <+          Ready: Done
-//! ```
+//! Where a task is between a wake-up and a poll, [`TaskState`] draws and keeps.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use eris_platform::NodeId;
+use eris_sync::TaskState;
 
 use crate::counters::Event;
 use crate::ids::TaskId;
 use crate::lock::{Lock, lock};
 use crate::runtime::Runtime;
-
-const IDLE: u8 = 0;
-const QUEUED: u8 = 1;
-const RUNNING: u8 = 2;
-const NOTIFIED: u8 = 3;
-const DONE: u8 = 4;
 
 type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -33,7 +22,7 @@ pub(crate) struct Task {
     #[expect(dead_code, reason = "names the task in a debugger")]
     id: TaskId,
     node: AtomicU16,
-    state: AtomicU8,
+    state: TaskState,
     future: Lock<Option<BoxedFuture>>,
     runtime: Weak<Runtime>,
 }
@@ -44,7 +33,7 @@ impl Task {
         let task = Arc::new(Self {
             id,
             node: AtomicU16::new(runtime.acting_node(node).id.0),
-            state: AtomicU8::new(QUEUED),
+            state: TaskState::queued(),
             future: Lock::new(Some(future)),
             runtime: Arc::downgrade(runtime),
         });
@@ -64,8 +53,7 @@ impl Task {
 
     /// Polls the task once. A panic ends the task only: whoever waits for its result sees it dropped.
     pub fn poll(self: &Arc<Self>, runtime: &Runtime) {
-        let before = self.state.swap(RUNNING, Ordering::AcqRel);
-        assert!(before == QUEUED, "a task is queued once and polled by one worker at a time");
+        self.state.start();
         runtime.counters.add(Event::TaskPolls, 1);
         let waker = Waker::from(Arc::clone(self));
         let mut slot = lock(&self.future);
@@ -77,7 +65,7 @@ impl Task {
                 if polled.is_err() {
                     runtime.counters.add(Event::TaskPanics, 1);
                 }
-                self.state.store(DONE, Ordering::Release);
+                self.state.end();
                 let future = slot.take();
                 drop(slot);
                 drop(future);
@@ -85,9 +73,8 @@ impl Task {
             }
         }
         drop(slot);
-        if self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if self.state.pend() {
             // Woken while it ran.
-            self.state.store(QUEUED, Ordering::Release);
             let node = runtime.acting_node(NodeId(self.node.load(Ordering::Acquire)));
             node.push_task(Arc::clone(self));
         }
@@ -100,21 +87,10 @@ impl Wake for Task {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        loop {
-            let state = self.state.load(Ordering::Acquire);
-            let next = match state {
-                IDLE => QUEUED,
-                RUNNING => NOTIFIED,
-                _ => return,
-            };
-            if self.state.compare_exchange(state, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                if next == QUEUED
-                    && let Some(runtime) = self.runtime.upgrade()
-                {
-                    Arc::clone(self).enqueue(&runtime);
-                }
-                return;
-            }
+        if self.state.wake()
+            && let Some(runtime) = self.runtime.upgrade()
+        {
+            Arc::clone(self).enqueue(&runtime);
         }
     }
 }

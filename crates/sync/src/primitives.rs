@@ -3,7 +3,7 @@
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, fence},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, fence},
 };
 
 #[cfg(loom)]
@@ -11,7 +11,7 @@ pub(crate) use loom::{
     cell::UnsafeCell,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, fence},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, fence},
     },
 };
 

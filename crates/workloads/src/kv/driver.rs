@@ -51,10 +51,10 @@ pub fn drive(store: &KvStore, options: &KvOptions) -> Result<Run, KvError> {
                     break Ok(lookups);
                 }
                 match client.transaction().await {
-                    Ok(()) if (begin..begin + measured).contains(&env.now()) => {
+                    Ok(_) if (begin..begin + measured).contains(&env.now()) => {
                         lookups += LOOKUPS_PER_TRANSACTION as u64;
                     }
-                    Ok(()) => {}
+                    Ok(_) => {}
                     Err(error) => break Err(error),
                 }
             };
@@ -73,36 +73,47 @@ pub fn drive(store: &KvStore, options: &KvOptions) -> Result<Run, KvError> {
 }
 
 /// One task's loop.
-struct Client {
-    store: KvStore,
-    keys: Range<u64>,
-    random: SeededRandom,
-    coalescing: Coalescing,
+pub(super) struct Client {
+    pub store: KvStore,
+    pub keys: Range<u64>,
+    pub random: SeededRandom,
+    pub coalescing: Coalescing,
+}
+
+/// What a transaction found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Found {
+    pub keys: u64,
+    /// Of the values.
+    pub sum: i64,
+    /// In how many answers they came.
+    pub batches: u64,
 }
 
 impl Client {
-    async fn transaction(&mut self) -> Result<(), KvError> {
+    /// Looks up so many keys at once and commits.
+    pub async fn transaction(&mut self) -> Result<Found, KvError> {
         let span = self.keys.end - self.keys.start;
         let keys: Vec<i64> =
             (0..LOOKUPS_PER_TRANSACTION).map(|_| (self.keys.start + self.random.below(span)) as i64).collect();
         let mut transaction = self.store.engine().begin();
         let found = look_up_checked(&self.store, &mut transaction, &keys, self.coalescing).await?;
         transaction.commit().await?;
-        debug_assert_eq!(found.0, keys.len() as u64);
-        Ok(())
+        debug_assert_eq!(found.keys, keys.len() as u64);
+        Ok(found)
     }
 }
 
-/// Looks up keys that exist and compares every value with its key; returns the number and the sum of the values.
+/// Looks up keys that exist and compares every value with its key.
 pub(super) async fn look_up_checked(
     store: &KvStore,
     transaction: &mut eris_engine::Transaction,
     keys: &[i64],
     coalescing: Coalescing,
-) -> Result<(u64, i64), KvError> {
+) -> Result<Found, KvError> {
     let mut results = store.look_up(transaction, keys.to_vec(), coalescing)?;
     let mut answered = vec![false; keys.len()];
-    let (mut found, mut sum) = (0_u64, 0_i64);
+    let mut found = Found::default();
     while let Some(batch) = results.next().await? {
         let (positions, values) = columns(&batch)?;
         for (position, value) in positions.iter().zip(values) {
@@ -113,14 +124,15 @@ pub(super) async fn look_up_checked(
                     keys[place]
                 )));
             }
-            sum = sum.wrapping_add(*value);
+            found.sum = found.sum.wrapping_add(*value);
         }
-        found += batch.rows as u64;
+        found.keys += batch.rows as u64;
+        found.batches += 1;
     }
-    if found != keys.len() as u64 {
-        return Err(KvError::WrongAnswer(format!("{found} of {} keys are found", keys.len())));
+    if found.keys != keys.len() as u64 {
+        return Err(KvError::WrongAnswer(format!("{} of {} keys are found", found.keys, keys.len())));
     }
-    Ok((found, sum))
+    Ok(found)
 }
 
 fn columns(batch: &Batch) -> Result<(&[i32], &[i64]), KvError> {

@@ -15,6 +15,7 @@ mod limit;
 mod options;
 mod processor;
 mod report;
+mod scaling;
 mod store;
 
 pub use driver::{Run, drive};
@@ -23,6 +24,7 @@ pub use limit::{Limits, measure as measure_limits};
 pub use options::{Access, Baseline, KvError, KvOptions, Locality, PartitionedBy};
 pub use processor::spent_while;
 pub use report::{KvReport, Unavailable, run};
+pub use scaling::{ByDistance, Configuration, Distance, Modelled, ScalingOptions, ScalingReport, Scans, Step, scaling};
 pub use store::KvStore;
 
 /// Lookups of one transaction.

@@ -77,6 +77,15 @@ named!(PartitionedBy: Key = "key", Value = "value");
 named!(Locality: Local = "local", Shifted = "shifted", Random = "random");
 named!(Baseline: Interleaved = "interleaved", Shared = "shared", Pinned = "pinned");
 
+/// Its name in reports.
+pub(super) fn coalescing_name(coalescing: Coalescing) -> &'static str {
+    match coalescing {
+        Coalescing::None => "none",
+        Coalescing::Partition => "partition",
+        Coalescing::Sender => "sender",
+    }
+}
+
 /// A run that could not be.
 #[derive(Debug, Clone, Error)]
 pub enum KvError {
@@ -87,6 +96,9 @@ pub enum KvError {
     /// An answer that is not the function of its key.
     #[error("{0}")]
     WrongAnswer(String),
+    /// A simulated run that does not end.
+    #[error("{0}")]
+    Simulation(String),
     #[error("cannot place memory: {0}")]
     Placement(String),
 }

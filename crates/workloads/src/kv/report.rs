@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::driver::{Run, drive, look_up_checked};
 use super::hash_table::SharedStore;
 use super::limit::{Limits, measure};
-use super::options::{Baseline, KvError, KvOptions};
+use super::options::{Baseline, KvError, KvOptions, coalescing_name};
 use super::store::KvStore;
 use super::{LOOKUPS_PER_TRANSACTION, checksum_keys, value_of};
 
@@ -102,9 +102,9 @@ fn run_engine(options: &KvOptions, progress: &mut dyn FnMut(&str)) -> Result<Mea
     let checksum = store.engine().block_on(async move {
         let keys: Vec<i64> = checksum_keys(checking.pairs()).collect();
         let mut transaction = checking.engine().begin();
-        let (_, sum) = look_up_checked(&checking, &mut transaction, &keys, Coalescing::Sender).await?;
+        let found = look_up_checked(&checking, &mut transaction, &keys, Coalescing::Sender).await?;
         transaction.commit().await?;
-        Ok::<_, KvError>(sum)
+        Ok::<_, KvError>(found.sum)
     })??;
     store.engine().shutdown();
     Ok(Measured { run, load, store_bytes, checksum })
@@ -145,11 +145,7 @@ fn report(options: &KvOptions, measured: Option<&Measured>, limit: Option<Limits
         access: options.access.name(),
         partitioned: options.partitioned_by.name(),
         locality: options.locality.name(),
-        coalescing: match options.coalescing {
-            Coalescing::None => "none",
-            Coalescing::Partition => "partition",
-            Coalescing::Sender => "sender",
-        },
+        coalescing: coalescing_name(options.coalescing),
         baseline: options.baseline.map(Baseline::name),
         direct_append: options.direct_append,
         tasks: options.workers * options.tasks_per_worker,

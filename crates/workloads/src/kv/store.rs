@@ -107,7 +107,8 @@ impl KvStore {
         Ok(Self { engine: engine.clone(), container, pairs: options.pairs, node_keys: node_keys.collect() })
     }
 
-    async fn fill(&self, keys: Range<u64>) -> Result<(), EngineError> {
+    /// Writes the pairs of some keys.
+    pub(super) async fn fill(&self, keys: Range<u64>) -> Result<(), EngineError> {
         let mut transaction = self.engine.begin();
         let mut bulk = transaction.bulk(self.container)?;
         for first in keys.clone().step_by(LOAD_BATCH as usize) {
