@@ -285,7 +285,7 @@ impl Engine {
     /// [`EngineError::ForeignKey`] if a foreign key relies on one of them.
     pub async fn drop_index(&self, schema: Arc<Schema>) -> Result<(), EngineError> {
         let container = self.runtime.container(schema.container)?;
-        self.check_keeps_keys(&container, &schema)?;
+        Self::check_keeps_keys(&container, &schema)?;
         let mut transaction = self.begin();
         transaction.alter(&container, Arc::clone(&schema)).await?;
         container.set_schema(schema);

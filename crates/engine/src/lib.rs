@@ -8,6 +8,7 @@
 //! - [`transactions`] hands out snapshots and timestamps, [`maintenance`] and [`placement`] keep partitions in shape.
 
 mod admission;
+mod assignments;
 mod cancel;
 mod container;
 mod counters;

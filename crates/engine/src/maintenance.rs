@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::assignments::Urgency;
 use crate::counters::Event;
 use crate::options::{LATCHED_RETRY, TAIL_QUIET};
 use crate::partition::{Partition, PartitionState, TailWatch};
@@ -37,7 +38,7 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
         partition.publish_size(&state);
         drop(state);
         // What waited for the switch may go on.
-        runtime.visit(partition);
+        runtime.visit(partition, Urgency::Urgent);
         match next {
             ChangeNext::At(time) if !maintained.more => runtime.queue_change_at(partition, time),
             ChangeNext::Over | ChangeNext::Again | ChangeNext::At(_) => runtime.queue_maintenance(partition),

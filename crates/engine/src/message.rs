@@ -334,6 +334,12 @@ impl Envelope {
         Self { length, target: (target != BROADCAST).then_some(PartitionId(target)) }
     }
 
+    /// Whether the message at the start of the bytes is as urgent as a point access, or more.
+    #[inline]
+    pub fn is_urgent(bytes: &[u8]) -> bool {
+        Primitive::from_bits(u16_at(bytes, 4)).is_some_and(|primitive| primitive.class() <= Class::Point)
+    }
+
     /// Gives the message at the start of the bytes another target.
     pub fn readdress(bytes: &mut [u8], target: PartitionId) {
         bytes[8..16].copy_from_slice(&target.0.to_le_bytes());

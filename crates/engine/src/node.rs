@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use eris_platform::{NodeId, ReactorHandle};
 use eris_sync::{Consumer, DoubleBuffer, Drain, Producer, Sleepers, TryLatch};
 
+use crate::assignments::Assignments;
 use crate::counters::Event;
 use crate::lock::{Lock, lock};
 use crate::message::{Class, Envelope, HEADER_BYTES, MessageView};
@@ -36,7 +37,7 @@ pub(crate) struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { length: AtomicUsize::new(0), items: Lock::new(VecDeque::new()) }
     }
 
@@ -70,7 +71,7 @@ pub(crate) struct Node {
     /// Engine-wide numbers of its workers.
     pub workers: Vec<usize>,
     pub tasks: Queue<Arc<Task>>,
-    pub assignments: Queue<Partition>,
+    pub assignments: Assignments,
     pub maintenance: Queue<Partition>,
     pub timers: Timers,
     pub sleepers: Sleepers,
@@ -167,7 +168,7 @@ impl Node {
         Self {
             id,
             tasks: Queue::new(),
-            assignments: Queue::new(),
+            assignments: Assignments::new(),
             maintenance: Queue::new(),
             timers: Timers::new(id),
             sleepers: Sleepers::new(workers.len()),

@@ -9,6 +9,7 @@ use crate::memory::LocalMemory;
 
 /// Options of [`crate::Engine::start`]; the defaults fit a small machine.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, most of them for comparisons")]
 pub struct EngineOptions {
     /// Worker threads in total, over all nodes.
     pub workers: usize,

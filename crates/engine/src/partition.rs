@@ -18,8 +18,9 @@ use eris_platform::{Nanos, NodeId};
 use eris_storage::{ContainerId, PartitionId, SegmentNumber, Store};
 use eris_sync::{Guard, QueuedFlag, TryLatch};
 
+use crate::assignments::Urgency;
 use crate::ids::TableVersion;
-use crate::message::CLASSES;
+use crate::message::{CLASSES, Class};
 use crate::options::{LATCH_TRIES, LOW_CLASS_SHARE};
 use crate::placement::{Change, Guest};
 use crate::transactions::TransactionManager;
@@ -41,8 +42,9 @@ pub(crate) struct LivingPartition {
     /// The node whose workers maintain it: another than its home while it is copied there.
     carer: AtomicU16,
     inbox: Inbox,
-    /// In the assignment queue of its node.
-    queued: QueuedFlag,
+    /// In the assignment queues of its node.
+    queued_urgent: QueuedFlag,
+    queued_later: QueuedFlag,
     /// In the maintenance queue of its node.
     maintenance_queued: QueuedFlag,
     rows: AtomicU64,
@@ -96,7 +98,8 @@ impl LivingPartition {
             home: AtomicU16::new(home.0),
             carer: AtomicU16::new(home.0),
             inbox: Inbox::default(),
-            queued: QueuedFlag::new(),
+            queued_urgent: QueuedFlag::new(),
+            queued_later: QueuedFlag::new(),
             maintenance_queued: QueuedFlag::new(),
             rows: AtomicU64::new(statistics.rows_live_estimate),
             bytes: AtomicU64::new(statistics.bytes),
@@ -159,14 +162,15 @@ impl LivingPartition {
         self.state.try_lock()
     }
 
-    /// The latch for a task that runs a command in place: only if nothing waits here.
+    /// The latch for a task that runs a command in place: only if nothing waits here that is as urgent. Scans and loads
+    /// are overtaken, as messages for point accesses overtake them.
     pub fn try_in_place(&self) -> Option<Guard<'_, PartitionState>> {
-        if !self.inbox_is_empty() {
+        if self.inbox.urgent() > 0 {
             return None;
         }
         let state = self.latch_soon()?;
-        let idle = self.inbox_is_empty() && state.has_no_fresh_commands();
-        idle.then_some(state)
+        let free = self.inbox.urgent() == 0 && state.has_no_fresh_urgent_commands();
+        free.then_some(state)
     }
 
     /// The latch, if whoever has it lets go within about a point access: a message instead costs several of them, and
@@ -182,8 +186,19 @@ impl LivingPartition {
     }
 
     /// Puts messages into the inbox.
-    pub fn push(&self, bytes: &[u8], messages: usize) {
-        self.inbox.push(bytes, messages);
+    pub fn push(&self, bytes: &[u8], messages: usize, urgent: usize) {
+        self.inbox.push(bytes, messages, urgent);
+    }
+
+    /// How soon somebody has to look at the inbox; none if it is empty.
+    pub fn inbox_urgency(&self) -> Option<Urgency> {
+        if self.inbox_is_empty() {
+            None
+        } else if self.inbox.urgent() > 0 {
+            Some(Urgency::Urgent)
+        } else {
+            Some(Urgency::Later)
+        }
     }
 
     pub fn inbox_is_empty(&self) -> bool {
@@ -191,12 +206,19 @@ impl LivingPartition {
     }
 
     /// True for the caller that has to put it into the assignment queue.
-    pub fn mark_queued(&self) -> bool {
-        self.queued.mark()
+    pub fn mark_queued(&self, urgency: Urgency) -> bool {
+        self.queued(urgency).mark()
     }
 
-    pub fn unmark_queued(&self) {
-        self.queued.unmark();
+    fn queued(&self, urgency: Urgency) -> &QueuedFlag {
+        match urgency {
+            Urgency::Urgent => &self.queued_urgent,
+            Urgency::Later => &self.queued_later,
+        }
+    }
+
+    pub fn unmark_queued(&self, urgency: Urgency) {
+        self.queued(urgency).unmark();
     }
 
     pub fn mark_maintenance(&self) -> bool {
@@ -209,7 +231,7 @@ impl LivingPartition {
 
     pub fn describe(&self) -> String {
         let inbox = self.inbox.messages();
-        let queued = self.queued.is_marked();
+        let queued = self.queued_urgent.is_marked() || self.queued_later.is_marked();
         match self.try_latch() {
             None => format!("latched, {inbox} messages in the inbox, queued: {queued}"),
             Some(state) => format!(
@@ -250,10 +272,22 @@ impl fmt::Debug for LivingPartition {
 }
 
 impl PartitionState {
-    /// Nothing that a command in place could overtake or disturb. Commands with a saved cursor do not count: they run
-    /// under their own snapshots.
-    fn has_no_fresh_commands(&self) -> bool {
-        self.ready.iter().flatten().all(Command::has_started) && self.stalled.iter().all(Command::has_started)
+    /// Nothing that a command in place may not overtake. Commands with a saved cursor do not count: they run under their
+    /// own snapshots.
+    fn has_no_fresh_urgent_commands(&self) -> bool {
+        let urgent = &self.ready[..=Class::Point as usize];
+        urgent.iter().flatten().all(Command::has_started)
+            && self.stalled.iter().all(|command| command.class() > Class::Point || command.has_started())
+    }
+
+    /// How soon its commands want to go on, if there are any that can.
+    pub fn wants_visit(&self) -> Option<Urgency> {
+        // A change of bounds waits for the cursors that are left.
+        if self.is_draining() {
+            return self.has_started_ready().then_some(Urgency::Urgent);
+        }
+        let urgent = self.ready[..=Class::Point as usize].iter().any(|queue| !queue.is_empty());
+        if urgent { Some(Urgency::Urgent) } else { self.has_ready().then_some(Urgency::Later) }
     }
 
     /// Whether commands are held back or passed on.

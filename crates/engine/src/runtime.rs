@@ -10,6 +10,7 @@ use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId};
 use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
 
 use crate::admission::{Admission, STATEMENT_CLASSES};
+use crate::assignments::Urgency;
 use crate::container::Container;
 use crate::counters::{Counters, Event};
 use crate::dataflow::Dataflow;
@@ -358,10 +359,10 @@ impl Runtime {
     }
 
     /// Has a worker look at the partition.
-    pub fn visit(&self, partition: &Partition) {
-        if partition.mark_queued() {
+    pub fn visit(&self, partition: &Partition, urgency: Urgency) {
+        if partition.mark_queued(urgency) {
             let node = self.acting_node(partition.home());
-            node.assignments.push(Arc::clone(partition));
+            node.assignments.push(Arc::clone(partition), urgency);
             self.wake_node(node.id);
         }
     }
@@ -370,7 +371,7 @@ impl Runtime {
     pub fn visit_all(&self, partitions: &[PartitionId]) {
         for id in partitions {
             if let Some(partition) = self.find_partition(*id) {
-                self.visit(&partition);
+                self.visit(&partition, Urgency::Later);
             }
         }
     }

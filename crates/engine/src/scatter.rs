@@ -9,6 +9,7 @@
 use eris_platform::NodeId;
 use eris_storage::PartitionId;
 
+use crate::assignments::Urgency;
 use crate::message::Envelope;
 use crate::partition::Partition;
 use crate::runtime::Runtime;
@@ -30,6 +31,8 @@ struct Group {
     partition: Partition,
     bytes: Vec<u8>,
     messages: usize,
+    /// How many of them are as urgent as a point access, or more.
+    urgent: usize,
 }
 
 impl Scatter {
@@ -55,6 +58,7 @@ impl Scatter {
         let group = &mut self.groups[place];
         group.bytes.extend_from_slice(message);
         group.messages += 1;
+        group.urgent += usize::from(Envelope::is_urgent(message));
     }
 
     /// Adds a copy of a broadcast for one partition.
@@ -68,6 +72,7 @@ impl Scatter {
         group.bytes.extend_from_slice(message);
         Envelope::readdress(&mut group.bytes[start..], partition.id);
         group.messages += 1;
+        group.urgent += usize::from(Envelope::is_urgent(message));
     }
 
     fn new_group(&mut self, partition: Partition) -> usize {
@@ -76,7 +81,7 @@ impl Scatter {
             self.places.resize(id + 1, 0);
         }
         let bytes = self.spare.pop().unwrap_or_default();
-        self.groups.push(Group { partition, bytes, messages: 0 });
+        self.groups.push(Group { partition, bytes, messages: 0, urgent: 0 });
         self.places[id] = self.groups.len() as u32;
         self.groups.len() - 1
     }
@@ -85,12 +90,12 @@ impl Scatter {
     /// `remote`. Returns how many messages were delivered.
     pub fn deliver(&mut self, runtime: &Runtime, node: NodeId, mut remote: impl FnMut(NodeId, &[u8], usize)) -> usize {
         let mut delivered = 0;
-        for Group { partition, mut bytes, messages } in self.groups.drain(..) {
+        for Group { partition, mut bytes, messages, urgent } in self.groups.drain(..) {
             self.places[partition.id.0 as usize] = 0;
             let home = partition.home();
             if home == node {
-                partition.push(&bytes, messages);
-                runtime.visit(&partition);
+                partition.push(&bytes, messages, urgent);
+                runtime.visit(&partition, if urgent > 0 { Urgency::Urgent } else { Urgency::Later });
                 delivered += messages;
             } else {
                 remote(home, &bytes, messages);

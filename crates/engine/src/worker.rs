@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use eris_platform::{NodeId, Reactor};
 
+use crate::assignments::Urgency;
 use crate::counters::{Event, count_as};
 use crate::maintenance::maintain;
 use crate::node::Node;
@@ -77,8 +78,9 @@ impl Worker {
     }
 
     /// Of a worker that takes no more steps: messages that found no room when it took its last one go on if they find
-    /// some now; returns whether any did.
+    /// some now, and its views pin no table any more; returns whether any message went.
     pub fn hand_out(&mut self) -> bool {
+        drop(self.outbox.take_views(true));
         self.runtime.flush(&mut self.outbox)
     }
 
@@ -102,7 +104,7 @@ impl Worker {
         if node.is_given_up() {
             return worked;
         }
-        // Tasks are short: they wait for a quantum of the partitions at most, and get the larger share if there are many.
+        // Tasks are short: they wait for one quantum of partitions at most, and get the larger share if they are many.
         let quantum = Quantum::start_several(&runtime, TASK_QUANTA);
         for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
             let Some(task) = node.tasks.pop() else { break };
@@ -116,8 +118,8 @@ impl Worker {
         if partitions > 0 {
             let quantum = Quantum::start(&runtime);
             for _ in 0..partitions {
-                let Some(partition) = node.assignments.pop() else { break };
-                worked |= visit(&runtime, &partition, &quantum);
+                let Some((partition, urgency)) = node.assignments.pop(self.steps) else { break };
+                worked |= visit(&runtime, &partition, urgency, &quantum);
                 if quantum.is_over() {
                     break;
                 }
@@ -150,8 +152,8 @@ impl Worker {
                 runtime.count_help();
                 helped = true;
             }
-            if let Some(partition) = node.assignments.pop() {
-                if visit(runtime, &partition, &Quantum::start(runtime)) {
+            if let Some((partition, urgency)) = node.assignments.pop(self.steps) {
+                if visit(runtime, &partition, urgency, &Quantum::start(runtime)) {
                     runtime.count_help();
                     helped = true;
                 }
@@ -218,23 +220,23 @@ impl Worker {
 }
 
 /// Processes a partition until the quantum is over; returns whether it got its latch.
-fn visit(runtime: &Runtime, partition: &Partition, quantum: &Quantum<'_>) -> bool {
+fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Quantum<'_>) -> bool {
     let Some(mut state) = partition.try_latch() else {
         runtime.counters.add(Event::LatchWaits, 1);
         // Somebody is at it right now; its place in the queue is kept.
-        runtime.acting_node(partition.home()).assignments.push(Arc::clone(partition));
+        runtime.acting_node(partition.home()).assignments.push(Arc::clone(partition), urgency);
         return false;
     };
-    partition.unmark_queued();
+    partition.unmark_queued(urgency);
     let begun = runtime.env.now();
     process(runtime, partition, &mut state, quantum);
     state.store.add_processing(Duration::from_nanos(runtime.env.now().0.saturating_sub(begun.0)));
     partition.publish_size(&state);
     let wants_maintenance = state.store.wants_maintenance() || state.is_draining();
-    let more = if state.is_draining() { state.has_started_ready() } else { state.has_ready() };
+    let more = state.wants_visit();
     drop(state);
-    if more || !partition.inbox_is_empty() {
-        runtime.visit(partition);
+    if let Some(urgency) = [partition.inbox_urgency(), more].into_iter().flatten().min() {
+        runtime.visit(partition, urgency);
     }
     if wants_maintenance {
         runtime.queue_maintenance(partition);

@@ -54,7 +54,7 @@ impl KnownRules {
     /// Whether rows are all that is written.
     #[inline]
     pub fn is_plain(self) -> bool {
-        self.0 % ADDED == 0
+        self.0.is_multiple_of(ADDED)
     }
 
     pub fn has_global_indexes(self) -> bool {

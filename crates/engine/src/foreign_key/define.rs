@@ -90,7 +90,7 @@ impl Engine {
     }
 
     /// Refuses a schema without the unique index that a foreign key relies on.
-    pub(crate) fn check_keeps_keys(&self, container: &Container, schema: &Schema) -> Result<(), EngineError> {
+    pub(crate) fn check_keeps_keys(container: &Container, schema: &Schema) -> Result<(), EngineError> {
         let keys = container.foreign_keys(Side::Parent);
         let loses = |key: &&Arc<ForeignKey>| {
             key.target == container.id() && !has_unique_key(container, schema, &key.target_attributes)

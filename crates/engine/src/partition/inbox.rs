@@ -19,6 +19,8 @@ const BYTES_KEPT_MAX: usize = 1 << 20;
 pub(super) struct Inbox {
     /// How many there are; changed with the bytes.
     messages: AtomicUsize,
+    /// How many of them are as urgent as a point access, or more; changed with the bytes, too.
+    urgent: AtomicUsize,
     bytes: Lock<Vec<u8>>,
 }
 
@@ -27,9 +29,14 @@ impl Inbox {
         self.messages.load(Ordering::Acquire)
     }
 
-    pub fn push(&self, bytes: &[u8], messages: usize) {
+    pub fn urgent(&self) -> usize {
+        self.urgent.load(Ordering::Acquire)
+    }
+
+    pub fn push(&self, bytes: &[u8], messages: usize, urgent: usize) {
         let mut inbox = lock(&self.bytes);
         inbox.extend_from_slice(bytes);
+        self.urgent.fetch_add(urgent, Ordering::Release);
         self.messages.fetch_add(messages, Ordering::Release);
     }
 
@@ -38,6 +45,7 @@ impl Inbox {
         assert!(empty.is_empty(), "an inbox is exchanged for an empty one");
         let mut inbox = lock(&self.bytes);
         self.messages.store(0, Ordering::Release);
+        self.urgent.store(0, Ordering::Release);
         std::mem::swap(&mut *inbox, empty);
     }
 }

@@ -21,6 +21,7 @@ use eris_sync::Guard;
 
 use super::publish::publish;
 use super::ticket::{PlacementError, Ticket};
+use crate::assignments::Urgency;
 use crate::container::Container;
 use crate::counters::Event;
 use crate::options::LATCHED_RETRY;
@@ -253,7 +254,7 @@ pub(crate) fn continue_change(runtime: &Arc<Runtime>, partition: &Partition, sta
     for place in places_present {
         for other in [Some(&place.source), place.live.as_ref()].into_iter().flatten() {
             // What waited may go on; what came may want to be settled.
-            runtime.visit(other);
+            runtime.visit(other, Urgency::Urgent);
             if next == ChangeNext::Over {
                 runtime.queue_maintenance(other);
             }

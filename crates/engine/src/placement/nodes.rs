@@ -124,8 +124,8 @@ fn move_queues(runtime: &Arc<Runtime>, node: NodeId, successor: NodeId) {
         task.set_node(successor);
         to.push_task(task);
     }
-    while let Some(partition) = from.assignments.pop() {
-        runtime.acting_node(partition.home()).assignments.push(partition);
+    while let Some((partition, urgency)) = from.assignments.pop(1) {
+        runtime.acting_node(partition.home()).assignments.push(partition, urgency);
     }
     while let Some(partition) = from.maintenance.pop() {
         runtime.acting_node(partition.carer()).maintenance.push(partition);

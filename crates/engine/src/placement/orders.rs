@@ -10,6 +10,7 @@ use super::change::{Change, Kind, Part};
 use super::groups::counterparts;
 use super::outgrown::request_split;
 use super::ticket::{PlacementError, Ticket};
+use crate::assignments::Urgency;
 use crate::container::Container;
 use crate::counters::Event;
 use crate::engine::Engine;
@@ -187,7 +188,7 @@ pub(super) fn link(
         }
         runtime.counters.add(Event::Links, 1);
         if !partition.inbox_is_empty() {
-            runtime.visit(partition);
+            runtime.visit(partition, Urgency::Urgent);
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Point reads that arrive by the clock, whatever becomes of earlier ones: the latency that a user sees beside a scan.
 //!
-//! Each worker has a task that knows when its next read is due and starts what is due: a task for each read, so that one
-//! which has to wait holds up no other. Latency counts from the intended arrival, so a worker that was busy with something
-//! else shows in every read that it kept waiting.
+//! Each worker has a task that knows when its next read is due and starts what is due: a task for each read, so that
+//! one which has to wait holds up no other. Latency counts from the intended arrival, so a worker that was busy with
+//! something else shows in every read that it kept waiting.
 
 use super::{KEY, VALUE, sum_values, value_of};
 use crate::histogram::Histogram;

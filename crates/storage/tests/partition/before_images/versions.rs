@@ -144,7 +144,8 @@ fn a_row_whose_update_was_rolled_back_to_a_savepoint_is_free_for_others() {
 fn garbage_collection_returns_all_bytes() {
     let mut it = Fixture::new();
     for round in 0..20 {
-        it.change(10 + round, 7, round as i64, 10 + round);
+        // Readers are transaction 1,000.
+        it.change(10_000 + round, 7, round as i64, 10 + round);
         it.maintain(9);
     }
     assert_eq!(it.images(), 20, "a reader at 9 needs the first, which is found through the others");
@@ -301,7 +302,8 @@ fn what_cannot_be_overwritten_gets_a_new_version() {
 fn with_many_images_updates_append() {
     let mut it = Fixture::new();
     for round in 0..2_060 {
-        it.change(10 + round, 7, round as i64, 10 + round);
+        // Readers are transaction 1,000.
+        it.change(10_000 + round, 7, round as i64, 10 + round);
     }
     assert_eq!((it.images(), it.counters().updated), (2_048, 2_060));
     for (visible, amount) in [(9, 0), (10, 0), (1_000, 990), (2_057, 2_047), (2_058, 2_048), (2_069, 2_059)] {

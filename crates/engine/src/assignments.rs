@@ -1,0 +1,56 @@
+//! Partitions of a node that have commands, for the next worker with time.
+//!
+//! ```text
+//!   urgent: points, control messages   [4][9]        first, but every eighth step begins with the others
+//!   later:  scans, loads               [1][2][3]
+//! ```
+//! With one queue a point access that comes to a partition in the middle of a scan would wait for a quantum of each
+//! partition before it. A partition may be in both; whoever visits it takes the most urgent command first anyway.
+
+use crate::node::Queue;
+use crate::options::LOW_CLASS_SHARE;
+use crate::partition::Partition;
+
+/// How soon a partition is to be visited, most urgent first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Urgency {
+    /// Something waits there that is as urgent as a point access, or more.
+    Urgent,
+    /// Scans and loads wait there, or go on.
+    Later,
+}
+
+/// See the [module](self).
+pub(crate) struct Assignments {
+    urgent: Queue<Partition>,
+    later: Queue<Partition>,
+}
+
+impl Assignments {
+    pub fn new() -> Self {
+        Self { urgent: Queue::new(), later: Queue::new() }
+    }
+
+    /// Appends a partition; it is not in this queue.
+    pub fn push(&self, partition: Partition, urgency: Urgency) {
+        match urgency {
+            Urgency::Urgent => self.urgent.push(partition),
+            Urgency::Later => self.later.push(partition),
+        }
+    }
+
+    /// The next partition in a worker's step of this number, and out of which queue.
+    pub fn pop(&self, step: u64) -> Option<(Partition, Urgency)> {
+        let urgent = || Some((self.urgent.pop()?, Urgency::Urgent));
+        let later = || Some((self.later.pop()?, Urgency::Later));
+        if step.is_multiple_of(u64::from(LOW_CLASS_SHARE)) { later().or_else(urgent) } else { urgent().or_else(later) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.urgent.len() + self.later.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.urgent.is_empty() && self.later.is_empty()
+    }
+}
