@@ -98,8 +98,7 @@ impl<'a> Input<'a> {
 
     /// Keys are any values, often equal.
     fn index(&mut self, number: u32, attributes: usize) -> IndexDefinition {
-        let key: Vec<AttributeId> =
-            (0..1 + self.below(2)).map(|_| AttributeId(self.below(attributes) as u16)).collect();
+        let key: Vec<AttributeId> = (0..=self.below(2)).map(|_| AttributeId(self.below(attributes) as u16)).collect();
         let repeats = key.len() > 1 && key[0] == key[1];
         IndexDefinition {
             id: IndexId(number + 1),
@@ -139,7 +138,9 @@ impl<'a> Input<'a> {
                 held.truncate(usize::from(most));
             }
             if !held.is_empty() {
-                held.iter().for_each(|id| left[id.index()] = false);
+                for id in &held {
+                    left[id.index()] = false;
+                }
                 members.push(LayoutMember { module: module.name().into(), attributes: held.into() });
             }
         }
@@ -168,10 +169,10 @@ impl<'a> Input<'a> {
     /// A value that an attribute may have.
     pub fn value(&mut self, attribute: &Attribute) -> Value {
         let how = self.byte();
-        if attribute.nullable && how % 5 == 0 {
+        if attribute.nullable && how.is_multiple_of(5) {
             return Value::Null;
         }
-        if how % 2 == 0 { small(attribute.data_type, how / 16) } else { self.any(attribute.data_type) }
+        if how.is_multiple_of(2) { small(attribute.data_type, how / 16) } else { self.any(attribute.data_type) }
     }
 
     fn any(&mut self, data_type: DataType) -> Value {

@@ -272,8 +272,8 @@ impl fmt::Debug for LivingPartition {
 }
 
 impl PartitionState {
-    /// Nothing that a command in place may not overtake. Commands with a saved cursor do not count: they run under their
-    /// own snapshots.
+    /// Nothing that a command in place may not overtake. Commands with a saved cursor do not count: they run under
+    /// their own snapshots.
     fn has_no_fresh_urgent_commands(&self) -> bool {
         let urgent = &self.ready[..=Class::Point as usize];
         urgent.iter().flatten().all(Command::has_started)

@@ -30,10 +30,8 @@ fn segments_of_random_bytes_give_back_what_they_got() {
     for number in 0..300_u64 {
         let length = random.below(1_500) as usize;
         let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
-        match std::panic::catch_unwind(|| segment::segments(&bytes)) {
-            Ok(counters) => exercised.add(&counters),
-            Err(_) => panic!("input {number}"),
-        }
+        let counters = std::panic::catch_unwind(|| segment::segments(&bytes));
+        exercised.add(&counters.unwrap_or_else(|_| panic!("input {number}")));
     }
     let StoreCounters { sealed, attached, thawed, compacted, rebuilt, splits, relocated, .. } = exercised;
     for count in [sealed, attached, thawed, compacted, rebuilt, splits, relocated] {

@@ -1,5 +1,7 @@
 //! Simulated scaling, small: what must hold of its counts whatever the schedule, and that a seed repeats itself.
 
+#![expect(clippy::float_cmp, reason = "shares of whole counts, exact in the cases that are compared")]
+
 use eris_workloads::kv::{Configuration, KvError, ScalingOptions, ScalingReport, Step, scaling};
 
 const NODES: [usize; 4] = [1, 2, 4, 8];

@@ -437,7 +437,7 @@ impl Bench {
             ..EngineOptions::default()
         };
         let simulation = Simulation::new(seed, options).expect("a simulated engine starts");
-        let hash_partitions = (seed % 3 > 0).then_some(1 + (seed % 4) as usize);
+        let hash_partitions = (!seed.is_multiple_of(3)).then_some(1 + (seed % 4) as usize);
         let making = Making { shape, indexed: seed.is_multiple_of(2), hash_partitions, segment_rows: 4 };
         let family = Family::create(simulation.engine(), making);
         let mut bench = Self { simulation, family };
