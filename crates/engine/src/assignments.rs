@@ -9,7 +9,6 @@
 
 use crate::node::Queue;
 use crate::options::LOW_CLASS_SHARE;
-use crate::partition::Partition;
 
 /// How soon a partition is to be visited, most urgent first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -21,18 +20,18 @@ pub(crate) enum Urgency {
 }
 
 /// See the [module](self).
-pub(crate) struct Assignments {
-    urgent: Queue<Partition>,
-    later: Queue<Partition>,
+pub(crate) struct Assignments<T> {
+    urgent: Queue<T>,
+    later: Queue<T>,
 }
 
-impl Assignments {
+impl<T> Assignments<T> {
     pub fn new() -> Self {
         Self { urgent: Queue::new(), later: Queue::new() }
     }
 
     /// Appends a partition; it is not in this queue.
-    pub fn push(&self, partition: Partition, urgency: Urgency) {
+    pub fn push(&self, partition: T, urgency: Urgency) {
         match urgency {
             Urgency::Urgent => self.urgent.push(partition),
             Urgency::Later => self.later.push(partition),
@@ -40,7 +39,7 @@ impl Assignments {
     }
 
     /// The next partition in a worker's step of this number, and out of which queue.
-    pub fn pop(&self, step: u64) -> Option<(Partition, Urgency)> {
+    pub fn pop(&self, step: u64) -> Option<(T, Urgency)> {
         let urgent = || Some((self.urgent.pop()?, Urgency::Urgent));
         let later = || Some((self.later.pop()?, Urgency::Later));
         if step.is_multiple_of(u64::from(LOW_CLASS_SHARE)) { later().or_else(urgent) } else { urgent().or_else(later) }
@@ -52,5 +51,27 @@ impl Assignments {
 
     pub fn is_empty(&self) -> bool {
         self.urgent.is_empty() && self.later.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urgent_partitions_come_first_except_every_eighth_step() {
+        let assignments = Assignments::new();
+        for (partition, urgency) in
+            [(1, Urgency::Later), (2, Urgency::Later), (3, Urgency::Urgent), (4, Urgency::Urgent), (5, Urgency::Later)]
+        {
+            assignments.push(partition, urgency);
+        }
+        assert_eq!(assignments.len(), 5);
+        assert_eq!(assignments.pop(7), Some((3, Urgency::Urgent)));
+        assert_eq!(assignments.pop(8), Some((1, Urgency::Later)));
+        // Nothing else is urgent after this one, and nobody waits for what is not there.
+        assert_eq!([9, 10].map(|step| assignments.pop(step)), [(4, Urgency::Urgent), (2, Urgency::Later)].map(Some));
+        assert_eq!([16, 24].map(|step| assignments.pop(step)), [Some((5, Urgency::Later)), None]);
+        assert!(assignments.is_empty());
     }
 }

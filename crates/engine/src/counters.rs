@@ -149,9 +149,10 @@ pub(crate) fn count_as(worker: usize) {
     SHARD.set(Some(worker));
 }
 
-/// The worker that runs on this thread, or ran last.
-pub(crate) fn counted_as() -> Option<usize> {
-    SHARD.get()
+/// Which of so many slots is this thread's: that of its worker (which runs on it, or ran last), or the last one, which
+/// all threads share that are no workers.
+pub(crate) fn own_slot(slots: usize) -> usize {
+    SHARD.get().unwrap_or(usize::MAX).min(slots - 1)
 }
 
 pub(crate) struct Counters {

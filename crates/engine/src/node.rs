@@ -71,7 +71,7 @@ pub(crate) struct Node {
     /// Engine-wide numbers of its workers.
     pub workers: Vec<usize>,
     pub tasks: Queue<Arc<Task>>,
-    pub assignments: Assignments,
+    pub assignments: Assignments<Partition>,
     pub maintenance: Queue<Partition>,
     pub timers: Timers,
     pub sleepers: Sleepers,

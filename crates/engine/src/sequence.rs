@@ -23,7 +23,7 @@ use std::sync::{Arc, RwLock};
 
 use eris_platform::{MemoryPool, Reservation};
 
-use crate::counters::counted_as;
+use crate::counters::own_slot;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::{Lock, lock, read, write};
@@ -171,7 +171,7 @@ impl Sequence {
         if self.slots.is_empty() {
             return Ok(self.take(1)?.next);
         }
-        let slot = counted_as().unwrap_or(usize::MAX).min(self.slots.len() - 1);
+        let slot = own_slot(self.slots.len());
         let mut part = lock(&self.slots[slot].0);
         // Under the slot's lock: whoever sets the sequence meanwhile does so after this value was given.
         if part.left == 0 || part.generation != self.generation.load(Ordering::Acquire) {

@@ -14,9 +14,7 @@ mod wait;
 mod write;
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use eris_platform::MemoryPool;
@@ -41,11 +39,12 @@ use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold};
 
 pub use bulk::BulkLoad;
 use foreign_keys::Checks;
-pub(crate) use foreign_keys::{distinct_keys, found_positions, until_newest_is_visible};
+pub(crate) use foreign_keys::{distinct_keys, found_positions};
 use in_place::{InPlace, Patience};
 pub use lookup::{ProbeReport, Probes};
 pub use savepoint::Savepoint;
 use through_index::Resolved;
+pub(crate) use wait::until_visible;
 pub use write::LockWait;
 
 /// Longer positions are not sent along: their reads go to all partitions that may have the key, so that every message
@@ -341,15 +340,7 @@ impl Transaction {
         self.check_all().await?;
         let manager = self.hold.manager().clone();
         let timestamp = manager.commit(self.hold.object());
-        poll_fn(|context| {
-            // Predecessors are between two instructions of other workers.
-            if manager.visible() >= timestamp {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        until_visible(&manager, timestamp).await;
         self.end();
         Ok(timestamp)
     }

@@ -12,7 +12,7 @@ use crate::container::Container;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::runtime::Runtime;
-use crate::transaction::{Read, distinct_keys, found_positions, until_newest_is_visible};
+use crate::transaction::{Read, distinct_keys, found_positions, until_visible};
 
 /// Takes a constraint back unless it was found to hold.
 struct Proposed<'e> {
@@ -111,7 +111,7 @@ impl Engine {
                 waiter.wait_until_decided(object).await?;
             }
         }
-        until_newest_is_visible(&runtime.transactions).await;
+        until_visible(&runtime.transactions, runtime.transactions.last_taken()).await;
         Ok(())
     }
 

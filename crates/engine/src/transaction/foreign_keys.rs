@@ -26,18 +26,18 @@
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use eris_platform::Reservation;
 use eris_storage::{AttributeId, Batch, Column, Key, Outcome, RowLock, StatementNumber, Value, key_of_row};
 
 use super::Transaction;
+use super::wait::until_visible;
 use crate::container::Container;
 use crate::dataflow::Work;
 use crate::error::EngineError;
 use crate::foreign_key::{ForeignKey, ReferentialAction, Side};
 use crate::lookup::Lookup;
-use crate::transactions::{SnapshotHandle, TransactionHold, TransactionManager, TransactionObject, Wait};
+use crate::transactions::{SnapshotHandle, TransactionHold, TransactionObject, Wait};
 
 /// Above all statements: its snapshot sees whatever the own transaction wrote, and none with it is rolled back before
 /// the transaction ends. Only for reading: no word has this number.
@@ -175,7 +175,7 @@ impl Transaction {
     ) -> Result<BTreeSet<u32>, EngineError> {
         let manager = self.hold.manager().clone();
         loop {
-            until_newest_is_visible(&manager).await;
+            until_visible(&manager, manager.last_taken()).await;
             let hold = TransactionHold::new(&manager, self.hold.object());
             let snapshot = Arc::new(SnapshotHandle::publish(hold, NO_STATEMENT));
             let results = self.send_lookup(lookup.clone(), keys, snapshot, |lookup, codec| Work::LockKeys {
@@ -312,17 +312,4 @@ pub(crate) fn found_positions(batches: &[Batch]) -> BTreeSet<u32> {
         other => unreachable!("positions are integers, {other} is not"),
     };
     batches.iter().flat_map(|batch| (0..batch.rows).map(move |row| position(batch, row))).collect()
-}
-
-/// Waits until every timestamp that was taken so far is visible: predecessors are between two instructions of others.
-pub(crate) async fn until_newest_is_visible(manager: &Arc<TransactionManager>) {
-    let newest = manager.last_taken();
-    poll_fn(|context| {
-        if manager.visible() >= newest {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -1,5 +1,6 @@
 //! Commands in place: a task that has nothing in flight runs a command synchronously on a partition of its own node,
-//! when it gets the latch and nothing waits in the inbox (DESIGN 4.8).
+//! when it gets the latch and nothing as urgent waits there. (DESIGN 4.8 asks for an empty inbox; scans and loads may
+//! be overtaken, as messages for point accesses overtake them.)
 //!
 //! A message costs several point accesses, and while it is in the inbox all others have to be sent as well. So a task
 //! that finds somebody at the partition lets other tasks of its worker go first, a few times, before it sends one.

@@ -8,13 +8,13 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use eris_storage::Holder;
+use eris_storage::{Holder, Timestamp};
 
 use super::{IsolationLevel, Transaction};
 use crate::counters::Event;
 use crate::error::EngineError;
 use crate::timer::Sleep;
-use crate::transactions::Wait;
+use crate::transactions::{TransactionManager, Wait};
 
 /// How often a statement under READ COMMITTED begins again before it is told that it lost: with that many writers at a
 /// row each of which was faster, something else than patience is needed.
@@ -107,19 +107,23 @@ impl Transaction {
         }
         self.runtime.counters.add(Event::StatementRestarts, 1);
         let manager = self.hold.manager().clone();
-        // The winner may have a predecessor that is between two instructions.
-        let winner = manager.last_taken();
-        poll_fn(|context| {
-            if manager.visible() >= winner {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        // The winner is among those that have taken a timestamp.
+        until_visible(&manager, manager.last_taken()).await;
         // Together, so that nobody who drops this future is left with a number that is void.
         self.hold.object().void(self.statement..=self.statement);
         self.next_statement();
         if self.exhausted { Err(EngineError::TooManyStatements) } else { Ok(()) }
     }
+}
+
+/// Waits until a timestamp that was taken is visible: its predecessors are between two instructions of other workers.
+pub(crate) async fn until_visible(manager: &TransactionManager, timestamp: Timestamp) {
+    poll_fn(|context| {
+        if manager.visible() >= timestamp {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

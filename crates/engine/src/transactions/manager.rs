@@ -12,7 +12,7 @@ use eris_sync::{NumberBlocks, WatermarkRing};
 use super::object::{FIRST_TIMESTAMP, TransactionObject};
 use super::snapshots::{Publication, PublishedSnapshots};
 use super::waits::WaitsFor;
-use crate::counters::counted_as;
+use crate::counters::own_slot;
 use crate::lock::{Lock, lock};
 
 /// Shards of the table of known transactions.
@@ -64,8 +64,7 @@ impl TransactionManager {
 
     /// Starts a transaction.
     pub fn begin(&self) -> Arc<TransactionObject> {
-        // The last slot is for threads that are no workers.
-        let slot = counted_as().unwrap_or(usize::MAX).min(self.numbers.slots() - 1);
+        let slot = own_slot(self.numbers.slots());
         Arc::new(TransactionObject::new(TransactionId(self.numbers.next(slot))))
     }
 

@@ -9,7 +9,7 @@ use eris_storage::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, Tran
 use eris_sync::OldestInUse;
 
 use super::object::TransactionHold;
-use crate::counters::counted_as;
+use crate::counters::own_slot;
 use crate::lock::{Lock, lock};
 
 /// The multiset of snapshots in use.
@@ -42,7 +42,7 @@ impl PublishedSnapshots {
 
     /// Publishes the snapshot that `visible` yields; no reader of [`Self::oldest`] misses it.
     pub fn publish(&self, visible: impl Fn() -> u64) -> Publication {
-        let shard = counted_as().unwrap_or(usize::MAX).min(self.shards.len() - 1);
+        let shard = own_slot(self.shards.len());
         let mut in_use = lock(&self.shards[shard].in_use);
         let timestamp = if in_use.is_empty() { self.oldest.announce(shard, visible) } else { visible() };
         match in_use.back_mut() {
