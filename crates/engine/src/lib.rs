@@ -64,6 +64,7 @@ pub use placement::{MoveMethod, PlacementError};
 pub use results::Results;
 pub use sequence::{Sequence, SequenceError, SequenceId, SequenceSpec, SequenceState};
 pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};
+pub use task::yield_now;
 pub use traffic::NodeTraffic;
 pub use transaction::{
     BulkLoad, IsolationLevel, LockWait, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,

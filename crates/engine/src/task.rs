@@ -1,7 +1,7 @@
 //! Tasks: the sequential part of a query, an `async` block that workers of its node poll.
 //! Where a task is between a wake-up and a poll, [`TaskState`] draws and keeps.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -93,4 +93,17 @@ impl Wake for Task {
             Arc::clone(self).enqueue(&runtime);
         }
     }
+}
+
+/// Lets the other tasks of the worker go first, once.
+pub async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -15,7 +15,7 @@ use crate::maintenance::maintain;
 use crate::node::Node;
 use crate::options::{
     MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX,
-    TASK_QUANTA, VISIT_COMMANDS_MAX,
+    TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
@@ -106,12 +106,14 @@ impl Worker {
         }
         // Tasks are short: they wait for one quantum of partitions at most, and get the larger share if they are many.
         let quantum = Quantum::start_several(&runtime, TASK_QUANTA);
-        for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
-            let Some(task) = node.tasks.pop() else { break };
-            task.poll(&runtime);
-            worked = true;
-            if quantum.is_over() {
-                break;
+        'rounds: for _ in 0..TASK_ROUNDS {
+            for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
+                let Some(task) = node.tasks.pop() else { break };
+                task.poll(&runtime);
+                worked = true;
+                if quantum.is_over() {
+                    break 'rounds;
+                }
             }
         }
         let partitions = STEP_PARTITIONS_MAX.min(node.assignments.len());

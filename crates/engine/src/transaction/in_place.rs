@@ -5,9 +5,7 @@
 //! A message costs several point accesses, and while it is in the inbox all others have to be sent as well. So a task
 //! that finds somebody at the partition lets other tasks of its worker go first, a few times, before it sends one.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use eris_storage::{Batch, Gateway, Key, PackedRows, ReadCursor, ReadRequest, RowAddress, RowLock};
 use eris_sync::Guard;
@@ -24,6 +22,7 @@ use crate::partition::{
 };
 use crate::partition_table::Partitioning;
 use crate::runtime::current_node;
+use crate::task::yield_now;
 
 /// More rows than this are sent, so that a task keeps a partition about as long as a message would.
 const INSERT_ROWS_MAX: usize = 128;
@@ -56,15 +55,7 @@ impl Patience {
             return false;
         }
         self.0 -= 1;
-        let mut waited = false;
-        poll_fn(|context| {
-            if std::mem::replace(&mut waited, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        yield_now().await;
         true
     }
 }

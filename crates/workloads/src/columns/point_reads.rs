@@ -6,13 +6,15 @@
 
 use super::{KEY, VALUE, sum_values, value_of};
 use crate::histogram::Histogram;
-use eris_engine::{Engine, EngineError, Read};
+use eris_engine::{Engine, EngineError, Read, yield_now};
 use eris_platform::{Nanos, NodeId, SeededRandom};
 use eris_storage::{AttributeId, ContainerId, PackedRows, Predicate, ReadRequest, Value};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
+/// Reads that a worker has under way while its capacity is measured.
+const CAPACITY_READS: u64 = 32;
 /// How often to look whether the last reads have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
@@ -38,30 +40,70 @@ pub struct PointReads {
     pub scans: u64,
 }
 
+/// What a worker's reads have in common.
 struct Reader {
     engine: Engine,
+    node: NodeId,
     container: ContainerId,
     rows: u64,
     random: SeededRandom,
     desired: Arc<[AttributeId]>,
-    found: PackedRows,
+    started: Arc<Started>,
+}
+
+/// The reads that were started at one worker.
+struct Started {
+    running: AtomicU64,
+    latency: Mutex<Result<Histogram, EngineError>>,
+}
+
+impl Started {
+    fn ended(&self, result: Result<u64, EngineError>) {
+        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        match (result, &mut *latency) {
+            (Ok(nanos), Ok(latency)) => latency.record(nanos),
+            (Err(error), latency) => *latency = Err(error),
+            (Ok(_), Err(_)) => {}
+        }
+        self.running.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Reader {
-    fn new(engine: &Engine, container: ContainerId, rows: u64, seed: u64) -> Self {
+    fn new(engine: &Engine, worker: usize, container: ContainerId, rows: u64, seed: u64) -> Self {
         Self {
             engine: engine.clone(),
+            node: engine.worker_node(worker),
             container,
             rows,
-            random: SeededRandom::new(seed),
+            random: SeededRandom::new(seed + worker as u64),
             desired: Arc::new([VALUE]),
-            found: PackedRows::default(),
+            started: Arc::new(Started { running: AtomicU64::new(0), latency: Mutex::new(Ok(Histogram::default())) }),
         }
     }
 
-    async fn read_one(&mut self) -> Result<(), EngineError> {
-        let key = self.random.below(self.rows);
-        read(&self.engine, self.container, key, &self.desired, &mut self.found).await
+    fn running(&self) -> u64 {
+        self.started.running.load(Ordering::Acquire)
+    }
+
+    /// Starts a read of a random key in a task of its own; its latency counts from when it was due.
+    fn start(&mut self, due: Nanos) {
+        self.started.running.fetch_add(1, Ordering::AcqRel);
+        let (engine, started) = (self.engine.clone(), Arc::clone(&self.started));
+        let (container, key, desired) = (self.container, self.random.below(self.rows), Arc::clone(&self.desired));
+        self.engine.spawn_on(self.node, async move {
+            let result = read(&engine, container, key, &desired).await;
+            started.ended(result.map(|()| engine.env().now().0 - due.0));
+        });
+    }
+
+    /// The latencies, once all reads have ended.
+    async fn latency(self) -> Result<Histogram, EngineError> {
+        while self.running() > 0 {
+            self.engine.sleep_until(self.engine.env().now() + DRAIN_LOOK).await;
+        }
+        let mut latency = self.started.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *latency, Ok(Histogram::default()))
     }
 }
 
@@ -70,45 +112,55 @@ async fn read(
     container: ContainerId,
     key: u64,
     desired: &Arc<[AttributeId]>,
-    found: &mut PackedRows,
 ) -> Result<(), EngineError> {
     let predicate = Predicate::equal(KEY, Value::Int64(key as i64));
     let request = ReadRequest { predicate, desired: Arc::clone(desired), order: None };
+    let mut found = PackedRows::default();
     let mut transaction = engine.begin();
-    transaction.read_rows(&Read { container, request }, found).await?;
+    transaction.read_rows(&Read { container, request }, &mut found).await?;
     transaction.commit().await?;
     let right = found.len() == 1 && found.i64(0, 0) == value_of(key);
     assert!(right, "key {key} has one row with its value");
     Ok(())
 }
 
-/// Reads as fast as one task per worker can for a while: point reads per second.
+/// Point reads per second if each worker always has some to do, each in a task of its own like those that arrive.
 pub fn capacity(engine: &Engine, container: ContainerId, rows: u64, duration: Duration) -> Result<f64, EngineError> {
+    let reads = on_each_worker(engine, |worker| {
+        let mut reader = Reader::new(engine, worker, container, rows, 0);
+        async move {
+            let end = reader.engine.env().now() + duration;
+            while reader.engine.env().now() < end {
+                while reader.running() < CAPACITY_READS {
+                    reader.start(Nanos(0));
+                }
+                yield_now().await;
+            }
+            reader.latency().await
+        }
+    })?;
+    Ok(reads.count() as f64 / duration.as_secs_f64())
+}
+
+/// Runs a task on each worker and adds up their latencies.
+fn on_each_worker<F: Future<Output = Result<Histogram, EngineError>> + Send + 'static>(
+    engine: &Engine,
+    task: impl Fn(usize) -> F,
+) -> Result<Histogram, EngineError> {
     let (sender, receiver) = mpsc::channel();
     for worker in 0..engine.worker_count() {
-        let mut reader = Reader::new(engine, container, rows, worker as u64);
-        let (sender, env) = (sender.clone(), Arc::clone(engine.env()));
+        let (sender, task) = (sender.clone(), task(worker));
         engine.spawn_on(engine.worker_node(worker), async move {
-            let end = env.now() + duration;
-            let mut reads = 0_u64;
-            let mut result = Ok(());
-            while result.is_ok() && env.now() < end {
-                result = reader.read_one().await;
-                reads += 1;
-                if reads.is_multiple_of(64) {
-                    reader.engine.sleep_until(Nanos(0)).await;
-                }
-            }
             // The receiver waits below; it is gone only if the run is.
-            let _ = sender.send(result.map(|()| reads));
+            let _ = sender.send(task.await);
         });
     }
     drop(sender);
-    let mut reads = 0;
+    let mut latency = Histogram::default();
     for _ in 0..engine.worker_count() {
-        reads += receiver.recv().map_err(|_| lost())??;
+        latency.merge(&receiver.recv().map_err(|_| lost())??);
     }
-    Ok(reads as f64 / duration.as_secs_f64())
+    Ok(latency)
 }
 
 fn lost() -> EngineError {
@@ -131,52 +183,23 @@ pub fn run_point_reads(engine: &Engine, options: PointReadsOptions) -> Result<Po
             let _ = scans_sender.send(count);
         });
     }
-    let (sender, receiver) = mpsc::channel();
     let workers = engine.worker_count();
     let between = Duration::from_secs_f64(workers as f64 / options.reads_per_s);
-    for worker in 0..workers {
-        let reader = Reader::new(engine, options.container, options.rows, options.seed + worker as u64);
-        let first = between.mul_f64(worker as f64 / workers as f64);
-        let sender = sender.clone();
-        let node = engine.worker_node(worker);
-        engine.spawn_on(node, async move {
-            // As above.
-            let _ = sender.send(arrive(reader, node, first, between, options.duration).await);
-        });
-    }
-    drop(sender);
-    let mut result = PointReads::default();
-    for _ in 0..workers {
-        result.latency.merge(&receiver.recv().map_err(|_| lost())??);
-    }
+    let latency = on_each_worker(engine, |worker| {
+        let reader = Reader::new(engine, worker, options.container, options.rows, options.seed);
+        arrive(reader, between.mul_f64(worker as f64 / workers as f64), between, options.duration)
+    })?;
     over.store(true, Ordering::Release);
+    let mut result = PointReads { latency, scans: 0 };
     if options.beside_scan_of.is_some() {
         result.scans = scans.recv().map_err(|_| lost())??;
     }
     Ok(result)
 }
 
-/// The reads that arrived at one worker.
-struct Arrived {
-    running: AtomicU64,
-    latency: Mutex<Result<Histogram, EngineError>>,
-}
-
-impl Arrived {
-    fn ended(&self, result: Result<u64, EngineError>) {
-        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
-        match (result, &mut *latency) {
-            (Ok(nanos), Ok(latency)) => latency.record(nanos),
-            (Err(error), latency) => *latency = Err(error),
-            (Ok(_), Err(_)) => {}
-        }
-        self.running.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
+/// Starts reads when they are due, until the time is over.
 async fn arrive(
     mut reader: Reader,
-    node: NodeId,
     first: Duration,
     between: Duration,
     duration: Duration,
@@ -184,7 +207,6 @@ async fn arrive(
     let env = Arc::clone(reader.engine.env());
     let begin = env.now();
     let end = begin + duration;
-    let arrived = Arc::new(Arrived { running: AtomicU64::new(0), latency: Mutex::new(Ok(Histogram::default())) });
     for number in 0_u32.. {
         let due = begin + first + between * number;
         if due >= end {
@@ -193,18 +215,7 @@ async fn arrive(
         if env.now() < due {
             reader.engine.sleep_until(due).await;
         }
-        arrived.running.fetch_add(1, Ordering::AcqRel);
-        let (key, container, desired) =
-            (reader.random.below(reader.rows), reader.container, Arc::clone(&reader.desired));
-        let (engine, env, arrived) = (reader.engine.clone(), Arc::clone(&env), Arc::clone(&arrived));
-        reader.engine.spawn_on(node, async move {
-            let result = read(&engine, container, key, &desired, &mut PackedRows::default()).await;
-            arrived.ended(result.map(|()| env.now().0 - due.0));
-        });
+        reader.start(due);
     }
-    while arrived.running.load(Ordering::Acquire) > 0 {
-        reader.engine.sleep_until(env.now() + DRAIN_LOOK).await;
-    }
-    let mut latency = arrived.latency.lock().unwrap_or_else(PoisonError::into_inner);
-    std::mem::replace(&mut *latency, Ok(Histogram::default()))
+    reader.latency().await
 }

@@ -5,11 +5,9 @@ use super::sql_driver::{Phase, PhaseHook, measured_latency};
 use super::statistics::{ATTEMPTS_MAX, RunOptions, RunResult, Statistics};
 use super::task::{Containers, TaskClient};
 use super::transactions::Inputs;
-use eris_engine::{Engine, EngineError};
+use eris_engine::{Engine, EngineError, yield_now};
 use eris_platform::Nanos;
-use std::future::poll_fn;
 use std::sync::{Arc, mpsc};
-use std::task::Poll;
 use std::time::Duration;
 
 /// How long a client keeps its worker before it lets others work: half of what a command may keep a partition.
@@ -107,18 +105,4 @@ pub async fn drive(
             turn_ends = now + TURN;
         }
     }
-}
-
-/// Lets the worker do something else before it polls this task again.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|context| {
-        if yielded {
-            return Poll::Ready(());
-        }
-        yielded = true;
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
