@@ -5,6 +5,8 @@
 //!              replayed by a checker that knows nothing of the engine ([`history`])
 //!   lists      append and read; the order in which lists grew tells who depends on whom, without any timestamp
 //!              ([`elle`]); a global index, a local one that comes and goes
+//!   rings      rows whose keys go round, read in every way there is; those who hold and those who wait, in step
+//!              ([`rings`])
 //!   beside     partitions split, merge and move, alone or as a group, layouts and schemas change, containers vanish,
 //!              a node dies, tasks and operators panic, statements are cancelled and dropped, workers stall, partitions
 //!              stay latched, memory is refused at any reservation ([`chaos`], `eris_engine::FaultOptions`)
@@ -25,6 +27,7 @@ mod elle;
 mod history;
 mod lists;
 mod mover;
+mod rings;
 mod world;
 
 use coverage::Coverage;
