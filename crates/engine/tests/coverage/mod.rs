@@ -17,7 +17,7 @@ const STORE: [&str; 7] =
     ["sealed", "thawed", "compacted", "rebuilt", "updated in place", "images restored", "images spilled"];
 
 /// What the clients and the runs count.
-const CLIENTS: [&str; 29] = [
+const CLIENTS: [&str; 34] = [
     "admission refused",
     "committed",
     "committed in part",
@@ -31,6 +31,10 @@ const CLIENTS: [&str; 29] = [
     "duet shared a lock",
     "duet waited",
     "duplicate key",
+    "families seen",
+    "family released by a commit",
+    "family released by a savepoint",
+    "foreign key kept",
     "index moved",
     "lock not obtained",
     "lost",
@@ -42,6 +46,7 @@ const CLIENTS: [&str; 29] = [
     "ring committed",
     "rolled back",
     "row locks held",
+    "sequence exhausted",
     "statement cancelled",
     "statement dropped",
     "task dropped",

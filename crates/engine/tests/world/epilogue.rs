@@ -58,6 +58,15 @@ impl Run {
         }
     }
 
+    /// Families are whole.
+    pub(super) fn check_families(&mut self) -> Result<(), String> {
+        let kin = self.kin.clone();
+        self.run_to_end(async move {
+            kin.look(IsolationLevel::RepeatableRead).await;
+            Ok(())
+        })
+    }
+
     /// Which snapshots hold back what, and which do not.
     pub(super) fn check_quiet_states(&mut self, random: &mut SeededRandom) -> Result<(), String> {
         self.settle()?;

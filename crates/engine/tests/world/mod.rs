@@ -18,6 +18,7 @@ use crate::chaos::{Chaos, move_schemas, panic_in_tasks, silence_injected_panics,
 use crate::coverage::Coverage;
 use crate::elle::{Ending, Level, ListHistory, ListTransaction, Operation};
 use crate::history::{History, run_client};
+use crate::kin::{Kin, run_kin_client, run_kin_duet};
 use crate::lists::{self, Lists, lists_of, run_list_client};
 use crate::mover::{Mover, move_about};
 use crate::rings::{self, Rings, TRANSACTIONS_OF_A_ROUND, run_duet, run_ring_client};
@@ -149,6 +150,7 @@ struct Run {
     grouped: bool,
     lists: Lists,
     rings: Rings,
+    kin: Kin,
     /// What a task that is no client found wrong.
     failed: Arc<Mutex<Option<String>>>,
     history: Arc<Mutex<History>>,
@@ -185,6 +187,7 @@ pub fn run_seed(seed: u64, transactions: u64, coverage: &mut Coverage) -> Result
     run.until_done(transactions, &mut random, coverage)?;
     run.check_histories(coverage)?;
     run.check_rings()?;
+    run.check_families()?;
     run.check_quiet_states(&mut random)?;
     run.check_rest(coverage)?;
     let memory = Arc::clone(run.engine.memory());
@@ -202,6 +205,7 @@ impl Run {
         let (accounts, container, grouped) = create_tables(&engine, random)?;
         let chaos = Arc::new(Chaos::default());
         let rings = create_rings(&mut simulation, random, &chaos)?;
+        let kin = Kin::create(&mut simulation, random, &chaos)?;
         let options = if random.chance(0.9) { faults(random) } else { FaultOptions::default() };
         simulation.set_faults(options);
         let keys = [4, 12, 40][random.index(3)];
@@ -216,6 +220,7 @@ impl Run {
             grouped,
             lists,
             rings,
+            kin,
             failed,
             history,
             chaos,
@@ -240,7 +245,10 @@ impl Run {
         let keys = [8, 40, 200][random.index(3)];
         let (account_clients, list_clients) = (1 + random.below(4), 1 + random.below(5));
         let (ring_clients, duets) = (1 + random.below(3), random.below(3));
-        let share = transactions / (account_clients + list_clients + ring_clients + duets) + 1;
+        // Families are not in every run: each kind of client gets its time.
+        let (kin_clients, kin_duets) = [(0, 0), (2, 1), (1 + random.below(3), random.below(2))][random.index(3)];
+        let others = ring_clients + duets + kin_clients + kin_duets;
+        let share = transactions / (account_clients + list_clients + others) + 1;
         for number in 0..account_clients {
             let (engine, history, chaos) = (self.engine.clone(), Arc::clone(&self.history), Arc::clone(&self.chaos));
             let seed = seed.wrapping_mul(31) + number;
@@ -252,6 +260,13 @@ impl Run {
         for number in 0..ring_clients {
             self.start_client(run_ring_client(self.rings.clone(), share, seed.wrapping_mul(41) + number));
         }
+        for number in 0..kin_clients {
+            self.start_client(run_kin_client(self.kin.clone(), share, seed.wrapping_mul(47) + number));
+        }
+        for number in 0..kin_duets {
+            let seed = seed.wrapping_mul(53) + number;
+            self.start_client(run_kin_duet(self.kin.clone(), number as i64, share / 3 + 1, seed));
+        }
         let rounds = share / TRANSACTIONS_OF_A_ROUND + 1;
         for number in 0..duets {
             let (rings, failed) = (self.rings.clone(), Arc::clone(&self.failed));
@@ -261,8 +276,9 @@ impl Run {
     }
 
     fn start_troubles(&mut self, seed: u64, random: &mut SeededRandom) {
-        let Self { engine, accounts, lists, rings, chaos, over, .. } = self;
-        for container in [*accounts, lists.container, rings.container, hidden(rings.container)] {
+        let Self { engine, accounts, lists, rings, kin, chaos, over, .. } = self;
+        let fixed = [*accounts, lists.container, rings.container, hidden(rings.container)];
+        for container in fixed.into_iter().chain(kin.family.containers()) {
             if random.chance(0.5) {
                 let random = SeededRandom::new(seed + 77 + u64::from(container.0));
                 // Layouts name the attributes of a table.
@@ -420,7 +436,9 @@ impl Run {
         if let Some((count, what)) = remains.iter().find(|(count, _)| *count > 0) {
             return Err(format!("{count} {what}"));
         }
-        for container in [self.accounts, self.lists.container, self.rings.container] {
+        // The foreign key goes with the children.
+        let family = self.kin.family.containers().into_iter().filter(|id| Some(*id) != self.kin.family.hidden);
+        for container in [self.accounts, self.lists.container, self.rings.container].into_iter().chain(family) {
             self.engine.drop_container(container).map_err(|error| error.to_string())?;
         }
         self.simulation.run_until_idle().map_err(|error| error.to_string())
