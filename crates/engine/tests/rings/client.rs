@@ -77,7 +77,7 @@ impl Client<'_> {
         for _ in 0..=self.random.below(4) {
             self.transaction.next_statement();
             self.loads = false;
-            let ring = self.random.below(self.rings.rings as u64) as i64;
+            let ring = self.random.below(self.rings.count as u64) as i64;
             match self.statement(ring).await {
                 Ok(()) => {}
                 Err(error) => {
@@ -297,11 +297,11 @@ impl Client<'_> {
         let ways = if self.random.chance(0.15) { u64::MAX } else { 2 };
         let rows = look(self.transaction, self.rings.container, ways, self.random).await?;
         let snapshot = self.transaction.snapshot_timestamp();
-        for ring in 0..self.rings.rings {
+        for ring in 0..self.rings.count {
             let seen: Vec<Row> = rows.iter().filter(|row| row.ring == ring).copied().collect();
             self.record.saw(snapshot, ring, seen);
         }
-        debug_assert!(rows.iter().all(|row| row.ring < self.rings.rings || row.ring >= DUETS), "{rows:?}");
+        debug_assert!(rows.iter().all(|row| row.ring < self.rings.count || row.ring >= DUETS), "{rows:?}");
         self.rings.chaos.count("ways of reading compared");
         Ok(())
     }
@@ -311,7 +311,7 @@ impl Client<'_> {
 pub async fn fill(rings: &Rings) -> Result<(), EngineError> {
     let mut record = RingTransaction::default();
     let mut transaction = rings.engine.begin();
-    for ring in (0..rings.rings).step_by(2) {
+    for ring in (0..rings.count).step_by(2) {
         let rows: Vec<Row> = (0..rings.size).map(|id| Row::new(ring, id, 0)).collect();
         transaction.next_statement();
         transaction.insert(rings.container, batch(&rows)).await?;
@@ -325,7 +325,7 @@ pub async fn fill(rings: &Rings) -> Result<(), EngineError> {
 /// Turns and touches of all rings, for who wants them to have happened.
 pub async fn change_all(rings: &Rings, rounds: u64) -> Result<(), EngineError> {
     for round in 0..rounds {
-        for ring in 0..rings.rings {
+        for ring in 0..rings.count {
             let mut record = RingTransaction::default();
             let mut transaction = rings.engine.begin();
             let write = match round % 3 {

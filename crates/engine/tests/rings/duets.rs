@@ -28,7 +28,7 @@ use plan::{ASKS, Ask, Must, TAKES, Take};
 pub const TRANSACTIONS_OF_A_ROUND: u64 = 5;
 
 /// After this on the virtual clock somebody who should go on is taken as lost.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_mins(1);
 /// Keys and codes of a duet.
 const PLACES_OF_A_DUET: i64 = 64;
 const POLL: Duration = Duration::from_micros(300);

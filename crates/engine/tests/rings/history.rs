@@ -189,7 +189,9 @@ impl RingHistory {
                     continue;
                 }
                 let mut rows = at(&states, ring, timestamp).to_vec();
-                operations.iter().for_each(|operation| operation.apply(ring, self.size, &mut rows));
+                for operation in operations {
+                    operation.apply(ring, self.size, &mut rows);
+                }
                 states.entry(ring).or_default().insert(timestamp, rows);
             }
         }
@@ -207,7 +209,9 @@ impl RingHistory {
         let expected = || {
             let mut rows = at(states, *ring, *snapshot).to_vec();
             let own = transaction.own(*ring, number);
-            own.iter().for_each(|operation| operation.apply(*ring, self.size, &mut rows));
+            for operation in own {
+                operation.apply(*ring, self.size, &mut rows);
+            }
             rows
         };
         let commits = |until: u64| {

@@ -59,7 +59,7 @@ const DUETS: i64 = 10_000;
 pub struct Rings {
     pub engine: Engine,
     pub container: ContainerId,
-    pub rings: i64,
+    pub count: i64,
     /// Rows of a ring.
     pub size: i64,
     pub chaos: Arc<Chaos>,

@@ -43,7 +43,7 @@ impl Run {
     pub(super) fn check_rings(&mut self) -> Result<(), String> {
         let expected = self.rings.history.lock().expect("one thread").check()?;
         let (_, rows) = self.look(self.engine.begin(), 1)?;
-        let found: Vec<Row> = rows.iter().filter(|row| row.ring < self.rings.rings).copied().collect();
+        let found: Vec<Row> = rows.iter().filter(|row| row.ring < self.rings.count).copied().collect();
         if found != expected {
             return Err(format!("at the end the rings are {found:?}, the history says {expected:?}"));
         }
@@ -96,7 +96,7 @@ impl Run {
         let (idle, now) = self.look(idle, seed)?;
         drop(idle);
         let expected = self.rings.history.lock().expect("one thread").check()?;
-        let found: Vec<Row> = now.into_iter().filter(|row| row.ring < self.rings.rings).collect();
+        let found: Vec<Row> = now.into_iter().filter(|row| row.ring < self.rings.count).collect();
         if found != expected {
             return Err(format!("READ COMMITTED reads {found:?}, the history says {expected:?}"));
         }

@@ -135,7 +135,7 @@ fn create_rings(simulation: &mut Simulation, random: &mut SeededRandom, chaos: &
     engine.create_global_index(&spec).map_err(|error| error.to_string())?;
     let size = 2 + random.index(5) as i64;
     let (count, history) = (1 + random.below(4) as i64, Arc::new(Mutex::new(rings::RingHistory::new(size))));
-    let rings = Rings { engine, container, rings: count, size, chaos: Arc::clone(chaos), history };
+    let rings = Rings { engine, container, count, size, chaos: Arc::clone(chaos), history };
     let filled = rings.clone();
     let filled = simulation.block_on(async move { rings::fill(&filled).await });
     filled.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;

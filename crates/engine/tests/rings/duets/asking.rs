@@ -43,12 +43,17 @@ pub async fn ask(duet: &Duet, asker: usize, mut random: SeededRandom) -> Result<
     stage.through.fetch_add(1, Ordering::Relaxed);
     let Some(answer) = answer else { return Ok(()) };
     let got = answer.is_ok();
-    judge(duet, asker, answer, released)?;
+    judge(duet, asker, &answer, released)?;
     if got && duet.together {
         let all = duet.asks.len() as u64;
         let met = duet.until("those who share a row meet", |stage| stage.through.load(Ordering::Relaxed) == all);
         met.await;
         duet.rings.chaos.count("duet shared a lock");
+    }
+    if got && random.chance(0.4) {
+        // What it has moves meanwhile.
+        let span = Duration::from_micros(random.below(PATIENCE_MICROS_MAX));
+        duet.engine().sleep_until(duet.engine().env().now() + span).await;
     }
     if got && duet.commits {
         transaction.commit().await.expect("a commit that conflicts nowhere succeeds");
@@ -63,7 +68,7 @@ fn is_taken(error: &EngineError) -> bool {
 }
 
 /// Whether an answer fits to what the holder did.
-fn judge(duet: &Duet, asker: usize, answer: Result<u64, EngineError>, released: bool) -> Result<(), String> {
+fn judge(duet: &Duet, asker: usize, answer: &Result<u64, EngineError>, released: bool) -> Result<(), String> {
     let (ask, level) = duet.asks[asker];
     let wrong = |what: &str| Err(format!("asker {asker} {what}: {answer:?}. {}", duet.describe()));
     if duet.is_spoiled() {
@@ -77,7 +82,7 @@ fn judge(duet: &Duet, asker: usize, answer: Result<u64, EngineError>, released: 
     if !waits || repeatable {
         right.push(of(&before));
     }
-    let found = match &answer {
+    let found = match answer {
         Ok(rows) => Ok(*rows),
         Err(error) if is_taken(error) => Err(()),
         Err(EngineError::Deadlock) if duet.release == Release::AfterError => return Ok(()),

@@ -49,6 +49,10 @@ async fn play(duet: &Duet, random: &mut SeededRandom) -> Result<Vec<Row>, Engine
     let passing = (0..duet.asks.len()).filter(|asker| must(duet, *asker) == Must::Pass).count() as u64;
     let passed = |stage: &Stage| stage.passed.load(Ordering::Relaxed) == passing;
     duet.until("who need not wait gets through", passed).await;
+    if random.chance(0.4) {
+        let span = Duration::from_micros(random.below(HOLDS_MICROS_MAX));
+        duet.engine().sleep_until(duet.engine().env().now() + span).await;
+    }
     if !restarts && !duet.commits {
         look(duet, &mut transaction).await?;
     }
