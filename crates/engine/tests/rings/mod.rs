@@ -6,10 +6,10 @@
 //!   keys go round by one      34    33     2     1    1      0        NULL
 //!   codes do not              32    34     2     2    1      0        NULL
 //! ```
-//! `key` is the primary key and says where a row lies, `code` is unique by a global index, `ring` and `turns` have local
-//! indexes. A turn gives all rows of a ring other keys, other codes, or both, each to the next, and counts in each row;
-//! a touch counts in one row or all and may leave a note. Whatever a ring has been through, it is there as a whole or
-//! not at all, and its rows are what the committed turns and touches make of it ([`history`]).
+//! `key` is the primary key and says where a row lies, `code` is unique by a global index, `ring` and `turns` have
+//! local indexes. A turn gives all rows of a ring other keys, other codes, or both, each to the next, and counts in
+//! each row; a touch counts in one row or all and may leave a note. Whatever a ring has been through, it is there as a
+//! whole or not at all, and its rows are what the committed turns and touches make of it ([`history`]).
 //!
 //! The same table has rows of [`duets`]: those who wait for each other.
 
