@@ -5,6 +5,9 @@
 //!              replayed by a checker that knows nothing of the engine ([`history`])
 //!   lists      append and read; the order in which lists grew tells who depends on whom, without any timestamp
 //!              ([`elle`]); a global index, a local one that comes and goes
+//!   rings      rows whose keys go round, read in every way there is; those who hold and those who wait, in step
+//!              ([`rings`])
+//!   kin        parents and children under a foreign key, ids of a sequence ([`kin`])
 //!   beside     partitions split, merge and move, alone or as a group, layouts and schemas change, containers vanish,
 //!              a node dies, tasks and operators panic, statements are cancelled and dropped, workers stall, partitions
 //!              stay latched, memory is refused at any reservation ([`chaos`], `eris_engine::FaultOptions`)
@@ -22,9 +25,12 @@ mod accounts;
 mod chaos;
 mod coverage;
 mod elle;
+mod families;
 mod history;
+mod kin;
 mod lists;
 mod mover;
+mod rings;
 mod world;
 
 use coverage::Coverage;

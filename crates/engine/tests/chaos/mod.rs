@@ -125,6 +125,7 @@ impl Chaos {
             EngineError::NoSuchContainer(_) => "container vanished",
             EngineError::SchemaMoved | EngineError::Storage(StorageError::SchemaMoved) => "schema moved",
             EngineError::Storage(StorageError::DuplicateKey { .. }) => "duplicate key",
+            EngineError::ForeignKeyViolation(_) => "foreign key kept",
             error if error.is_retryable() => "lost",
             error => panic!("unexpected error: {error}"),
         };

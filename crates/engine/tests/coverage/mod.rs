@@ -17,13 +17,24 @@ const STORE: [&str; 7] =
     ["sealed", "thawed", "compacted", "rebuilt", "updated in place", "images restored", "images spilled"];
 
 /// What the clients and the runs count.
-const CLIENTS: [&str; 19] = [
+const CLIENTS: [&str; 34] = [
     "admission refused",
     "committed",
     "committed in part",
     "container vanished under a task",
     "coordinated group",
+    "duet met an error",
+    "duet released by a commit",
+    "duet released by a restart",
+    "duet released by a rollback",
+    "duet released by a savepoint",
+    "duet shared a lock",
+    "duet waited",
     "duplicate key",
+    "families seen",
+    "family released by a commit",
+    "family released by a savepoint",
+    "foreign key kept",
     "index moved",
     "lock not obtained",
     "lost",
@@ -32,11 +43,15 @@ const CLIENTS: [&str; 19] = [
     "one-message buffers",
     "operator panicked, told",
     "out of memory",
+    "ring committed",
     "rolled back",
+    "row locks held",
+    "sequence exhausted",
     "statement cancelled",
     "statement dropped",
     "task dropped",
     "task panicked",
+    "ways of reading compared",
 ];
 
 /// Starts the name of a kind that depends on which reservations are refused: rare, and not asked of a few seeds.

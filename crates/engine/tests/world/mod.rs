@@ -1,4 +1,6 @@
-//! One run: an engine with two tables, their clients, and everything that goes on beside them.
+//! One run: an engine with its tables, their clients, and everything that goes on beside them.
+
+mod epilogue;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,15 +11,17 @@ use eris_engine::{
     Partitioning, Read, Simulation,
 };
 use eris_platform::{NodeId, SeededRandom};
-use eris_storage::{Batch, ContainerId, Layout};
+use eris_storage::{Batch, ContainerId, Layout, SegmentLayouts};
 
 use crate::accounts::{self, everything, pairs};
 use crate::chaos::{Chaos, move_schemas, panic_in_tasks, silence_injected_panics, vanish_containers};
 use crate::coverage::Coverage;
 use crate::elle::{Ending, Level, ListHistory, ListTransaction, Operation};
 use crate::history::{History, run_client};
+use crate::kin::{Kin, run_kin_client, run_kin_duet};
 use crate::lists::{self, Lists, lists_of, run_list_client};
 use crate::mover::{Mover, move_about};
+use crate::rings::{self, Rings, TRANSACTIONS_OF_A_ROUND, run_duet, run_ring_client};
 
 /// The share of the transactions after which faults stop, in percent.
 const FAULTY_PERCENT: u64 = 80;
@@ -72,12 +76,13 @@ async fn change_layouts(
     mut random: SeededRandom,
     over: Arc<AtomicBool>,
     chaos: Arc<Chaos>,
+    layouts: fn(&mut SeededRandom) -> SegmentLayouts,
 ) {
     while !over.load(Ordering::Relaxed) {
         engine.sleep_until(engine.env().now() + Duration::from_micros(random.below(3_000))).await;
         let list = engine.partition_ids(container);
         let partition = random.chance(0.5).then(|| list[random.index(list.len())]);
-        let layouts = random.chance(0.85).then(|| accounts::layouts(&mut random));
+        let layouts = random.chance(0.85).then(|| layouts(&mut random));
         if let Err(error) = engine.set_layout(container, partition, layouts).await {
             chaos.expect(&error);
         }
@@ -112,6 +117,31 @@ fn create_tables(engine: &Engine, random: &mut SeededRandom) -> Result<(Containe
     Ok((id, list_id, grouped))
 }
 
+/// The rings, by ranges or by hash; filled before anything goes wrong.
+fn create_rings(simulation: &mut Simulation, random: &mut SeededRandom, chaos: &Arc<Chaos>) -> Result<Rings, String> {
+    let engine = simulation.engine().clone();
+    let container = engine.next_container_id();
+    let layout = [Layout::Row, Layout::Column, Layout::Mixed, Layout::Default][random.index(4)];
+    let schema = rings::schema(container, layout, [4, 16, 64][random.index(3)], random.chance(0.5));
+    let partitioning = match random.below(3) {
+        0 => Partitioning::Hash { attributes: Box::new([rings::KEY]), partitions: 1 + random.index(5) },
+        _ => Partitioning::Range(Box::new([rings::KEY])),
+    };
+    engine
+        .create_container(ContainerSpec { schema: Arc::new(schema), partitioning })
+        .map_err(|error| error.to_string())?;
+    let (attributes, partitions) = (Box::new([rings::CODE]), 1 + random.index(3));
+    let spec = GlobalIndexSpec { container, name: "rings_code_global".into(), attributes, partitions };
+    engine.create_global_index(&spec).map_err(|error| error.to_string())?;
+    let size = 2 + random.index(5) as i64;
+    let (count, history) = (1 + random.below(4) as i64, Arc::new(Mutex::new(rings::RingHistory::new(size))));
+    let rings = Rings { engine, container, count, size, chaos: Arc::clone(chaos), history };
+    let filled = rings.clone();
+    let filled = simulation.block_on(async move { rings::fill(&filled).await });
+    filled.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    Ok(rings)
+}
+
 /// One run of a seed.
 struct Run {
     simulation: Simulation,
@@ -119,6 +149,10 @@ struct Run {
     accounts: ContainerId,
     grouped: bool,
     lists: Lists,
+    rings: Rings,
+    kin: Kin,
+    /// What a task that is no client found wrong.
+    failed: Arc<Mutex<Option<String>>>,
     history: Arc<Mutex<History>>,
     chaos: Arc<Chaos>,
     clients: u64,
@@ -127,6 +161,11 @@ struct Run {
     /// Clients that came to their end.
     succeeded: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
+}
+
+/// The container of the global index of a table that has one.
+fn hidden(container: ContainerId) -> ContainerId {
+    ContainerId(container.0 + 1)
 }
 
 /// Notes the end of a client, also of one that panics.
@@ -147,6 +186,9 @@ pub fn run_seed(seed: u64, transactions: u64, coverage: &mut Coverage) -> Result
     run.start_troubles(seed, &mut random);
     run.until_done(transactions, &mut random, coverage)?;
     run.check_histories(coverage)?;
+    run.check_rings()?;
+    run.check_families()?;
+    run.check_quiet_states(&mut random)?;
     run.check_rest(coverage)?;
     let memory = Arc::clone(run.engine.memory());
     drop(run);
@@ -161,14 +203,32 @@ impl Run {
         let mut simulation = Simulation::new(seed, options(random)).map_err(|error| error.to_string())?;
         let engine = simulation.engine().clone();
         let (accounts, container, grouped) = create_tables(&engine, random)?;
+        let chaos = Arc::new(Chaos::default());
+        let rings = create_rings(&mut simulation, random, &chaos)?;
+        let kin = Kin::create(&mut simulation, random, &chaos)?;
         let options = if random.chance(0.9) { faults(random) } else { FaultOptions::default() };
         simulation.set_faults(options);
-        let chaos = Arc::new(Chaos::default());
         let keys = [4, 12, 40][random.index(3)];
         let lists =
             Lists { engine: engine.clone(), container, keys, chaos: Arc::clone(&chaos), history: Arc::default() };
-        let (history, ended, succeeded, over) = Default::default();
-        Ok(Self { simulation, engine, accounts, grouped, lists, history, chaos, clients: 0, ended, succeeded, over })
+        let (failed, history, ended, succeeded, over) = Default::default();
+        let clients = 0;
+        Ok(Self {
+            simulation,
+            engine,
+            accounts,
+            grouped,
+            lists,
+            rings,
+            kin,
+            failed,
+            history,
+            chaos,
+            clients,
+            ended,
+            succeeded,
+            over,
+        })
     }
 
     fn start_client(&mut self, client: impl Future<Output = ()> + Send + 'static) {
@@ -184,7 +244,11 @@ impl Run {
     fn start_clients(&mut self, transactions: u64, seed: u64, random: &mut SeededRandom) {
         let keys = [8, 40, 200][random.index(3)];
         let (account_clients, list_clients) = (1 + random.below(4), 1 + random.below(5));
-        let share = transactions / (account_clients + list_clients) + 1;
+        let (ring_clients, duets) = (1 + random.below(3), random.below(3));
+        // Families are not in every run: each kind of client gets its time.
+        let (kin_clients, kin_duets) = [(0, 0), (2, 1), (1 + random.below(3), random.below(2))][random.index(3)];
+        let others = ring_clients + duets + kin_clients + kin_duets;
+        let share = transactions / (account_clients + list_clients + others) + 1;
         for number in 0..account_clients {
             let (engine, history, chaos) = (self.engine.clone(), Arc::clone(&self.history), Arc::clone(&self.chaos));
             let seed = seed.wrapping_mul(31) + number;
@@ -193,17 +257,39 @@ impl Run {
         for number in 0..list_clients {
             self.start_client(run_list_client(self.lists.clone(), share, seed.wrapping_mul(37) + number));
         }
+        for number in 0..ring_clients {
+            self.start_client(run_ring_client(self.rings.clone(), share, seed.wrapping_mul(41) + number));
+        }
+        for number in 0..kin_clients {
+            self.start_client(run_kin_client(self.kin.clone(), share, seed.wrapping_mul(47) + number));
+        }
+        for number in 0..kin_duets {
+            let seed = seed.wrapping_mul(53) + number;
+            self.start_client(run_kin_duet(self.kin.clone(), number as i64, share / 3 + 1, seed));
+        }
+        let rounds = share / TRANSACTIONS_OF_A_ROUND + 1;
+        for number in 0..duets {
+            let (rings, failed) = (self.rings.clone(), Arc::clone(&self.failed));
+            let seed = seed.wrapping_mul(43) + number;
+            self.start_client(run_duet(rings, number as i64, rounds, seed, failed));
+        }
     }
 
     fn start_troubles(&mut self, seed: u64, random: &mut SeededRandom) {
-        let Self { engine, accounts, lists, chaos, over, .. } = self;
-        for container in [*accounts, lists.container] {
+        let Self { engine, accounts, lists, rings, kin, chaos, over, .. } = self;
+        let fixed = [*accounts, lists.container, rings.container, hidden(rings.container)];
+        for container in fixed.into_iter().chain(kin.family.containers()) {
             if random.chance(0.5) {
                 let random = SeededRandom::new(seed + 77 + u64::from(container.0));
-                // Layouts name the attributes of accounts.
-                if container == *accounts {
+                // Layouts name the attributes of a table.
+                let layouts = if container == *accounts {
+                    Some(accounts::layouts as fn(&mut SeededRandom) -> SegmentLayouts)
+                } else {
+                    (container == rings.container).then_some(rings::layouts as _)
+                };
+                if let Some(layouts) = layouts {
                     let (over, chaos) = (Arc::clone(over), Arc::clone(chaos));
-                    engine.spawn(change_layouts(engine.clone(), container, random, over, chaos));
+                    engine.spawn(change_layouts(engine.clone(), container, random, over, chaos, layouts));
                 }
             }
             if random.chance(0.7) {
@@ -252,6 +338,9 @@ impl Run {
         self.run_until_finished(u64::MAX)?;
         self.over.store(true, Ordering::Relaxed);
         self.simulation.run_until_idle().map_err(|error| error.to_string())?;
+        if let Some(wrong) = self.failed.lock().expect("one thread").take() {
+            return Err(wrong);
+        }
         if self.succeeded.load(Ordering::Relaxed) == self.clients {
             Ok(())
         } else {
@@ -347,7 +436,9 @@ impl Run {
         if let Some((count, what)) = remains.iter().find(|(count, _)| *count > 0) {
             return Err(format!("{count} {what}"));
         }
-        for container in [self.accounts, self.lists.container] {
+        // The foreign key goes with the children.
+        let family = self.kin.family.containers().into_iter().filter(|id| Some(*id) != self.kin.family.hidden);
+        for container in [self.accounts, self.lists.container, self.rings.container].into_iter().chain(family) {
             self.engine.drop_container(container).map_err(|error| error.to_string())?;
         }
         self.simulation.run_until_idle().map_err(|error| error.to_string())
@@ -361,8 +452,7 @@ impl Run {
             return Err(format!("two lists have one code: {pair:?}"));
         }
         // Entries are (code, key).
-        let hidden = ContainerId(self.lists.container.0 + 1);
-        let mut entries = pairs(&self.read(everything(hidden))?);
+        let mut entries = pairs(&self.read(everything(hidden(self.lists.container)))?);
         entries.sort_unstable();
         let expected: Vec<(i64, i64)> = codes.iter().map(|(key, code)| (*code, *key)).collect();
         if entries == expected {
