@@ -20,6 +20,8 @@ const AMOUNTS: u64 = 500;
 
 /// What a slow reader does between two batches: longer than a change of a partition waits for cursors.
 const SLOW_READER: Duration = Duration::from_millis(15);
+/// What some do between two statements.
+const THINKING_MICROS_MAX: u64 = 500;
 
 /// One transaction under way.
 struct Client<'a> {
@@ -29,6 +31,7 @@ struct Client<'a> {
     keys: i64,
     random: &'a mut SeededRandom,
     chaos: &'a Chaos,
+    history: &'a Mutex<History>,
     record: &'a mut TransactionRecord,
     /// With the length of the record when they were set.
     savepoints: Vec<(Savepoint, usize)>,
@@ -38,6 +41,11 @@ impl Client<'_> {
     /// Statements at random. After an error that a savepoint can heal, some are taken back.
     async fn run(&mut self) -> Result<(), EngineError> {
         for _ in 0..=self.random.below(5) {
+            if self.random.chance(0.1) {
+                // Others commit meanwhile.
+                let pause = Duration::from_micros(self.random.below(THINKING_MICROS_MAX));
+                self.engine.sleep_until(self.engine.env().now() + pause).await;
+            }
             match self.statement().await {
                 Ok(()) => {}
                 Err(error) if !self.savepoints.is_empty() && self.random.chance(0.7) => {
@@ -63,8 +71,18 @@ impl Client<'_> {
         self.random.below(self.keys as u64) as i64
     }
 
-    async fn statement(&mut self) -> Result<(), EngineError> {
+    /// Under READ COMMITTED it sees whatever was committed before it began, whoever was told of it.
+    fn next_statement(&mut self) {
         self.transaction.next_statement();
+        if self.transaction.isolation_level() == IsolationLevel::ReadCommitted {
+            let newest = self.history.lock().expect("one thread").newest();
+            let snapshot = self.transaction.snapshot_timestamp();
+            assert!(snapshot.0 >= newest, "a statement at {snapshot:?} began after the commit {newest}");
+        }
+    }
+
+    async fn statement(&mut self) -> Result<(), EngineError> {
+        self.next_statement();
         let key = self.key();
         match self.random.below(47) {
             0..10 => self.read(key).await.map(drop),
@@ -151,7 +169,7 @@ impl Client<'_> {
 
     async fn update(&mut self, key: i64) -> Result<(), EngineError> {
         let found = self.find(key).await?;
-        self.transaction.next_statement();
+        self.next_statement();
         let amount = self.random.below(AMOUNTS) as i64;
         let rows = self.transaction.update(&by_key(self.container, key), Arc::new(SetAmount(amount))).await?;
         assert!(found.is_none_or(|found| found as u64 == rows), "an update concerns the rows that were found");
@@ -161,7 +179,7 @@ impl Client<'_> {
 
     async fn rename(&mut self, key: i64) -> Result<(), EngineError> {
         let found = self.find(key).await?;
-        self.transaction.next_statement();
+        self.next_statement();
         let to = self.key();
         let rows = self.transaction.update(&by_key(self.container, key), Arc::new(SetKey(to))).await?;
         assert!(found.is_none_or(|found| found as u64 == rows), "an update concerns the rows that were found");
@@ -283,6 +301,7 @@ pub async fn run_client(
             keys,
             random: &mut random,
             chaos: &chaos,
+            history: &history,
             record: &mut record,
             savepoints: Vec::new(),
         };

@@ -210,11 +210,18 @@ impl Versions {
 #[derive(Default)]
 pub struct History {
     records: Vec<TransactionRecord>,
+    newest: u64,
 }
 
 impl History {
     pub fn add(&mut self, record: TransactionRecord) {
+        self.newest = self.newest.max(record.committed.map_or(0, |timestamp| timestamp.0));
         self.records.push(record);
+    }
+
+    /// The newest commit that a client knows of.
+    pub fn newest(&self) -> u64 {
+        self.newest
     }
 
     /// Committed and rolled-back transactions, and those that committed a part.
