@@ -199,6 +199,11 @@ impl Node {
         messages.move_into(&self.local_incoming)
     }
 
+    /// Wakes the tasks whose timers are due; whether there were any.
+    pub fn fire_timers(&self, runtime: &Runtime) -> bool {
+        self.timers.next().is_some() && self.timers.fire(runtime.env.now())
+    }
+
     /// Whether a worker of this node may not sleep. A coordinator at work counts: it is looked at again when it is
     /// done.
     pub fn has_work(&self) -> bool {

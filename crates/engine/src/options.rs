@@ -78,8 +78,8 @@ impl Default for EngineOptions {
 
 /// Quanta that tasks get in one step of a worker if they are many; partitions get one.
 pub(crate) const TASK_QUANTA: u32 = 4;
-/// The tasks that are ready in a step of a worker, then those that they made ready: what a timer's task starts does not
-/// wait for a visit of a partition.
+/// The tasks that are ready in a step of a worker, then those that they made ready; further rounds while timers fire.
+/// So what a timer's task starts does not wait for a visit of a partition.
 pub(crate) const TASK_ROUNDS: u32 = 2;
 /// Tasks polled in one round, unless their quanta are over before.
 pub(crate) const STEP_TASKS_MAX: usize = 512;

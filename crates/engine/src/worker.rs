@@ -91,9 +91,7 @@ impl Worker {
         let mut worked = false;
         // The first task that a timer or a socket makes ready is polled right below, so nobody is woken for it.
         keep_work(1);
-        if node.timers.next().is_some() {
-            worked |= node.timers.fire(runtime.env.now());
-        }
+        worked |= node.fire_timers(&runtime);
         if self.steps.is_multiple_of(REACTOR_SHARE) || self.idle_steps > 0 {
             worked |= self.poll_sockets(Some(Duration::ZERO));
         }
@@ -106,7 +104,11 @@ impl Worker {
         }
         // Tasks are short: they wait for one quantum of partitions at most, and get the larger share if they are many.
         let quantum = Quantum::start_several(&runtime, TASK_QUANTA);
-        'rounds: for _ in 0..TASK_ROUNDS {
+        'rounds: for round in 0.. {
+            // Who is due by now does not wait for the partitions' quantum.
+            if round > 0 && !node.fire_timers(&runtime) && round >= TASK_ROUNDS {
+                break;
+            }
             for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
                 let Some(task) = node.tasks.pop() else { break };
                 task.poll(&runtime);
@@ -148,7 +150,7 @@ impl Worker {
             if busy && !node.is_given_up() {
                 continue;
             }
-            helped |= node.timers.fire(runtime.env.now());
+            helped |= node.fire_timers(runtime);
             if let Some(task) = node.tasks.pop() {
                 task.poll(runtime);
                 runtime.count_help();
