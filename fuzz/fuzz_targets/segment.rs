@@ -5,4 +5,6 @@ use eris_fuzz::bounded::in_time;
 use eris_fuzz::segment::segments;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| in_time(|| segments(data)));
+fuzz_target!(|data: &[u8]| {
+    in_time(|| segments(data));
+});

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eris_engine::{AdmissionError, AdmissionOptions, ClassLimit, Engine, EngineOptions, Simulation, StatementClass};
+use eris_platform::test_load;
 
 /// What happened, in order.
 #[derive(Default)]
@@ -57,7 +58,7 @@ fn run(seed: u64, limit: ClassLimit, statements: usize, work: Duration) -> Log {
 
 #[test]
 fn statements_beyond_the_limit_wait_for_their_turn() {
-    for seed in 0..50 {
+    for seed in 0..test_load(50) {
         let limit = ClassLimit { running_max: 3, waiting_max: 100, wait_max: Duration::from_secs(10) };
         let log = run(seed, limit, 20, Duration::from_millis(5));
         assert_eq!((log.most, log.admitted.len(), log.full, log.timed_out), (3, 20, 0, 0), "seed {seed}");
@@ -66,7 +67,7 @@ fn statements_beyond_the_limit_wait_for_their_turn() {
 
 #[test]
 fn statements_beyond_the_queue_are_refused() {
-    for seed in 0..50 {
+    for seed in 0..test_load(50) {
         let limit = ClassLimit { running_max: 2, waiting_max: 3, wait_max: Duration::from_secs(10) };
         let log = run(seed, limit, 20, Duration::from_millis(500));
         assert_eq!((log.most, log.admitted.len(), log.full), (2, 5, 15), "seed {seed}");
@@ -75,7 +76,7 @@ fn statements_beyond_the_queue_are_refused() {
 
 #[test]
 fn nobody_waits_longer_than_the_limit() {
-    for seed in 0..50 {
+    for seed in 0..test_load(50) {
         let limit = ClassLimit { running_max: 1, waiting_max: 100, wait_max: Duration::from_millis(100) };
         let log = run(seed, limit, 10, Duration::from_millis(60));
         assert!(log.timed_out >= 7 && log.most == 1, "seed {seed}: {} timed out", log.timed_out);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use accounts::{AMOUNT, KEY, everything, pairs, schema};
 use eris_engine::{ContainerSpec, Engine, EngineOptions, Event, Partitioning, Simulation};
-use eris_platform::SeededRandom;
+use eris_platform::{SeededRandom, test_load};
 use eris_storage::{Batch, ContainerId, DataType, Layout, Value};
 
 fn rows(keys: &[i64]) -> Batch {
@@ -42,7 +42,7 @@ async fn count(engine: Engine, container: ContainerId) -> Vec<(i64, i64)> {
 fn parallel_loads_arrive_whole_while_partitions_split() {
     let mut split_moving = 0;
     let mut split_above = 0;
-    for seed in 0..40 {
+    for seed in 0..test_load(40) {
         let mut random = SeededRandom::new(seed);
         let options = EngineOptions {
             workers: 2,
@@ -140,7 +140,7 @@ fn a_load_with_a_duplicate_leaves_nothing_behind() {
 #[test]
 fn loads_that_fail_do_not_stop_a_partition_that_is_split() {
     let mut splits = 0;
-    for seed in 0..30 {
+    for seed in 0..test_load(30) {
         let options = EngineOptions {
             workers: 2,
             memory_limit_bytes: 1 << 30,
@@ -200,7 +200,7 @@ fn loads_that_fail_do_not_stop_a_partition_that_is_split() {
 /// the lines of an order do.
 #[test]
 fn rising_keys_are_loaded_without_moving_a_row() {
-    for seed in 0..20 {
+    for seed in 0..test_load(20) {
         let options = EngineOptions {
             workers: 2,
             memory_limit_bytes: 1 << 30,

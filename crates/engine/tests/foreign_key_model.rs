@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eris_engine::IsolationLevel;
 use eris_engine::ReferentialAction::{NoAction, Restrict};
-use eris_platform::SeededRandom;
+use eris_platform::{SeededRandom, test_load};
 use families::Answer::{Count, Done, Duplicate, Missing, Referenced};
 use families::{Answer, Bench, Do, SHAPES, Shape, orphans};
 
@@ -108,7 +108,7 @@ fn order(random: &mut SeededRandom) -> Do {
 fn one_session_agrees_with_a_model() {
     let mut told = [0; 4];
     for shape in SHAPES {
-        for seed in 0..20 {
+        for seed in 0..test_load(20) {
             let mut random = SeededRandom::new(seed);
             let action = [NoAction, Restrict][random.index(2)];
             let mut bench = Bench::new(seed, shape, action);
@@ -150,5 +150,5 @@ fn one_session_agrees_with_a_model() {
             bench.finish(vec![session]);
         }
     }
-    assert!(told.iter().all(|count| *count > 50), "every answer was among them: {told:?}");
+    assert!(told.iter().all(|count| *count > test_load(50)), "every answer was among them: {told:?}");
 }

@@ -14,6 +14,7 @@ use eris_engine::{
     ContainerSpec, EngineError, EngineOptions, ForeignKeyError, ForeignKeySpec, KeySide, Partitioning,
     ReferentialAction, Simulation,
 };
+use eris_platform::test_load;
 use eris_storage::{Attribute, AttributeId, Batch, ContainerId, DataType, IndexDefinition, IndexId, Value};
 use families::Answer::{Count, Deadlock, Done, Missing, Referenced, Timeout};
 use families::{Answer, Bench, Do, SHAPES, Session, Shape, schema};
@@ -53,7 +54,7 @@ impl Case {
 /// Runs a case of three sessions in every shape and at every level, under several seeds.
 fn cases(action: ReferentialAction, run: impl Fn(&mut Case)) {
     for shape in SHAPES {
-        for seed in 1..=SEEDS {
+        for seed in 1..=test_load(SEEDS) {
             let level = if seed % 5 < 3 { RepeatableRead } else { ReadCommitted };
             let mut bench = Bench::new(seed, shape, action);
             let sessions = (0..3).map(|_| bench.begin(level)).collect();
@@ -379,7 +380,7 @@ fn make(bench: &Bench) -> Arc<Mutex<Option<Result<(), EngineError>>>> {
 #[test]
 fn rows_that_exist_are_checked_and_writers_waited_for() {
     for shape in SHAPES {
-        for seed in 1..=SEEDS {
+        for seed in 1..=test_load(SEEDS) {
             let mut bench = Bench::without_foreign_key(seed, shape);
             let writer = bench.begin(RepeatableRead);
             bench.expect(&writer, child(10, 9), Count(1));

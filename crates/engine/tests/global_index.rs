@@ -12,7 +12,7 @@ use accounts::{AMOUNT, KEY, SetAmount, SetKey, by_key, everything, pairs, row, s
 use eris_engine::{
     ContainerSpec, Engine, EngineError, EngineOptions, GlobalIndexSpec, Partitioning, Read, Simulation, Transaction,
 };
-use eris_platform::SeededRandom;
+use eris_platform::{SeededRandom, test_load};
 use eris_storage::{
     AttributeId, Batch, ContainerId, DataType, Layout, PackedRows, Predicate, ReadRequest, StorageError, Value,
 };
@@ -122,7 +122,7 @@ async fn client(engine: Engine, container: ContainerId, seed: u64, coverage: Arc
 #[test]
 fn every_row_has_its_entry_and_the_key_is_unique() {
     let coverage = Arc::new(Mutex::new(Coverage::default()));
-    for seed in 0..60 {
+    for seed in 0..test_load(60) {
         let mut random = SeededRandom::new(seed);
         let mut simulation = Simulation::new(seed, options(&mut random)).expect("the engine starts");
         let engine = simulation.engine().clone();
@@ -166,7 +166,8 @@ fn every_row_has_its_entry_and_the_key_is_unique() {
         assert_eq!(memory.used(), 0, "seed {seed}: {:?}", memory.by_consumer());
     }
     let coverage = coverage.lock().expect("one thread");
-    assert!(coverage.committed > 500 && coverage.rolled_back > 50 && coverage.duplicates > 50);
+    assert!(coverage.committed > test_load(500));
+    assert!(coverage.rolled_back > test_load(50) && coverage.duplicates > test_load(50));
 }
 
 #[test]

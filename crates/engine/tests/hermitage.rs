@@ -9,6 +9,7 @@ mod accounts;
 mod sessions;
 
 use eris_engine::IsolationLevel::{self, ReadCommitted, RepeatableRead};
+use eris_platform::test_load;
 use sessions::Answer::{Count, Done, Lost, Rows};
 use sessions::{Answer, Bench, Do, Session};
 
@@ -61,7 +62,7 @@ impl History {
 
 /// Runs a history of three transactions at a level, under several seeds.
 fn at(level: IsolationLevel, run: impl Fn(&mut History)) {
-    for seed in 1..=SEEDS {
+    for seed in 1..=test_load(SEEDS) {
         let mut bench = Bench::new(seed);
         let sessions = (0..3).map(|_| bench.begin(level)).collect();
         let mut history = History { bench, sessions };

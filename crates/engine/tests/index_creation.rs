@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use eris_engine::{ContainerSpec, Engine, EngineOptions, Partitioning, Simulation};
+use eris_platform::test_load;
 use eris_storage::{ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion};
 
 use accounts::{AMOUNT, KEY, row, schema};
@@ -96,7 +97,7 @@ fn run(seed: u64, split_rows: u64, step: i64, moves: bool) -> Simulation {
 /// A partition is cut between the messages that two of its parents were sent.
 #[test]
 fn an_index_is_created_in_partitions_that_merge_and_split() {
-    for seed in 0..40 {
+    for seed in 0..test_load(40) {
         // 77 is prime to the number of keys.
         run(seed, 8, 77, true);
     }
@@ -106,7 +107,7 @@ fn an_index_is_created_in_partitions_that_merge_and_split() {
 #[test]
 fn an_index_is_created_while_keys_rise() {
     let mut cut = 0;
-    for seed in 0..40 {
+    for seed in 0..test_load(40) {
         let simulation = run(seed, 12, 1, false);
         let events = simulation.engine().statistics().events;
         cut += events.iter().find(|(event, _)| event.name() == "append_partitions").map_or(0, |(_, count)| *count);

@@ -13,7 +13,7 @@ use eris_engine::{
     Coalescing, Container, ContainerSpec, Engine, EngineError, EngineOptions, Event, LockWait, MoveMethod,
     Partitioning, PlacementError, Simulation, Transaction,
 };
-use eris_platform::{NodeId, SeededRandom};
+use eris_platform::{NodeId, SeededRandom, test_load};
 use eris_storage::{AttributeId, ContainerId, Layout, PartitionId, RowLock};
 
 use accounts::{AMOUNT, KEY, SetAmount, by_key, by_position, everything, integers, lookup, pairs, row, schema};
@@ -373,7 +373,7 @@ fn orders_that_make_no_sense_are_errors() {
 #[test]
 fn members_of_a_group_stay_alike_under_random_orders() {
     let mut reached = (0, 0, 0);
-    for seed in 0..12 {
+    for seed in 0..test_load(12) {
         let mut simulation = Simulation::new(seed, two_nodes()).expect("starts");
         let engine = simulation.engine().clone();
         let partitioning = match seed % 2 {

@@ -14,7 +14,7 @@ use eris_engine::{
     ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Sequence, SequenceError, SequenceId, SequenceSpec,
     Simulation,
 };
-use eris_platform::{RealEnv, SeededRandom};
+use eris_platform::{RealEnv, SeededRandom, test_load};
 use eris_storage::{ContainerId, Layout};
 
 fn simulation(seed: u64) -> Simulation {
@@ -193,7 +193,7 @@ async fn set_ahead(engine: Engine, sequence: Arc<Sequence>, seed: u64, clients: 
 #[test]
 fn no_value_is_given_twice_and_a_rollback_gives_none_back() {
     let (mut rolled_back, mut sets) = (0, 0);
-    for seed in 0..60 {
+    for seed in 0..test_load(60) {
         let mut random = SeededRandom::new(seed);
         let nodes = [1, 2, 4][random.index(3)];
         let options = EngineOptions {

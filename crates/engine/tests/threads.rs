@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
 use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Event, Partitioning};
-use eris_platform::{RealEnv, SeededRandom};
+use eris_platform::{RealEnv, SeededRandom, test_load};
 use eris_storage::{ContainerId, Layout};
 use mover::{Mover, move_about};
 
@@ -117,7 +117,7 @@ fn move_money(options: EngineOptions, partitioning: Partitioning, transfers: u64
 #[test]
 fn transfers_beside_moves_merges_and_splits() {
     let options = EngineOptions { workers: 3, nodes: 3, split_rows: 60, ..EngineOptions::default() };
-    let engine = move_money(options, Partitioning::Range(Box::new([KEY])), 3_000, true);
+    let engine = move_money(options, Partitioning::Range(Box::new([KEY])), test_load(3_000), true);
     let statistics = engine.statistics();
     for event in [Event::Merges, Event::Links, Event::Copies, Event::ForwardersDropped] {
         assert!(statistics.event(event) > 0, "nothing reached {}", event.name());
@@ -162,7 +162,7 @@ fn rows_that_change_their_key_move_to_the_partition_that_owns_it() {
     let task = engine.clone();
     engine
         .block_on(async move {
-            for key in 0..50 {
+            for key in 0..test_load(50) as i64 {
                 let mut transaction = task.begin();
                 let change = Arc::new(SetKey(key + 10_000));
                 let rows = transaction.update(&by_key(container, key), change).await.expect("nothing conflicts");

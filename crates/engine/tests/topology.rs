@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eris_engine::{ContainerSpec, Engine, EngineOptions, Event, Partitioning, PlacementError, Simulation};
-use eris_platform::NodeId;
+use eris_platform::{NodeId, test_load};
 use eris_storage::{ContainerId, Layout};
 
 use accounts::{KEY, everything, pairs, row, schema};
@@ -76,7 +76,7 @@ fn progress(engine: &Engine, container: ContainerId) -> u64 {
 
 #[test]
 fn a_helper_finishes_the_work_of_a_stalled_node() {
-    for seed in 0..30 {
+    for seed in 0..test_load(30) {
         let mut simulation = Simulation::new(seed, options()).expect("starts");
         let engine = simulation.engine().clone();
         let (container, done) = begin_work(&simulation);
@@ -105,7 +105,7 @@ fn a_helper_finishes_the_work_of_a_stalled_node() {
 
 #[test]
 fn a_dead_node_is_evacuated_and_nothing_is_lost() {
-    for seed in 0..60 {
+    for seed in 0..test_load(60) {
         let mut simulation = Simulation::new(seed, options()).expect("starts");
         let engine = simulation.engine().clone();
         let (container, done) = begin_work(&simulation);

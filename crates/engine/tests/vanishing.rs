@@ -5,6 +5,7 @@ mod accounts;
 use std::sync::Arc;
 
 use eris_engine::{ContainerSpec, EngineOptions, Partitioning, Simulation};
+use eris_platform::test_load;
 use eris_storage::Layout;
 
 use accounts::{KEY, row, schema};
@@ -12,7 +13,7 @@ use accounts::{KEY, row, schema};
 /// Words of decided and of running transactions go with the partitions that nobody has settled them in.
 #[test]
 fn transactions_with_words_in_a_dropped_container_are_forgotten() {
-    for seed in 0..20 {
+    for seed in 0..test_load(20) {
         let mut simulation = Simulation::new(seed, EngineOptions::default()).expect("starts");
         let engine = simulation.engine().clone();
         let kept = Arc::new(schema(engine.next_container_id(), Layout::Row, 16));

@@ -10,6 +10,7 @@ use std::time::Duration;
 use eris_engine::IsolationLevel::{ReadCommitted, RepeatableRead};
 use eris_engine::LockWait::{NoWait, SkipLocked, Wait};
 use eris_engine::{EngineOptions, Event, Partitioning};
+use eris_platform::test_load;
 use eris_storage::RowLock::{KeyShare, NoKeyUpdate, Share, Update};
 use sessions::Answer::{
     Cancelled, Count, Deadlock, Done, Duplicate, Lost, NoSuchSavepoint, NotAvailable, Rows, Timeout,
@@ -20,7 +21,7 @@ const SEEDS: u64 = 12;
 
 /// Runs a history of `sessions` transactions at a level, under several seeds.
 fn with(sessions: usize, level: eris_engine::IsolationLevel, run: impl Fn(&mut Bench, &[Session])) {
-    for seed in 1..=SEEDS {
+    for seed in 1..=test_load(SEEDS) {
         let mut bench = Bench::new(seed);
         let sessions: Vec<Session> = (0..sessions).map(|_| bench.begin(level)).collect();
         run(&mut bench, &sessions);
@@ -230,7 +231,7 @@ fn a_wait_can_be_cancelled_and_its_task_dropped() {
 
 #[test]
 fn a_partition_splits_while_others_wait_for_its_rows() {
-    for seed in 1..=SEEDS {
+    for seed in 1..=test_load(SEEDS) {
         let options =
             EngineOptions { workers: 2, split_rows: 40, in_place: seed.is_multiple_of(2), ..EngineOptions::default() };
         let mut bench = Bench::with(seed, options, Partitioning::Range(Box::new([accounts::KEY])));
@@ -392,7 +393,7 @@ fn row_locks_end_with_a_rollback_to_a_savepoint() {
 
 #[test]
 fn row_locks_go_where_splits_move_their_rows() {
-    for seed in 1..=SEEDS {
+    for seed in 1..=test_load(SEEDS) {
         let options = EngineOptions { workers: 2, split_rows: 40, ..EngineOptions::default() };
         let mut bench = Bench::with(seed, options, Partitioning::Range(Box::new([accounts::KEY])));
         let s: Vec<Session> = (0..3).map(|_| bench.begin(ReadCommitted)).collect();

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use eris_platform::arena::{BLOCK_ALIGN, NumaPlacement};
 use eris_platform::memory::RefusedBy;
-use eris_platform::{Arena, ArenaOptions, Block, MemoryPool, NodeId, SeededRandom};
+use eris_platform::{Arena, ArenaOptions, Block, MemoryPool, NodeId, SeededRandom, test_load};
 
 /// Blocks come zeroed and aligned, overlap nobody, keep their bytes, and are all given back.
 #[test]
 fn blocks_keep_to_themselves() {
-    for seed in 0..20 {
+    for seed in 0..test_load(20) {
         let mut random = SeededRandom::new(seed);
         let pool = MemoryPool::unlimited();
         let arena = Arena::new(NodeId(0), &pool);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use eris_platform::SeededRandom;
 use eris_platform::settings::{ByteSize, Choice, Scope, SettingDeclaration, SettingValues};
+use eris_platform::{SeededRandom, test_load};
 
 eris_platform::settings! {
     static SETTINGS;
@@ -135,7 +135,7 @@ fn values_fall_back_to_defaults() {
 #[test]
 fn shown_values_parse_to_themselves() {
     let mut random = SeededRandom::new(11);
-    for _ in 0..20_000 {
+    for _ in 0..test_load(20_000) {
         let span = format!("{}us", random.below(60_000_000));
         let size = format!("{}", 1 + (random.below(1 << 40) >> random.below(40)));
         for (name, text) in [("span", &span), ("size", &size)] {

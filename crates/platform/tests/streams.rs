@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use eris_platform::simulated::{Cut, FileFault, NetworkOptions};
-use eris_platform::{ByteStream, Env, Nanos, Reactor, ReactorHandle, RealEnv, SeededRandom, SimulatedEnv};
+use eris_platform::{ByteStream, Env, Nanos, Reactor, ReactorHandle, RealEnv, SeededRandom, SimulatedEnv, test_load};
 
 /// Set by a wake.
 struct Flag(AtomicBool);
@@ -169,7 +169,7 @@ fn real_sockets_echo() {
 
 #[test]
 fn simulated_streams_echo() {
-    for seed in 0..10 {
+    for seed in 0..test_load(10) {
         let options = NetworkOptions { pipe_bytes: 1 << (4 + seed), short_probability: 0.5 };
         echo(&SimulatedEnv::with_network(seed, options), 3);
     }

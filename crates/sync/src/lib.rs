@@ -11,7 +11,8 @@
 //! | [`oldest_in_use`] | the snapshot below which nothing is read any more |
 //! | [`queued_flag`] | a partition with work is in the queue once; no work lies there unseen |
 //! | [`task_state`] | a woken task is in the queue once; no wake-up is lost |
-//! | [`outstanding`] | a dataflow is over when its last command is, and that is noticed once |
+//! | [`outstanding`] | a dataflow is over when its last command is, and that is noticed once; so is a transaction |
+//! | [`decision`] | a transaction is decided once; who sees it sees that statements of it were rolled back |
 //!
 //! Each is model-checked: `RUSTFLAGS="--cfg loom" cargo test -p eris-sync --release loom` explores the interleavings of
 //! `tests/loom_*.rs`. An ordering that matters is a named constant that `ERIS_LOOM_WEAK=NAME` weakens, and then
@@ -19,6 +20,7 @@
 //! `ERIS_LOOM_WEAK=NAME RUSTFLAGS='--cfg loom' cargo test -p eris-sync --release loom`.
 
 pub mod counter;
+pub mod decision;
 pub mod double_buffer;
 pub mod number_blocks;
 pub mod oldest_in_use;
@@ -34,6 +36,7 @@ mod primitives;
 mod words;
 
 pub use counter::Counter;
+pub use decision::Decision;
 pub use double_buffer::{Consumer, DoubleBuffer, Drain, Full, Producer};
 pub use number_blocks::NumberBlocks;
 pub use oldest_in_use::OldestInUse;

@@ -29,6 +29,7 @@ impl Outstanding {
     }
 
     /// Counts pieces that nobody can work on yet.
+    #[inline]
     pub fn add(&self, pieces: u64) {
         let before = self.pieces.fetch_add(pieces, Ordering::Relaxed);
         assert!(before.checked_add(pieces).is_some(), "pieces under way are counted exactly");
@@ -38,6 +39,7 @@ impl Outstanding {
     ///
     /// # Panics
     /// If fewer were under way.
+    #[inline]
     pub fn finish(&self, pieces: u64) -> bool {
         let before = self.pieces.fetch_sub(pieces, FINISH);
         assert!(pieces > 0 && before >= pieces, "a counter of pieces under way never goes negative");

@@ -13,27 +13,26 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use eris_storage::{Outcome, PartitionId, StatementNumber, Timestamp, TransactionId};
+use eris_sync::{Decision, Outstanding};
 
 use super::manager::TransactionManager;
 use crate::lock::{Lock, lock};
 use crate::near::Near;
 
-const ACTIVE: u64 = 0;
 const ABORTED: u64 = 1;
-/// Commit timestamps start above the two states that are none.
+/// Commit timestamps start above the decision that is none, and zero.
 pub(super) const FIRST_TIMESTAMP: u64 = 2;
 
 #[derive(Debug)]
 pub(crate) struct TransactionObject {
     pub id: TransactionId,
-    state: AtomicU64,
-    /// Whether statements are void. Set before the state is decided, read after it: whoever sees the decision sees it.
-    has_void: AtomicBool,
-    holds: AtomicU32,
+    /// `ABORTED` or a commit timestamp; its exceptions are the void statements.
+    decision: Decision,
+    holds: Outstanding,
     /// Partitions with words of this transaction.
     touched: Lock<Vec<PartitionId>>,
     has_touched: AtomicBool,
@@ -55,9 +54,8 @@ impl TransactionObject {
     pub fn new(id: TransactionId) -> Self {
         Self {
             id,
-            state: AtomicU64::new(ACTIVE),
-            has_void: AtomicBool::new(false),
-            holds: AtomicU32::new(0),
+            decision: Decision::new(),
+            holds: Outstanding::new(),
             touched: Lock::default(),
             has_touched: AtomicBool::new(false),
             void: Lock::default(),
@@ -68,11 +66,13 @@ impl TransactionObject {
 
     /// What became of the writes of a statement.
     pub fn outcome(&self, statement: StatementNumber) -> Outcome {
-        let state = self.state.load(Ordering::Acquire);
-        if state == ABORTED || (self.has_void.load(Ordering::Relaxed) && self.is_void(statement)) {
-            return Outcome::Aborted;
+        let (decided, has_void) = self.decision.look();
+        match decided {
+            Some(ABORTED) => Outcome::Aborted,
+            _ if has_void && self.is_void(statement) => Outcome::Aborted,
+            Some(timestamp) => Outcome::Committed(Timestamp(timestamp)),
+            None => Outcome::Active,
         }
-        if state == ACTIVE { Outcome::Active } else { Outcome::Committed(Timestamp(state)) }
     }
 
     #[cold]
@@ -98,7 +98,7 @@ impl TransactionObject {
                 void.pop();
             }
             void.push((first, last));
-            self.has_void.store(true, Ordering::Release);
+            self.decision.except();
         }
         // Planted: whoever waits for a statement that was rolled back sleeps until the transaction ends.
         if !cfg!(feature = "bug_void_wakes_nobody") {
@@ -109,17 +109,15 @@ impl TransactionObject {
     /// The one atomic write of a commit.
     pub(super) fn commit(&self, timestamp: Timestamp) {
         assert!(timestamp.0 >= FIRST_TIMESTAMP, "commit timestamps are not states");
-        let before = self.state.swap(timestamp.0, Ordering::AcqRel);
-        assert!(before == ACTIVE, "a transaction is decided once");
+        self.decision.decide(timestamp.0);
     }
 
     pub(super) fn abort(&self) {
-        let before = self.state.swap(ABORTED, Ordering::AcqRel);
-        assert!(before == ACTIVE, "a transaction is decided once");
+        self.decision.decide(ABORTED);
     }
 
     pub fn is_decided(&self) -> bool {
-        self.state.load(Ordering::Acquire) != ACTIVE
+        self.decision.is_decided()
     }
 
     /// Has `waker` woken when something is decided here; the caller looks again after this call. Gives a ticket.
@@ -165,14 +163,12 @@ impl TransactionObject {
     }
 
     pub(super) fn hold(&self) {
-        self.holds.fetch_add(1, Ordering::AcqRel);
+        self.holds.add(1);
     }
 
     /// Lets go; true for the last holder.
     pub(super) fn release(&self) -> bool {
-        let before = self.holds.fetch_sub(1, Ordering::AcqRel);
-        assert!(before > 0, "a transaction is released once per hold");
-        before == 1
+        self.holds.finish(1)
     }
 }
 

@@ -396,7 +396,7 @@ impl<K: Hashed> HashTable<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eris_platform::SeededRandom;
+    use eris_platform::{SeededRandom, test_load};
     use std::collections::BTreeSet;
 
     fn all<K: Hashed>(table: &HashTable<K>) -> Vec<(K, u64)> {
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn agrees_with_a_sorted_set() {
-        for seed in 0..30 {
+        for seed in 0..test_load(30) {
             check(seed, 24_000);
         }
     }
@@ -501,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_refused_insert_changes_nothing() {
-        for limit in (0..400_000).step_by(3_001) {
+        for limit in (0..400_000).step_by(400_000 / test_load(133) as usize) {
             let pool = MemoryPool::new(limit);
             let mut table = HashTable::<u64>::new(&pool);
             let mut random = SeededRandom::new(limit);

@@ -3,7 +3,7 @@
 
 use crate::history::generate;
 use eris_platform::memory::MemoryPool;
-use eris_platform::{Arena, NodeId, SeededRandom};
+use eris_platform::{Arena, NodeId, SeededRandom, test_load};
 use eris_storage::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, AttributeId, Batch, Column, ColumnBuilder,
     Condition, Count, DataType, FixedValue, IndexPath, IndexScanState, Key, KeyEncoder, KeyPart, PackedRows,
@@ -158,7 +158,7 @@ fn check_empty(path: &dyn AccessPath, held: &[PathAttribute]) {
 
 #[test]
 fn row_paths_hold_what_they_were_given() {
-    for seed in 0..150 {
+    for seed in 0..test_load(150) {
         for factory in Registry::standard().iter() {
             let mut random = SeededRandom::new(seed);
             let memory = MemoryPool::unlimited();
@@ -310,7 +310,7 @@ fn collect(path: &dyn IndexPath, mut state: IndexScanState, step: usize) -> Vec<
 
 #[test]
 fn indexes_keep_pairs_in_key_order() {
-    for seed in 0..60 {
+    for seed in 0..test_load(60) {
         for (factory, key) in Registry::standard().iter().flat_map(|factory| KEYS.map(|key| (factory, key))) {
             let mut random = SeededRandom::new(seed);
             let memory = MemoryPool::unlimited();
@@ -463,7 +463,7 @@ fn unfiltered_columns_are_not_copied() {
 #[test]
 fn rows_may_lack_attributes_where_a_module_says_so() {
     let mut checked = 0;
-    for seed in 0..60 {
+    for seed in 0..test_load(60) {
         for factory in Registry::standard().iter().filter(|factory| factory.properties().undefined) {
             let mut random = SeededRandom::new(seed);
             let memory = MemoryPool::unlimited();
@@ -549,7 +549,7 @@ fn rows_may_be_wide_and_values_long() {
 #[test]
 fn indexes_refuse_what_does_not_fit_in_memory_and_stay_whole() {
     for (factory, key) in Registry::standard().iter().flat_map(|factory| KEYS.map(|key| (factory, key))) {
-        for limit in (0..300_000).step_by(23_333) {
+        for limit in (0..300_000).step_by(300_000 / test_load(13) as usize) {
             let mut random = SeededRandom::new(limit);
             let memory = MemoryPool::new(limit);
             let schema = generate::schema(&mut random, false);

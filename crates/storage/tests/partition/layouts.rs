@@ -2,8 +2,8 @@
 
 use crate::history::generate;
 use crate::history::model::{Table, View};
-use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
+use eris_platform::{SeededRandom, test_load};
 use eris_storage::{
     AttachCursor, AttributeId, Batch, COLUMN, COMPOSITE, Comparison, Condition, Horizon, IndexKind, Layout,
     LayoutMember, Outcome, PhysicalLayout, PinnedCursor, PinnedPartition, Predicate, Progress, ROW_SPARSE, ROW_STATIC,
@@ -94,7 +94,7 @@ fn read_pin(pin: &PinnedPartition, request: &ReadRequest) -> Vec<Vec<Value>> {
 #[test]
 fn several_paths_read_as_one() {
     let mut composites = 0;
-    for seed in 0..150 {
+    for seed in 0..test_load(150) {
         let mut random = SeededRandom::new(seed);
         let memory = MemoryPool::unlimited();
         let plain = Schema { layout: Layout::Row, segment_rows: random.between(3, 3_000) as u32, ..schema(seed) };
