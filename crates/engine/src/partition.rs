@@ -11,7 +11,7 @@ mod within;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use eris_platform::{Nanos, NodeId};
@@ -49,6 +49,8 @@ pub(crate) struct LivingPartition {
     maintenance_queued: QueuedFlag,
     rows: AtomicU64,
     bytes: AtomicU64,
+    /// A point access in place wants the latch; whoever runs commands in a row lets go after its next step.
+    wanted: AtomicBool,
     state: TryLatch<PartitionState>,
     /// Who is told when words of transactions go with the partition.
     transactions: OnceLock<Arc<TransactionManager>>,
@@ -103,6 +105,7 @@ impl LivingPartition {
             maintenance_queued: QueuedFlag::new(),
             rows: AtomicU64::new(statistics.rows_live_estimate),
             bytes: AtomicU64::new(statistics.bytes),
+            wanted: AtomicBool::new(false),
             state: TryLatch::new(PartitionState {
                 store,
                 bounds,
@@ -180,9 +183,18 @@ impl LivingPartition {
             if let Some(state) = self.state.try_lock() {
                 return Some(state);
             }
+            if !self.wanted.load(Ordering::Relaxed) {
+                self.wanted.store(true, Ordering::Relaxed);
+            }
             std::hint::spin_loop();
         }
         None
+    }
+
+    /// Nobody has wanted the latch since; for whoever takes it for some time, to look at.
+    pub fn not_wanted(&self) -> &AtomicBool {
+        self.wanted.store(false, Ordering::Relaxed);
+        &self.wanted
     }
 
     /// Puts messages into the inbox.

@@ -233,7 +233,7 @@ fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Q
     };
     partition.unmark_queued(urgency);
     let begun = runtime.env.now();
-    process(runtime, partition, &mut state, quantum);
+    process(runtime, partition, &mut state, &quantum.until_wanted(partition.not_wanted()));
     state.store.add_processing(Duration::from_nanos(runtime.env.now().0.saturating_sub(begun.0)));
     partition.publish_size(&state);
     let wants_maintenance = state.store.wants_maintenance() || state.is_draining();

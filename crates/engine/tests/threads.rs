@@ -13,9 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
-use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Event, Partitioning};
+use eris_engine::{
+    ContainerSpec, Engine, EngineError, EngineOptions, Event, MicroOperator, OperatorState, Output, Partitioning,
+    yield_now,
+};
 use eris_platform::{RealEnv, SeededRandom, test_load};
-use eris_storage::{ContainerId, Layout};
+use eris_storage::{ContainerId, Gateway, Layout};
 use mover::{Mover, move_about};
 
 const ACCOUNTS: i64 = 400;
@@ -151,6 +154,58 @@ fn transfers_beside_sums_on_two_nodes_by_messages() {
     let statistics = engine.statistics();
     assert_eq!(statistics.event(Event::InPlace), 0);
     assert!(statistics.event(Event::RemoteMessages) > 0, "nodes talk");
+    engine.shutdown();
+}
+
+/// Counts the batches and takes its time for each.
+struct Slow(Arc<AtomicU64>);
+
+impl MicroOperator for Slow {
+    fn open(&self) -> Box<dyn OperatorState> {
+        Box::new(Self(Arc::clone(&self.0)))
+    }
+}
+
+impl OperatorState for Slow {
+    fn batch(&mut self, _: Gateway, _: &mut Output<'_>) -> Result<(), EngineError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(20));
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut Output<'_>) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_scan_lets_go_of_a_partition_that_a_point_access_wants() {
+    let engine = start(EngineOptions { workers: 2, quantum: Duration::from_secs(3_600), ..EngineOptions::default() });
+    let container = create(&engine, Partitioning::Range(Box::new([KEY])));
+    let batches = Arc::new(AtomicU64::new(0));
+    let (scanner, operator) = (engine.clone(), Arc::new(Slow(Arc::clone(&batches))));
+    let scanned = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&scanned);
+    engine.spawn(async move {
+        let mut transaction = scanner.begin();
+        let results = transaction.scan(everything(container), Some(operator)).expect("the container exists");
+        results.collect().await.expect("a scan succeeds");
+        ended.store(true, Ordering::SeqCst);
+    });
+    let (reader, seen) = (engine.clone(), Arc::clone(&batches));
+    let before = engine.block_on(async move {
+        while seen.load(Ordering::SeqCst) == 0 {
+            yield_now().await;
+        }
+        let found = pairs(&reader.begin().read(&by_key(container, 7)).await.expect("a read succeeds"));
+        assert_eq!(found, [(7, AMOUNT_EACH)]);
+        seen.load(Ordering::SeqCst)
+    });
+    while !scanned.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    let (before, all) = (before.expect("the task ends"), batches.load(Ordering::SeqCst));
+    assert!(before + 1 < all, "the read waited for {before} of {all} batches");
     engine.shutdown();
 }
 

@@ -5,6 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
@@ -33,9 +34,12 @@ const ATTACH_STEP_ROWS: usize = 4_096;
 const INDEX_STEP_ROWS: usize = 4_096;
 
 /// How long a command may keep the partition.
+#[derive(Clone, Copy)]
 pub(crate) struct Quantum<'a> {
     env: &'a dyn Env,
     deadline: Nanos,
+    /// Where somebody says that the partition is wanted for a point access; then the quantum is over, too.
+    wanted: Option<&'a AtomicBool>,
 }
 
 impl<'a> Quantum<'a> {
@@ -46,11 +50,16 @@ impl<'a> Quantum<'a> {
     /// So many in a row.
     pub fn start_several(runtime: &'a Runtime, quanta: u32) -> Self {
         let env = &*runtime.env;
-        Self { env, deadline: env.now() + runtime.options.quantum * quanta }
+        Self { env, deadline: env.now() + runtime.options.quantum * quanta, wanted: None }
+    }
+
+    /// The same one, which ends early if somebody wants the partition.
+    pub fn until_wanted(self, wanted: &'a AtomicBool) -> Self {
+        Self { wanted: Some(wanted), ..self }
     }
 
     pub fn is_over(&self) -> bool {
-        self.env.now() >= self.deadline
+        self.wanted.is_some_and(|wanted| wanted.load(Ordering::Relaxed)) || self.env.now() >= self.deadline
     }
 }
 

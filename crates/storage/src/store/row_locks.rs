@@ -101,6 +101,10 @@ impl RowLocks {
     }
 
     #[inline]
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.by_row.is_empty()
     }

@@ -65,6 +65,10 @@ impl Pending {
         self.transactions.is_empty()
     }
 
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
     /// Reserves for `more` entries, so that `add` cannot fail.
     pub(super) fn reserve(&mut self, more: usize) -> Result<(), StorageError> {
         Ok(self.memory.grow(more as u64 * LOCKS_BYTES)?)

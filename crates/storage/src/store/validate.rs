@@ -40,6 +40,8 @@ impl Store {
             ("an unfinished index", !self.building.is_empty()),
             ("rows that left", !self.departed.is_empty()),
             ("saved cursors", self.has_saved_cursors()),
+            ("bytes for words of transactions", self.pending.reserved_bytes() > 0),
+            ("bytes for row locks", self.row_locks.reserved_bytes() > 0),
         ];
         match remains.iter().find(|(_, remains)| *remains) {
             None => Ok(()),
