@@ -180,7 +180,7 @@ impl OperatorState for Slow {
 
 #[test]
 fn a_scan_lets_go_of_a_partition_that_a_point_access_wants() {
-    let engine = start(EngineOptions { workers: 2, quantum: Duration::from_secs(3_600), ..EngineOptions::default() });
+    let engine = start(EngineOptions { workers: 2, quantum: Duration::from_hours(1), ..EngineOptions::default() });
     let container = create(&engine, Partitioning::Range(Box::new([KEY])));
     let batches = Arc::new(AtomicU64::new(0));
     let (scanner, operator) = (engine.clone(), Arc::new(Slow(Arc::clone(&batches))));
