@@ -50,7 +50,7 @@ fn inserts_beyond_the_limit_fail_and_their_memory_comes_back() {
         };
         assert_refused(&refused, layout);
         assert_eq!(client.run("SELECT count(*) FROM t").value(), rows.to_string(), "the statement is atomic");
-        // In a block, the whole block is lost.
+        // There is room again when the error is told. In a block, the whole block is lost.
         client.run("BEGIN");
         client.run("INSERT INTO t VALUES (-1, 'x')");
         assert_refused(&client.query(&format!("INSERT INTO t SELECT id + {rows}, name FROM t")), layout);

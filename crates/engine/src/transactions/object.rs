@@ -24,7 +24,7 @@ use crate::lock::{Lock, lock};
 use crate::near::Near;
 
 const ABORTED: u64 = 1;
-/// Commit timestamps start above the decision that is none, and zero.
+/// Commit timestamps start above [`ABORTED`], and above zero, which is no decision.
 pub(super) const FIRST_TIMESTAMP: u64 = 2;
 
 #[derive(Debug)]

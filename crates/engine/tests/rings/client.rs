@@ -301,7 +301,7 @@ impl Client<'_> {
             let seen: Vec<Row> = rows.iter().filter(|row| row.ring == ring).copied().collect();
             self.record.saw(snapshot, ring, seen);
         }
-        debug_assert!(rows.iter().all(|row| row.ring < self.rings.count || row.ring >= DUETS), "{rows:?}");
+        assert!(rows.iter().all(|row| row.ring < self.rings.count || row.ring >= DUETS), "{rows:?}");
         self.rings.chaos.count("ways of reading compared");
         Ok(())
     }

@@ -5,12 +5,10 @@
 //! ```
 //! The load task gives the transaction back with its result. A bad row fails the statement; nothing of it stays.
 
-use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::Poll;
 
-use eris_engine::{EngineError, Transaction};
+use eris_engine::{EngineError, Transaction, yield_now};
 use eris_storage::Batch;
 use tokio::sync::{mpsc, oneshot};
 
@@ -176,7 +174,7 @@ impl Session {
                     if let Err(error) = load.feed(&buffer[..read]).await {
                         break Err(error);
                     }
-                    yield_once().await;
+                    yield_now().await;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -188,19 +186,6 @@ impl Session {
         self.transaction = transaction;
         rows
     }
-}
-
-/// Lets other tasks of the worker run.
-async fn yield_once() {
-    let mut yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// COPY FROM STDIN, waiting for data. Dropping it fails the statement.
@@ -251,12 +236,12 @@ impl CopyIn<'_> {
             Ok(rows) => match self.session.succeeded(self.step).await {
                 Ok(()) => Ok(rows),
                 Err(error) => {
-                    self.session.failed();
+                    self.session.fail(&error).await;
                     Err(error)
                 }
             },
             Err(error) => {
-                self.session.failed();
+                self.session.fail(&error).await;
                 Err(error)
             }
         }

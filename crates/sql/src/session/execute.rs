@@ -46,8 +46,7 @@ impl Session {
                 Ok(Attempt::Tag(tag)) => match self.succeeded(step).await {
                     Ok(()) => return Ok(Outcome::Complete(tag)),
                     Err(error) => {
-                        self.failed();
-                        self.settle().await;
+                        self.fail(&error).await;
                         return Err(error);
                     }
                 },
@@ -71,13 +70,11 @@ impl Session {
                 }
                 Err(error) if retries > 0 && error.is_retryable() => {
                     retries -= 1;
-                    self.failed();
-                    self.settle().await;
+                    self.fail(&error).await;
                     self.pause(retries).await;
                 }
                 Err(error) => {
-                    self.failed();
-                    self.settle().await;
+                    self.fail(&error).await;
                     return Err(statement.placed(error));
                 }
             }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use eris_engine::Transaction;
+use eris_platform::Nanos;
 use eris_storage::{Timestamp, Value};
 
 use super::cancel::SessionCancel;
@@ -16,11 +18,16 @@ use super::statement::{Planned, kind_of, plan};
 use super::states::{Block, Place, Step, TransactionStatus};
 use crate::catalog::{CatalogChange, CatalogVersion, IndexClaim, Overlay};
 use crate::database::Database;
-use crate::errors::SqlError;
+use crate::errors::{SqlError, SqlState};
 use crate::front::{self, Command};
 use crate::plan::{Scope, SessionValues, engine_error};
 use crate::settings::SessionSettings;
 use crate::types::SqlType;
+
+/// How long a statement that was refused memory waits at most until what it held is given back.
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How often it looks.
+const MEMORY_WAIT_STEP: Duration = Duration::from_millis(1);
 
 /// Who connects to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +64,8 @@ pub struct Session {
     pub(super) named: BTreeMap<String, Arc<Prepared>>,
     /// Of the last statement.
     pub(super) notices: Vec<Notice>,
+    /// Bytes that were reserved in the database when the last statement began.
+    memory_before: u64,
 }
 
 impl Session {
@@ -75,6 +84,7 @@ impl Session {
             cancel: SessionCancel::default(),
             named: BTreeMap::new(),
             notices: Vec::new(),
+            memory_before: 0,
         }
     }
 
@@ -216,6 +226,7 @@ impl Session {
         }
         self.notices.clear();
         self.settle().await;
+        self.memory_before = self.database.engine().memory().used();
         self.run(statement, parameters, place).await
     }
 
@@ -226,9 +237,8 @@ impl Session {
         }
         self.block = Block::Idle;
         let committed = self.commit().await;
-        if committed.is_err() {
-            self.failed();
-            self.settle().await;
+        if let Err(error) = &committed {
+            self.fail(error).await;
         }
         committed
     }
@@ -303,6 +313,29 @@ impl Session {
         self.cancel.end();
         self.roll_back();
         self.block = self.block.after_error();
+    }
+
+    /// The same, before the client hears of the error: what the statement built is dropped, and if memory ran out,
+    /// what it held is given back.
+    pub(super) async fn fail(&mut self, error: &SqlError) {
+        self.failed();
+        self.settle().await;
+        if error.sqlstate == SqlState::OUT_OF_MEMORY {
+            self.wait_for_memory().await;
+        }
+    }
+
+    /// Partitions vacate a failed statement's rows some milliseconds after its end. Until then a database that was full
+    /// remains full and would refuse whatever the client sends next. Half of what the statement took is enough room for
+    /// that; the whole may not come back at once, since tables keep blocks. Others may fill it meanwhile: nobody waits
+    /// longer than [`MEMORY_WAIT_MAX`].
+    async fn wait_for_memory(&self) {
+        let engine = self.database.engine();
+        let taken = engine.memory().used().saturating_sub(self.memory_before);
+        let deadline = engine.env().now().0 + MEMORY_WAIT_MAX.as_nanos() as u64;
+        while engine.memory().used() > self.memory_before + taken / 2 && engine.env().now().0 < deadline {
+            engine.sleep_until(Nanos(engine.env().now().0 + MEMORY_WAIT_STEP.as_nanos() as u64)).await;
+        }
     }
 
     /// The rows of a statement were not all fetched.

@@ -100,11 +100,11 @@ impl RowLocks {
         Self { by_row: BTreeMap::new(), by_transaction: BTreeMap::new(), memory: memory.reserve("row locks") }
     }
 
-    #[inline]
     pub(super) fn reserved_bytes(&self) -> u64 {
         self.memory.bytes()
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.by_row.is_empty()
     }
