@@ -83,8 +83,10 @@ pub(crate) const TASK_QUANTA: u32 = 4;
 pub(crate) const TASK_ROUNDS: u32 = 2;
 /// Tasks polled in one round, unless their quanta are over before.
 pub(crate) const STEP_TASKS_MAX: usize = 512;
-/// Partitions visited in one step of a worker, unless a quantum is over before.
-pub(crate) const STEP_PARTITIONS_MAX: usize = 8;
+/// Visits of partitions in one step of a worker, unless a quantum is over before.
+pub(crate) const STEP_VISITS_MAX: usize = 64;
+/// So many partitions at which somebody else is are enough for a step.
+pub(crate) const STEP_LATCHED_MAX: usize = 8;
 /// Short commands (point reads, inserts) of one visit, unless the quantum is over before.
 pub(crate) const VISIT_COMMANDS_MAX: usize = 256;
 /// How often an access in place looks whether a latch is free: a few microseconds.

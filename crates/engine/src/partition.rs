@@ -49,7 +49,7 @@ pub(crate) struct LivingPartition {
     maintenance_queued: QueuedFlag,
     rows: AtomicU64,
     bytes: AtomicU64,
-    /// A point access in place wants the latch; whoever runs commands in a row lets go after its next step.
+    /// A point access in place wants the latch; a scan or load lets go after its next step.
     wanted: AtomicBool,
     state: TryLatch<PartitionState>,
     /// Who is told when words of transactions go with the partition.
@@ -191,8 +191,8 @@ impl LivingPartition {
         None
     }
 
-    /// Nobody has wanted the latch since; for whoever takes it for some time, to look at.
-    pub fn not_wanted(&self) -> &AtomicBool {
+    /// Forgets who wanted the latch before the caller got it; whoever wants it from here on says so in what this gives.
+    pub fn forget_wishes(&self) -> &AtomicBool {
         self.wanted.store(false, Ordering::Relaxed);
         &self.wanted
     }

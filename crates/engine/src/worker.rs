@@ -12,10 +12,11 @@ use eris_platform::{NodeId, Reactor};
 use crate::assignments::Urgency;
 use crate::counters::{Event, count_as};
 use crate::maintenance::maintain;
+use crate::message::Class;
 use crate::node::Node;
 use crate::options::{
-    MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_PARTITIONS_MAX, STEP_TASKS_MAX,
-    TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
+    MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_LATCHED_MAX, STEP_TASKS_MAX,
+    STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
@@ -105,9 +106,16 @@ impl Worker {
         // Tasks are short: they wait for one quantum of partitions at most, and get the larger share if they are many.
         let quantum = Quantum::start_several(&runtime, TASK_QUANTA);
         'rounds: for round in 0.. {
-            // Who is due by now does not wait for the partitions' quantum.
-            if round > 0 && !node.fire_timers(&runtime) && round >= TASK_ROUNDS {
-                break;
+            if round > 0 {
+                // Who is due by now does not wait for the partitions' quantum.
+                keep_work(1);
+                let fired = node.fire_timers(&runtime);
+                keep_work(0);
+                worked |= fired;
+                // Others may have taken what the timers made ready; that is no reason to go on for ever.
+                if !fired && round >= TASK_ROUNDS || quantum.is_over() {
+                    break;
+                }
             }
             for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
                 let Some(task) = node.tasks.pop() else { break };
@@ -118,17 +126,7 @@ impl Worker {
                 }
             }
         }
-        let partitions = STEP_PARTITIONS_MAX.min(node.assignments.len());
-        if partitions > 0 {
-            let quantum = Quantum::start(&runtime);
-            for _ in 0..partitions {
-                let Some((partition, urgency)) = node.assignments.pop(self.steps) else { break };
-                worked |= visit(&runtime, &partition, urgency, &quantum);
-                if quantum.is_over() {
-                    break;
-                }
-            }
-        }
+        worked |= self.visit_partitions(&runtime, node);
         if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
             && let Some(partition) = node.maintenance.pop()
         {
@@ -141,6 +139,28 @@ impl Worker {
             worked |= self.help(&runtime, worked);
         }
         worked
+    }
+
+    /// Visits partitions for a quantum; returns whether it got into any. A scan that let go of its partition for somebody
+    /// goes on within the same quantum: it gives way, but its share of the worker stays.
+    fn visit_partitions(&self, runtime: &Runtime, node: &Node) -> bool {
+        if node.assignments.is_empty() {
+            return false;
+        }
+        let quantum = Quantum::start(runtime);
+        let (mut visited, mut latched) = (0, 0);
+        while visited < STEP_VISITS_MAX && latched < STEP_LATCHED_MAX {
+            let Some((partition, urgency)) = node.assignments.pop(self.steps) else { break };
+            if visit(runtime, &partition, urgency, &quantum) {
+                visited += 1;
+            } else {
+                latched += 1;
+            }
+            if quantum.is_over() {
+                break;
+            }
+        }
+        visited > 0
     }
 
     /// Does a piece of each kind of work for the nodes that this one helps.
@@ -233,7 +253,7 @@ fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Q
     };
     partition.unmark_queued(urgency);
     let begun = runtime.env.now();
-    process(runtime, partition, &mut state, &quantum.until_wanted(partition.not_wanted()));
+    process(runtime, partition, &mut state, quantum);
     state.store.add_processing(Duration::from_nanos(runtime.env.now().0.saturating_sub(begun.0)));
     partition.publish_size(&state);
     let wants_maintenance = state.store.wants_maintenance() || state.is_draining();
@@ -250,6 +270,9 @@ fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Q
 
 fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState, quantum: &Quantum<'_>) {
     let mut commands = 0;
+    // Only scans and loads give way, and none whose end a change of bounds waits for: nobody gets in before that.
+    let wishes = partition.forget_wishes();
+    let yielding = quantum.until_wanted(wishes);
     state.resume_stalled(partition.id);
     while commands < VISIT_COMMANDS_MAX {
         if !partition.inbox_is_empty() {
@@ -259,12 +282,14 @@ fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState,
         let Some(command) = next else { break };
         runtime.counters.add(Event::Commands, command.messages as u64);
         commands += command.messages;
-        match run_command(runtime, partition, state, command, quantum) {
+        let gives_way = command.class() > Class::Point && !state.holds_back();
+        let until = if gives_way { &yielding } else { quantum };
+        match run_command(runtime, partition, state, command, until) {
             Ran::Finished => {}
             Ran::Unfinished(command) => state.add(command),
             Ran::Stalled(command) => state.stall(command),
         }
-        if quantum.is_over() {
+        if until.is_over() {
             break;
         }
     }

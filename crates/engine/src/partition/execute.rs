@@ -66,7 +66,7 @@ impl<'a> Quantum<'a> {
 /// What became of a command.
 pub(crate) enum Ran {
     Finished,
-    /// The quantum is over; the cursor is saved in the command.
+    /// The quantum is over, or somebody wants the partition; the cursor is saved in the command.
     Unfinished(Command),
     /// The task has not taken enough results; it says when to go on.
     Stalled(Command),
