@@ -167,6 +167,10 @@ impl Store {
             segment.exchange(field.attribute, offset, field.value);
         }
         segment.set_begin(offset, begin);
+        if let WordKind::Timestamp(timestamp) = begin.kind() {
+            // It may have been settled while it was an image's.
+            segment.newest_begin = segment.newest_begin.max(timestamp.0);
+        }
         self.counters.images_restored += 1;
     }
 

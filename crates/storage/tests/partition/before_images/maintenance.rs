@@ -188,6 +188,29 @@ fn seal_waits_for_before_images() {
 }
 
 #[test]
+fn seal_waits_for_a_begin_that_was_settled_as_that_of_an_image() {
+    let mut it = Fixture::new();
+    it.begin(2);
+    it.store.insert(&view(2, 9, 1).snapshot(&it.table), &rows(10..11)).unwrap();
+    it.commit(2, 10);
+    it.begin(3);
+    it.set_amount(view(3, 10, 1), 10, 20).unwrap();
+    assert_eq!((it.images(), it.counters().updated_in_place), (1, 1), "before the insert is settled");
+    it.maintain(9);
+    it.abort(3);
+    it.maintain(9);
+    it.store.close_tail();
+    it.store.let_cool();
+    it.maintain(9);
+    assert_eq!(it.counters().sealed, 0, "a reader at 9 does not see the row");
+    assert!(it.amounts_of(reader(9), 10).is_empty());
+    it.maintain(10);
+    assert_eq!(it.counters().sealed, 1);
+    assert_eq!(it.amount(reader(10), 10), Some(0));
+    it.finish();
+}
+
+#[test]
 fn a_segment_that_a_job_copies_is_not_overwritten() {
     let mut it = Fixture::new();
     it.store.close_tail();
