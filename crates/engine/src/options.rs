@@ -85,8 +85,8 @@ pub(crate) const TASK_ROUNDS: u32 = 2;
 pub(crate) const STEP_TASKS_MAX: usize = 512;
 /// Visits of partitions in one step of a worker, unless a quantum is over before.
 pub(crate) const STEP_VISITS_MAX: usize = 64;
-/// So many partitions at which somebody else is are enough for a step.
-pub(crate) const STEP_LATCHED_MAX: usize = 8;
+/// The same of visits in vain: somebody else is at the partition, or its commands wait for something else.
+pub(crate) const STEP_VISITS_IN_VAIN_MAX: usize = 8;
 /// Short commands (point reads, inserts) of one visit, unless the quantum is over before.
 pub(crate) const VISIT_COMMANDS_MAX: usize = 256;
 /// How often an access in place looks whether a latch is free: a few microseconds.

@@ -15,7 +15,7 @@ use crate::maintenance::maintain;
 use crate::message::Class;
 use crate::node::Node;
 use crate::options::{
-    MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_LATCHED_MAX, STEP_TASKS_MAX,
+    MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_TASKS_MAX, STEP_VISITS_IN_VAIN_MAX,
     STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
@@ -141,20 +141,20 @@ impl Worker {
         worked
     }
 
-    /// Visits partitions for a quantum; returns whether it got into any. A scan that let go of its partition for somebody
+    /// Visits partitions for a quantum; returns whether anything could be done. A scan that let go of its partition for somebody
     /// goes on within the same quantum: it gives way, but its share of the worker stays.
     fn visit_partitions(&self, runtime: &Runtime, node: &Node) -> bool {
         if node.assignments.is_empty() {
             return false;
         }
         let quantum = Quantum::start(runtime);
-        let (mut visited, mut latched) = (0, 0);
-        while visited < STEP_VISITS_MAX && latched < STEP_LATCHED_MAX {
+        let (mut visited, mut in_vain) = (0, 0);
+        while visited < STEP_VISITS_MAX && in_vain < STEP_VISITS_IN_VAIN_MAX {
             let Some((partition, urgency)) = node.assignments.pop(self.steps) else { break };
             if visit(runtime, &partition, urgency, &quantum) {
                 visited += 1;
             } else {
-                latched += 1;
+                in_vain += 1;
             }
             if quantum.is_over() {
                 break;
@@ -243,7 +243,8 @@ impl Worker {
     }
 }
 
-/// Processes a partition until the quantum is over; returns whether it got its latch.
+/// Processes a partition until the quantum is over; returns whether it could do anything: it may not get the latch, and
+/// commands may wait for something else.
 fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Quantum<'_>) -> bool {
     let Some(mut state) = partition.try_latch() else {
         runtime.counters.add(Event::LatchWaits, 1);
@@ -253,7 +254,7 @@ fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Q
     };
     partition.unmark_queued(urgency);
     let begun = runtime.env.now();
-    process(runtime, partition, &mut state, quantum);
+    let worked = process(runtime, partition, &mut state, quantum);
     state.store.add_processing(Duration::from_nanos(runtime.env.now().0.saturating_sub(begun.0)));
     partition.publish_size(&state);
     let wants_maintenance = state.store.wants_maintenance() || state.is_draining();
@@ -265,11 +266,11 @@ fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Q
     if wants_maintenance {
         runtime.queue_maintenance(partition);
     }
-    true
+    worked
 }
 
-fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState, quantum: &Quantum<'_>) {
-    let mut commands = 0;
+fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState, quantum: &Quantum<'_>) -> bool {
+    let (mut commands, mut waiting) = (0, 0);
     // Only scans and loads give way, and none whose end a change of bounds waits for: nobody gets in before that.
     let wishes = partition.forget_wishes();
     let yielding = quantum.until_wanted(wishes);
@@ -287,10 +288,19 @@ fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState,
         match run_command(runtime, partition, state, command, until) {
             Ran::Finished => {}
             Ran::Unfinished(command) => state.add(command),
+            // As many as there are: whatever else there was had its turn, or comes next time.
+            Ran::Waiting(command) => {
+                state.add(command);
+                waiting += 1;
+                if waiting >= state.commands_ready() {
+                    break;
+                }
+            }
             Ran::Stalled(command) => state.stall(command),
         }
         if until.is_over() {
             break;
         }
     }
+    waiting == 0 || commands > waiting
 }

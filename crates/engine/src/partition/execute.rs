@@ -68,6 +68,8 @@ pub(crate) enum Ran {
     Finished,
     /// The quantum is over, or somebody wants the partition; the cursor is saved in the command.
     Unfinished(Command),
+    /// Something else has to happen to the partition first.
+    Waiting(Command),
     /// The task has not taken enough results; it says when to go on.
     Stalled(Command),
 }
@@ -84,6 +86,7 @@ pub(super) struct Place<'a> {
 pub(super) enum Step {
     Done,
     Again(Progress),
+    Waits(Progress),
     NoRoom(Progress),
 }
 
@@ -108,6 +111,7 @@ pub(crate) fn run_command(
             runtime.counters.add(Event::SavedCursors, 1);
             Ran::Unfinished(Command { message, dataflow, messages, progress })
         }
+        Ok(Step::Waits(progress)) => Ran::Waiting(Command { message, dataflow, messages, progress }),
         Ok(Step::NoRoom(progress)) => {
             runtime.counters.add(Event::Stalls, 1);
             Ran::Stalled(Command { message, dataflow, messages, progress })
@@ -151,7 +155,7 @@ impl Place<'_> {
         let operator = dataflow.operator(self.header.operator);
         if matches!(operator.work, Work::BuildIndex { .. }) && self.state.is_changing() {
             // The rows would be indexed in one of the two stores only.
-            return Ok(Step::Again(Progress::Fresh));
+            return Ok(Step::Waits(Progress::Fresh));
         }
         let concern = match message.header.primitive {
             Primitive::UnorderedScan
@@ -445,8 +449,11 @@ impl Place<'_> {
             let snapshot = dataflow.snapshot();
             match self.state.store.create_index_step(&snapshot, definition, &mut cursor, INDEX_STEP_ROWS)? {
                 StorageProgress::Done(()) => return Ok(Step::Done),
-                StorageProgress::More if quantum.is_over() || self.state.store.images_await_cursors() => {
+                StorageProgress::More if quantum.is_over() => {
                     return Ok(Step::Again(Progress::BuildingIndex { cursor }));
+                }
+                StorageProgress::More if self.state.store.images_await_cursors() => {
+                    return Ok(Step::Waits(Progress::BuildingIndex { cursor }));
                 }
                 StorageProgress::More => {}
             }
@@ -459,7 +466,7 @@ impl Place<'_> {
             unreachable!("only alterations alter")
         };
         if self.state.has_saved_cursors() || self.state.is_changing() {
-            return Ok(Step::Again(Progress::Altering));
+            return Ok(Step::Waits(Progress::Altering));
         }
         self.state.store.set_schema(Arc::clone(schema))?;
         Ok(Step::Done)

@@ -148,18 +148,15 @@ impl Kin {
     ///
     /// # Panics
     /// If it does.
-    pub async fn look(&self, level: IsolationLevel) {
+    pub async fn look(&self, level: IsolationLevel) -> Result<(), EngineError> {
         let mut reader = self.engine.begin_with(level);
-        match self.family.rows(&mut reader).await {
-            Ok(rows) => {
-                let at = reader.snapshot_timestamp();
-                assert_eq!(orphans(&rows), [], "every child has its parent at {at:?}: {rows:?}");
-                if rows.1.iter().any(|(_, parent)| parent.is_some()) {
-                    self.chaos.count("families seen");
-                }
-            }
-            Err(error) => self.chaos.expect(&error),
+        let rows = self.family.rows(&mut reader).await?;
+        let at = reader.snapshot_timestamp();
+        assert_eq!(orphans(&rows), [], "every child has its parent at {at:?}: {rows:?}");
+        if rows.1.iter().any(|(_, parent)| parent.is_some()) {
+            self.chaos.count("families seen");
         }
+        Ok(())
     }
 }
 
@@ -168,8 +165,10 @@ pub async fn run_kin_client(kin: Kin, transactions: u64, seed: u64) {
     let mut random = SeededRandom::new(seed);
     for _ in 0..transactions {
         let level = [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead][random.index(2)];
-        if random.chance(0.15) {
-            kin.look(level).await;
+        if random.chance(0.15)
+            && let Err(error) = kin.look(level).await
+        {
+            kin.chaos.expect(&error);
         }
         let mut transaction = kin.engine.begin_with(level);
         transaction.set_lock_timeout(Chaos::lock_timeout(&mut random));

@@ -257,12 +257,14 @@ pub async fn run_duet(rings: Rings, number: i64, rounds: u64, seed: u64, failed:
         if let Err(error) = duet.check(expected).await {
             assert!(is_memory(&error), "a read waits for nobody: {error}");
         }
-        rings.chaos.count(match duet.release {
-            Release::ToSavepoint | Release::AfterError => "duet released by a savepoint",
-            Release::Restart => "duet released by a restart",
-            Release::Commit => "duet released by a commit",
-            Release::Rollback | Release::Drop => "duet released by a rollback",
-        });
+        if !duet.is_spoiled() {
+            rings.chaos.count(match duet.release {
+                Release::ToSavepoint | Release::AfterError => "duet released by a savepoint",
+                Release::Restart => "duet released by a restart",
+                Release::Commit => "duet released by a commit",
+                Release::Rollback | Release::Drop => "duet released by a rollback",
+            });
+        }
         finished(&rings);
     }
 }

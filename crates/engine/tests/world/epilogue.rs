@@ -61,32 +61,39 @@ impl Run {
     /// Families are whole.
     pub(super) fn check_families(&mut self) -> Result<(), String> {
         let kin = self.kin.clone();
-        self.run_to_end(async move {
-            kin.look(IsolationLevel::RepeatableRead).await;
-            Ok(())
-        })
+        self.run_to_end(async move { kin.look(IsolationLevel::RepeatableRead).await })
+    }
+
+    fn change_rings(&mut self, rounds: u64) -> Result<(), String> {
+        let rings = self.rings.clone();
+        self.run_to_end(async move { rings::change_all(&rings, rounds).await })?;
+        self.settle()
     }
 
     /// Which snapshots hold back what, and which do not.
     pub(super) fn check_quiet_states(&mut self, random: &mut SeededRandom) -> Result<(), String> {
         self.settle()?;
         self.check_nothing_is_kept("before the quiet states")?;
-        let (mut idle, _) = self.look(self.engine.begin_with(IsolationLevel::ReadCommitted), random.below(1 << 20))?;
         let seed = random.below(1 << 20);
+        let (mut idle, _) = self.look(self.engine.begin_with(IsolationLevel::ReadCommitted), seed)?;
+        self.change_rings(1)?;
         let (reader, before) = self.look(self.engine.begin(), seed)?;
         let held = reader.snapshot_timestamp();
-        let rings = self.rings.clone();
-        self.run_to_end(async move { rings::change_all(&rings, ROUNDS).await })?;
+        self.change_rings(ROUNDS)?;
+        self.check_oldest("an idle transaction at READ COMMITTED", Some(idle.snapshot_timestamp()))?;
+        // Each statement withdraws the snapshot of the one before.
+        idle.next_statement();
         self.settle()?;
         self.check_oldest("an idle reader at REPEATABLE READ", Some(held))?;
         let (reader, again) = self.look(reader, seed)?;
         if again != before {
             return Err(format!("an idle reader at {held:?} reads {again:?}, and {before:?} before"));
         }
+        let (mut idle, _) = self.look(idle, seed)?;
+        self.change_rings(1)?;
         drop(reader);
         self.settle()?;
-        // What its last statement saw, and nothing older: each statement withdraws the snapshot of the one before.
-        self.check_oldest("an idle transaction at READ COMMITTED", Some(idle.snapshot_timestamp()))?;
+        self.check_oldest("an idle transaction at READ COMMITTED, alone", Some(idle.snapshot_timestamp()))?;
         idle.next_statement();
         self.check_oldest("a transaction at READ COMMITTED that begins a statement", None)?;
         // Maintenance that could do nothing goes on when some transaction ends.

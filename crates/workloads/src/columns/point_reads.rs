@@ -132,7 +132,8 @@ pub fn capacity(engine: &Engine, container: ContainerId, rows: u64, duration: Du
             let end = reader.engine.env().now() + duration;
             while reader.engine.env().now() < end {
                 while reader.running() < CAPACITY_READS {
-                    reader.start(Nanos(0));
+                    let now = reader.engine.env().now();
+                    reader.start(now);
                 }
                 yield_now().await;
             }

@@ -7,7 +7,7 @@ use eris_engine::{EngineError, IsolationLevel, LockWait, Read, Transaction};
 use eris_platform::SeededRandom;
 
 use super::super::{CODE, KEY, RING, Row, Write, batch, equal, rows_of};
-use super::plan::{EXTRA, Must, OWN, Take};
+use super::plan::{Ask, EXTRA, Must, OWN, Take};
 use super::{Duet, Release, Stage, must};
 
 /// How long it holds, mostly; at times much longer.
@@ -59,12 +59,14 @@ async fn play(duet: &Duet, random: &mut SeededRandom) -> Result<Vec<Row>, Engine
     match duet.release {
         Release::ToSavepoint => {}
         Release::AfterError => {
-            // The key of row 1, which is there in most cases.
+            // The key of row 1, which is there unless the holder or an asker took it away.
             transaction.next_statement();
             let row = Row { key: duet.place(1), code: duet.place(OWN + 19), ..Row::new(duet.ring(), 8, 0) };
             let inserted = transaction.insert(duet.rings.container, batch(&[row])).await;
-            if inserted.is_err() {
-                duet.rings.chaos.count("duet met an error");
+            let goes = duet.take == Take::DeleteAll || duet.asks.iter().any(|(ask, _)| *ask == Ask::RenameOther);
+            match inserted {
+                Err(_) => duet.rings.chaos.count("duet met an error"),
+                Ok(_) => assert!(goes, "two rows have one key. {}", duet.describe()),
             }
         }
         Release::Restart => {
