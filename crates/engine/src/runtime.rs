@@ -53,8 +53,8 @@ pub(crate) struct Runtime {
     next_node: AtomicU64,
     halt: AtomicBool,
     pub helpers: Helpers,
-    /// Partitions whose maintenance waits for transactions to end.
-    blocked: Lock<Vec<Partition>>,
+    /// Partitions whose maintenance waits for transactions to end; nothing keeps those of dropped containers for it.
+    blocked: Lock<Vec<Weak<LivingPartition>>>,
     blocked_count: AtomicU64,
     retry_scheduled: AtomicBool,
 }
@@ -426,8 +426,8 @@ impl Runtime {
     /// Parks maintenance that can do nothing before some transaction ends.
     pub fn block_maintenance(&self, partition: &Partition) {
         let mut blocked = lock(&self.blocked);
-        if !blocked.iter().any(|known| known.id == partition.id) {
-            blocked.push(Arc::clone(partition));
+        if !blocked.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(partition))) {
+            blocked.push(Arc::downgrade(partition));
         }
         self.blocked_count.store(blocked.len() as u64, Ordering::Release);
     }
@@ -450,8 +450,8 @@ impl Runtime {
             self.blocked_count.store(0, Ordering::Release);
             std::mem::take(&mut *blocked)
         };
-        for partition in &blocked {
-            self.queue_maintenance(partition);
+        for partition in blocked.iter().filter_map(Weak::upgrade) {
+            self.queue_maintenance(&partition);
         }
     }
 

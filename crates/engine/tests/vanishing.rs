@@ -8,7 +8,7 @@ use eris_engine::{ContainerSpec, EngineOptions, Partitioning, Simulation};
 use eris_platform::test_load;
 use eris_storage::Layout;
 
-use accounts::{KEY, row, schema};
+use accounts::{KEY, everything, row, schema};
 
 /// Words of decided and of running transactions go with the partitions that nobody has settled them in.
 #[test]
@@ -47,4 +47,35 @@ fn transactions_with_words_in_a_dropped_container_are_forgotten() {
         assert_eq!((statistics.known_transactions, statistics.snapshots), (0, 0), "seed {seed}");
         simulation.check_partitions().expect("the other container is whole");
     }
+}
+
+/// Maintenance that waits for an old snapshot does not keep what is dropped.
+#[test]
+fn a_dropped_container_gives_its_memory_back_beside_an_old_snapshot() {
+    let mut simulation = Simulation::new(1, EngineOptions::default()).expect("starts");
+    let engine = simulation.engine().clone();
+    let container = engine.next_container_id();
+    let schema = Arc::new(schema(container, Layout::Row, 16));
+    let partitioning = Partitioning::Hash { attributes: Box::new([KEY]), partitions: 3 };
+    engine.create_container(ContainerSpec { schema, partitioning }).expect("created");
+    let reader = engine.begin();
+    let task = engine.clone();
+    let changes = async move {
+        let mut transaction = task.begin();
+        for key in 0..20 {
+            transaction.insert(container, row(key, 1, None)).await.expect("inserted");
+            transaction.next_statement();
+        }
+        transaction.commit().await.expect("committed");
+        let mut transaction = task.begin();
+        transaction.delete(&everything(container), None).await.expect("deleted");
+        transaction.commit().await.expect("committed");
+    };
+    simulation.block_on(changes).expect("runs");
+    simulation.run_until_idle().expect("comes to rest");
+    assert!(engine.memory().used() > 0, "the reader may see the rows");
+    engine.drop_container(container).expect("it is there");
+    simulation.run_until_idle().expect("comes to rest");
+    assert_eq!(engine.memory().used(), 0, "{:?}", engine.memory().by_consumer());
+    reader.rollback();
 }
