@@ -344,10 +344,6 @@ impl PartitionState {
         self.ready[class].pop_front()
     }
 
-    pub fn commands_ready(&self) -> usize {
-        self.ready.iter().map(VecDeque::len).sum()
-    }
-
     pub fn stall(&mut self, command: Command) {
         self.stalled.push(command);
     }

@@ -107,13 +107,16 @@ impl Worker {
         let quantum = Quantum::start_several(&runtime, TASK_QUANTA);
         'rounds: for round in 0.. {
             if round > 0 {
+                if quantum.is_over() {
+                    break;
+                }
                 // Who is due by now does not wait for the partitions' quantum.
                 keep_work(1);
                 let fired = node.fire_timers(&runtime);
                 keep_work(0);
                 worked |= fired;
                 // Others may have taken what the timers made ready; that is no reason to go on for ever.
-                if !fired && round >= TASK_ROUNDS || quantum.is_over() {
+                if !fired && round >= TASK_ROUNDS {
                     break;
                 }
             }
@@ -176,12 +179,14 @@ impl Worker {
                 runtime.count_help();
                 helped = true;
             }
-            if let Some((partition, urgency)) = node.assignments.pop(self.steps) {
-                if visit(runtime, &partition, urgency, &Quantum::start(runtime)) {
-                    runtime.count_help();
-                    helped = true;
-                }
+            let assigned = node.assignments.pop(self.steps);
+            if assigned
+                .is_some_and(|(partition, urgency)| visit(runtime, &partition, urgency, &Quantum::start(runtime)))
+            {
+                runtime.count_help();
+                helped = true;
             } else if let Some(partition) = node.maintenance.pop() {
+                // Also behind a visit in vain: it may be what commands there wait for.
                 maintain(runtime, &partition);
                 runtime.count_help();
                 helped = true;
@@ -270,7 +275,7 @@ fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Q
 }
 
 fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState, quantum: &Quantum<'_>) -> bool {
-    let (mut commands, mut waiting) = (0, 0);
+    let (mut commands, mut waiting) = (0, Vec::new());
     // Only scans and loads give way, and none whose end a change of bounds waits for: nobody gets in before that.
     let wishes = partition.forget_wishes();
     let yielding = quantum.until_wanted(wishes);
@@ -288,13 +293,10 @@ fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState,
         match run_command(runtime, partition, state, command, until) {
             Ran::Finished => {}
             Ran::Unfinished(command) => state.add(command),
-            // As many as there are: whatever else there was had its turn, or comes next time.
+            // Tried once in a visit: what it waits for may be next.
             Ran::Waiting(command) => {
-                state.add(command);
-                waiting += 1;
-                if waiting >= state.commands_ready() {
-                    break;
-                }
+                waiting.push(command);
+                continue;
             }
             Ran::Stalled(command) => state.stall(command),
         }
@@ -302,5 +304,9 @@ fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState,
             break;
         }
     }
-    waiting == 0 || commands > waiting
+    let worked = waiting.is_empty() || commands > waiting.len();
+    for command in waiting {
+        state.add(command);
+    }
+    worked
 }

@@ -25,7 +25,9 @@ use crate::settings::SessionSettings;
 use crate::types::SqlType;
 
 /// How long a statement that was refused memory waits at most until what it held is given back.
-const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
+const MEMORY_WAIT_MAX: Duration = Duration::from_millis(500);
+/// One that took less than this part of the limit does not wait: it leaves as much room as there was.
+const MEMORY_WAIT_SHARE: u64 = 32;
 /// How often it looks.
 const MEMORY_WAIT_STEP: Duration = Duration::from_millis(1);
 
@@ -64,7 +66,7 @@ pub struct Session {
     pub(super) named: BTreeMap<String, Arc<Prepared>>,
     /// Of the last statement.
     pub(super) notices: Vec<Notice>,
-    /// Bytes that were reserved in the database when the last statement began.
+    /// Bytes that were reserved in the database when the transaction began, or the last statement outside of one.
     memory_before: u64,
 }
 
@@ -226,7 +228,9 @@ impl Session {
         }
         self.notices.clear();
         self.settle().await;
-        self.memory_before = self.database.engine().memory().used();
+        if self.transaction.is_none() {
+            self.memory_before = self.database.engine().memory().used();
+        }
         self.run(statement, parameters, place).await
     }
 
@@ -332,6 +336,9 @@ impl Session {
     async fn wait_for_memory(&self) {
         let engine = self.database.engine();
         let taken = engine.memory().used().saturating_sub(self.memory_before);
+        if taken < engine.memory().limit() / MEMORY_WAIT_SHARE {
+            return;
+        }
         let deadline = engine.env().now().0 + MEMORY_WAIT_MAX.as_nanos() as u64;
         while engine.memory().used() > self.memory_before + taken / 2 && engine.env().now().0 < deadline {
             engine.sleep_until(Nanos(engine.env().now().0 + MEMORY_WAIT_STEP.as_nanos() as u64)).await;
