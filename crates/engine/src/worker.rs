@@ -144,8 +144,8 @@ impl Worker {
         worked
     }
 
-    /// Visits partitions for a quantum; returns whether anything could be done. A scan that let go of its partition for somebody
-    /// goes on within the same quantum: it gives way, but its share of the worker stays.
+    /// Visits partitions for a quantum; returns whether anything could be done. A scan that let go of its partition for
+    /// somebody goes on within the same quantum: it gives way, but its share of the worker stays.
     fn visit_partitions(&self, runtime: &Runtime, node: &Node) -> bool {
         if node.assignments.is_empty() {
             return false;
