@@ -90,6 +90,23 @@ pub(crate) enum Work {
     },
 }
 
+impl Work {
+    /// Whether a partition may have another size behind it.
+    pub fn may_resize(&self) -> bool {
+        match self {
+            Self::Read { .. } | Self::Lookup { .. } | Self::LockKeys { .. } | Self::Probe | Self::Lock { .. } => false,
+            Self::Insert
+            | Self::Update { .. }
+            | Self::Delete { .. }
+            | Self::Attach
+            | Self::Pin { .. }
+            | Self::BuildIndex { .. }
+            | Self::Alter { .. }
+            | Self::SetLayout { .. } => true,
+        }
+    }
+}
+
 /// A micro-operator bound to its container and to one version of the partition table.
 pub(crate) struct Operator {
     pub container: Arc<Container>,

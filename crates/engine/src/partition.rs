@@ -79,6 +79,8 @@ pub(crate) struct PartitionState {
     picks: u32,
     /// Memory that changes places with the inbox's.
     spare: Vec<u8>,
+    /// It may have another size than the one that was published last.
+    pub resized: bool,
 }
 
 /// When to look again at what is written, and how it was at the last look.
@@ -120,6 +122,7 @@ impl LivingPartition {
                 stalled: Vec::new(),
                 picks: 0,
                 spare: Vec::new(),
+                resized: false,
             }),
             transactions: OnceLock::new(),
         }
@@ -259,8 +262,9 @@ impl LivingPartition {
         }
     }
 
-    /// Publishes sizes for the partition table's eyes; the caller holds the latch.
-    pub fn publish_size(&self, state: &PartitionState) {
+    /// Publishes sizes for the partition table's eyes; the caller holds the latch. It looks at every segment.
+    pub fn publish_size(&self, state: &mut PartitionState) {
+        state.resized = false;
         let statistics = state.store.statistics();
         self.rows.store(statistics.rows_live_estimate, Ordering::Relaxed);
         self.bytes.store(statistics.bytes, Ordering::Relaxed);

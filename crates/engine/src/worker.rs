@@ -261,7 +261,9 @@ fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Q
     let begun = runtime.env.now();
     let worked = process(runtime, partition, &mut state, quantum);
     state.store.add_processing(Duration::from_nanos(runtime.env.now().0.saturating_sub(begun.0)));
-    partition.publish_size(&state);
+    if state.resized {
+        partition.publish_size(&mut state);
+    }
     let wants_maintenance = state.store.wants_maintenance() || state.is_draining();
     let more = state.wants_visit();
     drop(state);

@@ -104,6 +104,7 @@ pub(crate) fn run_command(
         place.drop_progress(progress);
         Ok(Step::Done)
     } else {
+        place.state.resized |= dataflow.operator(message.header.operator).work.may_resize();
         place.run(&message, progress, quantum)
     };
     match step {
