@@ -21,11 +21,11 @@ const BY_AMOUNT: IndexId = IndexId(2);
 const ROUNDS: usize = 12;
 const KEYS: i64 = 120;
 
-fn options(split_rows: u64) -> EngineOptions {
+fn options(split_rows: u64, quantum: Duration) -> EngineOptions {
     EngineOptions {
         workers: 4,
         nodes: 2,
-        quantum: Duration::ZERO,
+        quantum,
         split_rows,
         parallel_rows: 1_000_000,
         maintenance_rows: 4,
@@ -70,8 +70,8 @@ async fn insert(engine: Engine, container: ContainerId, step: i64) {
     }
 }
 
-fn run(seed: u64, split_rows: u64, step: i64, moves: bool) -> Simulation {
-    let mut simulation = Simulation::new(seed, options(split_rows)).expect("starts");
+fn run(seed: u64, options: EngineOptions, step: i64, moves: bool) -> Simulation {
+    let mut simulation = Simulation::new(seed, options).expect("starts");
     let engine = simulation.engine().clone();
     let schema = Arc::new(schema(engine.next_container_id(), Layout::Row, 8));
     let container = schema.container;
@@ -94,12 +94,17 @@ fn run(seed: u64, split_rows: u64, step: i64, moves: bool) -> Simulation {
     simulation
 }
 
+fn count(simulation: &Simulation, name: &str) -> u64 {
+    let events = simulation.engine().statistics().events;
+    events.iter().find(|(event, _)| event.name() == name).map_or(0, |(_, count)| *count)
+}
+
 /// A partition is cut between the messages that two of its parents were sent.
 #[test]
 fn an_index_is_created_in_partitions_that_merge_and_split() {
     for seed in 0..test_load(40) {
         // 77 is prime to the number of keys.
-        run(seed, 8, 77, true);
+        run(seed, options(8, Duration::ZERO), 77, true);
     }
 }
 
@@ -108,9 +113,18 @@ fn an_index_is_created_in_partitions_that_merge_and_split() {
 fn an_index_is_created_while_keys_rise() {
     let mut cut = 0;
     for seed in 0..test_load(40) {
-        let simulation = run(seed, 12, 1, false);
-        let events = simulation.engine().statistics().events;
-        cut += events.iter().find(|(event, _)| event.name() == "append_partitions").map_or(0, |(_, count)| *count);
+        let simulation = run(seed, options(12, Duration::ZERO), 1, false);
+        cut += count(&simulation, "append_partitions");
     }
     assert!(cut > 0, "some partition was cut above its rows");
+}
+
+/// What waits for a change of its partition is tried once in a visit, not until the quantum is over.
+#[test]
+fn index_builds_that_wait_leave_the_quantum_to_others() {
+    for seed in 0..test_load(10) {
+        let simulation = run(seed, options(8, EngineOptions::default().quantum), 77, true);
+        let commands = count(&simulation, "commands");
+        assert!(commands < 100_000, "{commands} commands");
+    }
 }

@@ -56,7 +56,11 @@ impl Store {
                 offset = next + 1;
             }
             if moving.is_empty() && dead.is_empty() {
-                if evacuation.blocked {
+                if segment.vacated_count() == segment.rows() {
+                    // It was the tail when its last row left.
+                    self.drop_segment(evacuation.number);
+                    self.counters.compacted += 1;
+                } else if evacuation.blocked {
                     self.candidates.insert(evacuation.number);
                 }
                 return Ok(true);
@@ -78,7 +82,6 @@ impl Store {
             let first = RowAddress::new(tail.number, RowOffset(tail.rows()));
             let moving = &rows[from..rows.len().min(from + room)];
             self.move_run(moving, first)?;
-            self.close_tail_if_full();
             from += moving.len();
         }
         Ok(())
@@ -100,6 +103,8 @@ impl Store {
         for (begin, _) in &words {
             tail.newest_begin = tail.newest_begin.max(begin.bits());
         }
+        // Also if memory ends below: nobody appends to a full one.
+        self.close_tail_if_full();
         let new = |row: usize| RowAddress::new(first.segment(), RowOffset(first.offset().0 + row as u32));
         if let Err(error) = self.enter_into_indexes(NewRows::Columns(&batch), 0..batch.rows, first, None) {
             // The copies must not be seen beside the originals.

@@ -109,10 +109,13 @@ impl Store {
             maintained.more = true;
             return Ok(());
         }
-        // While rows are copied from here or to here, segments stay what they are.
-        while !self.is_splitting() {
+        loop {
             if budget == 0 {
                 maintained.more = true;
+                return Ok(());
+            }
+            // While rows are copied from here or to here, segments stay what they are.
+            if self.is_splitting() {
                 return Ok(());
             }
             if self.job.is_none() && !self.start_job(horizon, &mut budget)? {
@@ -123,7 +126,6 @@ impl Store {
                 return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Continues the job; false if it must wait.
@@ -206,6 +208,8 @@ impl Store {
                 }
                 Wish::Thaw => {
                     *budget = budget.saturating_sub(self.thaw(number)?);
+                    // To be sealed again, when it is cold.
+                    continue;
                 }
             }
             self.candidates.remove(&number);

@@ -272,10 +272,11 @@ impl Store {
                 }
             },
         }
-        if let Some(holder) = self.row_locks.conflict(snapshot, address, mode) {
+        successors.push(address);
+        // Whoever changed the row may have locked what came of it.
+        if let Some(holder) = successors.iter().find_map(|row| self.row_locks.conflict(snapshot, *row, mode)) {
             return Err(StorageError::Conflict { with: Some(holder) });
         }
-        successors.push(address);
         for row in successors {
             self.row_locks.add(snapshot, row, mode)?;
         }

@@ -65,10 +65,7 @@ impl Store {
             }
         });
         for other in others {
-            let Some(segment) = self.segment(other.segment()) else { continue };
-            let offset = other.offset().0;
-            let begin = self.begin_of_key(snapshot.outcomes, segment, offset);
-            match judge(snapshot, begin, segment.end(offset), || self.sees_row(snapshot, other)) {
+            match self.judge_row(snapshot, other) {
                 Version::Free => {}
                 Version::Undecided(holder) => return Err(StorageError::Conflict { with: Some(holder) }),
                 Version::SeenByTheSnapshot => return Err(StorageError::Conflict { with: None }),
@@ -84,5 +81,21 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// How a row stands in the way. Its newest version may be rolled back at any moment, for which no latch is needed:
+    /// then the key is free only if the version before it does not stand either.
+    fn judge_row(&self, snapshot: &Snapshot<'_>, row: RowAddress) -> Version {
+        let Some(segment) = self.segment(row.segment()) else { return Version::Free };
+        let offset = row.offset().0;
+        let mut begin = self.begin_of_key(snapshot.outcomes, segment, offset);
+        loop {
+            let judged = judge(snapshot, begin, segment.end(offset), || self.sees_row(snapshot, row));
+            let again = self.begin_of_key(snapshot.outcomes, segment, offset);
+            if !matches!(judged, Version::Free) || again == begin {
+                return judged;
+            }
+            begin = again;
+        }
     }
 }
