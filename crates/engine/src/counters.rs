@@ -26,6 +26,8 @@ pub enum Event {
     SavedCursors,
     /// Commands put aside until their task takes results.
     Stalls,
+    /// Times an update waited for rows that it had sent to other partitions.
+    CreditWaits,
     /// Splits of partitions.
     Splits,
     /// Partitions cut above all their rows because keys rise: nothing moved.
@@ -71,7 +73,7 @@ pub enum Event {
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 29] = [
+pub const EVENTS: [Event; 30] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
@@ -80,6 +82,7 @@ pub const EVENTS: [Event; 29] = [
     Event::Commands,
     Event::SavedCursors,
     Event::Stalls,
+    Event::CreditWaits,
     Event::Splits,
     Event::AppendPartitions,
     Event::Merges,
@@ -115,6 +118,7 @@ impl Event {
             Self::Commands => "commands",
             Self::SavedCursors => "saved_cursors",
             Self::Stalls => "stalls",
+            Self::CreditWaits => "credit_waits",
             Self::Splits => "splits",
             Self::AppendPartitions => "append_partitions",
             Self::Merges => "merges",

@@ -8,6 +8,10 @@
 //! aside in its partition and the partition's id is noted here, under the same lock that the task takes to fetch
 //! results, so that no wake-up is lost.
 //!
+//! Rows between operators have credits: an update whose rows move to other partitions sends no more of them while
+//! [`Dataflow::has_credit`] says that too many bytes are on the way. They are charged to the statement until they are
+//! inserted.
+//!
 //! **Waiting for other transactions** is the task's: a command that meets a row or key of somebody undecided takes back
 //! its last step, notes here whom it met and what is left to do, and finishes. Nothing sleeps inside a partition.
 
@@ -16,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use eris_platform::{MemoryPool, NodeId, Reservation};
+use eris_platform::{MemoryExceeded, MemoryPool, NodeId, Reservation};
 use eris_storage::{
     AttributeId, Batch, Holder, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, RowLock, Schema,
     SealedSegment, SegmentLayouts, Snapshot, StatementNumber,
@@ -30,6 +34,7 @@ use crate::ids::{DataflowId, OperatorIndex};
 use crate::lock::{Lock, lock};
 use crate::lookup::{Lookup, SharedCodec};
 use crate::operator::{MicroOperator, RowChange, RowFilter};
+use crate::options::EngineOptions;
 use crate::partition::Bounds;
 use crate::partition_table::PartitionTable;
 use crate::runtime::{Runtime, current_node};
@@ -138,8 +143,25 @@ pub struct Dataflow {
     failed: AtomicBool,
     outstanding: Outstanding,
     result_batches_max: usize,
-    attachments: Lock<Vec<Option<Attachment>>>,
+    rows_on_the_way_max: u64,
+    attachments: Lock<Attachments>,
     inner: Lock<Inner>,
+}
+
+impl Attachment {
+    /// What is charged to the statement; a segment is to its store.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Rows(rows) => rows.bytes() as u64,
+            Self::Segment { .. } | Self::Range(_) => 0,
+        }
+    }
+}
+
+struct Attachments {
+    list: Vec<Option<Attachment>>,
+    /// Of rows that are not yet inserted.
+    reservation: Reservation,
 }
 
 /// A batch that waits for its task.
@@ -172,7 +194,7 @@ impl Dataflow {
         operators: Vec<Operator>,
         cancel: CancelHandle,
         memory: &Arc<MemoryPool>,
-        result_batches_max: usize,
+        options: &EngineOptions,
     ) -> Self {
         Self {
             id,
@@ -182,8 +204,9 @@ impl Dataflow {
             cancel,
             failed: AtomicBool::new(false),
             outstanding: Outstanding::new(),
-            result_batches_max,
-            attachments: Lock::new(Vec::new()),
+            result_batches_max: options.result_batches_max,
+            rows_on_the_way_max: options.rows_on_the_way_max,
+            attachments: Lock::new(Attachments { list: Vec::new(), reservation: memory.reserve("rows on the way") }),
             inner: Lock::new(Inner {
                 results: VecDeque::new(),
                 reservation: memory.reserve("query results"),
@@ -229,14 +252,34 @@ impl Dataflow {
         true
     }
 
-    pub(crate) fn attach(&self, attachment: Attachment) -> u32 {
+    /// Keeps what a message names by the index that comes back. Rows are charged until [`Dataflow::rows_arrived`].
+    pub(crate) fn attach(&self, attachment: Attachment) -> Result<u32, MemoryExceeded> {
         let mut attachments = lock(&self.attachments);
-        attachments.push(Some(attachment));
-        (attachments.len() - 1) as u32
+        attachments.reservation.grow(attachment.bytes())?;
+        attachments.list.push(Some(attachment));
+        Ok((attachments.list.len() - 1) as u32)
+    }
+
+    /// The same for positions, which cost nothing to speak of.
+    pub(crate) fn attach_range(&self, range: Bounds) -> u32 {
+        let list = &mut lock(&self.attachments).list;
+        list.push(Some(Attachment::Range(range)));
+        (list.len() - 1) as u32
     }
 
     pub(crate) fn take_attachment(&self, index: u32) -> Option<Attachment> {
-        lock(&self.attachments).get_mut(index as usize).and_then(Option::take)
+        lock(&self.attachments).list.get_mut(index as usize).and_then(Option::take)
+    }
+
+    /// So many bytes of attached rows are inserted, or were attached once more.
+    pub(crate) fn rows_arrived(&self, bytes: u64) {
+        let attachments = lock(&self.attachments);
+        attachments.reservation.shrink(bytes.min(attachments.reservation.bytes()));
+    }
+
+    /// Whether an update may send further rows to other partitions.
+    pub(crate) fn has_credit(&self) -> bool {
+        lock(&self.attachments).reservation.bytes() < self.rows_on_the_way_max
     }
 
     pub(crate) fn emit(&self, batch: Batch) -> Result<(), EngineError> {

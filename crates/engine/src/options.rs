@@ -47,6 +47,8 @@ pub struct EngineOptions {
     pub maintenance_rows: usize,
     /// Result batches that wait for their task before the producing commands yield.
     pub result_batches_max: usize,
+    /// Bytes of updated rows on their way to other partitions before the update waits for them to arrive.
+    pub rows_on_the_way_max: u64,
     /// How many statements of each class run at once.
     pub admission: AdmissionOptions,
 }
@@ -71,6 +73,7 @@ impl Default for EngineOptions {
             parallel_rows: 65_536,
             maintenance_rows: 2_048,
             result_batches_max: 64,
+            rows_on_the_way_max: 1 << 20,
             admission: AdmissionOptions::default(),
         }
     }

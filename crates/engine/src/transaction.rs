@@ -393,7 +393,7 @@ impl Transaction {
             operators,
             self.cancel().clone(),
             self.memory(),
-            self.runtime.options.result_batches_max,
+            &self.runtime.options,
         ))
     }
 

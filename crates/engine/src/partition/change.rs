@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use eris_storage::{AttributeId, Batch, Gateway, RowAddress, RowLock};
+use eris_storage::{AttributeId, Batch, Gateway, PartitionId, RowAddress, RowLock};
 
 use super::command::Progress;
 use super::execute::{Place, Quantum, Step, contain_panic, kept};
 use super::forward::is_own_position;
+use crate::counters::Event;
 use crate::dataflow::{Attachment, Work};
 use crate::error::EngineError;
 use crate::ids::OperatorIndex;
@@ -36,6 +37,11 @@ impl Place<'_> {
             let work = &dataflow.operator(self.header.operator).work;
             if matches!(work, Work::Lock { .. }) && !dataflow.has_room(self.partition.id) {
                 return Ok(Step::NoRoom(Progress::Changing { cursor, within }));
+            }
+            // While a change of bounds waits for saved cursors the rows that are on the way may wait for that change.
+            if matches!(work, Work::Update { .. }) && !dataflow.has_credit() && !self.state.is_draining() {
+                self.runtime.counters.add(Event::CreditWaits, 1);
+                return Ok(Step::Waits(Progress::Changing { cursor, within }));
             }
             let next = match self.state.store.next_batch(&snapshot, &mut cursor) {
                 Ok(next) => next,
@@ -195,23 +201,35 @@ impl Place<'_> {
             let new = returning.iter().map(|id| full_rows.columns[id.index()].take(&told));
             dataflow.emit(Batch { columns: old.chain(new).collect(), rows: told.len() })?;
         }
-        let operator = dataflow.operator(moved_rows);
+        self.send_moved_rows(moved_rows, &full_rows, &taken)?;
+        Ok(written)
+    }
+
+    /// Rows go to the partitions that own their new positions, all rows of one in one message.
+    fn send_moved_rows(&self, operator: OperatorIndex, rows: &Batch, taken: &[u32]) -> Result<(), EngineError> {
+        let table = &self.dataflow.operator(operator).table;
+        let mut targets: Vec<(PartitionId, Vec<u32>)> = Vec::new();
         for row in taken {
-            let position = operator.table.partitioning.position_of_row(&full_rows, row as usize);
-            let attachment = dataflow.attach(Attachment::Rows(full_rows.take(&[row])));
-            let target = operator.table.find(&position);
+            let owner = table.find(&table.partitioning.position_of_row(rows, *row as usize)).id;
+            match targets.iter_mut().find(|(target, _)| *target == owner) {
+                Some((_, rows)) => rows.push(*row),
+                None => targets.push((owner, vec![*row])),
+            }
+        }
+        for (target, leaving) in targets {
+            let attachment = self.dataflow.attach(Attachment::Rows(rows.take(&leaving)))?;
             let header = Header {
                 primitive: Primitive::Insert,
-                operator: moved_rows,
-                target: Some(target.id),
-                table_version: operator.table.version,
+                operator,
+                target: Some(target),
+                table_version: table.version,
                 forwarded: false,
                 range: None,
                 ..self.header
             };
-            dataflow.count_sends(1);
+            self.dataflow.count_sends(1);
             self.runtime.send(&Message::new(header, &[&attachment.to_le_bytes()]));
         }
-        Ok(written)
+        Ok(())
     }
 }

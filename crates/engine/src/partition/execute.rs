@@ -367,10 +367,12 @@ impl Place<'_> {
         let dataflow = Arc::clone(&self.dataflow);
         loop {
             if done == rows.rows {
+                dataflow.rows_arrived(rows.bytes() as u64);
                 let Some(index) = pending.pop() else { return Ok(Step::Done) };
                 let Some(Attachment::Rows(attached)) = dataflow.take_attachment(index) else {
                     unreachable!("an insert names rows that nobody took before")
                 };
+                let attached_bytes = attached.bytes();
                 rows = forward_inserts(
                     self.runtime,
                     self.partition,
@@ -380,6 +382,7 @@ impl Place<'_> {
                     &dataflow,
                     |rows| Ok(Attachment::Rows(rows)),
                 )?;
+                dataflow.rows_arrived(attached_bytes.saturating_sub(rows.bytes()) as u64);
                 done = 0;
                 continue;
             }

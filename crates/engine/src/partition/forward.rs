@@ -112,7 +112,7 @@ fn owners_of(state: &PartitionState, mut rest: Vec<Bounds>) -> Others {
 
 /// The header of a message to somebody else whom it concerns. Its range is taken once: each message has its own.
 pub(super) fn passed_on(header: &Header, to: PartitionId, range: Option<Bounds>, dataflow: &Dataflow) -> Header {
-    let range = range.map(|range| dataflow.attach(Attachment::Range(range)));
+    let range = range.map(|range| dataflow.attach_range(range));
     Header { target: Some(to), forwarded: true, range, ..*header }
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn forward_inserts(
     }
     assert!(!state.handovers.is_empty(), "partition {} passes rows on only after a handover", partition.id.0);
     for (owner, list) in leaving {
-        let index = dataflow.attach(attachment(rows.take(&list))?);
+        let index = dataflow.attach(attachment(rows.take(&list))?)?;
         let header = passed_on(header, owner, None, dataflow);
         dataflow.count_sends(1);
         runtime.counters.add(Event::Forwarded, 1);

@@ -243,7 +243,7 @@ impl<'t> BulkLoad<'t> {
             let segment = SealedSegment::build_in(&self.container.schema(), &rows, &runtime.memory, arena)?;
             Attachment::Segment { segment, rows }
         };
-        let attachment = dataflow.attach(attachment);
+        let attachment = dataflow.attach(attachment)?;
         let header = transaction.header(&dataflow, primitive, Some(partition));
         let message = Message::new(header, &[&attachment.to_le_bytes()]);
         let results = transaction.start(dataflow, vec![message]);

@@ -115,7 +115,7 @@ impl Transaction {
         let dataflow = self.dataflow(vec![Self::operator(container, &table, Work::Insert, None)]);
         let mut messages = Vec::new();
         for (partition, rows) in group_by_partition(container, &table, rows) {
-            let attachment = dataflow.attach(Attachment::Rows(rows));
+            let attachment = dataflow.attach(Attachment::Rows(rows))?;
             let header = self.header(&dataflow, Primitive::Insert, Some(&partition));
             messages.push(Message::new(header, &[&attachment.to_le_bytes()]));
         }

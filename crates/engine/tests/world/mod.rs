@@ -51,6 +51,7 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         parallel_rows: [16, 1_000_000][random.index(2)],
         maintenance_rows: [4, 64, 2_048][random.index(3)],
         result_batches_max: [1, 64][random.index(2)],
+        rows_on_the_way_max: [1, 1 << 20][random.index(2)],
         admission: AdmissionOptions { point, scan: None, load: None },
         ..EngineOptions::default()
     }
