@@ -1,7 +1,7 @@
 //! The key-value benchmark with little data: every variant finds every value, and its figures have what reports need.
 
 use eris_engine::Coalescing;
-use eris_workloads::kv::{Access, Baseline, KvError, KvOptions, Locality, PartitionedBy, run};
+use eris_workloads::kv::{Access, Baseline, KvError, KvOptions, KvStore, Locality, PartitionedBy, run};
 
 fn options() -> KvOptions {
     KvOptions { pairs: 5_000, seconds: 0.05, warm_up_seconds: 0.0, ..KvOptions::default() }
@@ -27,7 +27,6 @@ fn every_variant_finds_the_value_of_every_key() -> Result<(), KvError> {
             variants.push(KvOptions { baseline: Some(Baseline::Shared), access, coalescing, ..options() });
         }
     }
-    variants.push(KvOptions { baseline: Some(Baseline::Pinned), ..options() });
     let mut checksum = None;
     for variant in variants {
         let report = run(&variant, &mut |_| {})?;
@@ -35,6 +34,32 @@ fn every_variant_finds_the_value_of_every_key() -> Result<(), KvError> {
         assert_eq!(*checksum.get_or_insert(report.checksum), report.checksum, "all variants hold the same pairs");
         assert!(report.throughput_per_s.is_some() && report.limit.is_some() && report.store_bytes > Some(0));
     }
+    Ok(())
+}
+
+#[test]
+fn pinned_partitions_have_a_node_and_a_worker_each() -> Result<(), KvError> {
+    let pinned = KvOptions { baseline: Some(Baseline::Pinned), workers: 3, ..options() };
+    let engine = KvStore::engine_options(&pinned);
+    assert_eq!((engine.workers, engine.nodes), (3, 3), "a node has one worker: nobody else comes to its partitions");
+    let report = run(&pinned, &mut |_| {})?;
+    assert!(report.consistent, "{report:?}");
+    assert_eq!((report.baseline, report.workers, report.nodes), (Some("pinned"), 3, 3));
+    assert_eq!(report.partitions, 3, "one partition for each worker");
+    let moving = run(&KvOptions { workers: 3, ..options() }, &mut |_| {})?;
+    assert_eq!((moving.baseline, moving.nodes), (None, 1), "without it workers share a node and its partitions");
+    assert_eq!(report.checksum, moving.checksum);
+    Ok(())
+}
+
+#[test]
+fn reports_have_the_keys_that_users_read() -> Result<(), KvError> {
+    let report = run(&KvOptions { workers: 2, ..options() }, &mut |_| {})?;
+    let json = serde_json::to_value(&report).map_err(|error| KvError::Options(error.to_string()))?;
+    assert_eq!(json["benchmark"], "kv");
+    let throughput = json["throughput_per_s"].as_f64().unwrap_or_default();
+    assert!(throughput > 0.0, "{json}");
+    assert_eq!(json["per_worker_per_s"].as_f64(), Some(throughput / 2.0));
     Ok(())
 }
 

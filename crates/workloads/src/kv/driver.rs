@@ -82,7 +82,7 @@ pub(super) struct Client {
 
 /// What a transaction found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub keys: u64,
     /// Of the values.
     pub sum: i64,
@@ -97,19 +97,20 @@ impl Client {
         let keys: Vec<i64> =
             (0..LOOKUPS_PER_TRANSACTION).map(|_| (self.keys.start + self.random.below(span)) as i64).collect();
         let mut transaction = self.store.engine().begin();
-        let found = look_up_checked(&self.store, &mut transaction, &keys, self.coalescing).await?;
+        let found = look_up_checked(&self.store, &mut transaction, &keys, self.coalescing, value_of).await?;
         transaction.commit().await?;
         debug_assert_eq!(found.keys, keys.len() as u64);
         Ok(found)
     }
 }
 
-/// Looks up keys that exist and compares every value with its key.
-pub(super) async fn look_up_checked(
+/// Looks up keys that exist and compares every value with the one that its key has to have.
+pub(crate) async fn look_up_checked(
     store: &KvStore,
     transaction: &mut eris_engine::Transaction,
     keys: &[i64],
     coalescing: Coalescing,
+    expected: impl Fn(i64) -> i64,
 ) -> Result<Found, KvError> {
     let mut results = store.look_up(transaction, keys.to_vec(), coalescing)?;
     let mut answered = vec![false; keys.len()];
@@ -118,7 +119,7 @@ pub(super) async fn look_up_checked(
         let (positions, values) = columns(&batch)?;
         for (position, value) in positions.iter().zip(values) {
             let place = *position as usize;
-            if std::mem::replace(&mut answered[place], true) || value_of(keys[place]) != *value {
+            if std::mem::replace(&mut answered[place], true) || expected(keys[place]) != *value {
                 return Err(KvError::WrongAnswer(format!(
                     "key {} has the value {value}, or is found twice",
                     keys[place]
@@ -135,7 +136,8 @@ pub(super) async fn look_up_checked(
     Ok(found)
 }
 
-fn columns(batch: &Batch) -> Result<(&[i32], &[i64]), KvError> {
+/// Of an answer: which of the keys asked for have which values.
+pub(crate) fn columns(batch: &Batch) -> Result<(&[i32], &[i64]), KvError> {
     match &batch.columns[..] {
         [positions, values] => match (&positions.values, &values.values) {
             (Values::Int32(positions), Values::Int64(values)) => Ok((positions, values)),

@@ -29,24 +29,46 @@ pub struct SharedStore {
 }
 
 impl SharedStore {
-    /// Fills a table with all pairs; for scans an array in the order of keys.
-    pub fn load(pairs: u64, access: Access) -> Self {
+    /// A table with room for the keys below `pairs`; for scans an array in the order of keys.
+    pub fn empty(pairs: u64, access: Access) -> Self {
         let slots = match access {
             Access::Index | Access::OrderedIndex => (pairs + pairs / 2).next_power_of_two().max(2),
             Access::Scan => pairs,
         };
         let mut table = Vec::new();
         table.resize_with(slots as usize, || [AtomicU64::new(0), AtomicU64::new(0)]);
-        let store = Self { pairs, shift: 64 - slots.ilog2(), slots: table, access };
-        for key in 0..pairs {
-            let mut slot = if access == Access::Scan { key as usize } else { store.slot_of(key as i64) };
-            while store.slots[slot][0].load(Ordering::Relaxed) != 0 {
-                slot = (slot + 1) & (store.slots.len() - 1);
-            }
-            store.slots[slot][1].store(value_of(key as i64) as u64, Ordering::Relaxed);
-            store.slots[slot][0].store(key + 1, Ordering::Release);
+        Self { pairs, shift: 64 - slots.ilog2(), slots: table, access }
+    }
+
+    /// Fills a table with all pairs.
+    pub fn load(pairs: u64, access: Access) -> Self {
+        let store = Self::empty(pairs, access);
+        for key in 0..pairs as i64 {
+            store.upsert(key, value_of(key));
         }
         store
+    }
+
+    /// Writes the value of a key below `pairs` and returns whether the key is new. A thread that reads the key while it
+    /// is entered may see the value 0: the benchmarks read what is there.
+    #[inline]
+    pub fn upsert(&self, key: i64, value: i64) -> bool {
+        let wanted = key as u64 + 1;
+        let mut slot = if self.access == Access::Scan { key as usize } else { self.slot_of(key) };
+        loop {
+            let [taken, place] = &self.slots[slot];
+            let before = match taken.load(Ordering::Acquire) {
+                0 => match taken.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(before) | Err(before) => before,
+                },
+                before => before,
+            };
+            if before == 0 || before == wanted {
+                place.store(value as u64, Ordering::Release);
+                return before == 0;
+            }
+            slot = (slot + 1) & (self.slots.len() - 1);
+        }
     }
 
     pub fn bytes(&self) -> u64 {

@@ -58,7 +58,7 @@ pub fn measure(footprint_bytes: u64, threads: usize, time: Duration) -> Limits {
 }
 
 /// The sum of what the threads say.
-pub(super) fn on_threads<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> f64
+pub(crate) fn on_threads<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> f64
 where
     f64: From<T>,
 {

@@ -19,13 +19,16 @@ mod scaling;
 mod store;
 
 pub use driver::{Run, drive};
+pub(crate) use driver::{columns, look_up_checked};
 pub use hash_table::SharedStore;
+pub(crate) use limit::on_threads;
 pub use limit::{Limits, measure as measure_limits};
 pub use options::{Access, Baseline, KvError, KvOptions, Locality, PartitionedBy};
 pub use processor::spent_while;
 pub use report::{KvReport, Unavailable, run};
 pub use scaling::{ByDistance, Configuration, Distance, Modelled, ScalingOptions, ScalingReport, Scans, Step, scaling};
-pub use store::KvStore;
+pub(crate) use store::{KEY, VALUE};
+pub use store::{KvStore, integers};
 
 /// Lookups of one transaction.
 pub const LOOKUPS_PER_TRANSACTION: usize = 1_000;

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use eris_engine::{Coalescing, EngineError};
+use eris_storage::Layout;
 use thiserror::Error;
 
 /// How a partition finds a key.
@@ -121,6 +122,8 @@ pub struct KvOptions {
     pub tasks_per_worker: usize,
     /// Whether messages for the own node pass by the coordinator.
     pub direct_append: bool,
+    /// How the pairs are stored.
+    pub layout: Layout,
     pub memory_limit_bytes: u64,
     pub seed: u64,
 }
@@ -141,6 +144,7 @@ impl Default for KvOptions {
             baseline: None,
             tasks_per_worker: 4,
             direct_append: true,
+            layout: Layout::Column,
             memory_limit_bytes: 8 << 30,
             seed: 1,
         }

@@ -102,7 +102,7 @@ fn run_engine(options: &KvOptions, progress: &mut dyn FnMut(&str)) -> Result<Mea
     let checksum = store.engine().block_on(async move {
         let keys: Vec<i64> = checksum_keys(checking.pairs()).collect();
         let mut transaction = checking.engine().begin();
-        let found = look_up_checked(&checking, &mut transaction, &keys, Coalescing::Sender).await?;
+        let found = look_up_checked(&checking, &mut transaction, &keys, Coalescing::Sender, value_of).await?;
         transaction.commit().await?;
         Ok::<_, KvError>(found.sum)
     })??;

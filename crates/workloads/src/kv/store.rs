@@ -8,17 +8,17 @@ use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Lookup, Par
 use eris_platform::{Env, NodeId};
 use eris_storage::{
     Attribute, AttributeId, Batch, Buffer, Column, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, Key,
-    Layout, LookupRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, Value, Values, key_of_values,
+    LookupRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, Value, Values, key_of_values,
 };
 
 use super::options::{Access, KvError, KvOptions, Locality, PartitionedBy};
 use super::value_of;
 
-const KEY: AttributeId = AttributeId(0);
-const VALUE: AttributeId = AttributeId(1);
+pub(crate) const KEY: AttributeId = AttributeId(0);
+pub(crate) const VALUE: AttributeId = AttributeId(1);
 
 /// Pairs of one batch of the load.
-const LOAD_BATCH: u64 = 65_536;
+const LOAD_BATCH: usize = 65_536;
 
 /// An engine with the pairs.
 #[derive(Debug, Clone)]
@@ -95,7 +95,7 @@ impl KvStore {
             }
         };
         let partitioning = Partitioning::Range(Box::new([attribute]));
-        let schema = Arc::new(schema(container, options.access));
+        let schema = Arc::new(schema(container, options));
         engine.create_range_container(ContainerSpec { schema, partitioning }, &cuts)?;
         let nodes = options.engine_nodes() as u64;
         // Partition p is on node p * nodes / partitions.
@@ -108,11 +108,14 @@ impl KvStore {
     }
 
     /// Writes the pairs of some keys.
-    pub(super) async fn fill(&self, keys: Range<u64>) -> Result<(), EngineError> {
+    pub(crate) async fn fill(&self, mut keys: impl Iterator<Item = u64> + Send) -> Result<(), EngineError> {
         let mut transaction = self.engine.begin();
         let mut bulk = transaction.bulk(self.container)?;
-        for first in keys.clone().step_by(LOAD_BATCH as usize) {
-            let keys: Vec<i64> = (first..keys.end.min(first + LOAD_BATCH)).map(|key| key as i64).collect();
+        loop {
+            let keys: Vec<i64> = keys.by_ref().take(LOAD_BATCH).map(|key| key as i64).collect();
+            if keys.is_empty() {
+                break;
+            }
             let values = keys.iter().map(|key| value_of(*key)).collect();
             let rows = keys.len();
             bulk.append(Batch::new([integers(keys), integers(values)], rows)).await?;
@@ -162,7 +165,7 @@ fn key_of(value: i64) -> Key {
     key_of_values(&[(&Value::Int64(value), DataType::Int64)])
 }
 
-fn schema(container: ContainerId, access: Access) -> Schema {
+fn schema(container: ContainerId, options: &KvOptions) -> Schema {
     let attribute = |name: &str| Attribute { name: name.into(), data_type: DataType::Int64, nullable: false };
     let index = |kind| IndexDefinition {
         id: IndexId(1),
@@ -176,12 +179,12 @@ fn schema(container: ContainerId, access: Access) -> Schema {
         container,
         version: SchemaVersion(1),
         attributes: Box::new([attribute("key"), attribute("value")]),
-        indexes: match access {
+        indexes: match options.access {
             Access::Index => Box::new([index(IndexKind::Hash)]),
             Access::OrderedIndex => Box::new([index(IndexKind::Ordered)]),
             Access::Scan => Box::new([]),
         },
-        layout: Layout::Column,
+        layout: options.layout,
         physical: None,
         segment_rows: SEGMENT_ROWS_DEFAULT,
     }
