@@ -564,3 +564,63 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command as Process;
+
+    use eris_platform::NodeId;
+    use eris_storage::{ContainerId, Layout, PartitionId, Schema, SchemaVersion, Store};
+
+    use super::*;
+    use crate::options::EngineOptions;
+    use crate::partition::Bounds;
+    use crate::simulator::Simulation;
+
+    /// Set for the process that is to stop.
+    const CHILD: &str = "ERIS_PANIC_IN_A_WRITE";
+    const SIGABRT: i32 = 6;
+
+    fn panic_in_a_write() {
+        let simulation = Simulation::new(1, EngineOptions::default()).expect("starts");
+        let runtime = simulation.engine().runtime();
+        let schema = Schema {
+            container: ContainerId(1),
+            version: SchemaVersion(1),
+            attributes: Box::new([]),
+            indexes: Box::new([]),
+            layout: Layout::Column,
+            physical: None,
+            segment_rows: 16,
+        };
+        let store = Store::new(runtime.store_options(&Arc::new(schema)));
+        let partition = LivingPartition::new(PartitionId(0), ContainerId(1), NodeId(0), store, Bounds::default());
+        let mut state = partition.try_latch().expect("nobody else is here");
+        let object = runtime.transactions.begin();
+        // Whoever runs a task or a visit contains panics; this one must not get there.
+        let contained = contain_panic(|| {
+            write_registered(runtime, &partition, &mut state, &object, |_| -> Result<(), StorageError> {
+                panic!("half of a change")
+            })
+        });
+        println!("went on behind a change that panicked: {contained:?}");
+    }
+
+    #[test]
+    fn a_panic_while_rows_are_changed_stops_the_process() {
+        if std::env::var_os(CHILD).is_some() {
+            return panic_in_a_write();
+        }
+        let name = std::thread::current().name().expect("a test has a name").to_owned();
+        let this = std::env::current_exe().expect("a test is a program");
+        let mut process = Process::new(this);
+        let output = process.args(["--exact", &name, "--nocapture"]).env(CHILD, "1").output().expect("starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(SIGABRT), "{}: {text}", output.status);
+        assert!(
+            text.contains("eris: panic while a partition was being changed (half of a change); stopping"),
+            "{text}"
+        );
+    }
+}
