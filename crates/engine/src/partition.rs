@@ -7,6 +7,7 @@ mod execute;
 mod forward;
 mod inbox;
 mod lookup;
+mod panics;
 mod within;
 
 use std::collections::VecDeque;
@@ -27,10 +28,11 @@ use crate::transactions::TransactionManager;
 
 pub(crate) use bounds::{Bounds, Handover};
 pub(crate) use command::Command;
-pub(crate) use execute::{Quantum, Ran, contain_panic, run_command, write_registered};
+pub(crate) use execute::{Quantum, Ran, run_command};
 pub(crate) use forward::is_own_position;
 pub(crate) use inbox::receive;
 pub(crate) use lookup::probe_value;
+pub(crate) use panics::{contain_panic, write_registered};
 
 use inbox::Inbox;
 
