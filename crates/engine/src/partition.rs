@@ -7,6 +7,7 @@ mod execute;
 mod forward;
 mod inbox;
 mod lookup;
+mod panics;
 mod within;
 
 use std::collections::VecDeque;
@@ -27,10 +28,11 @@ use crate::transactions::TransactionManager;
 
 pub(crate) use bounds::{Bounds, Handover};
 pub(crate) use command::Command;
-pub(crate) use execute::{Quantum, Ran, contain_panic, run_command, write_registered};
+pub(crate) use execute::{Quantum, Ran, run_command};
 pub(crate) use forward::is_own_position;
 pub(crate) use inbox::receive;
 pub(crate) use lookup::probe_value;
+pub(crate) use panics::{contain_panic, write_registered};
 
 use inbox::Inbox;
 
@@ -203,6 +205,12 @@ impl LivingPartition {
     /// Puts messages into the inbox.
     pub fn push(&self, bytes: &[u8], messages: usize, urgent: usize) {
         self.inbox.push(bytes, messages, urgent);
+    }
+
+    /// Appends to the inbox so far, and the messages in it.
+    #[cfg(test)]
+    pub fn inbox_counts(&self) -> (usize, usize) {
+        (self.inbox.appends.load(Ordering::Relaxed), self.inbox.messages())
     }
 
     /// How soon somebody has to look at the inbox; none if it is empty.
@@ -392,3 +400,100 @@ impl PartitionState {
 
 /// Shared by everything that names partitions.
 pub(crate) type Partition = Arc<LivingPartition>;
+
+#[cfg(test)]
+mod tests {
+    use eris_platform::MemoryPool;
+    use eris_storage::{Layout, Schema, SchemaVersion, StatementNumber, StoreOptions};
+
+    use super::*;
+    use crate::cancel::CancelHandle;
+    use crate::dataflow::Dataflow;
+    use crate::ids::{DataflowId, OperatorIndex};
+    use crate::message::{Header, Message, Primitive};
+    use crate::near::Near;
+    use crate::transactions::{SnapshotHandle, TransactionHold};
+
+    fn partition() -> LivingPartition {
+        let schema = Schema {
+            container: ContainerId(1),
+            version: SchemaVersion(1),
+            attributes: Box::new([]),
+            indexes: Box::new([]),
+            layout: Layout::Column,
+            physical: None,
+            segment_rows: 16,
+        };
+        let store = Store::new(StoreOptions::new(Arc::new(schema), MemoryPool::new(1 << 20)));
+        LivingPartition::new(PartitionId(1), ContainerId(1), NodeId(0), store, Bounds::default())
+    }
+
+    /// A dataflow that commands may name; nothing runs.
+    fn dataflow() -> Arc<Dataflow> {
+        let transactions = Near::new(Arc::new(TransactionManager::new(1)));
+        let object = transactions.begin();
+        let hold = || TransactionHold::new(&transactions, &object);
+        let snapshot = Arc::new(SnapshotHandle::publish(hold(), StatementNumber(1)));
+        transactions.abort(&object);
+        let cancel = CancelHandle::default();
+        Arc::new(Dataflow::new(DataflowId(1), hold(), snapshot, Vec::new(), cancel, &MemoryPool::new(1 << 20), 1))
+    }
+
+    /// A command; `number` tells those of one class apart.
+    fn command(dataflow: &Arc<Dataflow>, primitive: Primitive, number: u32) -> Command {
+        let header = Header {
+            primitive,
+            operator: OperatorIndex(0),
+            target: Some(PartitionId(1)),
+            container: ContainerId(1),
+            schema_version: SchemaVersion(1),
+            table_version: TableVersion(1),
+            dataflow: dataflow.id,
+            transaction: dataflow.hold.object().id,
+            statement: StatementNumber(number),
+            source: NodeId(0),
+            forwarded: false,
+            range: None,
+        };
+        Command::new(Message::new(header, &[]), Arc::clone(dataflow))
+    }
+
+    #[test]
+    fn commands_are_picked_by_class_and_every_eighth_pick_takes_the_least_urgent() {
+        let (partition, dataflow) = (partition(), dataflow());
+        let mut state = partition.try_latch().expect("nobody else is here");
+        // The least urgent come first.
+        let waiting =
+            [(Primitive::Attach, 2), (Primitive::UnorderedScan, 4), (Primitive::Insert, 9), (Primitive::Pin, 3)];
+        for (primitive, count) in waiting {
+            (0..count).for_each(|number| state.add(command(&dataflow, primitive, number)));
+        }
+        let picks = std::iter::from_fn(|| state.next_command());
+        let picked: Vec<(Class, u32)> =
+            picks.map(|command| (command.class(), command.message.header.statement.0)).collect();
+        let of = |class, numbers: std::ops::Range<u32>| numbers.map(move |number| (class, number));
+        let expected: Vec<(Class, u32)> = of(Class::Control, 0..3)
+            .chain(of(Class::Point, 0..4))
+            .chain(of(Class::Load, 0..1))
+            .chain(of(Class::Point, 4..9))
+            .chain(of(Class::Scan, 0..2))
+            .chain(of(Class::Load, 1..2))
+            .chain(of(Class::Scan, 2..4))
+            .collect();
+        assert_eq!(picked, expected);
+        assert_eq!((LOW_CLASS_SHARE, picked[7], picked[15]), (8, (Class::Load, 0), (Class::Load, 1)));
+    }
+
+    #[test]
+    fn the_share_goes_to_the_least_urgent_class_that_waits() {
+        let (partition, dataflow) = (partition(), dataflow());
+        let mut state = partition.try_latch().expect("nobody else is here");
+        (0..40).for_each(|number| state.add(command(&dataflow, Primitive::LookupKeys, number)));
+        state.add(command(&dataflow, Primitive::OrderedScan, 0));
+        for pick in 1..=41 {
+            let class = state.next_command().expect("there are 41").class();
+            assert_eq!(class, if pick == LOW_CLASS_SHARE { Class::Scan } else { Class::Point }, "pick {pick}");
+        }
+        assert!(state.next_command().is_none());
+    }
+}

@@ -108,3 +108,101 @@ impl Scatter {
         delivered
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use eris_storage::{
+        Attribute, AttributeId, ContainerId, DataType, Layout, Schema, SchemaVersion, StatementNumber, TransactionId,
+    };
+
+    use super::*;
+    use crate::container::ContainerSpec;
+    use crate::ids::{DataflowId, OperatorIndex, TableVersion};
+    use crate::message::{Header, Message, MessageView, Primitive};
+    use crate::options::EngineOptions;
+    use crate::partition_table::Partitioning;
+    use crate::simulator::Simulation;
+
+    /// An engine of two nodes with a container of so many partitions, in turn on one and the other.
+    fn engine(partitions: usize) -> (Simulation, Vec<Partition>) {
+        let options = EngineOptions { workers: 2, nodes: 2, ..EngineOptions::default() };
+        let simulation = Simulation::new(1, options).expect("starts");
+        let key = Attribute { name: "key".into(), data_type: DataType::Int64, nullable: false };
+        let schema = Arc::new(Schema {
+            container: simulation.engine().next_container_id(),
+            version: SchemaVersion(1),
+            attributes: Box::new([key]),
+            indexes: Box::new([]),
+            layout: Layout::Column,
+            physical: None,
+            segment_rows: 16,
+        });
+        let partitioning = Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions };
+        let container = simulation.engine().create_container(ContainerSpec { schema, partitioning }).expect("created");
+        let partitions = container.table().partitions().cloned().collect();
+        (simulation, partitions)
+    }
+
+    /// Appends a message; `number` tells it from the others.
+    fn append(bytes: &mut Vec<u8>, target: Option<PartitionId>, primitive: Primitive, number: u32) {
+        let header = Header {
+            primitive,
+            operator: OperatorIndex(0),
+            target,
+            container: ContainerId(1),
+            schema_version: SchemaVersion(1),
+            table_version: TableVersion(1),
+            dataflow: DataflowId(1),
+            transaction: TransactionId(1),
+            statement: StatementNumber(number),
+            source: NodeId(0),
+            forwarded: false,
+            range: None,
+        };
+        Message::new(header, &[&number.to_le_bytes()]).encode(bytes);
+    }
+
+    fn numbers(mut bytes: &[u8]) -> Vec<u32> {
+        let mut found = Vec::new();
+        while !bytes.is_empty() {
+            let (message, length) = MessageView::decode(bytes).expect("whole messages");
+            found.push(message.header.statement.0);
+            bytes = &bytes[length..];
+        }
+        found
+    }
+
+    #[test]
+    fn messages_for_one_partition_are_appended_at_once() {
+        let (simulation, partitions) = engine(4);
+        let runtime = simulation.engine().runtime();
+        let node = partitions[0].home();
+        let far = partitions[1].home();
+        assert_eq!([partitions[2].home(), partitions[3].home()], [node, far], "they lie in turn");
+        let mut scatter = Scatter::default();
+        // A second pass begins with nothing of the first.
+        for pass in 1..=2 {
+            let mut bytes = Vec::new();
+            for (number, target) in [0, 1, 0, 2, 3, 0, 1, 0].into_iter().enumerate() {
+                let primitive = if target == 2 { Primitive::UnorderedScan } else { Primitive::Insert };
+                append(&mut bytes, Some(partitions[target].id), primitive, number as u32);
+            }
+            append(&mut bytes, None, Primitive::UnorderedScan, 8);
+            let mut broadcasts = Vec::new();
+            scatter.add_all(runtime, &bytes, |_, message| broadcasts.extend(numbers(message)));
+            assert_eq!(broadcasts, [8]);
+            let mut remote = Vec::new();
+            let delivered = scatter.deliver(runtime, node, |to, bytes, messages| {
+                remote.push((to, numbers(bytes), messages));
+            });
+            assert_eq!(delivered, 5, "of two partitions here");
+            assert_eq!(remote, [(far, vec![1, 6], 2), (far, vec![4], 1)], "one piece for each partition");
+            let counts = [0, 1, 2, 3].map(|partition: usize| partitions[partition].inbox_counts());
+            assert_eq!(counts, [(pass, 4 * pass), (0, 0), (pass, pass), (0, 0)], "(appends, messages)");
+        }
+        let urgency = [0, 2].map(|partition: usize| partitions[partition].inbox_urgency());
+        assert_eq!(urgency, [Some(Urgency::Urgent), Some(Urgency::Later)]);
+    }
+}

@@ -98,6 +98,16 @@ impl Simulation {
         self.stopped.retain(|stopped| *stopped != node);
     }
 
+    /// Takes so many steps while nobody can be the coordinator of a node: a worker lost its processor in that role.
+    pub fn step_without_coordinator(&mut self, node: NodeId, steps: u64) {
+        let runtime = Arc::clone(self.engine.runtime());
+        let held = runtime.node(node).hold_coordinator();
+        assert!(held.is_some(), "between two steps nobody is the coordinator");
+        for _ in 0..steps {
+            self.step_once();
+        }
+    }
+
     /// From now on these faults happen, as the seed wants it. Once in a run.
     pub fn set_faults(&mut self, options: FaultOptions) {
         assert!(self.faults.is_none(), "the faults of a run are set once");

@@ -13,6 +13,7 @@ use eris_platform::test_load;
 struct Log {
     running: usize,
     most: usize,
+    arrived: Vec<usize>,
     admitted: Vec<usize>,
     full: usize,
     timed_out: usize,
@@ -20,6 +21,8 @@ struct Log {
 }
 
 async fn statement(engine: Engine, class: StatementClass, number: usize, work: Duration, log: Arc<Mutex<Log>>) {
+    // Nobody comes between the two: the first poll of the latter takes a place, or one in the queue.
+    log.lock().expect("one thread").arrived.push(number);
     let admitted = engine.admit(class).await;
     match &admitted {
         Ok(_) => {
@@ -53,7 +56,10 @@ fn run(seed: u64, limit: ClassLimit, statements: usize, work: Duration) -> Log {
     assert_eq!(engine.admitted(StatementClass::Scan), (0, 0), "places are given back");
     let point = engine.clone();
     simulation.block_on(async move { point.admit(StatementClass::Point).await.is_ok() }).expect("runs");
-    Arc::try_unwrap(log).ok().expect("all tasks are gone").into_inner().expect("one thread")
+    let log = Arc::try_unwrap(log).ok().expect("all tasks are gone").into_inner().expect("one thread");
+    let in_turn: Vec<usize> = log.arrived.iter().copied().filter(|number| log.admitted.contains(number)).collect();
+    assert_eq!(log.admitted, in_turn, "seed {seed}: who comes first runs first");
+    log
 }
 
 #[test]

@@ -79,6 +79,14 @@ fn coalescing_saves_messages_and_bytes_as_far_as_keys_share_a_partition() -> Res
     let bytes = |coalescing| found(&report, "key", "random", coalescing).steps[3].interconnect_bytes_per_lookup;
     assert!(bytes("sender") < bytes("none") / 2.0, "headers and answers are shared");
     assert!(bytes("partition") <= bytes("none"));
+    for locality in ["local", "shifted", "random"] {
+        let steps = |coalescing| found(&report, "key", locality, coalescing).steps.iter();
+        for (plain, gathered) in steps("none").zip(steps("partition")) {
+            assert_eq!(plain.keys_per_answer, 1.0, "an answer for each message");
+            assert_eq!(gathered.messages_per_lookup, plain.messages_per_lookup, "only partitions put them together");
+            assert!(gathered.keys_per_answer > 2.0, "{locality}: {gathered:?}");
+        }
+    }
     let by_key = |coalescing: &str| found(&report, "key", "random", coalescing).steps[3].modelled.share_of_linear;
     assert!(by_key("sender") > by_key("none"), "fewer waits for far nodes");
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use eris_storage::{AttributeId, Batch, Gateway, PartitionId, RowAddress, RowLock};
 
 use super::command::Progress;
-use super::execute::{Place, Quantum, Step, contain_panic, kept};
+use super::execute::{Place, Quantum, Step, kept};
 use super::forward::is_own_position;
+use super::panics::contain_panic;
 use crate::counters::Event;
 use crate::dataflow::{Attachment, Work};
 use crate::error::EngineError;

@@ -1,9 +1,6 @@
-//! Running one command on a latched partition for at most a quantum.
-//!
-//! A read that panics fails its query; a panic while rows are being changed stops the process, because nobody could
-//! say what state they are in (the log is what recovers them).
+//! Running one command on a latched partition for at most a quantum. What becomes of one that panics is said in
+//! [`super::panics`].
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +13,7 @@ use eris_storage::{
 use super::command::{Command, Progress};
 use super::forward::{Concern, concern, forward_inserts, forward_position};
 use super::lookup::{LockFound, LookingUp, OwnKeys, gateway, one_of_each_key, own_keys};
+use super::panics::{contain_panic, write_registered};
 use super::within::Within;
 use super::{LivingPartition, PartitionState};
 use crate::counters::Event;
@@ -476,8 +474,7 @@ impl Place<'_> {
         Ok(Step::Done)
     }
 
-    /// Changes rows and registers the transaction with this partition's first word of it, also when the change failed
-    /// half-way: the words it left behind name the transaction.
+    /// See [`write_registered`].
     pub(super) fn write<T>(
         &mut self,
         change: impl FnOnce(&mut PartitionState) -> Result<T, StorageError>,
@@ -517,22 +514,6 @@ pub(super) fn kept(gateway: Option<Gateway>, within: Option<&Within>) -> Option<
     }
 }
 
-/// See [`Place::write`]; also for commands that a task runs in place.
-pub(crate) fn write_registered<T>(
-    runtime: &Runtime,
-    partition: &LivingPartition,
-    state: &mut PartitionState,
-    object: &Arc<crate::transactions::TransactionObject>,
-    change: impl FnOnce(&mut PartitionState) -> Result<T, StorageError>,
-) -> Result<T, EngineError> {
-    let known = state.store.has_pending(object.id);
-    let result = stop_on_panic(|| change(state));
-    if !known && state.store.has_pending(object.id) {
-        runtime.transactions.touch(object, partition.id);
-    }
-    result.map_err(EngineError::from)
-}
-
 fn attachments(message: &Message) -> Vec<u32> {
     let mut pending: Vec<u32> = message
         .commands()
@@ -544,26 +525,4 @@ fn attachments(message: &Message) -> Vec<u32> {
         .collect();
     pending.reverse();
     pending
-}
-
-/// Runs code that only reads: a panic becomes an error of the query.
-pub(crate) fn contain_panic<T>(read: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(EngineError::OperatorPanicked(panic_text(&*panic))))
-}
-
-/// Runs code that changes rows: a panic stops the process.
-fn stop_on_panic<T>(change: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(change)).unwrap_or_else(|panic| {
-        eprintln!("eris: panic while a partition was being changed ({}); stopping", panic_text(&*panic));
-        std::process::abort()
-    })
-}
-
-/// The message of a panic.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
 }

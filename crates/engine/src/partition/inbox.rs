@@ -22,6 +22,9 @@ pub(super) struct Inbox {
     /// How many of them are as urgent as a point access, or more; changed with the bytes, too.
     urgent: AtomicUsize,
     bytes: Lock<Vec<u8>>,
+    /// How often somebody appended.
+    #[cfg(test)]
+    pub appends: AtomicUsize,
 }
 
 impl Inbox {
@@ -35,6 +38,8 @@ impl Inbox {
 
     pub fn push(&self, bytes: &[u8], messages: usize, urgent: usize) {
         let mut inbox = lock(&self.bytes);
+        #[cfg(test)]
+        self.appends.fetch_add(1, Ordering::Relaxed);
         inbox.extend_from_slice(bytes);
         self.urgent.fetch_add(urgent, Ordering::Release);
         self.messages.fetch_add(messages, Ordering::Release);

@@ -1,0 +1,298 @@
+//! Budgets of a worker's step: whatever is endless, everybody else goes on. And how many partitions a table gets, so
+//! that there is something to do for all workers.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod accounts;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use eris_engine::{
+    ContainerSpec, Engine, EngineError, EngineOptions, Event, MicroOperator, OperatorState, Output, Partitioning,
+    Simulation, yield_now,
+};
+use eris_platform::{SimulatedEnv, test_load};
+use eris_storage::{Batch, ContainerId, DataType, Gateway, Layout, Value};
+
+use accounts::{KEY, by_key, everything, row, schema};
+
+const QUANTUM: Duration = Duration::from_micros(200);
+/// Of virtual time for each batch that is read: four of them are a quantum.
+const BATCH_TIME: Duration = Duration::from_micros(50);
+/// More tasks than a worker polls in one round.
+const SPINNERS: u64 = 600;
+/// So many that point accesses alone fill every quantum of partitions.
+const READERS: i64 = 64;
+/// Within so many steps each kind of work goes on.
+const WINDOW: u64 = 128;
+const WINDOWS: u64 = 3;
+/// What a worker polls of its tasks in a step: quanta, and tasks if they take no time (`src/options.rs`).
+const TASK_QUANTA: u32 = 4;
+const TASKS_MAX: u64 = 2 * 512;
+/// Busy steps between two calls of maintenance.
+const MAINTENANCE_SHARE: u64 = 16;
+
+/// What was done so far.
+#[derive(Default)]
+struct Progress {
+    /// Polls of tasks that are ready all the time, and those since the last step began.
+    polls: AtomicU64,
+    polls_of_step: AtomicU64,
+    /// Batches of the scan, and all batches since the last step began.
+    scanned: AtomicU64,
+    batches_of_step: AtomicU64,
+    points: AtomicU64,
+    written: AtomicU64,
+    timers: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Progress {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+fn add(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Takes time for each batch.
+struct TakeTime {
+    env: SimulatedEnv,
+    progress: Arc<Progress>,
+    scan: bool,
+}
+
+struct TakingTime {
+    env: SimulatedEnv,
+    progress: Arc<Progress>,
+    scan: bool,
+}
+
+impl MicroOperator for TakeTime {
+    fn open(&self) -> Box<dyn OperatorState> {
+        let Self { env, progress, scan } = self;
+        Box::new(TakingTime { env: env.clone(), progress: Arc::clone(progress), scan: *scan })
+    }
+}
+
+impl OperatorState for TakingTime {
+    fn batch(&mut self, _gateway: Gateway, _output: &mut Output<'_>) -> Result<(), EngineError> {
+        self.env.advance(BATCH_TIME);
+        add(&self.progress.batches_of_step);
+        if self.scan {
+            add(&self.progress.scanned);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _output: &mut Output<'_>) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+/// A table of one partition, with rows.
+fn filled(simulation: &mut Simulation, rows: i64) -> ContainerId {
+    let engine = simulation.engine().clone();
+    let schema = Arc::new(schema(engine.next_container_id(), Layout::Column, 16));
+    let id = schema.container;
+    let partitioning = Partitioning::Range(Box::new([KEY]));
+    engine.create_container(ContainerSpec { schema, partitioning }).expect("created");
+    let fill = async move {
+        let mut transaction = engine.begin();
+        for key in 0..rows {
+            transaction.insert(id, row(key, key, None)).await.expect("inserted");
+        }
+        transaction.commit().await.expect("committed");
+    };
+    simulation.block_on(fill).expect("runs");
+    simulation.run_until_idle().expect("runs");
+    id
+}
+
+fn start_work(simulation: &mut Simulation, poll_time: Duration) -> Arc<Progress> {
+    let engine = simulation.engine().clone();
+    let (scanned, read, written) = (filled(simulation, 400), filled(simulation, READERS), filled(simulation, 4));
+    let progress = Arc::new(Progress::default());
+    for _ in 0..SPINNERS {
+        let (env, progress) = (simulation.env().clone(), Arc::clone(&progress));
+        engine.spawn(async move {
+            while !progress.is_over() {
+                env.advance(poll_time);
+                add(&progress.polls);
+                add(&progress.polls_of_step);
+                yield_now().await;
+            }
+        });
+    }
+    let take_time = |scan| Arc::new(TakeTime { env: simulation.env().clone(), progress: Arc::clone(&progress), scan });
+    let (client, operator, scan) = (engine.clone(), take_time(true), Arc::clone(&progress));
+    engine.spawn(async move {
+        while !scan.is_over() {
+            let results = client.begin().scan(everything(scanned), Some(operator.clone())).expect("there");
+            results.collect().await.expect("read");
+        }
+    });
+    for key in 0..READERS {
+        let (client, operator, points) = (engine.clone(), take_time(false), Arc::clone(&progress));
+        engine.spawn(async move {
+            while !points.is_over() {
+                let results = client.begin().scan(by_key(read, key), Some(operator.clone())).expect("there");
+                results.collect().await.expect("read");
+                add(&points.points);
+            }
+        });
+    }
+    let (client, writes) = (engine.clone(), Arc::clone(&progress));
+    engine.spawn(async move {
+        let mut key = 4;
+        while !writes.is_over() {
+            let mut transaction = client.begin();
+            transaction.insert(written, row(key, 0, None)).await.expect("inserted");
+            transaction.commit().await.expect("committed");
+            key += 1;
+            add(&writes.written);
+        }
+    });
+    let (client, timers) = (engine.clone(), Arc::clone(&progress));
+    engine.spawn(async move {
+        while !timers.is_over() {
+            client.sleep_until(client.env().now() + QUANTUM).await;
+            add(&timers.timers);
+        }
+    });
+    progress
+}
+
+#[test]
+fn everybody_goes_on_beside_tasks_that_are_ready_all_the_time() {
+    for seed in 0..test_load(8) {
+        for poll_time in [Duration::ZERO, Duration::from_micros(10)] {
+            let options = EngineOptions {
+                in_place: false,
+                quantum: QUANTUM,
+                parallel_rows: 1_000_000,
+                // The scan is never stopped by its own task.
+                result_batches_max: 1_000_000,
+                ..EngineOptions::default()
+            };
+            let mut simulation = Simulation::new(seed, options).expect("starts");
+            let progress = start_work(&mut simulation, poll_time);
+            check_windows(&mut simulation, &progress, poll_time);
+            progress.over.store(true, Ordering::Relaxed);
+            simulation.run_until_idle().expect("all tasks end");
+        }
+    }
+}
+
+fn check_windows(simulation: &mut Simulation, progress: &Arc<Progress>, poll_time: Duration) {
+    let engine = simulation.engine().clone();
+    let counts = || {
+        [
+            ("polls", progress.polls.load(Ordering::Relaxed)),
+            ("scan", progress.scanned.load(Ordering::Relaxed)),
+            ("points", progress.points.load(Ordering::Relaxed)),
+            ("writes", progress.written.load(Ordering::Relaxed)),
+            ("timers", progress.timers.load(Ordering::Relaxed)),
+            ("maintenance", engine.statistics().event(Event::MaintenanceCalls)),
+        ]
+    };
+    // One more than fits: the last one begins before the quanta are over.
+    let polls_max = (TASK_QUANTA * QUANTUM).as_nanos().checked_div(poll_time.as_nanos());
+    let polls_max = polls_max.map_or(TASKS_MAX, |polls| polls as u64 + 1);
+    // The same for each of the partitions' quanta, and the scan may be before it.
+    let batches_max = QUANTUM.as_nanos().div_ceil(BATCH_TIME.as_nanos()) as u64 + 1;
+    for window in 0..=WINDOWS {
+        let before = counts();
+        let mut steps = 0;
+        let passed = || {
+            let polls = progress.polls_of_step.swap(0, Ordering::Relaxed);
+            let batches = progress.batches_of_step.swap(0, Ordering::Relaxed);
+            assert!(polls <= polls_max, "{polls} polls in a step, {polls_max} at most");
+            assert!(batches <= batches_max, "{batches} batches in a step, {batches_max} at most");
+            steps += 1;
+            steps > WINDOW
+        };
+        simulation.run_until(passed).expect("there is always work");
+        // In the first one everything begins.
+        for ((what, before), (_, after)) in before.into_iter().zip(counts()).filter(|_| window > 0) {
+            assert!(after > before, "window {window}: nothing of {what} in {WINDOW} steps");
+        }
+        let calls = counts()[5].1 - before[5].1;
+        assert!(calls <= WINDOW / MAINTENANCE_SHARE + 1, "{calls} calls of maintenance in {WINDOW} busy steps");
+    }
+}
+
+/// On a clock that stands still within a step no quantum ends, and a step ends all the same.
+#[test]
+fn a_step_visits_so_many_partitions_though_they_take_no_time() {
+    const PARTITIONS: u64 = 150;
+    const STEP_VISITS_MAX: u64 = 64;
+    let mut simulation = Simulation::new(5, EngineOptions::default()).expect("starts");
+    let engine = simulation.engine().clone();
+    let schema = Arc::new(schema(engine.next_container_id(), Layout::Column, 16));
+    let id = schema.container;
+    let partitioning = Partitioning::Hash { attributes: Box::new([KEY]), partitions: PARTITIONS as usize };
+    engine.create_container(ContainerSpec { schema, partitioning }).expect("created");
+    let (client, done) = (engine.clone(), Arc::new(AtomicBool::new(false)));
+    let is_done = Arc::clone(&done);
+    engine.spawn(async move {
+        let results = client.begin().scan(everything(id), None).expect("there");
+        assert!(results.collect().await.expect("read").is_empty(), "the table is empty");
+        done.store(true, Ordering::Relaxed);
+    });
+    let (mut before, mut of_steps) = (0, Vec::new());
+    let passed = || {
+        let commands = engine.statistics().event(Event::Commands);
+        of_steps.push(commands - before);
+        before = commands;
+        is_done.load(Ordering::Relaxed)
+    };
+    simulation.run_until(passed).expect("runs");
+    of_steps.retain(|commands| *commands > 0);
+    assert_eq!(of_steps, [STEP_VISITS_MAX, STEP_VISITS_MAX, PARTITIONS - 2 * STEP_VISITS_MAX]);
+}
+
+/// Inserts `keys` one thousand at a time, as whoever fills a table by SQL does.
+async fn insert_all(engine: &Engine, container: ContainerId, keys: &[i64]) {
+    for keys in keys.chunks(1_000) {
+        let rows: Vec<Vec<Value>> =
+            keys.iter().map(|key| vec![Value::Int64(*key), Value::Int64(0), Value::Null]).collect();
+        let rows = Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows);
+        let mut transaction = engine.begin();
+        transaction.insert(container, rows).await.expect("inserted");
+        transaction.commit().await.expect("committed");
+    }
+}
+
+/// Partitions of a table of so many rows under default options, in an engine of so many workers.
+fn partitions_of(rows: i64, workers: usize, rising: bool) -> usize {
+    let options = EngineOptions { workers, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(rows as u64, options).expect("starts");
+    let engine = simulation.engine().clone();
+    let schema = Arc::new(schema(engine.next_container_id(), Layout::Default, 1 << 16));
+    let id = schema.container;
+    let partitioning = Partitioning::Range(Box::new([KEY]));
+    let container = engine.create_container(ContainerSpec { schema, partitioning }).expect("created");
+    // Every key once; 7,919 is a prime that divides none of the numbers of rows.
+    let keys: Vec<i64> = (0..rows).map(|row| if rising { row } else { row * 7_919 % rows }).collect();
+    simulation.block_on(async move { insert_all(&engine, id, &keys).await }).expect("runs");
+    simulation.run_until_idle().expect("runs");
+    assert_eq!(container.rows(), rows as u64);
+    container.partition_count()
+}
+
+/// A partition for each 65,536 rows that are begun, until there are two for each worker.
+#[test]
+fn a_table_gets_partitions_for_its_rows_until_each_worker_has_two() {
+    for rising in [false, true] {
+        assert_eq!(partitions_of(50_000, 2, rising), 1, "rising: {rising}");
+        let found = partitions_of(70_000, 1, rising);
+        assert!(found >= 2, "{found} partitions for one worker, rising: {rising}");
+        let found = partitions_of(200_000, 2, rising);
+        assert!(found >= 4, "{found} partitions for two workers, rising: {rising}");
+    }
+}
