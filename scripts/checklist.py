@@ -199,6 +199,14 @@ def core_benchmark(name, *options, result, timeout=3600):
     return report, shown(command)
 
 
+def storage_benchmark(part, result, timeout=3600):
+    """Runs a part of the benchmark of storage modules; returns its measurements and the command."""
+    command = ["cargo", "bench", "--quiet", "-p", "eris-storage", "--bench", "modules", "--", "--only", part]
+    measurements = json.loads(run(command, timeout=timeout))
+    write_json(RESULTS / f"{result}.json", {**machine(), "measurements": measurements})
+    return measurements, shown(command)
+
+
 def test_command(package, arguments, features, test):
     command = ["cargo", "test", "--release", "-p", package]
     command += ["--features", features] if features else []

@@ -1,7 +1,8 @@
 //! Every benchmark once with tiny inputs, so that none rots: the answers are right, the tables consistent, the reports
 //! complete.
 
-use eris_bench::{BenchError, TatpOptions, TatpReport, TpchOptions, TpchReport, Via, tatp, tpch};
+use eris_bench::{BenchError, TatpOptions, TatpReport, TpchOptions, TpchReport, Via, kv, tatp, tpch};
+use eris_workloads::kv::{Baseline, KvOptions};
 use eris_workloads::tpch::dump;
 use serde_json::Value;
 
@@ -98,4 +99,20 @@ fn tatp_over_tasks() -> Result<(), BenchError> {
 #[test]
 fn tatp_over_sql() -> Result<(), BenchError> {
     run_tatp(Via::Sql { url: None }).map(drop)
+}
+
+#[test]
+fn kv_of_each_baseline() -> Result<(), BenchError> {
+    for baseline in [None, Some(Baseline::Shared), Some(Baseline::Pinned)] {
+        let options = KvOptions { pairs: 2_000, seconds: 0.1, warm_up_seconds: 0.0, baseline, ..KvOptions::default() };
+        let report = kv(&options, &mut |_| {})?;
+        assert!(report.consistent, "{report:?}");
+        for name in ["benchmark", "throughput_per_s", "per_worker_per_s", "store_bytes", "limit", "consistent"] {
+            assert!(fields(&report).contains(&name.to_owned()), "the report has no {name}");
+        }
+        // On a busy machine no transaction may have ended in time: then both are zero.
+        let each = report.throughput_per_s.map(|all| all / options.workers as f64);
+        assert!(each.is_some() && each == report.per_worker_per_s, "{report:?}");
+    }
+    Ok(())
 }

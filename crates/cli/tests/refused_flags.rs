@@ -62,9 +62,25 @@ fn memory_that_is_none() {
 fn figures_that_cannot_be_written() {
     let file = env!("CARGO_MANIFEST_PATH");
     for path in ["/no/such/directory/f.json", &format!("{file}/f.json"), env!("CARGO_MANIFEST_DIR")] {
-        for benchmark in ["tpch", "tatp"] {
+        for benchmark in ["tpch", "tatp", "kv"] {
             // The defaults would run for a minute.
             assert_refused(&["bench", benchmark, "--json", path], &[path, "cannot write the figures"]);
         }
+    }
+}
+
+#[test]
+fn key_value_options_that_are_none() {
+    for (arguments, says) in [
+        (&["--access", "hash"][..], &["hash", "--access"][..]),
+        (&["--partitioned", "both"], &["both", "--partitioned"]),
+        (&["--locality", "near"], &["near", "--locality"]),
+        (&["--baseline", "atomic"], &["atomic", "--baseline"]),
+        (&["--pairs", "0"], &["at least one pair"]),
+        (&["--seconds", "0"], &["seconds are a positive number"]),
+        (&["--nodes", "3", "--workers", "2"], &["at most as many nodes"]),
+        (&["--partitions", "1", "--nodes", "2"], &["each node has a partition"]),
+    ] {
+        assert_refused(&[&["bench", "kv"], arguments].concat(), says);
     }
 }

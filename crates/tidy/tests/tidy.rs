@@ -26,6 +26,16 @@ fn the_walk_sees_the_repository() {
 }
 
 #[test]
+fn comparators_are_no_settings() {
+    holds(rules::comparators::check);
+}
+
+#[test]
+fn a_storage_module_touches_three_files() {
+    holds(rules::module_budget::check);
+}
+
+#[test]
 fn no_dead_files() {
     holds(rules::dead_files::check);
 }
