@@ -48,6 +48,8 @@ pub enum Event {
     TaskPolls,
     /// Tasks that panicked.
     TaskPanics,
+    /// Polls of tasks that kept their worker for many quanta: somebody blocks it, or computes without a break.
+    LongPolls,
     /// Times a worker went to sleep.
     Parks,
     /// Coordinator passes that moved messages.
@@ -71,7 +73,7 @@ pub enum Event {
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 29] = [
+pub const EVENTS: [Event; 30] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
@@ -91,6 +93,7 @@ pub const EVENTS: [Event; 29] = [
     Event::Helped,
     Event::TaskPolls,
     Event::TaskPanics,
+    Event::LongPolls,
     Event::Parks,
     Event::CoordinatorPasses,
     Event::BufferFull,
@@ -126,6 +129,7 @@ impl Event {
             Self::Helped => "helped",
             Self::TaskPolls => "task_polls",
             Self::TaskPanics => "task_panics",
+            Self::LongPolls => "long_polls",
             Self::Parks => "parks",
             Self::CoordinatorPasses => "coordinator_passes",
             Self::BufferFull => "buffer_full",

@@ -44,13 +44,12 @@ pub(crate) struct Quantum<'a> {
 
 impl<'a> Quantum<'a> {
     pub fn start(runtime: &'a Runtime) -> Self {
-        Self::start_several(runtime, 1)
+        Self::start_several(runtime, runtime.env.now(), 1)
     }
 
-    /// So many in a row.
-    pub fn start_several(runtime: &'a Runtime, quanta: u32) -> Self {
-        let env = &*runtime.env;
-        Self { env, deadline: env.now() + runtime.options.quantum * quanta, wanted: None }
+    /// So many in a row, from `now` on.
+    pub fn start_several(runtime: &'a Runtime, now: Nanos, quanta: u32) -> Self {
+        Self { env: &*runtime.env, deadline: now + runtime.options.quantum * quanta, wanted: None }
     }
 
     /// The same one, which ends early if somebody wants the partition.
@@ -59,7 +58,12 @@ impl<'a> Quantum<'a> {
     }
 
     pub fn is_over(&self) -> bool {
-        self.wanted.is_some_and(|wanted| wanted.load(Ordering::Relaxed)) || self.env.now() >= self.deadline
+        self.wanted.is_some_and(|wanted| wanted.load(Ordering::Relaxed)) || self.is_over_at(self.env.now())
+    }
+
+    /// The same for who has looked at the clock and is wanted by nobody.
+    pub fn is_over_at(&self, now: Nanos) -> bool {
+        now >= self.deadline
     }
 }
 
