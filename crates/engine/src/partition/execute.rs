@@ -126,7 +126,10 @@ pub(crate) fn run_command(
             Ran::Finished
         }
         Err(error) => {
-            dataflow.fail(error);
+            // What a request names by id (an index, attributes, whole rows) may have gone or come while it was under
+            // way. Whatever it names that is still there means the same, so only what fails is told.
+            let here = place.state.store.schema().version;
+            dataflow.fail(error.for_sender(message.header.schema_version, here));
             runtime.finish_commands(&dataflow, messages);
             Ran::Finished
         }

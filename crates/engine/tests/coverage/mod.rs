@@ -17,11 +17,11 @@ const STORE: [&str; 7] =
     ["sealed", "thawed", "compacted", "rebuilt", "updated in place", "images restored", "images spilled"];
 
 /// What the clients and the runs count.
-const CLIENTS: [&str; 34] = [
+const CLIENTS: [&str; 36] = [
     "admission refused",
     "committed",
     "committed in part",
-    "container vanished under a task",
+    "container vanished",
     "coordinated group",
     "duet met an error",
     "duet released by a commit",
@@ -46,7 +46,9 @@ const CLIENTS: [&str; 34] = [
     "ring committed",
     "rolled back",
     "row locks held",
+    "schema moved",
     "sequence exhausted",
+    "sibling by size",
     "statement cancelled",
     "statement dropped",
     "task dropped",
