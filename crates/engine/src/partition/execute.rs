@@ -358,6 +358,12 @@ impl Place<'_> {
         let found = one_of_each_key(found);
         let dataflow = Arc::clone(&self.dataflow);
         let snapshot = Snapshot { statement: locks.statement, ..dataflow.snapshot() };
+        #[cfg(feature = "bug_parent_not_locked")]
+        if !dataflow.operator(self.header.operator).container.foreign_keys(crate::foreign_key::Side::Parent).is_empty()
+        {
+            // Planted: the parent's row is found and not locked.
+            return Ok(Some(found));
+        }
         match self.write(|state| state.store.lock_rows(&snapshot, &found.addresses, locks.lock, false)) {
             Ok(_) => Ok(Some(found)),
             Err(error) => {
