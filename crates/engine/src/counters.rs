@@ -50,6 +50,8 @@ pub enum Event {
     TaskPolls,
     /// Tasks that panicked.
     TaskPanics,
+    /// Polls of tasks that kept their worker for many quanta: somebody blocks it, or computes without a break.
+    LongPolls,
     /// Times a worker went to sleep.
     Parks,
     /// Coordinator passes that moved messages.
@@ -94,6 +96,7 @@ pub const EVENTS: [Event; 30] = [
     Event::Helped,
     Event::TaskPolls,
     Event::TaskPanics,
+    Event::LongPolls,
     Event::Parks,
     Event::CoordinatorPasses,
     Event::BufferFull,
@@ -130,6 +133,7 @@ impl Event {
             Self::Helped => "helped",
             Self::TaskPolls => "task_polls",
             Self::TaskPanics => "task_panics",
+            Self::LongPolls => "long_polls",
             Self::Parks => "parks",
             Self::CoordinatorPasses => "coordinator_passes",
             Self::BufferFull => "buffer_full",

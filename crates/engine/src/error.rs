@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use eris_platform::MemoryExceeded;
-use eris_storage::{ContainerId, Holder, StatementNumber, StorageError};
+use eris_storage::{ContainerId, Holder, SchemaVersion, StatementNumber, StorageError};
 use thiserror::Error as ThisError;
 
 use crate::foreign_key::{ForeignKeyError, ForeignKeyViolation};
@@ -86,6 +86,13 @@ impl EngineError {
             Self::Storage(error) => error.undecided(),
             _ => None,
         }
+    }
+
+    /// The error for a sender who knew version `known` of the schema, where the partition has version `here`: that a
+    /// request does not fit is then nobody's mistake, and it may be made anew.
+    pub(crate) fn for_sender(self, known: SchemaVersion, here: SchemaVersion) -> Self {
+        let unfit = matches!(self, Self::Storage(StorageError::InvalidRequest { .. } | StorageError::Layout { .. }));
+        if unfit && known != here { Self::SchemaMoved } else { self }
     }
 
     /// Whether a write lost against a transaction that committed after the statement's snapshot.

@@ -84,6 +84,10 @@ pub(crate) const TASK_QUANTA: u32 = 4;
 /// The tasks that are ready in a step of a worker, then those that they made ready; further rounds while timers fire.
 /// So what a timer's task starts does not wait for a visit of a partition.
 pub(crate) const TASK_ROUNDS: u32 = 2;
+/// A poll of a task that takes more quanta than this is counted as a long one. A task that blocks its worker passes it,
+/// as does one that computes for 10 ms without a break; a worker that lost its processor for a moment does not, as a
+/// rule.
+pub(crate) const LONG_POLL_QUANTA: u32 = 50;
 /// Tasks polled in one round, unless their quanta are over before.
 pub(crate) const STEP_TASKS_MAX: usize = 512;
 /// Visits of partitions in one step of a worker, unless a quantum is over before.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use eris_platform::{NodeId, Reactor};
+use eris_platform::{Nanos, NodeId, Reactor};
 
 use crate::assignments::Urgency;
 use crate::counters::{Event, count_as};
@@ -15,11 +15,12 @@ use crate::maintenance::maintain;
 use crate::message::Class;
 use crate::node::Node;
 use crate::options::{
-    MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_TASKS_MAX, STEP_VISITS_IN_VAIN_MAX,
-    STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
+    LONG_POLL_QUANTA, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_TASKS_MAX,
+    STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
+use crate::task::Task;
 
 /// One worker (LPV).
 pub(crate) struct Worker {
@@ -103,32 +104,7 @@ impl Worker {
         if node.is_given_up() {
             return worked;
         }
-        // Tasks are short: they wait for one quantum of partitions at most, and get the larger share if they are many.
-        let quantum = Quantum::start_several(&runtime, TASK_QUANTA);
-        'rounds: for round in 0.. {
-            if round > 0 {
-                if quantum.is_over() {
-                    break;
-                }
-                // Who is due by now does not wait for the partitions' quantum.
-                keep_work(1);
-                let fired = node.fire_timers(&runtime);
-                keep_work(0);
-                worked |= fired;
-                // Others may have taken what the timers made ready; that is no reason to go on for ever.
-                if !fired && round >= TASK_ROUNDS {
-                    break;
-                }
-            }
-            for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
-                let Some(task) = node.tasks.pop() else { break };
-                task.poll(&runtime);
-                worked = true;
-                if quantum.is_over() {
-                    break 'rounds;
-                }
-            }
-        }
+        worked |= run_tasks(&runtime, node);
         worked |= self.visit_partitions(&runtime, node);
         if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
             && let Some(partition) = node.maintenance.pop()
@@ -175,7 +151,7 @@ impl Worker {
             }
             helped |= node.fire_timers(runtime);
             if let Some(task) = node.tasks.pop() {
-                task.poll(runtime);
+                poll(runtime, &task, runtime.env.now());
                 runtime.count_help();
                 helped = true;
             }
@@ -246,6 +222,51 @@ impl Worker {
         }
         node.sleepers.retract(self.index);
     }
+}
+
+/// Polls the tasks that are ready, and those that they and timers make ready; returns whether there were any. Tasks are
+/// short: they wait for one quantum of partitions at most, and get the larger share if they are many.
+fn run_tasks(runtime: &Arc<Runtime>, node: &Node) -> bool {
+    let mut now = runtime.env.now();
+    let quantum = Quantum::start_several(runtime, now, TASK_QUANTA);
+    let mut worked = false;
+    for round in 0.. {
+        if round > 0 {
+            now = runtime.env.now();
+            if quantum.is_over_at(now) {
+                break;
+            }
+            // Who is due by now does not wait for the partitions' quantum.
+            keep_work(1);
+            let fired = node.fire_timers(runtime);
+            keep_work(0);
+            worked |= fired;
+            // Others may have taken what the timers made ready; that is no reason to go on for ever.
+            if !fired && round >= TASK_ROUNDS {
+                break;
+            }
+        }
+        for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
+            let Some(task) = node.tasks.pop() else { break };
+            now = poll(runtime, &task, now);
+            worked = true;
+            if quantum.is_over_at(now) {
+                return true;
+            }
+        }
+    }
+    worked
+}
+
+/// Polls a task; returns the time then. `now` is the time before: of the last look at the clock, so that a poll costs
+/// one.
+fn poll(runtime: &Runtime, task: &Arc<Task>, now: Nanos) -> Nanos {
+    task.poll(runtime);
+    let then = runtime.env.now();
+    if then > now + runtime.options.quantum * LONG_POLL_QUANTA {
+        runtime.counters.add(Event::LongPolls, 1);
+    }
+    then
 }
 
 /// Processes a partition until the quantum is over; returns whether it could do anything: it may not get the latch, and

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use accounts::{KEY, everything, pairs, schema};
-use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Event, LocalMemory, Partitioning};
+use eris_engine::{
+    ContainerSpec, Engine, EngineError, EngineOptions, Event, LocalMemory, MoveMethod, Partitioning, Simulation,
+};
 use eris_platform::memory::RefusedBy;
 use eris_platform::memory_controller::LimitReason;
 use eris_platform::{NodeId, RealEnv};
@@ -21,24 +23,29 @@ fn start(options: EngineOptions) -> Engine {
     Engine::start(Arc::new(RealEnv::new()), options).expect("the engine starts")
 }
 
-/// A container with `ROWS` rows that were bulk-loaded into segments of 4,096.
-fn load(engine: &Engine) -> ContainerId {
+fn create(engine: &Engine, partitions: usize) -> ContainerId {
     let container = engine.next_container_id();
     let schema = Arc::new(schema(container, Layout::Column, 4_096));
-    let partitioning = Partitioning::Hash { attributes: Box::new([KEY]), partitions: 2 };
+    let partitioning = Partitioning::Hash { attributes: Box::new([KEY]), partitions };
     engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+    container
+}
+
+/// `ROWS` rows, bulk-loaded into segments of 4,096.
+async fn load_into(engine: Engine, container: ContainerId) {
     let row = |key| vec![Value::Int64(key), Value::Int64(key * 2), Value::Text(format!("number {key}").into())];
     let rows: Vec<Vec<Value>> = (0..ROWS).map(row).collect();
     let rows = Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows);
-    let loader = engine.clone();
-    let load = async move {
-        let mut transaction = loader.begin();
-        let mut bulk = transaction.bulk(container).expect("the container exists");
-        bulk.append(rows).await.expect("keys are distinct");
-        bulk.finish().await.expect("keys are distinct");
-        transaction.commit().await.expect("nothing conflicts");
-    };
-    engine.block_on(load).expect("the task ends");
+    let mut transaction = engine.begin();
+    let mut bulk = transaction.bulk(container).expect("the container exists");
+    bulk.append(rows).await.expect("keys are distinct");
+    bulk.finish().await.expect("keys are distinct");
+    transaction.commit().await.expect("nothing conflicts");
+}
+
+fn load(engine: &Engine) -> ContainerId {
+    let container = create(engine, 2);
+    engine.block_on(load_into(engine.clone(), container)).expect("the task ends");
     container
 }
 
@@ -112,6 +119,47 @@ fn columns_lie_in_the_arena_of_their_partitions_home() {
     let places = nodes.iter().any(|node| node.memory_node != nodes[0].memory_node);
     assert!(nodes.iter().all(|node| node.column_bytes.is_some() == places), "{nodes:?}");
     engine.shutdown();
+}
+
+/// Linked or copied, and back: sealed columns are in the memory of the new home, and none stay in that of the old one.
+#[test]
+fn sealed_columns_follow_a_partition_that_moves() {
+    for method in [MoveMethod::Link, MoveMethod::Copy] {
+        let options = EngineOptions { workers: 2, nodes: 2, local_memory: LocalMemory::On, ..EngineOptions::default() };
+        let mut simulation = Simulation::new(11, EngineOptions { parallel_rows: 1 << 40, ..options }).expect("starts");
+        let engine = simulation.engine().clone();
+        let container = create(&engine, 1);
+        simulation.block_on(load_into(engine.clone(), container)).expect("runs");
+        simulation.run_until_idle().expect("comes to rest");
+        let bytes_on = |node: NodeId| engine.node_memory()[node.index()].column_bytes.expect("the node has an arena");
+        let first = engine.partitions()[0].home;
+        let second = NodeId(1 - first.0);
+        let loaded = bytes_on(first);
+        assert!(loaded > ROWS as u64 * 20 && bytes_on(second) == 0, "the columns are at home");
+        for (old, new) in [(first, second), (second, first)] {
+            let mover = engine.clone();
+            let moved = simulation.block_on(async move {
+                let id = mover.partition_ids(container)[0];
+                mover.move_partition(id, new, method).await
+            });
+            moved.expect("runs").expect("nobody is in the way");
+            simulation.run_until_idle().expect("comes to rest");
+            assert_eq!(engine.partitions()[0].home, new);
+            assert_eq!(bytes_on(old), 0, "columns stayed where the partition was, by {method:?}");
+            // Of copied rows those of the last segment are in an open one.
+            let followed = bytes_on(new);
+            assert!(followed * 4 >= loaded * 3, "{followed} of {loaded} bytes followed by {method:?}");
+        }
+        let reader = engine.clone();
+        let found = simulation.block_on(async move {
+            let mut transaction = reader.begin();
+            transaction.scan(everything(container), None).expect("there").collect().await.expect("a read succeeds")
+        });
+        assert_eq!(pairs(&found.expect("runs")).len(), ROWS as usize);
+        engine.drop_container(container).expect("it exists");
+        simulation.run_until_idle().expect("comes to rest");
+        assert_eq!((bytes_on(first), bytes_on(second), engine.memory().used()), (0, 0, 0));
+    }
 }
 
 /// One test, because both parts look at the memory of this process.

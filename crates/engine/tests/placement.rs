@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eris_engine::{
-    Coalescing, Container, ContainerSpec, Engine, EngineError, EngineOptions, Event, LockWait, MoveMethod,
-    Partitioning, PlacementError, Simulation, Transaction,
+    Coalescing, Container, ContainerSpec, Engine, EngineError, EngineOptions, Event, IsolationLevel, LockWait,
+    MoveMethod, Partitioning, PlacementError, Simulation, Transaction,
 };
 use eris_platform::{NodeId, SeededRandom, test_load};
 use eris_storage::{AttributeId, ContainerId, Layout, PartitionId, RowLock};
@@ -456,6 +456,56 @@ fn rising_keys_append_partitions_and_move_few_rows() {
     assert!(events(&engine, Event::AppendPartitions) >= 6, "append partitions: {homes:?}");
     let (here, there) = (homes.iter().filter(|home| **home == HERE).count(), homes.len());
     assert!(here * 3 >= there && here * 3 <= 2 * there, "they go round over the nodes: {homes:?}");
+}
+
+/// A table without a key that has outgrown its limits gets a partition more. Nothing moves: what comes goes there.
+#[test]
+fn an_outgrown_partition_by_size_gets_a_sibling() {
+    let options = EngineOptions { split_rows: 100, ..two_nodes() };
+    let mut simulation = Simulation::new(13, options).expect("starts");
+    let engine = simulation.engine().clone();
+    let container = create(&engine, Partitioning::Size { partitions: 2 });
+    let (id, client) = (container.id(), engine.clone());
+    let rows_of = |engine: &Engine| -> Vec<u64> {
+        let all = engine.partitions().into_iter().filter(|partition| partition.container == id);
+        all.map(|partition| partition.rows).collect()
+    };
+    simulation.block_on(async move { insert(&client, id, 0..180).await }).expect("runs");
+    simulation.run_until_idle().expect("runs");
+    assert_eq!((rows_of(&engine), events(&engine, Event::Splits)), (vec![90, 90], 0), "both have room");
+
+    // A scan that is under way meets the siblings, too, and no row twice.
+    simulation.stop_node(THERE);
+    let found = Arc::new(Mutex::new(None));
+    let (client, result) = (engine.clone(), Arc::clone(&found));
+    engine.spawn_on(HERE, async move {
+        let mut transaction = client.begin_with(IsolationLevel::ReadCommitted);
+        let rows = transaction.update(&everything(id), Arc::new(SetAmount(7))).await.expect("updated");
+        transaction.commit().await.expect("committed");
+        *result.lock().expect("one thread") = Some(rows);
+    });
+    simulation.run_until_idle().expect("runs");
+    assert!(found.lock().expect("one thread").is_none(), "node 1 has not answered");
+    simulation.resume_node(THERE);
+    let client = engine.clone();
+    simulation.block_on(async move { insert(&client, id, 180..ROWS).await }).expect("runs");
+    simulation.run_until_idle().expect("runs");
+    assert_eq!(*found.lock().expect("one thread"), Some(180), "each row is met once");
+
+    let rows = rows_of(&engine);
+    assert!(rows.len() > 2 && rows.iter().sum::<u64>() == ROWS as u64, "siblings take rows: {rows:?}");
+    assert!(rows[2..].iter().all(|rows| *rows > 0), "what comes goes to the smallest: {rows:?}");
+    assert_eq!(events(&engine, Event::Splits), rows.len() as u64 - 2);
+    assert_eq!(events(&engine, Event::RowsHandedOver), 0, "no row moves");
+    let reader = engine.clone();
+    let after = simulation.block_on(async move { all(&reader, id).await }).expect("runs");
+    assert_eq!(after, expected(|key| if key < 180 { 7 } else { key * 10 }));
+    engine.drop_container(id).expect("dropped");
+    drop(container);
+    simulation.run_until_idle().expect("runs");
+    let memory = Arc::clone(engine.memory());
+    drop((simulation, engine));
+    assert_eq!(memory.used(), 0, "memory returns to zero: {:?}", memory.by_consumer());
 }
 
 /// The same number of rows in random order is cut in the middle.

@@ -17,7 +17,7 @@ use eris_engine::{
     ContainerSpec, Engine, EngineError, EngineOptions, Event, MicroOperator, OperatorState, Output, Partitioning,
     yield_now,
 };
-use eris_platform::{RealEnv, SeededRandom, test_load};
+use eris_platform::{NodeId, RealEnv, SeededRandom, test_load};
 use eris_storage::{ContainerId, Gateway, Layout};
 use mover::{Mover, move_about};
 
@@ -256,6 +256,71 @@ fn an_idle_engine_sleeps_and_returns_its_memory() {
     engine.shutdown();
     drop(engine);
     assert_eq!(memory.used(), 0, "{:?}", memory.by_consumer());
+}
+
+/// Tells when it is dropped, by whatever end.
+struct Told(Arc<AtomicBool>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// One worker is blocked by a task that sleeps; the other one answers what comes meanwhile: of its own node, and what
+/// waits for the blocked node, which it helps.
+#[test]
+fn a_task_that_blocks_its_worker_is_counted_and_others_go_on() {
+    for nodes in [1, 2] {
+        let engine = start(EngineOptions { workers: 2, nodes, ..EngineOptions::default() });
+        let container = create(&engine, Partitioning::Hash { attributes: Box::new([KEY]), partitions: 4 });
+        let (blocked_node, other_node) = (NodeId(0), NodeId(nodes as u16 - 1));
+        engine.set_help(other_node, blocked_node).expect("both are there");
+        let before = engine.statistics();
+        let flag = || Arc::new(AtomicBool::new(false));
+        let (blocked, answered, unblocked) = (flag(), flag(), flag());
+        let (blocks, done, ends) = (Arc::clone(&blocked), Arc::clone(&answered), Arc::clone(&unblocked));
+        engine.spawn_on(blocked_node, async move {
+            let _ends = Told(ends);
+            blocks.store(true, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(300));
+            // However slow the machine is, the others have their time. If they do not go on, this ends nevertheless.
+            for _ in 0..3_000 {
+                if done.load(Ordering::SeqCst) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        while !blocked.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        for node in [other_node, blocked_node] {
+            let (reader, (sender, receiver)) = (engine.clone(), std::sync::mpsc::sync_channel(1));
+            engine.spawn_on(node, async move {
+                let mut found = 0;
+                for key in 0..ACCOUNTS {
+                    let read = reader.begin().read(&by_key(container, key)).await.expect("a read succeeds");
+                    found += usize::from(pairs(&read) == [(key, AMOUNT_EACH)]);
+                }
+                sender.send(found).expect("somebody waits");
+            });
+            assert_eq!(receiver.recv().expect("the task ends"), ACCOUNTS as usize);
+        }
+        assert!(!unblocked.load(Ordering::SeqCst), "everything was answered while the worker was blocked");
+        answered.store(true, Ordering::SeqCst);
+        while !unblocked.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        // Stops behind the poll.
+        engine.shutdown();
+        let after = engine.statistics();
+        assert!(after.event(Event::LongPolls) > before.event(Event::LongPolls), "the poll is told");
+        assert_eq!(after.event(Event::Helped) > before.event(Event::Helped), nodes > 1, "the other node helps");
+        let memory = Arc::clone(engine.memory());
+        drop(engine);
+        assert_eq!(memory.used(), 0, "{:?}", memory.by_consumer());
+    }
 }
 
 #[test]

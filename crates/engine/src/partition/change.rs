@@ -145,8 +145,12 @@ impl Place<'_> {
         // A request that may move rows is extended by all attributes behind those that the change asked for.
         let schema = Arc::clone(self.state.store.schema());
         let attribute_count = schema.attributes.len();
-        let moving = batch.columns.len() >= attribute_count + change.inputs();
         let inputs = change.inputs();
+        let moving = batch.columns.len() > inputs;
+        if moving && batch.columns.len() != inputs + attribute_count {
+            // The request was made when a row had fewer attributes.
+            return Err(EngineError::SchemaMoved);
+        }
         let seen = Batch { columns: batch.columns[..inputs].into(), rows: batch.rows };
         let new = contain_panic(|| change.apply(&seen))?;
         let chosen: Vec<u32> = new.rows.unwrap_or_else(|| (0..batch.rows as u32).collect());

@@ -190,6 +190,10 @@ pub(super) fn link(
         if !partition.inbox_is_empty() {
             runtime.visit(partition, Urgency::Urgent);
         }
+        if runtime.machine.arena(node).is_some() {
+            // Also if nobody uses it: its sealed columns follow.
+            runtime.queue_maintenance(partition);
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use eris_storage::{Batch, Gateway, Key, PackedRows, ReadCursor, ReadRequest, RowAddress, RowLock};
+use eris_storage::{Batch, Gateway, Key, PackedRows, ReadCursor, ReadRequest, RowAddress, RowLock, SchemaVersion};
 use eris_sync::Guard;
 
 use super::{Transaction, group_by_partition};
@@ -110,7 +110,8 @@ impl Transaction {
         let snapshot = self.snapshot().snapshot();
         write_registered(&self.runtime, &partition, &mut state, self.hold.object(), |state| {
             state.store.insert(&snapshot, &rows)
-        })?;
+        })
+        .map_err(|error| error.for_sender(view.schema.version, state.store.schema().version))?;
         self.runtime.counters.add(Event::InPlace, 1);
         Ok(InPlace::Done(()))
     }
@@ -128,7 +129,8 @@ impl Transaction {
             Err(miss) => return Ok(miss),
         };
         let mut batches = Vec::new();
-        let complete = self.each_batch(&mut state, request, |gateway| batches.push(gateway.batch))?;
+        let known = view.schema.version;
+        let complete = self.each_batch(&mut state, request, known, |gateway| batches.push(gateway.batch))?;
         // A read that takes longer than a quantum starts again as a message, which saves its cursor.
         if !complete {
             return Ok(InPlace::Send);
@@ -152,7 +154,8 @@ impl Transaction {
             Err(miss) => return Ok(miss),
         };
         let snapshot = self.snapshot().snapshot();
-        let read = contain_panic(|| Ok(state.store.read_rows(&snapshot, request, READ_ROWS_MAX, rows)?))?;
+        let read = contain_panic(|| Ok(state.store.read_rows(&snapshot, request, READ_ROWS_MAX, rows)?))
+            .map_err(|error| error.for_sender(view.schema.version, state.store.schema().version))?;
         if !read {
             return Ok(InPlace::Send);
         }
@@ -232,7 +235,7 @@ impl Transaction {
             Err(miss) => return Ok(miss),
         };
         let mut found = Vec::new();
-        let complete = self.each_batch(&mut state, request, |gateway| found.push(gateway))?;
+        let complete = self.each_batch(&mut state, request, view.schema.version, |gateway| found.push(gateway))?;
         if !complete {
             return Ok(InPlace::Send);
         }
@@ -248,10 +251,12 @@ impl Transaction {
         &self,
         state: &mut PartitionState,
         request: &ReadRequest,
+        known: SchemaVersion,
         mut take: impl FnMut(Gateway),
     ) -> Result<bool, EngineError> {
         let quantum = Quantum::start(&self.runtime);
-        let mut cursor: ReadCursor = state.store.open_cursor(request)?;
+        let opened = state.store.open_cursor(request).map_err(EngineError::from);
+        let mut cursor: ReadCursor = opened.map_err(|error| error.for_sender(known, state.store.schema().version))?;
         let snapshot = self.snapshot().snapshot();
         let result = loop {
             let next = contain_panic(|| Ok(state.store.next_batch(&snapshot, &mut cursor)?));

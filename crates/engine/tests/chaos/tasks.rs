@@ -15,6 +15,8 @@ use crate::lists::{self, Append, Lists};
 const PAUSE_MICROS_MAX: u64 = 4_000;
 /// Tasks that are going to panic at a time: more than that would only wait for each other.
 const PANICKING_MAX: usize = 3;
+/// Of a container that will vanish.
+const PARTITIONS: usize = 3;
 
 /// Sleeps a while, and until a transaction is through: troubles do not outnumber what they trouble.
 async fn pause(engine: &Engine, chaos: &Chaos, random: &mut SeededRandom) {
@@ -78,22 +80,29 @@ pub async fn vanish_containers(engine: Engine, chaos: Arc<Chaos>, mut random: Se
         pause(&engine, &chaos, &mut random).await;
         let container = engine.next_container_id();
         let schema = Arc::new(accounts::schema(container, Layout::Default, 8));
-        let partitioning = Partitioning::Hash { attributes: Box::new([accounts::KEY]), partitions: 3 };
+        let partitioning = match random.below(3) {
+            0 => Partitioning::Hash { attributes: Box::new([accounts::KEY]), partitions: PARTITIONS },
+            1 => Partitioning::Size { partitions: PARTITIONS },
+            _ => Partitioning::Range(Box::new([accounts::KEY])),
+        };
+        let by_size = matches!(partitioning, Partitioning::Size { .. });
         engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
         for _ in 0..2 {
             let (user, chaos, mut random) = (engine.clone(), Arc::clone(&chaos), random.fork());
             engine.spawn(async move {
                 for round in 0.. {
-                    match use_container(&user, container, round, &mut random).await {
-                        Ok(()) => {}
-                        Err(EngineError::NoSuchContainer(_)) => break,
-                        Err(error) => chaos.expect(&error),
+                    let Err(error) = use_container(&user, container, round, &mut random).await else { continue };
+                    chaos.expect(&error);
+                    if matches!(error, EngineError::NoSuchContainer(_)) {
+                        break;
                     }
                 }
-                chaos.count("container vanished under a task");
             });
         }
         pause(&engine, &chaos, &mut random).await;
+        if by_size && engine.partition_ids(container).len() > PARTITIONS {
+            chaos.count("sibling by size");
+        }
         engine.drop_container(container).expect("it is there");
     }
 }

@@ -90,6 +90,12 @@ fn lists_in_order(container: ContainerId) -> Read {
     Read { container, request: ReadRequest { order, ..request(Predicate::all()) } }
 }
 
+/// All lists by length: of two schemas, one has the index for it.
+fn lists_by_length(container: ContainerId) -> Read {
+    let order = Some(IndexOrder { index: BY_LENGTH, descending: true });
+    Read { container, request: ReadRequest { order, ..request(Predicate::all()) } }
+}
+
 /// All keys with their codes.
 pub fn codes(container: ContainerId) -> Read {
     let request = ReadRequest { desired: Arc::new([KEY, CODE]), ..request(Predicate::all()) };

@@ -24,6 +24,9 @@ fn counters(known: &Named<'_>) -> Columns {
     rows.push(("transactions committed".to_string(), statistics.committed));
     rows.push(("transactions aborted".to_string(), statistics.aborted));
     rows.push(("snapshots published".to_string(), statistics.snapshots));
+    // What lies between the two is kept for the oldest.
+    rows.push(("oldest snapshot".to_string(), statistics.oldest_snapshot));
+    rows.push(("newest snapshot".to_string(), statistics.newest_snapshot));
     vec![
         ("name", texts(rows.iter().map(|(name, _)| name.clone()))),
         ("value", integers(rows.iter().map(|(_, value)| *value))),

@@ -4,14 +4,16 @@ use std::ops::Range;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Lookup, Partitioning, Results, Transaction};
+use eris_engine::{
+    ContainerSpec, Engine, EngineError, EngineOptions, LocalMemory, Lookup, Partitioning, Results, Transaction,
+};
 use eris_platform::{Env, NodeId};
 use eris_storage::{
     Attribute, AttributeId, Batch, Buffer, Column, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, Key,
     LookupRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, Value, Values, key_of_values,
 };
 
-use super::options::{Access, KvError, KvOptions, Locality, PartitionedBy};
+use super::options::{Access, Baseline, KvError, KvOptions, Locality, PartitionedBy};
 use super::value_of;
 
 pub(crate) const KEY: AttributeId = AttributeId(0);
@@ -44,6 +46,11 @@ impl KvStore {
             memory_limit_bytes: options.memory_limit_bytes,
             in_place: false,
             direct_append: options.direct_append,
+            // Columns in arenas of their nodes would not be spread.
+            local_memory: match options.baseline {
+                Some(Baseline::Interleaved) => LocalMemory::Off,
+                Some(Baseline::Shared | Baseline::Pinned) | None => LocalMemory::Auto,
+            },
             split_rows: u64::MAX,
             split_bytes: u64::MAX,
             parallel_rows: u64::MAX,
