@@ -75,7 +75,7 @@ pub enum Event {
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 30] = [
+pub const EVENTS: [Event; 31] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
