@@ -412,6 +412,7 @@ mod tests {
     use crate::ids::{DataflowId, OperatorIndex};
     use crate::message::{Header, Message, Primitive};
     use crate::near::Near;
+    use crate::options::EngineOptions;
     use crate::transactions::{SnapshotHandle, TransactionHold};
 
     fn partition() -> LivingPartition {
@@ -436,7 +437,8 @@ mod tests {
         let snapshot = Arc::new(SnapshotHandle::publish(hold(), StatementNumber(1)));
         transactions.abort(&object);
         let cancel = CancelHandle::default();
-        Arc::new(Dataflow::new(DataflowId(1), hold(), snapshot, Vec::new(), cancel, &MemoryPool::new(1 << 20), 1))
+        let (memory, options) = (MemoryPool::new(1 << 20), EngineOptions::default());
+        Arc::new(Dataflow::new(DataflowId(1), hold(), snapshot, Vec::new(), cancel, &memory, &options))
     }
 
     /// A command; `number` tells those of one class apart.
