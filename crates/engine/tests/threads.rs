@@ -275,7 +275,6 @@ fn a_task_that_blocks_its_worker_is_counted_and_others_go_on() {
         let engine = start(EngineOptions { workers: 2, nodes, ..EngineOptions::default() });
         let container = create(&engine, Partitioning::Hash { attributes: Box::new([KEY]), partitions: 4 });
         let (blocked_node, other_node) = (NodeId(0), NodeId(nodes as u16 - 1));
-        engine.set_help(other_node, blocked_node).expect("both are there");
         let before = engine.statistics();
         let flag = || Arc::new(AtomicBool::new(false));
         let (blocked, answered, unblocked) = (flag(), flag(), flag());
@@ -295,6 +294,8 @@ fn a_task_that_blocks_its_worker_is_counted_and_others_go_on() {
         while !blocked.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
+        // Not before: the helper would take the blocking task, too.
+        engine.set_help(other_node, blocked_node).expect("both are there");
         for node in [other_node, blocked_node] {
             let (reader, (sender, receiver)) = (engine.clone(), std::sync::mpsc::sync_channel(1));
             engine.spawn_on(node, async move {

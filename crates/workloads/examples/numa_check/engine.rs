@@ -165,8 +165,8 @@ fn move_to(engine: &Engine, id: PartitionId, to: NodeId, method: MoveMethod) -> 
     Err(format!("{id:?} is busy all the time"))
 }
 
-/// Fills and drives the comparator whose memory is spread; on a thread of its own, because the policy is a thread's, and
-/// that of all it starts.
+/// Fills and drives the comparator whose memory is spread; on a thread of its own: the policy is a thread's, and that
+/// of all it starts.
 fn interleaved(report: &mut Report) -> Result<String, String> {
     let topology = read();
     let options = KvOptions {
