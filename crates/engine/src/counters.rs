@@ -26,7 +26,7 @@ pub enum Event {
     SavedCursors,
     /// Commands put aside until their task takes results.
     Stalls,
-    /// Times an update waited for rows that it had sent to other partitions.
+    /// Times an update found too many of its rows on the way to other partitions; it looks once in each visit.
     CreditWaits,
     /// Splits of partitions.
     Splits,

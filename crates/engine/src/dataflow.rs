@@ -9,8 +9,8 @@
 //! results, so that no wake-up is lost.
 //!
 //! Rows between operators have credits: an update whose rows move to other partitions sends no more of them while
-//! [`Dataflow::has_credit`] says that too many bytes are on the way. They are charged to the statement until they are
-//! inserted.
+//! [`Dataflow::has_credit`] says that too many bytes are on the way. They are charged to the statement until their
+//! partition takes them.
 //!
 //! **Waiting for other transactions** is the task's: a command that meets a row or key of somebody undecided takes back
 //! its last step, notes here whom it met and what is left to do, and finishes. Nothing sleeps inside a partition.
@@ -133,6 +133,16 @@ pub(crate) enum Attachment {
     Range(Bounds),
 }
 
+impl Attachment {
+    /// What is charged to the statement. A bulk load bounds its segments itself.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Rows(rows) => rows.bytes() as u64,
+            Self::Segment { .. } | Self::Range(_) => 0,
+        }
+    }
+}
+
 /// One run of micro-operators.
 pub struct Dataflow {
     pub(crate) id: DataflowId,
@@ -148,19 +158,9 @@ pub struct Dataflow {
     inner: Lock<Inner>,
 }
 
-impl Attachment {
-    /// What is charged to the statement; a segment is to its store.
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Rows(rows) => rows.bytes() as u64,
-            Self::Segment { .. } | Self::Range(_) => 0,
-        }
-    }
-}
-
 struct Attachments {
     list: Vec<Option<Attachment>>,
-    /// Of rows that are not yet inserted.
+    /// Of rows that no partition has taken yet.
     reservation: Reservation,
 }
 
@@ -252,7 +252,7 @@ impl Dataflow {
         true
     }
 
-    /// Keeps what a message names by the index that comes back. Rows are charged until [`Dataflow::rows_arrived`].
+    /// Keeps what a message names by the index that comes back. Rows are charged until they are taken.
     pub(crate) fn attach(&self, attachment: Attachment) -> Result<u32, MemoryExceeded> {
         let mut attachments = lock(&self.attachments);
         attachments.reservation.grow(attachment.bytes())?;
@@ -268,18 +268,16 @@ impl Dataflow {
     }
 
     pub(crate) fn take_attachment(&self, index: u32) -> Option<Attachment> {
-        lock(&self.attachments).list.get_mut(index as usize).and_then(Option::take)
-    }
-
-    /// So many bytes of attached rows are inserted, or were attached once more.
-    pub(crate) fn rows_arrived(&self, bytes: u64) {
-        let attachments = lock(&self.attachments);
-        attachments.reservation.shrink(bytes.min(attachments.reservation.bytes()));
+        let attachments = &mut *lock(&self.attachments);
+        let attachment = attachments.list.get_mut(index as usize).and_then(Option::take)?;
+        attachments.reservation.shrink(attachment.bytes());
+        Some(attachment)
     }
 
     /// Whether an update may send further rows to other partitions.
     pub(crate) fn has_credit(&self) -> bool {
-        lock(&self.attachments).reservation.bytes() < self.rows_on_the_way_max
+        let on_the_way = lock(&self.attachments).reservation.bytes();
+        on_the_way == 0 || on_the_way < self.rows_on_the_way_max
     }
 
     pub(crate) fn emit(&self, batch: Batch) -> Result<(), EngineError> {

@@ -106,8 +106,10 @@ pub(crate) fn run_command(
         place.drop_progress(progress);
         Ok(Step::Done)
     } else {
-        place.state.resized |= dataflow.operator(message.header.operator).work.may_resize();
-        place.run(&message, progress, quantum)
+        let step = place.run(&message, progress, quantum);
+        let did_something = !matches!(step, Ok(Step::Waits(_)));
+        place.state.resized |= did_something && dataflow.operator(message.header.operator).work.may_resize();
+        step
     };
     match step {
         Ok(Step::Again(progress)) => {
@@ -378,12 +380,10 @@ impl Place<'_> {
         let dataflow = Arc::clone(&self.dataflow);
         loop {
             if done == rows.rows {
-                dataflow.rows_arrived(rows.bytes() as u64);
                 let Some(index) = pending.pop() else { return Ok(Step::Done) };
                 let Some(Attachment::Rows(attached)) = dataflow.take_attachment(index) else {
                     unreachable!("an insert names rows that nobody took before")
                 };
-                let attached_bytes = attached.bytes();
                 rows = forward_inserts(
                     self.runtime,
                     self.partition,
@@ -393,7 +393,6 @@ impl Place<'_> {
                     &dataflow,
                     |rows| Ok(Attachment::Rows(rows)),
                 )?;
-                dataflow.rows_arrived(attached_bytes.saturating_sub(rows.bytes()) as u64);
                 done = 0;
                 continue;
             }
