@@ -160,8 +160,8 @@ pub struct Dataflow {
 
 struct Attachments {
     list: Vec<Option<Attachment>>,
-    /// Of rows that no partition has taken yet.
-    reservation: Reservation,
+    /// Of rows that no partition has taken yet; none before the first, because most dataflows have none.
+    reservation: Option<Reservation>,
 }
 
 /// A batch that waits for its task.
@@ -206,7 +206,7 @@ impl Dataflow {
             outstanding: Outstanding::new(),
             result_batches_max: options.result_batches_max,
             rows_on_the_way_max: options.rows_on_the_way_max,
-            attachments: Lock::new(Attachments { list: Vec::new(), reservation: memory.reserve("rows on the way") }),
+            attachments: Lock::new(Attachments { list: Vec::new(), reservation: None }),
             inner: Lock::new(Inner {
                 results: VecDeque::new(),
                 reservation: memory.reserve("query results"),
@@ -255,7 +255,11 @@ impl Dataflow {
     /// Keeps what a message names by the index that comes back. Rows are charged until they are taken.
     pub(crate) fn attach(&self, attachment: Attachment) -> Result<u32, MemoryExceeded> {
         let mut attachments = lock(&self.attachments);
-        attachments.reservation.grow(attachment.bytes())?;
+        let bytes = attachment.bytes();
+        if bytes > 0 {
+            let reserve = || lock(&self.inner).reservation.pool().reserve("rows on the way");
+            attachments.reservation.get_or_insert_with(reserve).grow(bytes)?;
+        }
         attachments.list.push(Some(attachment));
         Ok((attachments.list.len() - 1) as u32)
     }
@@ -270,13 +274,15 @@ impl Dataflow {
     pub(crate) fn take_attachment(&self, index: u32) -> Option<Attachment> {
         let attachments = &mut *lock(&self.attachments);
         let attachment = attachments.list.get_mut(index as usize).and_then(Option::take)?;
-        attachments.reservation.shrink(attachment.bytes());
+        if let Some(reservation) = &attachments.reservation {
+            reservation.shrink(attachment.bytes());
+        }
         Some(attachment)
     }
 
     /// Whether an update may send further rows to other partitions.
     pub(crate) fn has_credit(&self) -> bool {
-        let on_the_way = lock(&self.attachments).reservation.bytes();
+        let on_the_way = lock(&self.attachments).reservation.as_ref().map_or(0, Reservation::bytes);
         on_the_way == 0 || on_the_way < self.rows_on_the_way_max
     }
 
