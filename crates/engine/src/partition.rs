@@ -415,8 +415,9 @@ mod tests {
     use crate::options::EngineOptions;
     use crate::transactions::{SnapshotHandle, TransactionHold};
 
-    fn partition() -> LivingPartition {
-        let schema = Schema {
+    /// No attributes and no indexes.
+    pub(super) fn schema() -> Arc<Schema> {
+        Arc::new(Schema {
             container: ContainerId(1),
             version: SchemaVersion(1),
             attributes: Box::new([]),
@@ -424,8 +425,11 @@ mod tests {
             layout: Layout::Column,
             physical: None,
             segment_rows: 16,
-        };
-        let store = Store::new(StoreOptions::new(Arc::new(schema), MemoryPool::new(1 << 20)));
+        })
+    }
+
+    fn partition() -> LivingPartition {
+        let store = Store::new(StoreOptions::new(schema(), MemoryPool::new(1 << 20)));
         LivingPartition::new(PartitionId(1), ContainerId(1), NodeId(0), store, Bounds::default())
     }
 

@@ -56,11 +56,12 @@ mod tests {
     use std::process::Command as Process;
 
     use eris_platform::NodeId;
-    use eris_storage::{ContainerId, Layout, PartitionId, Schema, SchemaVersion, Store};
+    use eris_storage::{ContainerId, PartitionId, Store};
 
     use super::*;
     use crate::options::EngineOptions;
     use crate::partition::Bounds;
+    use crate::partition::tests::schema;
     use crate::simulator::Simulation;
 
     /// Set for the process that is to stop.
@@ -70,16 +71,7 @@ mod tests {
     fn panic_in_a_write() {
         let simulation = Simulation::new(1, EngineOptions::default()).expect("starts");
         let runtime = simulation.engine().runtime();
-        let schema = Schema {
-            container: ContainerId(1),
-            version: SchemaVersion(1),
-            attributes: Box::new([]),
-            indexes: Box::new([]),
-            layout: Layout::Column,
-            physical: None,
-            segment_rows: 16,
-        };
-        let store = Store::new(runtime.store_options(&Arc::new(schema)));
+        let store = Store::new(runtime.store_options(&schema()));
         let partition = LivingPartition::new(PartitionId(0), ContainerId(1), NodeId(0), store, Bounds::default());
         let mut state = partition.try_latch().expect("nobody else is here");
         let object = runtime.transactions.begin();

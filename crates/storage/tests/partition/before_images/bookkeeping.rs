@@ -1,14 +1,22 @@
 //! What a store remembers about its rows and segments, where steps come in an unusual order.
 
 use super::fixture::{Fixture, KEY, holder, reader, rows, schema, view};
-use crate::history::model::Table;
+use crate::history::model::{Table, View};
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
     Attribute, DataType, Horizon, Outcome, Outcomes, RowLock, Schema, SchemaVersion, Snapshot, SplitStep,
     StatementNumber, StorageError, Store, StoreOptions, Timestamp, TransactionId,
 };
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+fn delete(it: &mut Fixture, by: View, keys: Range<i32>) {
+    for key in keys {
+        let at = it.addresses(by, key);
+        it.store.delete(&by.snapshot(&it.table), &at).unwrap();
+    }
+}
 
 /// A transaction that rolls back just before somebody asks about it for the `at`-th time, counted from 0.
 struct RollsBack<'a> {
@@ -91,10 +99,7 @@ fn a_segment_that_maintenance_thawed_is_sealed_again() {
     it.maintain(6);
     assert_eq!(it.counters().sealed, 1);
     it.begin(3);
-    for key in 0..3 {
-        let at = it.addresses(view(3, 9, 1), key);
-        it.store.delete(&view(3, 9, 1).snapshot(&it.table), &at).unwrap();
-    }
+    delete(&mut it, view(3, 9, 1), 0..3);
     it.commit(3, 10);
     it.maintain(9);
     assert_eq!(it.counters().thawed, 1, "a reader at 9 still sees the deleted rows");
@@ -110,10 +115,7 @@ fn a_segment_that_maintenance_thawed_is_sealed_again() {
 fn an_empty_tail_is_dropped_when_it_is_closed() {
     let mut it = Fixture::new();
     it.begin(2);
-    for key in 0..10 {
-        let at = it.addresses(view(2, 9, 1), key);
-        it.store.delete(&view(2, 9, 1).snapshot(&it.table), &at).unwrap();
-    }
+    delete(&mut it, view(2, 9, 1), 0..10);
     it.commit(2, 10);
     it.maintain(900);
     let added = Attribute { name: "added".into(), data_type: DataType::Int32, nullable: true };
@@ -140,10 +142,7 @@ fn a_tail_that_was_filled_as_memory_ended_is_closed() {
         it.change(3, last, 20, 10);
         assert_eq!(it.images(), 1);
         it.begin(4);
-        for key in 0..5 {
-            let at = it.addresses(view(4, 6, 1), key);
-            it.store.delete(&view(4, 6, 1).snapshot(&it.table), &at).unwrap();
-        }
+        delete(&mut it, view(4, 6, 1), 0..5);
         it.commit(4, 7);
         it.memory.set_limit(it.memory.used() + room);
         it.maintain(9);
