@@ -204,7 +204,8 @@ impl Dataflow {
             cancel,
             failed: AtomicBool::new(false),
             outstanding: Outstanding::new(),
-            result_batches_max: options.result_batches_max,
+            // Without room for one, nothing would ever move.
+            result_batches_max: options.result_batches_max.max(1),
             rows_on_the_way_max: options.rows_on_the_way_max,
             attachments: Lock::new(Attachments { list: Vec::new(), reservation: None }),
             inner: Lock::new(Inner {
@@ -278,6 +279,11 @@ impl Dataflow {
             reservation.shrink(attachment.bytes());
         }
         Some(attachment)
+    }
+
+    /// Charges the messages of many commands until the dataflow ends: what buffers do not take waits with its sender.
+    pub(crate) fn charge_messages(&self, bytes: usize) -> Result<(), MemoryExceeded> {
+        lock(&self.inner).reservation.grow(bytes as u64)
     }
 
     /// Whether an update may send further rows to other partitions.

@@ -240,7 +240,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Creates a global index of a container that has no rows yet; returns the hidden container that holds it.
+    /// Creates a global index of a container that has no rows yet, and that nobody inserts into meanwhile: rows of a
+    /// statement that began before have no entries. Returns the hidden container that holds it.
     pub fn create_global_index(&self, spec: &GlobalIndexSpec) -> Result<ContainerId, EngineError> {
         let container = self.runtime.container(spec.container)?;
         if container.rows() > 0 {
@@ -260,7 +261,8 @@ impl Engine {
     }
 
     /// Builds an index in every partition, then moves the container to `schema`, which has it. If a partition cannot
-    /// (a key is not unique, memory), the container stays as it was.
+    /// (a key is not unique, memory), the container stays as it was. So it does if the future is dropped; partitions
+    /// may then keep the index until a schema without it, or with another one of its id, is theirs.
     pub async fn create_index(&self, definition: IndexDefinition, schema: Arc<Schema>) -> Result<(), EngineError> {
         let container = self.runtime.container(schema.container)?;
         let before = container.schema();

@@ -7,9 +7,10 @@ mod accounts;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use accounts::{KEY, everything, pairs, schema};
+use accounts::{KEY, everything, integers, lookup, pairs, schema};
 use eris_engine::{
-    ContainerSpec, Engine, EngineError, EngineOptions, Event, LocalMemory, MoveMethod, Partitioning, Simulation,
+    Coalescing, ContainerSpec, Engine, EngineError, EngineOptions, Event, LocalMemory, MoveMethod, Partitioning,
+    Simulation,
 };
 use eris_platform::memory::RefusedBy;
 use eris_platform::memory_controller::LimitReason;
@@ -80,6 +81,32 @@ fn a_statement_fails_at_its_own_limit_and_others_go_on() {
     assert_eq!(read(&engine, container, None).expect("others go on"), ROWS as usize);
     let held = engine.statistics().memory_by_consumer;
     assert!(held.contains(&("query results", 0)), "{held:?}");
+    engine.shutdown();
+}
+
+/// One key in each message.
+#[test]
+fn messages_of_many_commands_are_charged_to_their_statement() {
+    let engine = start(EngineOptions { workers: 2, ..EngineOptions::default() });
+    let container = load(&engine);
+    let reader = engine.clone();
+    let absent = |keys: i64| integers(&(ROWS..ROWS + keys).collect::<Vec<_>>());
+    let look_up = async move {
+        let mut transaction = reader.begin();
+        transaction.set_memory_limit(Some(64 << 10));
+        let by_key = || lookup(container, KEY, Coalescing::None);
+        let few = transaction.lookup_many(by_key(), &absent(100), None)?.collect().await?;
+        assert!(few.iter().all(|batch| batch.rows == 0), "such keys are not there");
+        assert_eq!(transaction.memory().peak(), 0, "few messages fit into buffers that are there");
+        let many = transaction.lookup_many(by_key(), &absent(ROWS), None).map(drop);
+        assert_eq!(transaction.memory().used(), 0, "what was refused is not charged");
+        transaction.lookup_many(by_key(), &absent(500), None)?.collect().await?;
+        assert!(transaction.memory().peak() > 500 * 8, "{}", transaction.memory().peak());
+        assert_eq!(transaction.memory().used(), 0);
+        many
+    };
+    let refused = engine.block_on(look_up).expect("the task ends");
+    assert!(matches!(&refused, Err(EngineError::Memory(refused)) if refused.limit == 64 << 10), "{refused:?}");
     engine.shutdown();
 }
 

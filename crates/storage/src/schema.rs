@@ -38,6 +38,14 @@ pub struct IndexDefinition {
     pub kind: IndexKind,
 }
 
+impl IndexDefinition {
+    /// Whether both say the same of rows, whatever their names.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        let entries = |it: &Self| (it.id, it.unique, it.kind);
+        entries(self) == entries(other) && self.attributes == other.attributes
+    }
+}
+
 /// How rows are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {

@@ -62,8 +62,8 @@ impl Transaction {
     /// and rows come in no order; a key without a visible row has no row in the answer.
     ///
     /// # Errors
-    /// If there is no such container or attribute, a key column is not of its attribute's type, or a key is longer
-    /// than a message can be.
+    /// If there is no such container or attribute, a key column is not of its attribute's type, a key is longer than a
+    /// message can be, or there is no memory for the messages.
     pub fn lookup_many(
         &mut self,
         lookup: Lookup,
@@ -117,6 +117,10 @@ impl Transaction {
         let header = |partition| self.header(&dataflow, Primitive::LookupKeys, partition);
         let receivers = |message: &KeyMessage<'_>| message.partition.map_or(table.entries().len(), |_| 1);
         let sends = messages.iter().map(receivers).sum();
+        let bytes = messages.iter().map(|message| receivers(message) * bytes_of(&codec, keys, message.rows)).sum();
+        if bytes > self.runtime.options.worker_buffer_bytes {
+            dataflow.charge_messages(bytes)?;
+        }
         self.publish(&dataflow, sends, |runtime| {
             let mut last = None;
             for message in &messages {
@@ -180,6 +184,15 @@ impl Transaction {
 }
 
 const COMMAND_LENGTH_BYTES: usize = 4;
+
+/// Bytes of a message with these keys.
+fn bytes_of(codec: &KeyCodec, keys: &Batch, rows: &[u32]) -> usize {
+    let commands = match codec.width {
+        0 => rows.iter().map(|row| codec.bytes_of(keys, *row as usize) + COMMAND_LENGTH_BYTES).sum(),
+        width => rows.len() * width,
+    };
+    HEADER_BYTES + commands
+}
 
 fn same(left: Option<&Partition>, right: Option<&Partition>) -> bool {
     left.map(|partition| partition.id) == right.map(|partition| partition.id)

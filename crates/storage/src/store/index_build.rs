@@ -95,14 +95,20 @@ impl Store {
         let columns = self.link_attributes(&definition.attributes, &rows);
         for (row, address) in rows.iter().enumerate() {
             let inserted = self.index_at_mut(position).path.insert(&columns, row, *address)?;
-            let may_live = self.segment(number).is_some_and(|segment| {
-                may_live(snapshot, segment.begin(address.offset().0), segment.end(address.offset().0))
-            });
-            if definition.unique && inserted.key_shared && may_live {
-                self.check_unique(snapshot, position, &columns, row, *address)?;
+            if definition.unique && inserted.key_shared && self.may_live(snapshot, *address) {
+                let checked = self.check_unique(snapshot, position, &columns, row, *address);
+                // Its writer may have been rolled back between the two looks: then it stands in nobody's way.
+                if checked.is_err() && self.may_live(snapshot, *address) {
+                    return checked;
+                }
             }
         }
         Ok(())
+    }
+
+    fn may_live(&self, snapshot: &Snapshot<'_>, row: RowAddress) -> bool {
+        let (segment, offset) = (self.segment(row.segment()), row.offset().0);
+        segment.is_some_and(|segment| may_live(snapshot, segment.begin(offset), segment.end(offset)))
     }
 }
 

@@ -195,7 +195,8 @@ impl Store {
         let mut built: Vec<StoreIndex> = self.indexes.drain(..).chain(self.building.drain(..)).collect();
         let mut indexes = Vec::with_capacity(schema.indexes.len());
         for definition in &schema.indexes {
-            match built.iter().position(|index| index.definition.id == definition.id) {
+            // An id may have been used before, by a schema that nobody moved to in the end.
+            match built.iter().position(|index| index.definition.is_alike(definition)) {
                 Some(position) => indexes.push(built.swap_remove(position)),
                 None => indexes.push(new_index(&schema, self.modules, &self.memory, definition)),
             }
@@ -208,8 +209,9 @@ impl Store {
 
     /// Whether every index of a schema is here, before anything is changed. One of no rows need not be built.
     fn check_built(&self, schema: &Schema) -> Result<(), StorageError> {
-        let is_here = |id| self.indexes.iter().chain(&self.building).any(|index| index.definition.id == id);
-        let missing = schema.indexes.iter().find(|definition| !is_here(definition.id));
+        let here = self.indexes.iter().chain(&self.building);
+        let missing =
+            schema.indexes.iter().find(|definition| !here.clone().any(|index| index.definition.is_alike(definition)));
         match missing {
             Some(definition) if self.segments.iter().any(Option::is_some) => {
                 let reason = format!("index {} was not built", definition.name);

@@ -1,11 +1,12 @@
 //! What a store remembers about its rows and segments, where steps come in an unusual order.
 
-use super::fixture::{Fixture, KEY, holder, reader, rows, schema, view};
+use super::fixture::{AMOUNT, Fixture, KEY, holder, index, reader, rows, schema, view};
 use crate::history::model::{Table, View};
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    Attribute, DataType, Horizon, Outcome, Outcomes, RowLock, Schema, SchemaVersion, Snapshot, SplitStep,
-    StatementNumber, StorageError, Store, StoreOptions, Timestamp, TransactionId,
+    Attribute, DataType, Horizon, IndexBuildCursor, IndexDefinition, IndexId, Outcome, Outcomes, Progress, RowLock,
+    Schema, SchemaVersion, Snapshot, SplitStep, StatementNumber, StorageError, Store, StoreOptions, Timestamp,
+    TransactionId,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,6 +61,57 @@ fn a_key_stays_taken_while_an_update_of_its_row_is_rolled_back() {
         it.finish();
     }
     assert!(refused.iter().all(|count| *count > 0), "{refused:?}");
+}
+
+/// Enters all rows into an index.
+fn build(store: &mut Store, snapshot: &Snapshot<'_>, definition: &IndexDefinition) -> Result<(), StorageError> {
+    let mut cursor = IndexBuildCursor::default();
+    while store.create_index_step(snapshot, definition, &mut cursor, 3)? == Progress::More {}
+    Ok(())
+}
+
+/// The row that was rolled back between two looks at it is not the second one with its key.
+#[test]
+fn a_unique_index_is_built_while_a_row_is_rolled_back() {
+    let mut built = [0, 0];
+    for at in 0..8 {
+        let mut it = Fixture::new();
+        it.begin(2);
+        delete(&mut it, view(2, 9, 1), 7..8);
+        it.store.insert(&view(2, 9, 2).snapshot(&it.table), &rows(7..8)).unwrap();
+        let outcomes = RollsBack { table: &it.table, transaction: TransactionId(2), at, asked: AtomicU32::new(0) };
+        let snapshot = Snapshot { outcomes: &outcomes, ..view(3, 9, 1).snapshot(&it.table) };
+        match build(&mut it.store, &snapshot, &index(9, KEY, true)) {
+            Ok(()) => built[0] += 1,
+            Err(StorageError::Conflict { with: Some(with) }) => {
+                assert_eq!(with.transaction, TransactionId(2));
+                built[1] += 1;
+            }
+            other => panic!("rolled back when asked for the {at}-th time: {other:?}"),
+        }
+        it.store.abandon_index(IndexId(9));
+        it.abort(2);
+        it.finish();
+    }
+    assert!(built.iter().all(|count| *count > 0), "{built:?}");
+}
+
+/// Partitions moved to a schema that was given up in the end, and its index's id was given to another one.
+#[test]
+fn an_id_that_is_used_anew_does_not_bring_the_former_index_back() {
+    let mut it = Fixture::new();
+    for definition in [index(9, AMOUNT, false), index(9, KEY, true)] {
+        build(&mut it.store, &reader(9).snapshot(&it.table), &definition).unwrap();
+        let schema = Schema { version: SchemaVersion(2), indexes: [definition].into(), ..schema() };
+        it.store.set_schema(Arc::new(schema)).unwrap();
+    }
+    it.begin(2);
+    match it.store.insert(&view(2, 9, 1).snapshot(&it.table), &rows(7..8)) {
+        Err(StorageError::DuplicateKey { index, .. }) => assert_eq!(index, IndexId(9)),
+        other => panic!("the key is taken: {other:?}"),
+    }
+    it.abort(2);
+    it.finish();
 }
 
 /// Whoever appended a new version and locked it holds it against a key share that both versions would have.
