@@ -79,13 +79,17 @@ class Checklist:
         lines = [line for line in self.milestones[arguments.milestone] if arguments.only in line.text]
         rows = [self._row(line) for line in lines]
         print_table(rows)
-        if not arguments.only:
-            write_json(RESULTS / f"{self.name}-{arguments.milestone}.json", {"machine": machine(), "lines": rows})
+        path = RESULTS / f"{self.name}-{arguments.milestone}.json"
+        if not arguments.only or path.is_file():
+            kept = json.loads(path.read_text())["lines"] if arguments.only else []
+            order = [line.text for line in self.milestones[arguments.milestone]]
+            write_json(path, {"machine": machine(), "lines": merged(kept, rows, order)})
         return 0 if rows and all(row["reached"] == "yes" for row in rows) else 1
 
     def _row(self, line):
         print(f"... {line.text}", file=sys.stderr, flush=True)
-        row = {"line": line.text, "target": line.target, "measured": "", "reached": "no", "command": ""}
+        row = {"line": line.text, "target": line.target, "measured": "", "reached": "no", "command": "",
+               "commit": commit()}
         try:
             outcome = line.measure()
             row.update(measured=outcome.measured, reached="yes" if outcome.reached else "no", command=outcome.command)
@@ -94,6 +98,12 @@ class Checklist:
         except Failed as reason:
             row.update(measured=f"failed: {reason}")
         return row
+
+
+def merged(kept, rows, order):
+    """What was measured now in place of what was kept of the same lines; lines that are gone are not kept."""
+    newest = {row["line"]: row for row in [*kept, *rows]}
+    return [newest[text] for text in order if text in newest]
 
 
 def print_table(rows):

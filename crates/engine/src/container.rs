@@ -47,6 +47,8 @@ pub struct Container {
     group: Lock<Option<Arc<Group>>>,
     /// Keys rise: the table grows at its upper end, other partitions are left as they are.
     rising: AtomicBool,
+    /// Somebody changes its schema.
+    schema_changes: AtomicBool,
 }
 
 impl Container {
@@ -66,6 +68,7 @@ impl Container {
             forwarders: Lock::default(),
             group: Lock::default(),
             rising: AtomicBool::new(false),
+            schema_changes: AtomicBool::new(false),
         }
     }
 
@@ -106,6 +109,15 @@ impl Container {
             *current = with_layouts(schema, current.physical.clone());
         }
         self.count_change();
+    }
+
+    /// Whether nobody else changes the schema; then nobody does until the end.
+    pub(crate) fn begin_schema_change(&self) -> bool {
+        !self.schema_changes.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn end_schema_change(&self) {
+        self.schema_changes.store(false, Ordering::Release);
     }
 
     /// The layouts of partitions and bulk loads to come.

@@ -96,13 +96,18 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether a partition may have another size behind it.
+    /// Whether a partition may have another size behind a call. Changes say so themselves: one that waits in the end
+    /// may have changed rows, or none.
     pub fn may_resize(&self) -> bool {
         match self {
-            Self::Read { .. } | Self::Lookup { .. } | Self::LockKeys { .. } | Self::Probe | Self::Lock { .. } => false,
-            Self::Insert
+            Self::Read { .. }
+            | Self::Lookup { .. }
+            | Self::LockKeys { .. }
+            | Self::Probe
+            | Self::Lock { .. }
             | Self::Update { .. }
-            | Self::Delete { .. }
+            | Self::Delete { .. } => false,
+            Self::Insert
             | Self::Attach
             | Self::Pin { .. }
             | Self::BuildIndex { .. }
@@ -176,6 +181,8 @@ struct Answer {
 struct Inner {
     results: VecDeque<Answer>,
     reservation: Reservation,
+    /// Of messages that buffers need not take at once.
+    messages: Option<Reservation>,
     pinned: Vec<PinnedPartition>,
     rows_affected: u64,
     blocked: Blocked,
@@ -211,6 +218,7 @@ impl Dataflow {
             inner: Lock::new(Inner {
                 results: VecDeque::new(),
                 reservation: memory.reserve("query results"),
+                messages: None,
                 pinned: Vec::new(),
                 rows_affected: 0,
                 blocked: Blocked::default(),
@@ -245,6 +253,8 @@ impl Dataflow {
             let mut inner = lock(&self.inner);
             assert!(!inner.finished, "a dataflow's message counter reaches zero exactly once");
             inner.finished = true;
+            // Before its task hears of the end, which may be followed by a statement with the same limit.
+            inner.messages = None;
             inner.waker.take()
         };
         if let Some(waker) = waker {
@@ -281,9 +291,11 @@ impl Dataflow {
         Some(attachment)
     }
 
-    /// Charges the messages of many commands until the dataflow ends: what buffers do not take waits with its sender.
+    /// Charges the messages of many commands until all have run: what buffers do not take waits with its sender.
     pub(crate) fn charge_messages(&self, bytes: usize) -> Result<(), MemoryExceeded> {
-        lock(&self.inner).reservation.grow(bytes as u64)
+        let inner = &mut *lock(&self.inner);
+        let messages = inner.messages.get_or_insert_with(|| inner.reservation.pool().reserve("messages"));
+        messages.grow(bytes as u64)
     }
 
     /// Whether an update may send further rows to other partitions.

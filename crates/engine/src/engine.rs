@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 
 use eris_platform::limits;
 use eris_platform::{Env, MemoryPool, Nanos, NodeId, ReactorHandle, ThreadHandle, Topology, WorkerPlan};
-use eris_storage::{ContainerId, IndexDefinition, Key, Registry, Schema, StorageError, Store};
+use eris_storage::{ContainerId, Key, Registry, StorageError, Store};
 
 use crate::admission::{Admit, StatementClass};
 use crate::container::{Container, ContainerSpec};
@@ -258,40 +258,6 @@ impl Engine {
     /// A container by id.
     pub fn container(&self, id: ContainerId) -> Option<Arc<Container>> {
         self.runtime.container(id).ok()
-    }
-
-    /// Builds an index in every partition, then moves the container to `schema`, which has it. If a partition cannot
-    /// (a key is not unique, memory), the container stays as it was. So it does if the future is dropped; partitions
-    /// may then keep the index until a schema without it, or with another one of its id, is theirs.
-    pub async fn create_index(&self, definition: IndexDefinition, schema: Arc<Schema>) -> Result<(), EngineError> {
-        let container = self.runtime.container(schema.container)?;
-        let before = container.schema();
-        let mut transaction = self.begin();
-        let built = match transaction.build_index(&container, definition).await {
-            Ok(()) => transaction.alter(&container, Arc::clone(&schema)).await,
-            Err(error) => Err(error),
-        };
-        match built {
-            Ok(()) => container.set_schema(schema),
-            Err(error) => {
-                transaction.alter(&container, before).await?;
-                return Err(error);
-            }
-        }
-        transaction.commit().await.map(drop)
-    }
-
-    /// Moves a container to a schema with the same attributes and fewer indexes.
-    ///
-    /// # Errors
-    /// [`EngineError::ForeignKey`] if a foreign key relies on one of them.
-    pub async fn drop_index(&self, schema: Arc<Schema>) -> Result<(), EngineError> {
-        let container = self.runtime.container(schema.container)?;
-        Self::check_keeps_keys(&container, &schema)?;
-        let mut transaction = self.begin();
-        transaction.alter(&container, Arc::clone(&schema)).await?;
-        container.set_schema(schema);
-        transaction.commit().await.map(drop)
     }
 
     /// Begins a transaction with one snapshot for all its statements, and publishes it.

@@ -10,18 +10,18 @@
 //! - [`nodes`]: nodes that help others, nodes that are given up.
 
 mod change;
+mod error;
 mod forwarders;
 mod groups;
 mod nodes;
 mod orders;
 mod outgrown;
 mod publish;
-mod ticket;
 
 pub(crate) use change::{Change, ChangeNext, Guest, continue_change};
+pub use error::PlacementError;
 pub(crate) use forwarders::look_after_forwarder;
 pub(crate) use groups::Group;
 pub(crate) use nodes::Helpers;
 pub use orders::MoveMethod;
 pub(crate) use outgrown::{cut_if_rising, split_above, wants_split};
-pub use ticket::PlacementError;

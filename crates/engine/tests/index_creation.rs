@@ -6,13 +6,16 @@
 mod accounts;
 mod mover;
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use eris_engine::{ContainerSpec, Engine, EngineOptions, Partitioning, Simulation};
+use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Simulation};
 use eris_platform::test_load;
-use eris_storage::{ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion};
+use eris_storage::{ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion, StorageError};
 
 use accounts::{AMOUNT, KEY, row, schema};
 use mover::{Mover, move_about};
@@ -117,6 +120,56 @@ fn an_index_is_created_while_keys_rise() {
         cut += count(&simulation, "append_partitions");
     }
     assert!(cut > 0, "some partition was cut above its rows");
+}
+
+/// Whoever asked may cease to wait at any moment: in the end all have the index, the container, too. Nobody changes the
+/// schema meanwhile.
+#[test]
+fn an_index_that_nobody_waits_for_is_created_all_the_same() {
+    let mut refused = 0;
+    for polls in 1..5 {
+        for seed in 0..test_load(10) {
+            let mut simulation = Simulation::new(seed, options(8, Duration::ZERO)).expect("starts");
+            let engine = simulation.engine().clone();
+            let schema = Arc::new(schema(engine.next_container_id(), Layout::Row, 8));
+            let container = schema.container;
+            let partitioning = Partitioning::Range(Box::new([KEY]));
+            engine.create_container(ContainerSpec { schema, partitioning }).expect("created");
+            simulation.block_on(insert(engine.clone(), container, 77)).expect("runs");
+            let next = Arc::new(with_index(&engine.container(container).expect("there").schema(), true));
+            let definition = next.index(BY_AMOUNT).expect("it has it").clone();
+            let (task, schema) = (engine.clone(), Arc::clone(&next));
+            let second = simulation.block_on(async move {
+                poll_some(task.create_index(definition.clone(), Arc::clone(&schema)), polls).await;
+                task.create_index(definition, schema).await
+            });
+            match second.expect("runs") {
+                Err(EngineError::Storage(StorageError::Busy { .. })) => refused += 1,
+                second => assert!(polls > 1, "the first one is under way: {second:?}"),
+            }
+            simulation.run_until_idle().expect("comes to rest");
+            assert_eq!(engine.container(container).expect("there").schema(), next);
+            simulation.check_partitions().expect("the indexes agree with the rows");
+            let later = Arc::new(with_index(&next, false));
+            let task = engine.clone();
+            simulation.block_on(async move { task.drop_index(later).await }).expect("runs").expect("its turn has come");
+        }
+    }
+    assert!(refused > 0, "some change was under way");
+}
+
+/// Polls a future so many times, or until it is ready, and drops it.
+async fn poll_some<T>(future: impl Future<Output = T>, polls: usize) {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|context| {
+        if left == 0 || future.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 /// What waits for a change of its partition is tried once in a visit, not until the quantum is over.

@@ -106,7 +106,8 @@ fn messages_of_many_commands_are_charged_to_their_statement() {
         many
     };
     let refused = engine.block_on(look_up).expect("the task ends");
-    assert!(matches!(&refused, Err(EngineError::Memory(refused)) if refused.limit == 64 << 10), "{refused:?}");
+    let Err(EngineError::Memory(refused)) = refused else { panic!("20,000 messages do not fit in 64 KiB") };
+    assert_eq!((refused.consumer, refused.limit), ("messages", 64 << 10));
     engine.shutdown();
 }
 

@@ -115,6 +115,7 @@ impl Place<'_> {
         }
         let chosen: Vec<RowAddress> = rows.iter().map(|row| addresses[*row as usize]).collect();
         let dataflow = Arc::clone(&self.dataflow);
+        self.state.resized = true;
         let deleted = self.write(|state| state.store.take_rows_out(&dataflow.snapshot(), &chosen))?;
         if batch.columns.len() > inputs {
             let rows: Vec<u32> = deleted.iter().map(|row| rows[*row as usize]).collect();
@@ -180,6 +181,7 @@ impl Place<'_> {
         }
         let pick = |rows: &[u32]| rows.iter().map(|row| addresses[*row as usize]).collect::<Vec<_>>();
         let values = if leaving.is_empty() { new.values } else { new.values.take(&staying) };
+        self.state.resized = true;
         let (taken, stayed) = self.write(|state| {
             let taken = state.store.take_rows_out(&dataflow.snapshot(), &pick(&leaving))?;
             // What this statement sent away before is sent once.

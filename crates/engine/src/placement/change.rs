@@ -19,8 +19,8 @@ use eris_platform::{Nanos, NodeId};
 use eris_storage::{Batch, Key, SplitBoundary, StorageError, Store};
 use eris_sync::Guard;
 
+use super::error::{PlacementError, Ticket};
 use super::publish::publish;
-use super::ticket::{PlacementError, Ticket};
 use crate::assignments::Urgency;
 use crate::container::Container;
 use crate::counters::Event;

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, Weak};
 
 use eris_storage::{AttributeId, Schema, Store};
 
-use super::ticket::PlacementError;
+use super::error::PlacementError;
 use crate::container::Container;
 use crate::engine::Engine;
 use crate::ids::TableVersion;

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use eris_platform::NodeId;
 
+use super::error::PlacementError;
 use super::orders::link;
-use super::ticket::PlacementError;
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::runtime::Runtime;

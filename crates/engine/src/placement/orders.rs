@@ -7,9 +7,9 @@ use eris_platform::NodeId;
 use eris_storage::PartitionId;
 
 use super::change::{Change, Kind, Part};
+use super::error::{PlacementError, Ticket};
 use super::groups::counterparts;
 use super::outgrown::request_split;
-use super::ticket::{PlacementError, Ticket};
 use crate::assignments::Urgency;
 use crate::container::Container;
 use crate::counters::Event;
@@ -124,7 +124,7 @@ impl Engine {
     ) -> Result<(), PlacementError> {
         let runtime = self.runtime();
         let busy = Err(PlacementError::Busy(driver.id));
-        let ticket = Ticket::default();
+        let ticket = Ticket::new();
         let mut ordered = false;
         for _ in 0..LATCH_TRIES {
             if let Some(mut state) = driver.try_latch() {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use eris_storage::{Key, Store, Value};
 
 use super::change::{Change, Kind, Part, Place};
+use super::error::{PlacementError, Ticket};
 use super::groups::counterparts;
 use super::publish::cut;
-use super::ticket::{PlacementError, Ticket};
 use crate::container::Container;
 use crate::counters::Event;
 use crate::partition::{Bounds, LivingPartition, Partition, PartitionState};
@@ -68,7 +68,7 @@ pub(crate) fn wants_split(
     {
         return false;
     }
-    state.change = request_split(runtime, container, partition, state, Ticket::default());
+    state.change = request_split(runtime, container, partition, state, Ticket::new());
     state.change.is_some()
 }
 

@@ -197,7 +197,10 @@ impl Store {
         for definition in &schema.indexes {
             // An id may have been used before, by a schema that nobody moved to in the end.
             match built.iter().position(|index| index.definition.is_alike(definition)) {
-                Some(position) => indexes.push(built.swap_remove(position)),
+                Some(position) => {
+                    let definition = definition.clone();
+                    indexes.push(StoreIndex { definition, ..built.swap_remove(position) });
+                }
                 None => indexes.push(new_index(&schema, self.modules, &self.memory, definition)),
             }
         }

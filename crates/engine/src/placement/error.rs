@@ -1,14 +1,8 @@
-//! What became of a change that somebody asked for.
-
-use std::future::poll_fn;
-use std::sync::Arc;
-use std::task::{Poll, Waker};
+//! Why a change of partitions did not happen.
 
 use eris_platform::NodeId;
 use eris_storage::{ContainerId, PartitionId};
 use thiserror::Error;
-
-use crate::lock::{Lock, lock};
 
 /// Why a partition was not split, merged or moved. Its rows are where they were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -48,34 +42,5 @@ pub enum PlacementError {
     LastNode,
 }
 
-type Outcome = Result<(), PlacementError>;
-
-/// The two ends of an order: the change resolves it, whoever asked waits.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ticket(Arc<Lock<(Option<Outcome>, Option<Waker>)>>);
-
-impl Ticket {
-    /// The first outcome counts.
-    pub fn resolve(&self, outcome: Outcome) {
-        let waker = {
-            let mut state = lock(&self.0);
-            state.0.get_or_insert(outcome);
-            state.1.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    pub async fn outcome(&self) -> Outcome {
-        poll_fn(|context| {
-            let mut state = lock(&self.0);
-            if let Some(outcome) = state.0 {
-                return Poll::Ready(outcome);
-            }
-            state.1 = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await
-    }
-}
+/// A change of partitions that somebody waits for.
+pub(super) type Ticket = crate::ticket::Ticket<Result<(), PlacementError>>;

@@ -1,0 +1,114 @@
+//! Changes of a container's schema: an index comes or goes.
+//!
+//! ```text
+//!   partitions build the index --> partitions move to the new schema --> the container does
+//!        `-- one cannot ---------------> partitions move back       --> the container stays as it was
+//! ```
+//! One at a time for each container, and in a task of its own: whoever asked may cease to wait, and neither the
+//! container nor a partition is left in between.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use eris_storage::{IndexDefinition, Schema, StorageError};
+
+use crate::container::Container;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::ticket::Ticket;
+
+impl Engine {
+    /// Builds an index in every partition, then moves the container to `schema`, which has it. If a partition cannot
+    /// (a key is not unique, memory), the container stays as it was. It goes on if the future is dropped.
+    ///
+    /// # Errors
+    /// [`StorageError::Busy`] while another change of the container's schema is under way.
+    pub async fn create_index(&self, definition: IndexDefinition, schema: Arc<Schema>) -> Result<(), EngineError> {
+        let container = self.runtime().container(schema.container)?;
+        let engine = self.clone();
+        let change = {
+            let container = Arc::clone(&container);
+            async move {
+                let before = container.schema();
+                let mut transaction = engine.begin();
+                let built = match transaction.build_index(&container, definition).await {
+                    Ok(()) => transaction.alter(&container, Arc::clone(&schema)).await,
+                    Err(error) => Err(error),
+                };
+                match built {
+                    Ok(()) => container.set_schema(schema),
+                    Err(error) => {
+                        transaction.alter(&container, before).await?;
+                        return Err(error);
+                    }
+                }
+                transaction.commit().await.map(drop)
+            }
+        };
+        self.change_schema(container, change).await
+    }
+
+    /// Moves a container to a schema with the same attributes and fewer indexes. It goes on if the future is dropped.
+    ///
+    /// # Errors
+    /// [`EngineError::ForeignKey`] if a foreign key relies on one of them; [`StorageError::Busy`] while another change
+    /// of the container's schema is under way.
+    pub async fn drop_index(&self, schema: Arc<Schema>) -> Result<(), EngineError> {
+        let container = self.runtime().container(schema.container)?;
+        Self::check_keeps_keys(&container, &schema)?;
+        let engine = self.clone();
+        let change = {
+            let container = Arc::clone(&container);
+            async move {
+                let mut transaction = engine.begin();
+                transaction.alter(&container, Arc::clone(&schema)).await?;
+                container.set_schema(schema);
+                transaction.commit().await.map(drop)
+            }
+        };
+        self.change_schema(container, change).await
+    }
+
+    async fn change_schema(
+        &self,
+        container: Arc<Container>,
+        change: impl Future<Output = Result<(), EngineError>> + Send + 'static,
+    ) -> Result<(), EngineError> {
+        let Some(turn) = Turn::of(container) else {
+            let reason = "another change of the container's schema is under way";
+            return Err(StorageError::Busy { reason }.into());
+        };
+        let ticket = Ticket::new();
+        let end = End(ticket.clone());
+        self.spawn(async move {
+            let outcome = change.await;
+            drop(turn);
+            end.0.resolve(outcome);
+        });
+        ticket.outcome().await
+    }
+}
+
+/// The right to change a container's schema.
+struct Turn(Arc<Container>);
+
+impl Turn {
+    fn of(container: Arc<Container>) -> Option<Self> {
+        container.begin_schema_change().then_some(Self(container))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.end_schema_change();
+    }
+}
+
+/// Tells whoever waits, even if the task ends early.
+struct End(Ticket<Result<(), EngineError>>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.resolve(Err(EngineError::ShuttingDown));
+    }
+}
