@@ -16,6 +16,8 @@ pub enum Event {
     RemoteMessages,
     /// Messages to all partitions of a container.
     Broadcasts,
+    /// Messages to the partitions of a container that a predicate leaves, where these are several but not all.
+    Multicasts,
     /// Messages passed on by a partition that had split.
     Forwarded,
     /// Commands that a task ran in place.
@@ -75,10 +77,11 @@ pub enum Event {
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 31] = [
+pub const EVENTS: [Event; 32] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
+    Event::Multicasts,
     Event::Forwarded,
     Event::InPlace,
     Event::Commands,
@@ -116,6 +119,7 @@ impl Event {
             Self::LocalMessages => "local_messages",
             Self::RemoteMessages => "remote_messages",
             Self::Broadcasts => "broadcasts",
+            Self::Multicasts => "multicasts",
             Self::Forwarded => "forwarded_messages",
             Self::InPlace => "in_place_executions",
             Self::Commands => "commands",

@@ -16,6 +16,7 @@
 //! its last step, notes here whom it met and what is left to do, and finishes. Nothing sleeps inside a partition.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -36,7 +37,7 @@ use crate::lookup::{Lookup, SharedCodec};
 use crate::operator::{MicroOperator, RowChange, RowFilter};
 use crate::options::EngineOptions;
 use crate::partition::Bounds;
-use crate::partition_table::PartitionTable;
+use crate::partition_table::{Entry, PartitionTable};
 use crate::runtime::{Runtime, current_node};
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
@@ -124,6 +125,16 @@ pub(crate) struct Operator {
     pub work: Work,
     /// The position that the predicate names, when it names one.
     pub position: Option<Key>,
+    /// The entries of the table that the predicate leaves, when it leaves out some.
+    pub left: Option<Range<usize>>,
+}
+
+impl Operator {
+    /// Who gets a message without a target: the partitions that may have qualifying rows.
+    pub fn receivers(&self) -> &[Entry] {
+        let entries = self.table.entries();
+        self.left.as_ref().map_or(entries, |left| &entries[left.clone()])
+    }
 }
 
 /// Payload that commands name by index instead of carrying it.

@@ -268,11 +268,10 @@ impl Node {
             let buffer = if class == Class::Control { &mut lanes.control } else { &mut lanes.ordinary };
             buffer.extend_from_slice(bytes);
         };
-        let (mut broadcasts, mut remote_messages) = (0, 0);
+        let mut remote_messages = 0;
         scatter.add_all(runtime, bytes, |scatter, message| {
             let others = self.assign_broadcast(runtime, message, origin, scatter);
             if origin == Origin::Local {
-                broadcasts += 1;
                 remote_messages += others.len() as u64;
                 for node in others {
                     to_node(node, 1, message);
@@ -285,23 +284,28 @@ impl Node {
         });
         if origin == Origin::Local {
             runtime.counters.add(Event::LocalMessages, delivered as u64);
-            runtime.counters.add(Event::Broadcasts, broadcasts);
         }
         runtime.counters.add(Event::RemoteMessages, remote_messages);
     }
 
-    /// Assigns a broadcast to the partitions that lived here when the version that the dataflow pinned was made: each
-    /// is met once, wherever it lives now; a copy for one that moved meanwhile follows it as an addressed message.
-    /// Returns the other nodes that had some. What lived on a node that is given up, the sender's node assigns at once.
+    /// Assigns a message for several partitions (a broadcast, or a multicast if a predicate leaves out some) to those
+    /// that lived here when the version that the dataflow pinned was made: each is met once, wherever it lives now; a
+    /// copy for one that moved meanwhile follows it as an addressed message. Returns the other nodes that had some.
+    /// What lived on a node that is given up, the sender's node assigns at once.
     fn assign_broadcast(&self, runtime: &Runtime, bytes: &[u8], origin: Origin, scatter: &mut Scatter) -> Vec<NodeId> {
         let header = decode(bytes).header;
         let dataflow = runtime.dataflow(header.dataflow);
-        let table = Arc::clone(&dataflow.operator(header.operator).table);
-        assert_eq!(table.version, header.table_version, "a broadcast names the version its dataflow pinned");
+        let operator = dataflow.operator(header.operator);
+        assert_eq!(operator.table.version, header.table_version, "a broadcast names the version its dataflow pinned");
+        let receivers = operator.receivers();
+        if origin == Origin::Local {
+            let to_all = receivers.len() == operator.table.entries().len();
+            runtime.counters.add(if to_all { Event::Broadcasts } else { Event::Multicasts }, 1);
+        }
         let mut others: Vec<NodeId> = Vec::new();
         // Looked up once: each entry is assigned by one node.
         let given_up = if origin == Origin::Local { runtime.given_up_nodes() } else { Vec::new() };
-        for Entry { home, partition, .. } in table.entries() {
+        for Entry { home, partition, .. } in receivers {
             if *home == self.id || given_up.contains(home) {
                 scatter.add_copy(partition, bytes);
             } else if !others.contains(home) {

@@ -15,6 +15,7 @@
 //! that a broadcast is divided among the nodes, so that a partition on its way is met once.
 
 use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 
 use eris_platform::{DeterministicState, NodeId};
@@ -231,11 +232,11 @@ impl PartitionTable {
         after - 1
     }
 
-    /// Partitions that may hold rows qualifying under the predicate; `None` means all of them.
-    pub fn prune(&self, schema: &Schema, predicate: &Predicate) -> Option<&[Entry]> {
+    /// The entries whose partitions may hold rows qualifying under the predicate; `None` means all of them.
+    pub fn prune(&self, schema: &Schema, predicate: &Predicate) -> Option<Range<usize>> {
         if let Some(position) = self.partitioning.position_of_predicate(schema, predicate) {
             let index = self.index_of(&position);
-            return Some(&self.entries[index..=index]);
+            return Some(index..index + 1);
         }
         let (low, high) = self.partitioning.range_of_predicate(schema, predicate);
         if low.is_none() && high.is_none() {
@@ -248,7 +249,7 @@ impl PartitionTable {
                 entry.lower.as_ref().is_none_or(|lower| *lower <= high || lower.as_bytes().starts_with(high.as_bytes()))
             })
         });
-        Some(&self.entries[first.min(last)..last])
+        Some(first.min(last)..last)
     }
 
     /// What a partition owns in this version; all there is without positions.
@@ -410,6 +411,7 @@ mod tests {
                 })
             };
             let Some(left) = left else { continue };
+            let left = &table.entries()[left];
             pruned_somewhere |= left.len() < table.entries().len();
             for value in (-5..105).filter(|value| holds(*value)) {
                 let owner = table.find(&key(value));

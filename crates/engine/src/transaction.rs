@@ -50,6 +50,9 @@ pub use write::LockWait;
 /// Longer positions are not sent along: their reads go to all partitions that may have the key, so that every message
 /// fits into a buffer.
 const POSITION_BYTES_MAX: usize = 4_096;
+/// Fewer partitions that a range leaves are sent a message each, which needs no coordinator on their own node; more get
+/// one message, which goes to each of their nodes once.
+const MULTICAST_PARTITIONS_MIN: usize = 4;
 
 /// A read of one container.
 #[derive(Clone, Debug)]
@@ -269,7 +272,7 @@ impl Transaction {
         let work = Work::Read { request: request.clone(), operator };
         let operator = Self::operator(&container, &table, work, Some(&request));
         let dataflow = self.dataflow(vec![operator]);
-        let messages = self.messages(&container, &table, &dataflow, &request, primitive);
+        let messages = self.messages(&dataflow, primitive);
         Ok(self.start(dataflow, messages))
     }
 
@@ -281,7 +284,7 @@ impl Transaction {
         let work = Work::Pin { request: request.clone() };
         let operator = Self::operator(&container, &table, work, Some(request));
         let dataflow = self.dataflow(vec![operator]);
-        let messages = self.messages(&container, &table, &dataflow, request, Primitive::Pin);
+        let messages = self.messages(&dataflow, Primitive::Pin);
         let (open, summary) = self.start(dataflow, messages).finish_with_batches().await?;
         let segments = summary.pinned.into_iter().flat_map(|pinned| pinned.segments).collect();
         Ok(PinnedScan { segments, open })
@@ -375,9 +378,11 @@ impl Transaction {
         work: Work,
         request: Option<&ReadRequest>,
     ) -> Operator {
-        let position = request
-            .and_then(|request| table.partitioning.position_of_predicate(&container.schema(), &request.predicate));
-        Operator { container: Arc::clone(container), table: Arc::clone(table), work, position }
+        let predicate = request.map(|request| &request.predicate);
+        let schema = container.schema();
+        let position = predicate.and_then(|predicate| table.partitioning.position_of_predicate(&schema, predicate));
+        let left = predicate.and_then(|predicate| table.prune(&schema, predicate));
+        Operator { container: Arc::clone(container), table: Arc::clone(table), work, position, left }
     }
 
     fn dataflow(&self, operators: Vec<Operator>) -> Arc<Dataflow> {
@@ -397,17 +402,11 @@ impl Transaction {
         ))
     }
 
-    /// The first messages of a dataflow whose root operator reads `request`: to the one partition that the predicate
-    /// names, to those it leaves, or to all.
-    fn messages(
-        &self,
-        container: &Container,
-        table: &PartitionTable,
-        dataflow: &Dataflow,
-        request: &ReadRequest,
-        primitive: Primitive,
-    ) -> Vec<Message> {
-        if let Some(position) = &dataflow.operator(OperatorIndex(0)).position
+    /// The first messages of a dataflow whose root operator reads: to the one partition that its predicate names, to a
+    /// few that it leaves, or one that the nodes divide among themselves.
+    fn messages(&self, dataflow: &Dataflow, primitive: Primitive) -> Vec<Message> {
+        let operator = dataflow.operator(OperatorIndex(0));
+        if let Some(position) = &operator.position
             && position.as_bytes().len() <= POSITION_BYTES_MAX
         {
             // Control messages and ordered scans keep their primitive; their partition forwards them to all siblings.
@@ -415,15 +414,15 @@ impl Transaction {
                 Primitive::UnorderedScan => (Primitive::Lookup, &[position.as_bytes()]),
                 other => (other, &[]),
             };
-            let header = self.header(dataflow, primitive, Some(table.find(position)));
+            let header = self.header(dataflow, primitive, Some(operator.table.find(position)));
             return vec![Message::new(header, payload)];
         }
-        match table.prune(&container.schema(), &request.predicate) {
-            None => vec![Message::new(self.header(dataflow, primitive, None), &[])],
-            Some(entries) => entries
-                .iter()
-                .map(|entry| Message::new(self.header(dataflow, primitive, Some(&entry.partition)), &[]))
-                .collect(),
+        let message = |target: Option<&Partition>| Message::new(self.header(dataflow, primitive, target), &[]);
+        let receivers = operator.receivers();
+        if operator.left.is_some() && receivers.len() < MULTICAST_PARTITIONS_MIN {
+            receivers.iter().map(|entry| message(Some(&entry.partition))).collect()
+        } else {
+            vec![message(None)]
         }
     }
 
@@ -452,7 +451,7 @@ impl Transaction {
         for message in messages {
             let receivers = match message.header.target {
                 Some(_) => 1,
-                None => dataflow.operator(message.header.operator).table.entries().len(),
+                None => dataflow.operator(message.header.operator).receivers().len(),
             };
             dataflow.count_sends(receivers);
             self.runtime.send(&message);

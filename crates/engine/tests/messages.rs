@@ -5,13 +5,14 @@
 
 mod accounts;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use eris_engine::{ContainerSpec, Engine, EngineOptions, Event, Partitioning, Read, Simulation};
+use eris_engine::{ContainerSpec, Engine, EngineOptions, Event, Partitioning, Simulation};
 use eris_platform::{NodeId, test_load};
-use eris_storage::{Comparison, Condition, ContainerId, DataType, Layout, Predicate, Test, Value, key_of_values};
+use eris_storage::{ContainerId, DataType, Layout, Value, key_of_values};
 
-use accounts::{KEY, by_key, everything, pairs, row, schema};
+use accounts::{KEY, between, by_key, everything, pairs, row, schema};
 
 const HERE: NodeId = NodeId(0);
 const THERE: NodeId = NodeId(1);
@@ -190,13 +191,22 @@ fn a_control_message_overtakes_a_backlog_that_found_no_room() {
     }
 }
 
-fn between(container: ContainerId, low: i64, high: i64) -> Read {
-    let condition =
-        |comparison, value| Condition { attribute: KEY, test: Test::Compare(comparison, Value::Int64(value)) };
-    let conditions = Arc::new([condition(Comparison::GreaterOrEqual, low), condition(Comparison::LessOrEqual, high)]);
-    let mut read = everything(container);
-    read.request.predicate = Predicate { conditions };
-    read
+/// What one read of a range costs: a message to each of a few partitions, or one to each node that has some of many.
+struct Multicasts {
+    sent: u64,
+    multicasts: u64,
+}
+
+impl Multicasts {
+    /// Of a range that leaves partitions on these nodes; the reader is on the first node.
+    fn expected(homes: &[NodeId], of: usize) -> Self {
+        if homes.len() < 4 {
+            return Self { sent: homes.len() as u64, multicasts: 0 };
+        }
+        let here = homes.iter().filter(|home| **home == HERE).count();
+        let away: BTreeSet<NodeId> = homes.iter().copied().filter(|home| *home != HERE).collect();
+        Self { sent: (here + away.len()) as u64, multicasts: u64::from(homes.len() < of) }
+    }
 }
 
 #[test]
@@ -207,30 +217,39 @@ fn a_pruned_scan_is_sent_to_the_partitions_that_its_predicate_leaves() {
         let engine = simulation.engine().clone();
         let id = filled(&mut simulation, PARTITIONS);
         let middle = SHARE / 2;
+        let homes: Vec<NodeId> = engine.partitions().iter().map(|partition| partition.home).collect();
         for first in 0..PARTITIONS {
             for last in first..PARTITIONS {
                 let (low, high) = (first * SHARE + middle, last * SHARE + middle);
                 let sent = || event(&engine, Event::LocalMessages) + event(&engine, Event::RemoteMessages);
                 let (before, executed) = (sent(), event(&engine, Event::Commands));
+                let (broadcasts, multicasts) = (event(&engine, Event::Broadcasts), event(&engine, Event::Multicasts));
                 let reader = engine.clone();
-                let found = simulation.block_on(async move {
+                let found: Arc<Mutex<Option<Vec<(i64, i64)>>>> = Arc::default();
+                let result = Arc::clone(&found);
+                engine.spawn_on(HERE, async move {
                     let results = reader.begin().scan(between(id, low, high), None).expect("there");
                     let mut found = pairs(&results.collect().await.expect("read"));
                     found.sort_unstable();
-                    found
+                    *result.lock().expect("one thread") = Some(found);
                 });
-                let expected: Vec<(i64, i64)> = (low..=high).map(|key| (key, key * 10)).collect();
-                assert_eq!(found.expect("runs"), expected);
-                let partitions = (last - first + 1) as u64;
-                assert_eq!(sent() - before, partitions, "{nodes} nodes, keys {low} to {high}");
-                assert_eq!(event(&engine, Event::Commands) - executed, partitions, "each of them scans once");
+                simulation.run_until(|| found.lock().expect("one thread").is_some()).expect("is answered");
+                let rows: Vec<(i64, i64)> = (low..=high).map(|key| (key, key * 10)).collect();
+                assert_eq!(*found.lock().expect("one thread"), Some(rows));
+                let left = &homes[first as usize..=last as usize];
+                let expected = Multicasts::expected(left, homes.len());
+                assert_eq!(sent() - before, expected.sent, "{nodes} nodes, keys {low} to {high}");
+                assert_eq!(event(&engine, Event::Multicasts) - multicasts, expected.multicasts, "{left:?}");
+                let to_all = u64::from(left.len() == homes.len());
+                assert_eq!(event(&engine, Event::Broadcasts) - broadcasts, to_all, "the widest range leaves all");
+                assert_eq!(event(&engine, Event::Commands) - executed, left.len() as u64, "each of them scans once");
             }
         }
-        assert_eq!(event(&engine, Event::Broadcasts), 0, "nobody asked all partitions");
+        let broadcasts = event(&engine, Event::Broadcasts);
         let reader = engine.clone();
         let scan = async move { reader.begin().scan(everything(id), None).expect("there").collect().await.is_ok() };
         assert!(simulation.block_on(scan).expect("runs"));
-        assert_eq!(event(&engine, Event::Broadcasts), 1, "without a predicate one does");
+        assert_eq!(event(&engine, Event::Broadcasts), broadcasts + 1, "without a predicate all are asked at once");
     }
 }
 

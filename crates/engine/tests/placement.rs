@@ -14,9 +14,11 @@ use eris_engine::{
     MoveMethod, Partitioning, PlacementError, Simulation, Transaction,
 };
 use eris_platform::{NodeId, SeededRandom, test_load};
-use eris_storage::{AttributeId, ContainerId, Layout, PartitionId, RowLock};
+use eris_storage::{AttributeId, Batch, ContainerId, DataType, Layout, PartitionId, RowLock, Value, key_of_values};
 
-use accounts::{AMOUNT, KEY, SetAmount, by_key, by_position, everything, integers, lookup, pairs, row, schema};
+use accounts::{
+    AMOUNT, KEY, SetAmount, between, by_key, by_position, everything, integers, lookup, pairs, row, schema,
+};
 use mover::random_order;
 
 const HERE: NodeId = NodeId(0);
@@ -293,6 +295,91 @@ fn a_linked_partition_is_met_once_by_a_broadcast_under_way() {
     let found = found.lock().expect("one thread").clone();
     assert_eq!(found, expected(|key| key * 10), "no partition was met twice, none was left out");
     assert_eq!(partitions(&engine, id), [(left, THERE), (right, HERE)]);
+}
+
+/// Six partitions in the order of their keys, on node 0 and node 1 in turn.
+fn six_partitions(simulation: &mut Simulation) -> (Arc<Container>, Vec<PartitionId>) {
+    let engine = simulation.engine().clone();
+    let schema = Arc::new(schema(engine.next_container_id(), Layout::Column, 16));
+    let id = schema.container;
+    let cut = |cut: i64| key_of_values(&[(&Value::Int64(cut * ROWS / 6), DataType::Int64)]);
+    let spec = ContainerSpec { schema, partitioning: by_range() };
+    let container = engine.create_range_container(spec, &(1..6).map(cut).collect::<Vec<_>>()).expect("created");
+    let ids = engine.partition_ids(id);
+    let moved = ids.clone();
+    simulation
+        .block_on(async move {
+            insert(&engine, id, 0..ROWS).await;
+            for (place, partition) in moved.into_iter().enumerate() {
+                let home = [HERE, THERE][place % 2];
+                engine.move_partition(partition, home, MoveMethod::Link).await.expect("linked");
+            }
+        })
+        .expect("runs");
+    simulation.run_until_idle().expect("runs");
+    (container, ids)
+}
+
+/// A multicast waits on the stopped node 1 while one of its receivers there merges into one on node 0, one is copied to
+/// node 0 and one on node 0, which has answered, is linked to node 1; a neighbour that it does not concern goes, too.
+#[test]
+fn a_multicast_under_way_meets_each_row_of_its_range_once() {
+    // Rows of the second to the sixth partition: four of five others and a part of the last.
+    const LOW: i64 = ROWS / 6 + 5;
+    const HIGH: i64 = ROWS - 10;
+    for command in 0..4 {
+        let mut simulation = Simulation::new(command, two_nodes()).expect("starts");
+        let (container, ids) = six_partitions(&mut simulation);
+        let (engine, id) = (simulation.engine().clone(), container.id());
+        simulation.stop_node(THERE);
+        let found = Arc::new(Mutex::new(None));
+        let (client, result) = (engine.clone(), Arc::clone(&found));
+        engine.spawn_on(HERE, async move {
+            let mut transaction = client.begin();
+            let range = between(id, LOW, HIGH);
+            let read = |batches: Vec<Batch>| {
+                let mut rows = pairs(&batches);
+                rows.sort_unstable();
+                assert_eq!(rows, expected(|key| key * 10)[LOW as usize..=HIGH as usize], "each row is met once");
+                rows.len() as u64
+            };
+            let rows = match command {
+                0 => read(transaction.scan(range, None).expect("there").collect().await.expect("read")),
+                1 => transaction.update(&range, Arc::new(SetAmount(7))).await.expect("updated"),
+                2 => transaction.delete(&range, None).await.expect("deleted"),
+                _ => read(transaction.lock_rows(&range, RowLock::Share, LockWait::Wait).await.expect("locked")),
+            };
+            transaction.commit().await.expect("committed");
+            *result.lock().expect("one thread") = Some(rows);
+        });
+        let multicasts = events(&engine, Event::Multicasts);
+        simulation.run_until_idle().expect("runs");
+        assert_eq!(events(&engine, Event::Multicasts), multicasts + 1, "one message for five partitions");
+        assert!(found.lock().expect("one thread").is_none(), "node 1 has not answered");
+        let mover = engine.clone();
+        let moved = on_node_0(&mut simulation, async move {
+            mover.merge_partitions(ids[1], ids[2]).await?;
+            mover.move_partition(ids[3], HERE, MoveMethod::Copy).await?;
+            mover.move_partition(ids[4], THERE, MoveMethod::Link).await?;
+            mover.move_partition(ids[0], THERE, MoveMethod::Link).await
+        });
+        moved.expect("changed");
+        let forwarded = events(&engine, Event::Forwarded);
+        simulation.resume_node(THERE);
+        simulation.run_until_idle().expect("runs");
+        assert_eq!(*found.lock().expect("one thread"), Some((HIGH - LOW + 1) as u64), "command {command}");
+        assert!(events(&engine, Event::Forwarded) >= forwarded + 2, "the merged and the copied one pass it on");
+        let reader = engine.clone();
+        let mut after = expected(|key| if command == 1 && (LOW..=HIGH).contains(&key) { 7 } else { key * 10 });
+        after.retain(|(key, _)| command != 2 || !(LOW..=HIGH).contains(key));
+        assert_eq!(simulation.block_on(async move { all(&reader, id).await }).expect("runs"), after);
+        engine.drop_container(id).expect("dropped");
+        drop(container);
+        simulation.run_until_idle().expect("runs");
+        let memory = Arc::clone(engine.memory());
+        drop((simulation, engine));
+        assert_eq!(memory.used(), 0, "memory returns to zero: {:?}", memory.by_consumer());
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub fn counters(engine: &Engine) {
         ("local messages", of(Event::LocalMessages), "to partitions of the sender's node"),
         ("remote messages", of(Event::RemoteMessages), "to other nodes; `--nodes 2` makes two"),
         ("broadcasts", of(Event::Broadcasts), "to all partitions of a table"),
+        ("multicasts", of(Event::Multicasts), "to the partitions that a range leaves, where these are many"),
         ("forwarded messages", of(Event::Forwarded), "passed on by a partition that had split"),
         ("in-place executions", of(Event::InPlace), "commands run by the worker that would have sent them"),
         ("commands", of(Event::Commands), "run from messages"),

@@ -260,7 +260,7 @@ impl Transaction {
             operators.push(Self::operator(container, &table, Work::Insert, None));
         }
         let dataflow = self.dataflow(operators);
-        let messages = self.messages(container, &table, &dataflow, request, Primitive::UnorderedScan);
+        let messages = self.messages(&dataflow, Primitive::UnorderedScan);
         self.start(dataflow, messages).finish_with_batches().await
     }
 }

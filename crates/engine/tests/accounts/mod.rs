@@ -75,6 +75,16 @@ pub fn by_key(container: ContainerId, key: i64) -> Read {
     Read { container, request }
 }
 
+/// The rows with keys from `low` to `high`, both included.
+pub fn between(container: ContainerId, low: i64, high: i64) -> Read {
+    let condition =
+        |comparison, value| Condition { attribute: KEY, test: Test::Compare(comparison, Value::Int64(value)) };
+    let conditions = Arc::new([condition(Comparison::GreaterOrEqual, low), condition(Comparison::LessOrEqual, high)]);
+    let mut read = everything(container);
+    read.request.predicate = Predicate { conditions };
+    read
+}
+
 pub fn everything(container: ContainerId) -> Read {
     let request = ReadRequest {
         predicate: Predicate { conditions: Arc::new([]) },
