@@ -253,6 +253,24 @@ fn a_pruned_scan_is_sent_to_the_partitions_that_its_predicate_leaves() {
     }
 }
 
+/// Room for no batch at all would let nothing move.
+#[test]
+fn results_have_room_for_one_batch_at_least() {
+    for result_batches_max in [0, 1] {
+        let options = EngineOptions { result_batches_max, ..by_messages(2, 2) };
+        let mut simulation = Simulation::new(5, options).expect("starts");
+        let engine = simulation.engine().clone();
+        let id = filled(&mut simulation, 4);
+        let found = simulation
+            .block_on(async move {
+                let found = engine.begin().scan(everything(id), None).expect("there").collect().await.expect("read");
+                pairs(&found).len() as i64
+            })
+            .expect("the scan ends");
+        assert_eq!(found, 4 * SHARE);
+    }
+}
+
 #[test]
 fn a_transaction_with_an_open_stream_runs_nothing_in_place() {
     let options = EngineOptions { in_place: true, ..by_messages(2, 1) };

@@ -41,8 +41,8 @@ pub struct IndexDefinition {
 impl IndexDefinition {
     /// Whether both say the same of rows, whatever their names.
     pub(crate) fn is_alike(&self, other: &Self) -> bool {
-        let entries = |it: &Self| (it.id, it.unique, it.kind);
-        entries(self) == entries(other) && self.attributes == other.attributes
+        let renamed = Self { name: other.name.clone(), primary: other.primary, ..self.clone() };
+        renamed == *other
     }
 }
 

@@ -114,6 +114,24 @@ fn an_id_that_is_used_anew_does_not_bring_the_former_index_back() {
     it.finish();
 }
 
+/// An index that was built under another name is adopted as it is, and has the schema's name from then on.
+#[test]
+fn an_adopted_index_has_the_name_that_the_schema_gives_it() {
+    let mut it = Fixture::new();
+    let built = index(9, KEY, true);
+    build(&mut it.store, &reader(9).snapshot(&it.table), &built).unwrap();
+    let renamed = IndexDefinition { name: "renamed".into(), ..built };
+    let schema = Schema { version: SchemaVersion(2), indexes: [renamed].into(), ..schema() };
+    it.store.set_schema(Arc::new(schema)).unwrap();
+    it.begin(2);
+    match it.store.insert(&view(2, 9, 1).snapshot(&it.table), &rows(7..8)) {
+        Err(StorageError::DuplicateKey { index_name, .. }) => assert_eq!(&*index_name, "renamed"),
+        other => panic!("the key is taken: {other:?}"),
+    }
+    it.abort(2);
+    it.finish();
+}
+
 /// Whoever appended a new version and locked it holds it against a key share that both versions would have.
 #[test]
 fn a_key_share_asks_for_the_locks_of_the_new_version() {
