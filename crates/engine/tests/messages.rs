@@ -225,7 +225,7 @@ fn a_pruned_scan_is_sent_to_the_partitions_that_its_predicate_leaves() {
                 let (before, executed) = (sent(), event(&engine, Event::Commands));
                 let (broadcasts, multicasts) = (event(&engine, Event::Broadcasts), event(&engine, Event::Multicasts));
                 let reader = engine.clone();
-                let found: Arc<Mutex<Option<Vec<(i64, i64)>>>> = Arc::default();
+                let found = Arc::new(Mutex::new(None));
                 let result = Arc::clone(&found);
                 engine.spawn_on(HERE, async move {
                     let results = reader.begin().scan(between(id, low, high), None).expect("there");
