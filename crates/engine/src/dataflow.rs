@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker};
 use eris_platform::{MemoryExceeded, MemoryPool, NodeId, Reservation};
 use eris_storage::{
     AttributeId, Batch, Holder, IndexDefinition, Key, PartitionId, PinnedPartition, ReadRequest, RowLock, Schema,
-    SealedSegment, SegmentLayouts, Snapshot, StatementNumber,
+    SchemaVersion, SealedSegment, SegmentLayouts, Snapshot, StatementNumber,
 };
 use eris_sync::Outstanding;
 
@@ -123,17 +123,18 @@ pub(crate) struct Operator {
     pub container: Arc<Container>,
     pub table: Arc<PartitionTable>,
     pub work: Work,
+    /// What the container had when the operator was bound.
+    pub schema_version: SchemaVersion,
+    /// The entries of the table that the predicate leaves.
+    pub left: Range<usize>,
     /// The position that the predicate names, when it names one.
     pub position: Option<Key>,
-    /// The entries of the table that the predicate leaves, when it leaves out some.
-    pub left: Option<Range<usize>>,
 }
 
 impl Operator {
     /// Who gets a message without a target: the partitions that may have qualifying rows.
     pub fn receivers(&self) -> &[Entry] {
-        let entries = self.table.entries();
-        self.left.as_ref().map_or(entries, |left| &entries[left.clone()])
+        &self.table.entries()[self.left.clone()]
     }
 }
 

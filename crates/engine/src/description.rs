@@ -107,9 +107,8 @@ impl Engine {
     pub fn explain(&self, read: &Read) -> Result<Option<(PartitionId, MicroPlanDescription)>, EngineError> {
         let container = self.runtime().container(read.container)?;
         let table = container.table();
-        let left = table.prune(&container.schema(), &read.request.predicate);
-        let entries = left.map_or(table.entries(), |left| &table.entries()[left]);
-        let Some(partition) = entries.first().map(|entry| &entry.partition) else { return Ok(None) };
+        let (left, _) = table.prune(&container.schema(), &read.request.predicate);
+        let Some(partition) = table.entries()[left].first().map(|entry| &entry.partition) else { return Ok(None) };
         let Some(state) = latch_patiently(partition) else { return Ok(None) };
         let description = state.store.explain(&read.request)?;
         Ok(Some((partition.id, description)))

@@ -4,7 +4,7 @@
 //!  byte 0        4       6       8               16          20          24          28          32
 //!       +--------+-------+-------+---------------+-----------+-----------+-----------+-----------+
 //!       | length | prim  | oper. | target LP     | container | schema    | table     | commands  |
-//!       |  u32   |  u16  |  u16  | u64, MAX=all  |   u32     | version   | version   |   u32     |
+//!       |  u32   |  u16  |  u16  | u64, MAX=many |   u32     | version   | version   |   u32     |
 //!       +--------+-------+-------+---------------+-----------+-----------+-----------+-----------+
 //!  byte 32               40              48          52      54      56          60          64
 //!       +----------------+---------------+-----------+-------+-------+-----------+-----------+
@@ -165,7 +165,7 @@ impl Primitive {
 pub struct Header {
     pub primitive: Primitive,
     pub operator: OperatorIndex,
-    /// `None`: every partition of the container in `table_version`.
+    /// `None`: every partition of `table_version` that the operator is for, which are all without a predicate.
     pub target: Option<PartitionId>,
     pub container: ContainerId,
     pub schema_version: SchemaVersion,

@@ -7,7 +7,7 @@
 //!   incoming
 //! ```
 //! A flush may also append to the inboxes of its own node directly ([`crate::EngineOptions::direct_append`]); what is
-//! for other nodes or for all partitions passes the coordinator.
+//! for other nodes or for several partitions passes the coordinator.
 //!
 //! **Reserved space.** Control messages have incoming and outgoing buffers of their own, which nothing else can fill:
 //! they get through while the others are full, and each pass moves them first.
@@ -251,8 +251,8 @@ impl Node {
     }
 
     /// Algorithm 3 of the sources: messages to partitions of this node go to them, others to their node (lines 8 to
-    /// 12), also from the remote buffer: a partition that moved meanwhile is followed. Broadcasts are assigned here
-    /// and, if they are from here, sent to the nodes that had further partitions (lines 4 to 6, 15 and 16).
+    /// 12), also from the remote buffer: a partition that moved meanwhile is followed. Broadcasts and multicasts
+    /// are assigned here and, if they are from here, sent to the nodes that had further partitions (lines 4 to 6, 15 and 16).
     fn route(
         &self,
         runtime: &Runtime,

@@ -232,16 +232,13 @@ impl PartitionTable {
         after - 1
     }
 
-    /// The entries whose partitions may hold rows qualifying under the predicate; `None` means all of them.
-    pub fn prune(&self, schema: &Schema, predicate: &Predicate) -> Option<Range<usize>> {
+    /// The entries whose partitions may hold rows qualifying under the predicate, and the position that it pins down.
+    pub fn prune(&self, schema: &Schema, predicate: &Predicate) -> (Range<usize>, Option<Key>) {
         if let Some(position) = self.partitioning.position_of_predicate(schema, predicate) {
             let index = self.index_of(&position);
-            return Some(index..index + 1);
+            return (index..index + 1, Some(position));
         }
         let (low, high) = self.partitioning.range_of_predicate(schema, predicate);
-        if low.is_none() && high.is_none() {
-            return None;
-        }
         let first = low.map_or(0, |low| self.index_of(&low));
         // `high` is a prefix of the keys that still qualify, so entries that begin with it count as well.
         let last = high.map_or(self.entries.len(), |high| {
@@ -249,7 +246,7 @@ impl PartitionTable {
                 entry.lower.as_ref().is_none_or(|lower| *lower <= high || lower.as_bytes().starts_with(high.as_bytes()))
             })
         });
-        Some(first.min(last)..last)
+        (first.min(last)..last, None)
     }
 
     /// What a partition owns in this version; all there is without positions.
@@ -399,7 +396,7 @@ mod tests {
             let chosen: Vec<(Comparison, i64)> =
                 (0..=random.below(2)).map(|_| (comparisons[random.index(6)], random.below(100) as i64)).collect();
             let conditions = chosen.iter().map(|(comparison, value)| condition(*comparison, *value)).collect();
-            let left = table.prune(&schema(), &Predicate { conditions });
+            let (left, position) = table.prune(&schema(), &Predicate { conditions });
             let holds = |value: i64| {
                 chosen.iter().all(|(comparison, bound)| match comparison {
                     Comparison::Equal => value == *bound,
@@ -410,8 +407,8 @@ mod tests {
                     Comparison::GreaterOrEqual => value >= *bound,
                 })
             };
-            let Some(left) = left else { continue };
             let left = &table.entries()[left];
+            assert!(position.is_none_or(|position| Arc::ptr_eq(table.find(&position), &left[0].partition)));
             pruned_somewhere |= left.len() < table.entries().len();
             for value in (-5..105).filter(|value| holds(*value)) {
                 let owner = table.find(&key(value));

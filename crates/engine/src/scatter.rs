@@ -36,7 +36,7 @@ struct Group {
 }
 
 impl Scatter {
-    /// Adds every addressed message; gives the others (broadcasts) to `broadcast`.
+    /// Adds every addressed message; gives the others (for several partitions) to `broadcast`.
     pub fn add_all(&mut self, runtime: &Runtime, bytes: &[u8], mut broadcast: impl FnMut(&mut Self, &[u8])) {
         let mut at = 0;
         while at < bytes.len() {

@@ -47,11 +47,11 @@ use through_index::Resolved;
 pub(crate) use wait::until_visible;
 pub use write::LockWait;
 
-/// Longer positions are not sent along: their reads go to all partitions that may have the key, so that every message
-/// fits into a buffer.
+/// Longer positions are not sent along, so that every message fits into a buffer: their partition finds the rows by the
+/// predicate.
 const POSITION_BYTES_MAX: usize = 4_096;
-/// Fewer partitions that a range leaves are sent a message each, which needs no coordinator on their own node; more get
-/// one message, which goes to each of their nodes once.
+/// Fewer partitions are sent a message each, which by direct append needs no coordinator on their own node; more get
+/// one message, which goes to each of their nodes once and is multiplied there.
 const MULTICAST_PARTITIONS_MIN: usize = 4;
 
 /// A read of one container.
@@ -378,11 +378,13 @@ impl Transaction {
         work: Work,
         request: Option<&ReadRequest>,
     ) -> Operator {
-        let predicate = request.map(|request| &request.predicate);
         let schema = container.schema();
-        let position = predicate.and_then(|predicate| table.partitioning.position_of_predicate(&schema, predicate));
-        let left = predicate.and_then(|predicate| table.prune(&schema, predicate));
-        Operator { container: Arc::clone(container), table: Arc::clone(table), work, position, left }
+        let (left, position) = match request {
+            Some(request) => table.prune(&schema, &request.predicate),
+            None => (0..table.entries().len(), None),
+        };
+        let (container, table) = (Arc::clone(container), Arc::clone(table));
+        Operator { container, table, work, schema_version: schema.version, left, position }
     }
 
     fn dataflow(&self, operators: Vec<Operator>) -> Arc<Dataflow> {
@@ -406,6 +408,7 @@ impl Transaction {
     /// few that it leaves, or one that the nodes divide among themselves.
     fn messages(&self, dataflow: &Dataflow, primitive: Primitive) -> Vec<Message> {
         let operator = dataflow.operator(OperatorIndex(0));
+        let receivers = operator.receivers();
         if let Some(position) = &operator.position
             && position.as_bytes().len() <= POSITION_BYTES_MAX
         {
@@ -414,12 +417,11 @@ impl Transaction {
                 Primitive::UnorderedScan => (Primitive::Lookup, &[position.as_bytes()]),
                 other => (other, &[]),
             };
-            let header = self.header(dataflow, primitive, Some(operator.table.find(position)));
+            let header = self.header(dataflow, primitive, Some(&receivers[0].partition));
             return vec![Message::new(header, payload)];
         }
         let message = |target: Option<&Partition>| Message::new(self.header(dataflow, primitive, target), &[]);
-        let receivers = operator.receivers();
-        if operator.left.is_some() && receivers.len() < MULTICAST_PARTITIONS_MIN {
+        if receivers.len() < MULTICAST_PARTITIONS_MIN {
             receivers.iter().map(|entry| message(Some(&entry.partition))).collect()
         } else {
             vec![message(None)]
@@ -433,7 +435,7 @@ impl Transaction {
             operator: OperatorIndex(0),
             target: target.map(|partition| partition.id),
             container: operator.container.id(),
-            schema_version: operator.container.schema().version,
+            schema_version: operator.schema_version,
             table_version: operator.table.version,
             dataflow: dataflow.id,
             transaction: self.id(),

@@ -12,7 +12,10 @@ use eris_engine::{
     Coalescing, Container, ContainerSpec, Engine, EngineError, Event, LockWait, MoveMethod, Partitioning,
     PlacementError, Simulation, Transaction,
 };
-use eris_storage::{AttributeId, Batch, ContainerId, DataType, Layout, PartitionId, RowLock, Value, key_of_values};
+use eris_storage::{
+    AttributeId, ContainerId, DataType, IndexId, IndexOrder, Layout, PartitionId, PinnedCursor, RowLock, Value,
+    key_of_values,
+};
 
 use accounts::{AMOUNT, KEY, SetAmount, between, by_key, by_position, everything, integers, lookup, pairs, schema};
 use two_nodes::{
@@ -185,7 +188,7 @@ fn locks_and_waits_survive_merges_and_moves() {
 }
 
 #[test]
-fn a_linked_partition_is_met_once_by_a_broadcast_under_way() {
+fn a_linked_partition_is_met_once_by_messages_under_way() {
     let mut simulation = Simulation::new(3, two_nodes()).expect("starts");
     let (container, left, right) = two_partitions(&mut simulation);
     let (engine, id) = (simulation.engine().clone(), container.id());
@@ -196,7 +199,7 @@ fn a_linked_partition_is_met_once_by_a_broadcast_under_way() {
         *result.lock().expect("one thread") = all(&client, id).await;
     });
     simulation.run_until_idle().expect("runs");
-    // The broadcast waits on node 1. The one that it has met goes there, the one that it has not leaves.
+    // A message waits on node 1. The partition that was met goes there, the one that was not leaves.
     let mover = engine.clone();
     let moved = on_node_0(&mut simulation, async move {
         mover.move_partition(left, THERE, MoveMethod::Link).await?;
@@ -233,65 +236,127 @@ fn six_partitions(simulation: &mut Simulation) -> (Arc<Container>, Vec<Partition
     (container, ids)
 }
 
-/// A multicast waits on the stopped node 1 while one of its receivers there merges into one on node 0, one is copied to
-/// node 0 and one on node 0, which has answered, is linked to node 1; a neighbour that it does not concern goes, too.
-#[test]
-fn a_multicast_under_way_meets_each_row_of_its_range_once() {
-    // Rows of the second to the sixth partition: four of five others and a part of the last.
-    const LOW: i64 = ROWS / 6 + 5;
-    const HIGH: i64 = ROWS - 10;
-    for command in 0..4 {
-        let mut simulation = Simulation::new(command, two_nodes()).expect("starts");
-        let (container, ids) = six_partitions(&mut simulation);
-        let (engine, id) = (simulation.engine().clone(), container.id());
-        simulation.stop_node(THERE);
-        let found = Arc::new(Mutex::new(None));
-        let (client, result) = (engine.clone(), Arc::clone(&found));
-        engine.spawn_on(HERE, async move {
-            let mut transaction = client.begin();
-            let range = between(id, LOW, HIGH);
-            let read = |batches: Vec<Batch>| {
-                let mut rows = pairs(&batches);
-                rows.sort_unstable();
-                assert_eq!(rows, expected(|key| key * 10)[LOW as usize..=HIGH as usize], "each row is met once");
-                rows.len() as u64
-            };
-            let rows = match command {
-                0 => read(transaction.scan(range, None).expect("there").collect().await.expect("read")),
-                1 => transaction.update(&range, Arc::new(SetAmount(7))).await.expect("updated"),
-                2 => transaction.delete(&range, None).await.expect("deleted"),
-                _ => read(transaction.lock_rows(&range, RowLock::Share, LockWait::Wait).await.expect("locked")),
-            };
-            transaction.commit().await.expect("committed");
-            *result.lock().expect("one thread") = Some(rows);
-        });
-        let multicasts = events(&engine, Event::Multicasts);
+/// What happens between the sending of a multicast and its arrival.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Meanwhile {
+    /// It waits on the stopped node 1. Of its receivers there one merges into one on node 0, one is copied, one is
+    /// copied and cut; one on node 0, which has answered, goes to node 1, and so does one that it does not concern.
+    Moves,
+    /// Node 1 is given up while it waits there.
+    GivesUp,
+    /// Node 1 is given up before node 0 divides it.
+    GivesUpFirst,
+}
+
+/// Rows of the second to the sixth of six partitions, but not the first ones and not the last ones.
+const LOW: i64 = ROWS / 6 + 5;
+const HIGH: i64 = ROWS - 10;
+/// Ways to meet rows.
+const COMMANDS: u64 = 6;
+
+/// Meets the rows of the range by one multicast; says how many they were, if they were the right ones.
+async fn meet_range(transaction: &mut Transaction, id: ContainerId, command: u64) -> u64 {
+    let mut range = between(id, LOW, HIGH);
+    let batches = match command {
+        0 => transaction.scan(range, None).expect("there").collect().await.expect("read"),
+        1 => {
+            range.request.order = Some(IndexOrder { index: IndexId(1), descending: true });
+            transaction.scan(range, None).expect("there").collect().await.expect("read")
+        }
+        2 => {
+            let pinned = transaction.pin(id, &range.request).await.expect("pinned");
+            let handle = transaction.snapshot_handle();
+            let mut batches = pinned.open;
+            for segment in &pinned.segments {
+                let mut cursor = PinnedCursor::default();
+                while let Some(batch) = segment.scan(&handle.snapshot(), &range.request, &mut cursor, 5).expect("read")
+                {
+                    batches.push(batch);
+                }
+            }
+            batches
+        }
+        3 => transaction.lock_rows(&range, RowLock::Share, LockWait::Wait).await.expect("locked"),
+        4 => return transaction.update(&range, Arc::new(SetAmount(7))).await.expect("updated"),
+        _ => return transaction.delete(&range, None).await.expect("deleted"),
+    };
+    let mut rows = pairs(&batches);
+    rows.sort_unstable();
+    assert_eq!(rows, expected(|key| key * 10)[LOW as usize..=HIGH as usize], "each row is met once");
+    rows.len() as u64
+}
+
+fn multicast_under_way(command: u64, meanwhile: Meanwhile) {
+    let mut simulation = Simulation::new(command, two_nodes()).expect("starts");
+    let (container, ids) = six_partitions(&mut simulation);
+    let (engine, id) = (simulation.engine().clone(), container.id());
+    simulation.stop_node(THERE);
+    let found = Arc::new(Mutex::new(None));
+    let (client, result) = (engine.clone(), Arc::clone(&found));
+    engine.spawn_on(HERE, async move {
+        let mut transaction = client.begin();
+        let rows = meet_range(&mut transaction, id, command).await;
+        transaction.commit().await.expect("committed");
+        *result.lock().expect("one thread") = Some(rows);
+    });
+    let multicasts = events(&engine, Event::Multicasts);
+    if meanwhile == Meanwhile::GivesUpFirst {
+        simulation.step_without_coordinator(HERE, 200);
+        assert_eq!(events(&engine, Event::Multicasts), multicasts, "the coordinator has not seen it");
+    } else {
         simulation.run_until_idle().expect("runs");
         assert_eq!(events(&engine, Event::Multicasts), multicasts + 1, "one message for five partitions");
-        assert!(found.lock().expect("one thread").is_none(), "node 1 has not answered");
+    }
+    assert!(found.lock().expect("one thread").is_none(), "node 1 has not answered");
+    let forwarded = events(&engine, Event::Forwarded);
+    if meanwhile == Meanwhile::Moves {
         let mover = engine.clone();
         let moved = on_node_0(&mut simulation, async move {
             mover.merge_partitions(ids[1], ids[2]).await?;
             mover.move_partition(ids[3], HERE, MoveMethod::Copy).await?;
+            mover.move_partition(ids[5], HERE, MoveMethod::Copy).await?;
+            mover.split_partition(*mover.partition_ids(id).last().expect("a table has a partition")).await?;
             mover.move_partition(ids[4], THERE, MoveMethod::Link).await?;
             mover.move_partition(ids[0], THERE, MoveMethod::Link).await
         });
         moved.expect("changed");
-        let forwarded = events(&engine, Event::Forwarded);
         simulation.resume_node(THERE);
-        simulation.run_until_idle().expect("runs");
-        assert_eq!(*found.lock().expect("one thread"), Some((HIGH - LOW + 1) as u64), "command {command}");
-        assert!(events(&engine, Event::Forwarded) >= forwarded + 2, "the merged and the copied one pass it on");
-        let reader = engine.clone();
-        let mut after = expected(|key| if command == 1 && (LOW..=HIGH).contains(&key) { 7 } else { key * 10 });
-        after.retain(|(key, _)| command != 2 || !(LOW..=HIGH).contains(key));
-        assert_eq!(simulation.block_on(async move { all(&reader, id).await }).expect("runs"), after);
-        engine.drop_container(id).expect("dropped");
-        drop(container);
-        simulation.run_until_idle().expect("runs");
-        let memory = Arc::clone(engine.memory());
-        drop((simulation, engine));
-        assert_eq!(memory.used(), 0, "memory returns to zero: {:?}", memory.by_consumer());
+    } else {
+        engine.evacuate_node(THERE).expect("evacuated");
+    }
+    simulation.run_until_idle().expect("runs");
+    assert_eq!(*found.lock().expect("one thread"), Some((HIGH - LOW + 1) as u64), "{meanwhile:?}, {command}");
+    assert_eq!(events(&engine, Event::Multicasts), multicasts + 1, "{meanwhile:?}, {command}");
+    if meanwhile == Meanwhile::Moves {
+        assert!(
+            events(&engine, Event::Forwarded) >= forwarded + 3,
+            "the merged, the copied and the cut one pass it on"
+        );
+    }
+    let reader = engine.clone();
+    let mut after = expected(|key| if command == 4 && (LOW..=HIGH).contains(&key) { 7 } else { key * 10 });
+    after.retain(|(key, _)| command != 5 || !(LOW..=HIGH).contains(key));
+    assert_eq!(on_node_0(&mut simulation, async move { all(&reader, id).await }), after);
+    engine.drop_container(id).expect("dropped");
+    drop(container);
+    simulation.run_until_idle().expect("runs");
+    let memory = Arc::clone(engine.memory());
+    drop((simulation, engine));
+    assert_eq!(memory.used(), 0, "memory returns to zero: {:?}", memory.by_consumer());
+}
+
+#[test]
+fn a_multicast_under_way_meets_each_row_of_its_range_once() {
+    for command in 0..COMMANDS {
+        multicast_under_way(command, Meanwhile::Moves);
+    }
+}
+
+#[test]
+fn a_multicast_to_a_node_that_is_given_up_meets_each_row_of_its_range_once() {
+    for command in 0..COMMANDS {
+        multicast_under_way(command, Meanwhile::GivesUp);
+        multicast_under_way(command, Meanwhile::GivesUpFirst);
     }
 }
 

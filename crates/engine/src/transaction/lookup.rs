@@ -14,6 +14,7 @@ use eris_storage::{Batch, Column, ContainerId, Key, Values};
 use super::{StreamGuard, Transaction};
 use crate::dataflow::{Dataflow, Work};
 use crate::error::EngineError;
+use crate::ids::OperatorIndex;
 use crate::lookup::{Coalescing, KeyCodec, Lookup, SharedCodec, invalid, position_columns};
 use crate::message::{Class, HEADER_BYTES, MessageWriter, Primitive};
 use crate::operator::{Collect, MicroOperator};
@@ -115,7 +116,8 @@ impl Transaction {
             messages.extend(parts.into_iter().map(|rows| KeyMessage { partition: *partition, rows }));
         }
         let header = |partition| self.header(&dataflow, Primitive::LookupKeys, partition);
-        let receivers = |message: &KeyMessage<'_>| message.partition.map_or(table.entries().len(), |_| 1);
+        let all = dataflow.operator(OperatorIndex(0)).receivers().len();
+        let receivers = |message: &KeyMessage<'_>| message.partition.map_or(all, |_| 1);
         let sends = messages.iter().map(receivers).sum();
         let bytes = messages.iter().map(|message| receivers(message) * bytes_of(&codec, keys, message.rows)).sum();
         if bytes > self.runtime.options.worker_buffer_bytes {

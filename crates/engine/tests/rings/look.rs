@@ -124,7 +124,17 @@ impl Look<'_> {
 
     /// By pins, which need no latch.
     async fn pinned(&mut self) -> Result<(), EngineError> {
-        let request = all(self.container).request;
+        let (one, other) = (self.draw(KEY), self.draw(KEY));
+        let (from, below) = (one.min(other), one.max(other) + 1);
+        let (read, expected) = if self.random.chance(0.5) {
+            (all(self.container), self.rows.to_vec())
+        } else {
+            (
+                between(self.container, KEY, from, below),
+                self.expected(|row| (from..below).contains(&Self::value(row, KEY))),
+            )
+        };
+        let request = read.request;
         let pinned = self.transaction.pin(self.container, &request).await?;
         let handle = self.transaction.snapshot_handle();
         let mut batches = pinned.open;
@@ -134,7 +144,7 @@ impl Look<'_> {
                 batches.push(batch);
             }
         }
-        self.same("a scan of pins", &rows_of(&batches, 0), self.rows);
+        self.same("a scan of pins", &rows_of(&batches, 0), &expected);
         Ok(())
     }
 
