@@ -200,13 +200,25 @@ def bench(name, *options, result, timeout=3600):
     return json.loads(path.read_text()), shown(command)
 
 
-def core_benchmark(name, *options, result, timeout=3600):
+def core_report(name, options, timeout=3600):
     """Runs a benchmark of the core alone, an example of `workloads`; returns its report and the command."""
     run(["cargo", "build", "--release", "--quiet", "-p", "eris-workloads", "--example", name], timeout=3600)
     command = [target_directory() / "release" / "examples" / name, *options]
-    report = json.loads(run(command, timeout=timeout))
+    return json.loads(run(command, timeout=timeout)), shown(command)
+
+
+def core_benchmark(name, *options, result, timeout=3600):
+    """The same, and the report is kept."""
+    report, command = core_report(name, options, timeout)
     write_json(RESULTS / f"{result}.json", {**machine(), **report})
-    return report, shown(command)
+    return report, command
+
+
+def core_benchmarks(name, runs, result):
+    """The same with several lists of options, by name; returns the reports, by name."""
+    reports = {one: core_report(name, options)[0] for one, options in runs.items()}
+    write_json(RESULTS / f"{result}.json", {**machine(), "reports": reports})
+    return reports
 
 
 def storage_benchmark(part, result, timeout=3600):
@@ -243,8 +255,11 @@ def failing_test(package, *arguments, features="", test="", timeout=3600, env=No
     """Runs tests that have to fail; their output, and the command. What does not compile has proved nothing."""
     command = test_command(package, arguments, features, test)
     run([*command, "--no-run"], timeout=timeout, env=env)
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
-                          env={**os.environ, **(env or {})}, check=False)
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=timeout, env={**os.environ, **(env or {})}, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"the tests do not end within {timeout} s: {shown(command)}") from error
     if done.returncode == 0:
         raise Failed(f"the tests pass: {shown(command)}")
     return done.stdout + done.stderr, shown(command)
