@@ -252,7 +252,8 @@ impl Node {
 
     /// Algorithm 3 of the sources: messages to partitions of this node go to them, others to their node (lines 8 to
     /// 12), also from the remote buffer: a partition that moved meanwhile is followed. Broadcasts and multicasts
-    /// are assigned here and, if they are from here, sent to the nodes that had further partitions (lines 4 to 6, 15 and 16).
+    /// are assigned here and, if they are from here, sent to the nodes that had further partitions (lines 4 to 6, 15
+    /// and 16).
     fn route(
         &self,
         runtime: &Runtime,

@@ -4,7 +4,8 @@
 //! sender used, or, if it was passed on, the range that its header names. A partition answers for the part of the range
 //! that it owns, and passes the rest on along what it gave away, newest handover first, in disjoint pieces. The
 //! messages of a dataflow begin with disjoint ranges that cover what its predicate leaves of its table version, and
-//! every step keeps that, so each row is met exactly once, however often the partitions split, merged or moved meanwhile.
+//! every step keeps that, so each row is met exactly once, however often the partitions split, merged or moved
+//! meanwhile.
 //!
 //! ```text
 //!   version 4:  [      P      )[    R    )      a scan under version 4 is two messages: P and R
