@@ -1,6 +1,8 @@
 //! Every benchmark once with tiny inputs, so that none rots: the answers are right, the tables consistent, the reports
 //! complete.
 
+use std::collections::BTreeSet;
+
 use eris_bench::{BenchError, TatpOptions, TatpReport, TpchOptions, TpchReport, Via, kv, tatp, tpch};
 use eris_workloads::kv::{Baseline, KvOptions};
 use eris_workloads::tpch::dump;
@@ -85,6 +87,14 @@ fn run_tatp(via: Via) -> Result<TatpReport, BenchError> {
     assert_eq!(report.foreign_keys, "not declared");
     for name in ["benchmark", "throughput_per_s", "server_cpu_us_per_tx", "success_ratio", "latency_us", "results"] {
         assert!(fields(&report).contains(&name.to_owned()), "the report has no {name}");
+    }
+    let names: BTreeSet<&str> = report.results.iter().map(|result| result.name).collect();
+    assert_eq!((names.len(), report.results.len()), (7, 7), "one entry for each kind of transaction: {names:?}");
+    let completed: u64 = report.results.iter().map(|result| result.completed).sum();
+    assert_eq!(completed as f64, (report.throughput_per_s * report.measured_s).round(), "they add up");
+    for kind in &report.results {
+        assert_eq!(kind.completed, kind.success + kind.empty + kind.rejected, "{}", kind.name);
+        assert!(kind.latency_us.p50 <= kind.latency_us.p999, "{}", kind.name);
     }
     Ok(report)
 }

@@ -80,6 +80,8 @@ fn key_value_options_that_are_none() {
         (&["--seconds", "0"], &["seconds are a positive number"]),
         (&["--nodes", "3", "--workers", "2"], &["at most as many nodes"]),
         (&["--partitions", "1", "--nodes", "2"], &["each node has a partition"]),
+        (&["--locality", "local", "--partitioned", "value"], &["need partitions by key"]),
+        (&["--locality", "shifted", "--baseline", "shared"], &["need partitions by key"]),
     ] {
         assert_refused(&[&["bench", "kv"], arguments].concat(), says);
     }

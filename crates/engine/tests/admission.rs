@@ -42,20 +42,25 @@ async fn statement(engine: Engine, class: StatementClass, number: usize, work: D
     log.lock().expect("one thread").done += 1;
 }
 
+/// One class has the limit, in turn; the others run as they come.
 fn run(seed: u64, limit: ClassLimit, statements: usize, work: Duration) -> Log {
-    let admission = AdmissionOptions { scan: Some(limit), ..AdmissionOptions::default() };
+    let classes = [StatementClass::Point, StatementClass::Scan, StatementClass::Load];
+    let (class, other) = (classes[seed as usize % 3], classes[(seed as usize + 1) % 3]);
+    let limit_of = |of| (class == of).then_some(limit);
+    let [point, scan, load] = classes.map(limit_of);
+    let admission = AdmissionOptions { point, scan, load };
     let options = EngineOptions { workers: 2, admission, ..EngineOptions::default() };
     let mut simulation = Simulation::new(seed, options).expect("starts");
     let engine = simulation.engine().clone();
     let log = Arc::new(Mutex::new(Log::default()));
     for number in 0..statements {
         let spawner = engine.clone();
-        spawner.spawn(statement(engine.clone(), StatementClass::Scan, number, work, Arc::clone(&log)));
+        spawner.spawn(statement(engine.clone(), class, number, work, Arc::clone(&log)));
     }
     simulation.run_until(|| log.lock().expect("one thread").done == statements).expect("all end");
-    assert_eq!(engine.admitted(StatementClass::Scan), (0, 0), "places are given back");
-    let point = engine.clone();
-    simulation.block_on(async move { point.admit(StatementClass::Point).await.is_ok() }).expect("runs");
+    assert_eq!(engine.admitted(class), (0, 0), "places are given back");
+    let admitted = simulation.block_on(async move { engine.admit(other).await.is_ok() }).expect("runs");
+    assert!(admitted, "a class without a limit");
     let log = Arc::try_unwrap(log).ok().expect("all tasks are gone").into_inner().expect("one thread");
     let in_turn: Vec<usize> = log.arrived.iter().copied().filter(|number| log.admitted.contains(number)).collect();
     assert_eq!(log.admitted, in_turn, "seed {seed}: who comes first runs first");

@@ -6,11 +6,8 @@
 mod accounts;
 mod mover;
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Simulation};
@@ -18,7 +15,7 @@ use eris_platform::test_load;
 use eris_storage::{ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion, StorageError};
 
 use accounts::{AMOUNT, KEY, row, schema};
-use mover::{Mover, move_about};
+use mover::{Mover, move_about, poll_some};
 
 const BY_AMOUNT: IndexId = IndexId(2);
 const ROUNDS: usize = 12;
@@ -156,20 +153,6 @@ fn an_index_that_nobody_waits_for_is_created_all_the_same() {
         }
     }
     assert!(refused > 0, "some change was under way");
-}
-
-/// Polls a future so many times, or until it is ready, and drops it.
-async fn poll_some<T>(future: impl Future<Output = T>, polls: usize) {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|context| {
-        if left == 0 || future.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
-        }
-        left -= 1;
-        if left == 0 { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
 }
 
 /// What waits for a change of its partition is tried once in a visit, not until the quantum is over.

@@ -15,7 +15,7 @@ use eris_platform::{NodeId, SeededRandom, test_load};
 use eris_storage::Layout;
 
 use accounts::{KEY, SetAmount, everything, schema};
-use mover::random_order;
+use mover::{poll_some, random_order};
 use two_nodes::{
     HERE, ROWS, THERE, all, by_range, create, events, expected, insert, partitions, two_nodes, two_partitions,
 };
@@ -41,6 +41,51 @@ fn orders_that_make_no_sense_are_errors() {
             assert_eq!(engine.split_partition(gone).await, Err(PlacementError::NoSuchPartition(gone)));
         })
         .expect("runs");
+}
+
+/// Whoever gave an order may cease to wait for it: it is carried out or not begun, and the next ones are.
+#[test]
+fn orders_that_nobody_waits_for_leave_their_partitions_in_order() {
+    let mut changed = 0;
+    for order in 0..4 {
+        for polls in 1..6 {
+            let mut simulation = Simulation::new(polls as u64, two_nodes()).expect("starts");
+            let (container, left, right) = two_partitions(&mut simulation);
+            let (engine, id) = (simulation.engine().clone(), container.id());
+            let before = partitions(&engine, id);
+            let giver = engine.clone();
+            simulation
+                .block_on(async move {
+                    match order {
+                        0 => poll_some(giver.split_partition(left), polls).await,
+                        1 => poll_some(giver.merge_partitions(right, left), polls).await,
+                        2 => poll_some(giver.move_partition(left, THERE, MoveMethod::Copy), polls).await,
+                        _ => poll_some(giver.move_partition(left, THERE, MoveMethod::Link), polls).await,
+                    }
+                })
+                .expect("runs");
+            simulation.run_until_idle().expect("comes to rest");
+            changed += usize::from(partitions(&engine, id) != before);
+            let reader = engine.clone();
+            let (found, again) = simulation
+                .block_on(async move {
+                    let last = *reader.partition_ids(id).last().expect("a table has a partition");
+                    (all(&reader, id).await, reader.split_partition(last).await)
+                })
+                .expect("runs");
+            assert_eq!(found, expected(|key| key * 10), "order {order}, {polls} polls");
+            assert_eq!(again, Ok(()), "order {order}, {polls} polls: the next order is carried out");
+            simulation.run_until_idle().expect("comes to rest");
+            simulation.check_partitions().expect("the partitions are whole");
+            engine.drop_container(id).expect("dropped");
+            drop(container);
+            simulation.run_until_idle().expect("runs");
+            let memory = Arc::clone(engine.memory());
+            drop((simulation, engine));
+            assert_eq!(memory.used(), 0, "memory returns to zero: {:?}", memory.by_consumer());
+        }
+    }
+    assert!(changed > 0, "some order is carried out that nobody waits for");
 }
 
 /// Parent and child by the same key: whatever happens to one happens to both, and rows of one key share a place.

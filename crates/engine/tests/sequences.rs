@@ -69,6 +69,23 @@ fn values_go_up_or_down_to_their_bound() {
 }
 
 #[test]
+fn a_sequence_that_does_not_fit_in_memory_is_refused_and_leaves_nothing() {
+    let simulation = simulation(2);
+    let engine = simulation.engine();
+    let held = engine.memory().reserve("held");
+    while held.grow(64).is_ok() {}
+    let used = engine.memory().used();
+    match engine.create_sequence(&SequenceSpec { cache: 10, ..spec(1, 1, 9, 1) }) {
+        Err(EngineError::Memory(refused)) => assert_eq!(refused.consumer, "sequences"),
+        other => panic!("there is no memory left: {other:?}"),
+    }
+    assert_eq!(engine.memory().used(), used);
+    drop(held);
+    let sequence = engine.create_sequence(&SequenceSpec { cache: 10, ..spec(1, 1, 9, 1) }).expect("there is memory");
+    assert_eq!(values(&sequence, 3).0, [1, 2, 3]);
+}
+
+#[test]
 fn a_sequence_is_set_and_restarted() {
     let simulation = simulation(2);
     for cache in [1, 10] {

@@ -157,19 +157,31 @@ fn transfers_beside_sums_on_two_nodes_by_messages() {
     engine.shutdown();
 }
 
-/// Counts the batches and takes its time for each.
-struct Slow(Arc<AtomicU64>);
+/// A scan that takes its time until it has been interrupted.
+#[derive(Clone, Default)]
+struct Slow {
+    batches: Arc<AtomicU64>,
+    /// Somebody is about to read; before, the scan does not go on.
+    asking: Arc<AtomicBool>,
+    answered: Arc<AtomicBool>,
+}
 
 impl MicroOperator for Slow {
     fn open(&self) -> Box<dyn OperatorState> {
-        Box::new(Self(Arc::clone(&self.0)))
+        Box::new(self.clone())
     }
 }
 
 impl OperatorState for Slow {
     fn batch(&mut self, _: Gateway, _: &mut Output<'_>) -> Result<(), EngineError> {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(20));
+        self.batches.fetch_add(1, Ordering::SeqCst);
+        while !self.asking.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        // The reader wants the partition before the last batch, however slow it is.
+        if !self.answered.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(200));
+        }
         Ok(())
     }
 
@@ -182,8 +194,8 @@ impl OperatorState for Slow {
 fn a_scan_lets_go_of_a_partition_that_a_point_access_wants() {
     let engine = start(EngineOptions { workers: 2, quantum: Duration::from_hours(1), ..EngineOptions::default() });
     let container = create(&engine, Partitioning::Range(Box::new([KEY])));
-    let batches = Arc::new(AtomicU64::new(0));
-    let (scanner, operator) = (engine.clone(), Arc::new(Slow(Arc::clone(&batches))));
+    let slow = Slow::default();
+    let (scanner, operator) = (engine.clone(), Arc::new(slow.clone()));
     let scanned = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&scanned);
     engine.spawn(async move {
@@ -192,19 +204,21 @@ fn a_scan_lets_go_of_a_partition_that_a_point_access_wants() {
         results.collect().await.expect("a scan succeeds");
         ended.store(true, Ordering::SeqCst);
     });
-    let (reader, seen) = (engine.clone(), Arc::clone(&batches));
+    let (reader, seen) = (engine.clone(), slow.clone());
     let before = engine.block_on(async move {
-        while seen.load(Ordering::SeqCst) == 0 {
+        while seen.batches.load(Ordering::SeqCst) == 0 {
             yield_now().await;
         }
+        seen.asking.store(true, Ordering::SeqCst);
         let found = pairs(&reader.begin().read(&by_key(container, 7)).await.expect("a read succeeds"));
         assert_eq!(found, [(7, AMOUNT_EACH)]);
-        seen.load(Ordering::SeqCst)
+        seen.answered.store(true, Ordering::SeqCst);
+        seen.batches.load(Ordering::SeqCst)
     });
     while !scanned.load(Ordering::SeqCst) {
         std::thread::yield_now();
     }
-    let (before, all) = (before.expect("the task ends"), batches.load(Ordering::SeqCst));
+    let (before, all) = (before.expect("the task ends"), slow.batches.load(Ordering::SeqCst));
     assert!(before + 1 < all, "the read waited for {before} of {all} batches");
     engine.shutdown();
 }

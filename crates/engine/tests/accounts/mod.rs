@@ -7,9 +7,9 @@ use std::sync::Arc;
 use eris_engine::{Change, Coalescing, EngineError, Lookup, Read, RowChange};
 use eris_platform::SeededRandom;
 use eris_storage::{
-    Attribute, AttributeId, Batch, COLUMN, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId,
-    IndexKind, Layout, LayoutMember, LookupRequest, PhysicalLayout, Predicate, ROW_SPARSE, ROW_STATIC, ReadRequest,
-    Schema, SchemaVersion, SegmentLayouts, Test, Value,
+    Attribute, AttributeId, Batch, COLUMN, COLUMN_GROUP, Comparison, Condition, ContainerId, DataType, IndexDefinition,
+    IndexId, IndexKind, Layout, LayoutMember, LookupRequest, PhysicalLayout, Predicate, ROW_DYNAMIC, ROW_SPARSE,
+    ROW_STATIC, ReadRequest, Schema, SchemaVersion, SegmentLayouts, Test, Value,
 };
 
 pub const KEY: AttributeId = AttributeId(0);
@@ -42,17 +42,19 @@ pub fn schema(container: ContainerId, layout: Layout, segment_rows: u32) -> Sche
 /// Layouts for open and sealed segments: one path or two or three, the amount in several of them.
 pub fn layouts(random: &mut SeededRandom) -> SegmentLayouts {
     let mut layout = || {
-        let layouts: [&[(&str, &[u16])]; 4] = [
+        let layouts: [&[(&str, &[u16])]; 6] = [
             &[(ROW_STATIC, &[0, 1, 2])],
             &[(COLUMN, &[1]), (ROW_STATIC, &[0, 1, 2])],
             &[(COLUMN, &[0]), (COLUMN, &[1]), (ROW_SPARSE, &[2])],
             &[(ROW_SPARSE, &[2, 1]), (COLUMN, &[0, 1])],
+            &[(COLUMN_GROUP, &[0, 1]), (ROW_DYNAMIC, &[2])],
+            &[(ROW_DYNAMIC, &[0, 1, 2])],
         ];
         let member = |(module, ids): &(&str, &[u16])| LayoutMember {
             module: (*module).into(),
             attributes: ids.iter().map(|id| AttributeId(*id)).collect(),
         };
-        PhysicalLayout::new(layouts[random.index(4)].iter().map(member).collect::<Vec<_>>())
+        PhysicalLayout::new(layouts[random.index(6)].iter().map(member).collect::<Vec<_>>())
     };
     SegmentLayouts { open: layout(), sealed: layout() }
 }

@@ -2,8 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use eris_engine::{Engine, MoveMethod, PlacementError};
@@ -64,4 +67,18 @@ pub async fn random_order(
         2 => engine.move_partition(ids[place], node, MoveMethod::Copy).await,
         _ => engine.split_partition(ids[place]).await,
     }
+}
+
+/// Polls a future so many times, or until it is ready, and drops it.
+pub async fn poll_some<T>(future: impl Future<Output = T>, polls: usize) {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|context| {
+        if left == 0 || future.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

@@ -23,9 +23,9 @@ use std::sync::{Arc, Mutex};
 use eris_engine::{Change, Engine, EngineError, Read, RowChange};
 use eris_platform::SeededRandom;
 use eris_storage::{
-    Attribute, AttributeId, Batch, COLUMN, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId,
-    IndexKind, Layout, LayoutMember, PhysicalLayout, Predicate, ROW_SPARSE, ROW_STATIC, ReadRequest, Schema,
-    SchemaVersion, SegmentLayouts, Test, Value,
+    Attribute, AttributeId, Batch, COLUMN, COLUMN_GROUP, Comparison, Condition, ContainerId, DataType, IndexDefinition,
+    IndexId, IndexKind, Layout, LayoutMember, PhysicalLayout, Predicate, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC,
+    ReadRequest, Schema, SchemaVersion, SegmentLayouts, Test, Value,
 };
 
 use crate::chaos::Chaos;
@@ -116,17 +116,19 @@ pub fn schema(container: ContainerId, layout: Layout, segment_rows: u32, hashed:
 /// Layouts for open and sealed segments: rows, columns, and both.
 pub fn layouts(random: &mut SeededRandom) -> SegmentLayouts {
     let mut layout = || {
-        let layouts: [&[(&str, &[u16])]; 4] = [
+        let layouts: [&[(&str, &[u16])]; 6] = [
             &[(ROW_STATIC, &[0, 1, 2, 3, 4, 5, 6])],
             &[(COLUMN, &[5]), (ROW_STATIC, &[0, 1, 2, 3, 4, 5, 6])],
             &[(COLUMN, &[0, 1, 2]), (COLUMN, &[3]), (COLUMN, &[4, 5]), (ROW_SPARSE, &[6])],
             &[(ROW_SPARSE, &[6, 5]), (COLUMN, &[0, 1]), (ROW_STATIC, &[2, 3, 4])],
+            &[(COLUMN_GROUP, &[0, 1, 2, 4]), (COLUMN, &[3]), (ROW_DYNAMIC, &[6, 5])],
+            &[(ROW_DYNAMIC, &[0, 1, 2, 3, 4, 5, 6]), (COLUMN_GROUP, &[3, 5])],
         ];
         let member = |(module, ids): &(&str, &[u16])| LayoutMember {
             module: (*module).into(),
             attributes: ids.iter().map(|id| AttributeId(*id)).collect(),
         };
-        PhysicalLayout::new(layouts[random.index(4)].iter().map(member).collect::<Vec<_>>())
+        PhysicalLayout::new(layouts[random.index(6)].iter().map(member).collect::<Vec<_>>())
     };
     SegmentLayouts { open: layout(), sealed: layout() }
 }

@@ -14,7 +14,7 @@ use eris_storage::{
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use bandwidth::{Bandwidth, probe_bandwidth};
+pub use bandwidth::BandwidthProbe;
 pub use point_reads::{PointReads, PointReadsOptions, capacity, run_point_reads};
 pub use scan::{expected_sum, sum_values};
 

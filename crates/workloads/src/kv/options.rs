@@ -176,6 +176,12 @@ impl KvOptions {
         if !(self.seconds > 0.0 && self.seconds < 1e6 && (0.0..1e6).contains(&self.warm_up_seconds)) {
             return refuse("seconds are a positive number");
         }
+        let has_homes = self.partitioned_by == PartitionedBy::Key && self.baseline != Some(Baseline::Shared);
+        if self.locality != Locality::Random && !has_homes {
+            return refuse(
+                "local and shifted keys need partitions by key; by value and in a shared index all are random",
+            );
+        }
         Ok(())
     }
 }
