@@ -81,7 +81,6 @@ fn key_value_options_that_are_none() {
         (&["--nodes", "3", "--workers", "2"], &["at most as many nodes"]),
         (&["--partitions", "1", "--nodes", "2"], &["each node has a partition"]),
         (&["--locality", "local", "--partitioned", "value"], &["need partitions by key"]),
-        (&["--locality", "shifted", "--baseline", "shared"], &["need partitions by key"]),
     ] {
         assert_refused(&[&["bench", "kv"], arguments].concat(), says);
     }

@@ -171,9 +171,10 @@ pub struct Dataflow {
     outstanding: Outstanding,
     result_batches_max: usize,
     rows_on_the_way_max: u64,
-    /// The length of `inner.results`, written with its lock held: a scan looks behind every batch, and if all of them
-    /// took the lock for that, its workers would wait for each other.
-    results: AtomicUsize,
+    /// Results that wait, as long as the dataflow is not over; written with the lock of `inner` held. A scan looks
+    /// behind every batch: if that took the lock, its workers would wait for each other. Who sees too few makes one
+    /// batch more, who sees too many looks again with the lock.
+    result_count: AtomicUsize,
     attachments: Lock<Attachments>,
     inner: Lock<Inner>,
 }
@@ -229,7 +230,7 @@ impl Dataflow {
             // Without room for one, nothing would ever move.
             result_batches_max: options.result_batches_max.max(1),
             rows_on_the_way_max: options.rows_on_the_way_max,
-            results: AtomicUsize::new(0),
+            result_count: AtomicUsize::new(0),
             attachments: Lock::new(Attachments { list: Vec::new(), reservation: None }),
             inner: Lock::new(Inner {
                 results: VecDeque::new(),
@@ -329,7 +330,7 @@ impl Dataflow {
             let mut inner = lock(&self.inner);
             inner.reservation.grow(bytes)?;
             inner.results.push_back(Answer { batch, bytes, source });
-            self.results.store(inner.results.len(), Ordering::Relaxed);
+            self.result_count.store(inner.results.len(), Ordering::Relaxed);
             inner.waker.take()
         };
         if let Some(waker) = waker {
@@ -370,7 +371,7 @@ impl Dataflow {
 
     /// Whether a command may produce another batch; if not, `partition` is noted and told when it may.
     pub(crate) fn has_room(&self, partition: PartitionId) -> bool {
-        if self.results.load(Ordering::Relaxed) < self.result_batches_max {
+        if self.result_count.load(Ordering::Relaxed) < self.result_batches_max {
             return true;
         }
         let mut inner = lock(&self.inner);
@@ -434,7 +435,7 @@ impl Dataflow {
             return (Poll::Pending, std::mem::take(&mut inner.stalled));
         }
         if let Some(Answer { batch, bytes, source }) = inner.results.pop_front() {
-            self.results.store(inner.results.len(), Ordering::Relaxed);
+            self.result_count.store(inner.results.len(), Ordering::Relaxed);
             inner.reservation.shrink(bytes);
             if let (Some(source), Some(target)) = (source, current_node())
                 && source != target

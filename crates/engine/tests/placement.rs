@@ -46,10 +46,11 @@ fn orders_that_make_no_sense_are_errors() {
 /// Whoever gave an order may cease to wait for it: it is carried out or not begun, and the next ones are.
 #[test]
 fn orders_that_nobody_waits_for_leave_their_partitions_in_order() {
-    let mut changed = 0;
-    for order in 0..4 {
-        for polls in 1..6 {
-            let mut simulation = Simulation::new(polls as u64, two_nodes()).expect("starts");
+    // A link needs nobody to wait for it.
+    let mut changed = [0; 3];
+    for (order, changed) in changed.iter_mut().enumerate() {
+        for (seed, polls) in (0..test_load(10)).flat_map(|seed| [(seed, 1), (seed, 2)]) {
+            let mut simulation = Simulation::new(seed, two_nodes()).expect("starts");
             let (container, left, right) = two_partitions(&mut simulation);
             let (engine, id) = (simulation.engine().clone(), container.id());
             let before = partitions(&engine, id);
@@ -59,13 +60,12 @@ fn orders_that_nobody_waits_for_leave_their_partitions_in_order() {
                     match order {
                         0 => poll_some(giver.split_partition(left), polls).await,
                         1 => poll_some(giver.merge_partitions(right, left), polls).await,
-                        2 => poll_some(giver.move_partition(left, THERE, MoveMethod::Copy), polls).await,
-                        _ => poll_some(giver.move_partition(left, THERE, MoveMethod::Link), polls).await,
+                        _ => poll_some(giver.move_partition(left, THERE, MoveMethod::Copy), polls).await,
                     }
                 })
                 .expect("runs");
             simulation.run_until_idle().expect("comes to rest");
-            changed += usize::from(partitions(&engine, id) != before);
+            *changed += usize::from(polls == 1 && partitions(&engine, id) != before);
             let reader = engine.clone();
             let (found, again) = simulation
                 .block_on(async move {
@@ -73,8 +73,8 @@ fn orders_that_nobody_waits_for_leave_their_partitions_in_order() {
                     (all(&reader, id).await, reader.split_partition(last).await)
                 })
                 .expect("runs");
-            assert_eq!(found, expected(|key| key * 10), "order {order}, {polls} polls");
-            assert_eq!(again, Ok(()), "order {order}, {polls} polls: the next order is carried out");
+            assert_eq!(found, expected(|key| key * 10), "order {order}, seed {seed}, {polls} polls");
+            assert_eq!(again, Ok(()), "order {order}, seed {seed}, {polls} polls: the next order is carried out");
             simulation.run_until_idle().expect("comes to rest");
             simulation.check_partitions().expect("the partitions are whole");
             engine.drop_container(id).expect("dropped");
@@ -85,7 +85,7 @@ fn orders_that_nobody_waits_for_leave_their_partitions_in_order() {
             assert_eq!(memory.used(), 0, "memory returns to zero: {:?}", memory.by_consumer());
         }
     }
-    assert!(changed > 0, "some order is carried out that nobody waits for");
+    assert!(changed.iter().all(|changed| *changed > 0), "orders are carried out that nobody waits for: {changed:?}");
 }
 
 /// Parent and child by the same key: whatever happens to one happens to both, and rows of one key share a place.

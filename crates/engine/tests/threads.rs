@@ -178,7 +178,7 @@ impl OperatorState for Slow {
         while !self.asking.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
-        // The reader wants the partition before the last batch, however slow it is.
+        // Seven batches: the reader has more than a second to say that it wants the partition.
         if !self.answered.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(200));
         }

@@ -84,7 +84,6 @@ fn options_that_make_no_sense_are_refused() {
         KvOptions { seconds: 0.0, ..options() },
         KvOptions { workers: 1, nodes: 2, ..options() },
         KvOptions { locality: Locality::Local, partitioned_by: PartitionedBy::Value, ..options() },
-        KvOptions { locality: Locality::Shifted, baseline: Some(Baseline::Shared), ..options() },
     ];
     for options in wrong {
         assert!(matches!(run(&options, &mut |_| {}), Err(KvError::Options(_))), "{options:?}");

@@ -34,7 +34,7 @@ pub struct KvArguments {
     /// Partitioned by key (a lookup goes to one partition) or value (to all)
     #[arg(long, value_name = "ATTRIBUTE", default_value = "key")]
     partitioned: PartitionedBy,
-    /// Whose keys a task looks up: local, shifted (by half of all nodes) or random
+    /// Whose keys a task looks up: local, shifted (by half of all nodes; both by key only) or random
     #[arg(long, value_name = "WHOSE", default_value = "random")]
     locality: Locality,
     /// Put keys for one partition into one message and execute messages in batches

@@ -3,6 +3,7 @@
 //! Row `n` has the key `n` and the value [`value_of`]`(n)`, so that every sum and every point read can be checked.
 
 mod bandwidth;
+mod noise;
 mod point_reads;
 mod scan;
 
@@ -15,6 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use bandwidth::BandwidthProbe;
+pub use noise::machine_noise;
 pub use point_reads::{PointReads, PointReadsOptions, capacity, run_point_reads};
 pub use scan::{expected_sum, sum_values};
 

@@ -5,6 +5,7 @@
 //!   slot = high bits of key * constant     | key + 1 | value |   key + 1 = 0: empty, ends a search
 //! ```
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -142,14 +143,25 @@ impl SharedStore {
         Ok(sum)
     }
 
+    /// The keys that a thread looks up. Nothing is at home anywhere here, but threads of a node have the same keys as
+    /// where they are partitioned.
+    fn keys_for(&self, thread: usize, options: &KvOptions) -> Range<u64> {
+        let nodes = options.nodes;
+        let share = |node: usize| (u128::from(self.pairs) * node as u128 / nodes as u128) as u64;
+        let home = options.locality.home(thread * nodes / options.workers, nodes);
+        home.map_or(0..self.pairs, |home| share(home)..share(home + 1))
+    }
+
     /// Lookups of all threads within the measured time.
     fn count_lookups(&self, options: &KvOptions, begin: Instant, failure: &Mutex<Option<KvError>>) -> f64 {
         let end = begin + Duration::from_secs_f64(options.seconds);
         on_threads(options.workers, |thread| {
             let mut random = SeededRandom::new(options.seed.wrapping_mul(1_000_003).wrapping_add(thread as u64));
+            let own = self.keys_for(thread, options);
             let mut lookups = 0_u32;
             while Instant::now() < end {
-                let keys: Vec<i64> = (0..LOOKUPS_PER_TRANSACTION).map(|_| random.below(self.pairs) as i64).collect();
+                let key = |_| (own.start + random.below(own.end - own.start)) as i64;
+                let keys: Vec<i64> = (0..LOOKUPS_PER_TRANSACTION).map(key).collect();
                 if let Err(error) = self.look_up_checked(&keys, options.coalescing) {
                     *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                     break;
@@ -175,5 +187,23 @@ impl SharedStore {
             Some(error) => Err(error),
             None => Ok(Run { lookups: lookups as u64, measured, processor }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::Locality;
+    use super::*;
+
+    #[test]
+    fn threads_of_a_node_share_its_keys() {
+        let store = SharedStore::empty(10, Access::Index);
+        let keys = |locality| {
+            let options = KvOptions { nodes: 3, workers: 6, locality, ..KvOptions::default() };
+            [0, 1, 2, 3, 4, 5].map(|thread| store.keys_for(thread, &options))
+        };
+        assert_eq!(keys(Locality::Local), [0..3, 0..3, 3..6, 3..6, 6..10, 6..10]);
+        assert_eq!(keys(Locality::Shifted), [3..6, 3..6, 6..10, 6..10, 0..3, 0..3]);
+        assert_eq!(keys(Locality::Random), [const { 0..10 }; 6]);
     }
 }

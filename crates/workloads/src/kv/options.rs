@@ -37,6 +37,17 @@ pub enum Locality {
     Random,
 }
 
+impl Locality {
+    /// The node whose keys a task on `node` of so many looks up; none for all keys.
+    pub(super) fn home(self, node: usize, nodes: usize) -> Option<usize> {
+        match self {
+            Self::Local => Some(node),
+            Self::Shifted => Some((node + nodes / 2) % nodes),
+            Self::Random => None,
+        }
+    }
+}
+
 /// What ERIS is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Baseline {
@@ -176,11 +187,8 @@ impl KvOptions {
         if !(self.seconds > 0.0 && self.seconds < 1e6 && (0.0..1e6).contains(&self.warm_up_seconds)) {
             return refuse("seconds are a positive number");
         }
-        let has_homes = self.partitioned_by == PartitionedBy::Key && self.baseline != Some(Baseline::Shared);
-        if self.locality != Locality::Random && !has_homes {
-            return refuse(
-                "local and shifted keys need partitions by key; by value and in a shared index all are random",
-            );
+        if self.locality != Locality::Random && self.partitioned_by == PartitionedBy::Value {
+            return refuse("local and shifted keys need partitions by key; by value, pairs of any key are anywhere");
         }
         Ok(())
     }

@@ -142,12 +142,8 @@ impl KvStore {
 
     /// The keys that a task on `node` looks up.
     pub fn keys_for(&self, node: NodeId, locality: Locality) -> Range<u64> {
-        let (node, nodes) = (node.0 as usize, self.node_keys.len());
-        match locality {
-            Locality::Local => self.node_keys[node].clone(),
-            Locality::Shifted => self.node_keys[(node + nodes / 2) % nodes].clone(),
-            Locality::Random => 0..self.pairs,
-        }
+        let home = locality.home(node.0 as usize, self.node_keys.len());
+        home.map_or(0..self.pairs, |home| self.node_keys[home].clone())
     }
 
     /// The values of some keys.
