@@ -91,7 +91,7 @@ fn run_tatp(via: Via) -> Result<TatpReport, BenchError> {
     let names: BTreeSet<&str> = report.results.iter().map(|result| result.name).collect();
     assert_eq!((names.len(), report.results.len()), (7, 7), "one entry for each kind of transaction: {names:?}");
     let completed: u64 = report.results.iter().map(|result| result.completed).sum();
-    assert_eq!(completed as f64, (report.throughput_per_s * report.measured_s).round(), "they add up");
+    assert_eq!(completed, (report.throughput_per_s * report.measured_s).round() as u64, "they add up");
     for kind in &report.results {
         assert_eq!(kind.completed, kind.success + kind.empty + kind.rejected, "{}", kind.name);
     }
