@@ -131,7 +131,11 @@ def machine():
 
 @functools.cache
 def commit():
-    return run(["git", "describe", "--always", "--dirty", "--abbrev=12"]).strip()
+    """This one; `-dirty` if anything differs from it but records of what was measured and verified."""
+    name = run(["git", "describe", "--always", "--abbrev=12"]).strip()
+    changed = run(["git", "status", "--porcelain", "--untracked-files=no", "--",
+                   ".", ":!verification/ledger.json", ":!bench/results"])
+    return f"{name}-dirty" if changed.strip() else name
 
 
 def run(command, timeout=600, env=None, cwd=ROOT):
