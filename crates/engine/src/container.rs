@@ -33,6 +33,8 @@ pub struct Container {
     references: References,
     /// Looked at before these lists, which few containers have.
     rules: WriteRules,
+    /// Whether its rows are in the log: not if they follow from those of other containers.
+    logged: bool,
     dropped: AtomicBool,
     /// Grows with every change of what views of it show.
     version: AtomicU64,
@@ -52,7 +54,7 @@ pub struct Container {
 }
 
 impl Container {
-    pub(crate) fn new(schema: Arc<Schema>, table: PartitionTable) -> Self {
+    pub(crate) fn new(schema: Arc<Schema>, table: PartitionTable, logged: bool) -> Self {
         Self {
             id: schema.container,
             schema: RwLock::new(schema),
@@ -60,6 +62,7 @@ impl Container {
             global_indexes: RwLock::new(Arc::from([])),
             references: References::default(),
             rules: WriteRules::default(),
+            logged,
             dropped: AtomicBool::new(false),
             version: AtomicU64::new(0),
             next_insert: AtomicUsize::new(0),
@@ -80,6 +83,11 @@ impl Container {
     /// The newest version of its schema.
     pub fn schema(&self) -> Arc<Schema> {
         Arc::clone(&read(&self.schema))
+    }
+
+    /// Whether what is written to it is in the log.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.logged
     }
 
     /// How it is cut.

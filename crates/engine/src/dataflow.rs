@@ -34,10 +34,12 @@ use crate::error::EngineError;
 use crate::ids::{DataflowId, OperatorIndex};
 use crate::lock::{Lock, lock};
 use crate::lookup::{Lookup, SharedCodec};
+use crate::message::Header;
 use crate::operator::{MicroOperator, RowChange, RowFilter};
 use crate::options::EngineOptions;
 use crate::partition::Bounds;
 use crate::partition_table::{Entry, PartitionTable};
+use crate::redo::Noting;
 use crate::runtime::{Runtime, current_node};
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
@@ -250,6 +252,11 @@ impl Dataflow {
 
     pub(crate) fn operator(&self, index: OperatorIndex) -> &Operator {
         &self.operators[index.0 as usize]
+    }
+
+    /// Where the writes of a message are noted.
+    pub(crate) fn noting<'a>(&'a self, runtime: &'a Runtime, header: &Header) -> Noting<'a> {
+        Noting::new(runtime, &self.operator(header.operator).container, self.hold.object())
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot<'_> {

@@ -1,7 +1,7 @@
 //! The engine from outside: start, stop, tasks, containers, transactions.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
@@ -10,7 +10,9 @@ use eris_platform::{Env, MemoryPool, Nanos, NodeId, ReactorHandle, ThreadHandle,
 use eris_storage::{ContainerId, Key, Registry, StorageError, Store};
 
 use crate::admission::{Admit, StatementClass};
+use crate::commit_log::CommitLog;
 use crate::container::{Container, ContainerSpec};
+use crate::definition::Definition;
 use crate::error::EngineError;
 use crate::global_index::{GlobalIndex, GlobalIndexSpec};
 use crate::ids::{TableVersion, TaskId};
@@ -182,7 +184,13 @@ impl Engine {
     pub fn create_container(&self, spec: ContainerSpec) -> Result<Arc<Container>, EngineError> {
         let bounds = spec.partitioning.initial_bounds();
         let homes = bounds.iter().map(|_| self.runtime.next_node()).collect::<Vec<_>>();
-        self.create_cut_container(spec, &bounds, &homes)
+        self.create_cut_container(spec, &bounds, &homes, true)
+    }
+
+    fn create_hidden_container(&self, spec: ContainerSpec) -> Result<Arc<Container>, EngineError> {
+        let bounds = spec.partitioning.initial_bounds();
+        let homes = bounds.iter().map(|_| self.runtime.next_node()).collect::<Vec<_>>();
+        self.create_cut_container(spec, &bounds, &homes, false)
     }
 
     /// Creates an empty container that is cut into ranges from the start: `cuts` are the lower bounds of all partitions
@@ -197,7 +205,7 @@ impl Engine {
         let bounds: Vec<Option<Key>> = std::iter::once(None).chain(cuts.iter().cloned().map(Some)).collect();
         let nodes: Vec<_> = self.runtime.nodes.iter().filter(|node| !node.is_given_up()).collect();
         let homes: Vec<NodeId> = (0..bounds.len()).map(|index| nodes[index * nodes.len() / bounds.len()].id).collect();
-        self.create_cut_container(spec, &bounds, &homes)
+        self.create_cut_container(spec, &bounds, &homes, true)
     }
 
     fn create_cut_container(
@@ -205,6 +213,7 @@ impl Engine {
         spec: ContainerSpec,
         bounds: &[Option<Key>],
         homes: &[NodeId],
+        logged: bool,
     ) -> Result<Arc<Container>, EngineError> {
         let runtime = &self.runtime;
         if let Some(layouts) = &spec.schema.physical {
@@ -221,7 +230,10 @@ impl Engine {
             entries.push(Entry::new(lower.clone(), partition));
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(spec.partitioning), entries);
-        let container = Arc::new(Container::new(spec.schema, table));
+        let container = Arc::new(Container::new(spec.schema, table, logged));
+        if logged {
+            self.define(|| Definition::of_container(&container, None))?;
+        }
         runtime.add_container(Arc::clone(&container));
         Ok(container)
     }
@@ -237,7 +249,7 @@ impl Engine {
         for index in container.global_indexes().iter().flat_map(|indexes| indexes.iter()) {
             self.runtime.remove_container(index.container().id())?;
         }
-        Ok(())
+        self.define(|| Definition::ContainerDropped(id))
     }
 
     /// Creates a global index of a container that has no rows yet, and that nobody inserts into meanwhile: rows of a
@@ -249,8 +261,9 @@ impl Engine {
             return Err(StorageError::InvalidRequest { reason }.into());
         }
         let (schema, partitioning) = spec.hidden_container(&container, self.next_container_id())?;
-        let hidden = self.create_container(ContainerSpec { schema: Arc::new(schema), partitioning })?;
+        let hidden = self.create_hidden_container(ContainerSpec { schema: Arc::new(schema), partitioning })?;
         let id = hidden.id();
+        self.define(|| Definition::GlobalIndex(spec.clone(), id))?;
         container.add_global_index(Arc::new(GlobalIndex::new(&container, &spec.attributes, hidden)));
         Ok(id)
     }
@@ -268,6 +281,29 @@ impl Engine {
     /// Begins a transaction of this level and publishes the snapshot of its first statement.
     pub fn begin_with(&self, level: IsolationLevel) -> Transaction {
         Transaction::begin(&self.runtime, level)
+    }
+
+    /// From now on commits and definitions go into this log. Once, before anybody relies on it.
+    ///
+    /// # Panics
+    /// If there is a log.
+    pub fn attach_log(&self, log: Arc<dyn CommitLog>) {
+        self.runtime.attach_log(log);
+    }
+
+    /// Returns when everything that is in the log by now is durable; at once without a log.
+    pub async fn sync_log(&self) -> Result<(), EngineError> {
+        let Some(log) = self.runtime.log() else { return Ok(()) };
+        let mut ticket = None;
+        Ok(poll_fn(|context| log.poll_durable(context, &mut ticket)).await?)
+    }
+
+    /// Notes a change of definitions in the log, if there is one.
+    pub(crate) fn define(&self, definition: impl FnOnce() -> Definition) -> Result<(), EngineError> {
+        match self.runtime.log() {
+            Some(log) => Ok(log.define(&definition())?),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn runtime(&self) -> &Arc<Runtime> {

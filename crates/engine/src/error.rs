@@ -7,6 +7,7 @@ use eris_platform::MemoryExceeded;
 use eris_storage::{ContainerId, Holder, SchemaVersion, StatementNumber, StorageError};
 use thiserror::Error as ThisError;
 
+use crate::commit_log::LogError;
 use crate::foreign_key::{ForeignKeyError, ForeignKeyViolation};
 use crate::sequence::SequenceError;
 
@@ -43,6 +44,9 @@ pub enum EngineError {
     /// A sequence gives no value, or cannot be made or set.
     #[error(transparent)]
     Sequence(#[from] SequenceError),
+    /// The commit did not get into the log; the transaction is rolled back, unless the log failed under way.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// A consumer asked for more memory than `memory_limit` leaves.
     #[error(transparent)]
     Memory(#[from] MemoryExceeded),

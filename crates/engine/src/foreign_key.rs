@@ -99,6 +99,11 @@ impl ForeignKey {
         Ok(Self { spec: spec.clone(), target, target_attributes, child_attributes, dropped: AtomicBool::new(false) })
     }
 
+    /// What it was made of.
+    pub fn spec(&self) -> &ForeignKeySpec {
+        &self.spec
+    }
+
     /// Whether it was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)

@@ -27,7 +27,7 @@ use crate::error::EngineError;
 use crate::partition_table::Partitioning;
 
 /// What [`crate::Engine::create_global_index`] needs.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GlobalIndexSpec {
     /// The container whose rows it is over.
     pub container: ContainerId,
@@ -115,6 +115,15 @@ impl GlobalIndex {
         };
         let locator = located_by.iter().map(place).collect();
         Self { container: hidden, key_length: key.len(), entry, locator, located_by }
+    }
+
+    /// What it was made of, over `base`.
+    pub fn spec(&self, base: ContainerId) -> GlobalIndexSpec {
+        let schema = self.container.schema();
+        let name = schema.primary_key().map(|key| key.name.clone()).unwrap_or_default();
+        let attributes = self.entry[..self.key_length].into();
+        let partitions = self.container.partitioning().initial_partitions();
+        GlobalIndexSpec { container: base, name, attributes, partitions }
     }
 
     /// The hidden container.

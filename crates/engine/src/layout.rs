@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use eris_storage::{AccessStatistics, ContainerId, PartitionId, Registry, SegmentLayouts, StorageError};
 
+use crate::definition::Definition;
 use crate::description::latch_patiently;
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -33,6 +34,7 @@ impl Engine {
         let table = container.table();
         let target = match partition {
             None => {
+                self.define(|| Definition::Layouts(container.id(), layouts.clone()))?;
                 container.set_layouts(layouts.clone());
                 None
             }

@@ -5,14 +5,17 @@
 //! - Workers ([`worker`]) poll tasks ([`task`]), process partitions and coordinate their [`node`].
 //! - A [`message`] names a [`dataflow`], whose counter says when it is done.
 //! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups; [`traffic`] counts between nodes.
-//! - [`transactions`] hands out snapshots and timestamps, [`maintenance`] and [`placement`] keep partitions in shape.
+//! - [`transactions`] hands out snapshots and timestamps; what they wrote ([`redo`]) goes into a [`commit_log`], and
+//!   so does every [`definition`]. [`maintenance`] and [`placement`] keep partitions in shape.
 
 mod admission;
 mod assignments;
 mod cancel;
+mod commit_log;
 mod container;
 mod counters;
 mod dataflow;
+mod definition;
 mod description;
 mod engine;
 mod error;
@@ -32,6 +35,7 @@ mod options;
 mod partition;
 mod partition_table;
 mod placement;
+mod redo;
 mod results;
 mod runtime;
 mod scatter;
@@ -49,8 +53,10 @@ mod write_rules;
 
 pub use admission::{AdmissionError, AdmissionOptions, Admit, ClassLimit, Permit, STATEMENT_CLASSES, StatementClass};
 pub use cancel::CancelHandle;
+pub use commit_log::{Commit, CommitLog, Durability, LogError, PendingCommit};
 pub use container::{Container, ContainerSpec};
 pub use counters::{EVENTS, Event};
+pub use definition::Definition;
 pub use description::{EngineStatistics, PartitionDescription};
 pub use engine::Engine;
 pub use error::EngineError;
@@ -63,6 +69,7 @@ pub use operator::{Change, Collect, MicroOperator, OperatorState, Output, RowCha
 pub use options::EngineOptions;
 pub use partition_table::Partitioning;
 pub use placement::{MoveMethod, PlacementError};
+pub use redo::{NotRedo, RedoChange, RedoHeader, RedoOperation, redo_operations};
 pub use results::Results;
 pub use sequence::{Sequence, SequenceError, SequenceId, SequenceSpec, SequenceState};
 pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::task::{Wake, Waker};
 
-use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId};
+use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, Reservation};
 use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
 
 use crate::admission::{Admission, STATEMENT_CLASSES};
 use crate::assignments::Urgency;
+use crate::commit_log::{CommitLog, LogSlot};
 use crate::container::Container;
 use crate::counters::{Counters, Event};
 use crate::dataflow::Dataflow;
@@ -38,6 +39,9 @@ pub(crate) struct Runtime {
     pub memory: Arc<MemoryPool>,
     pub machine: MachineMemory,
     pub transactions: Arc<TransactionManager>,
+    log: LogSlot,
+    /// Of what transactions wrote and the log does not have yet.
+    pub redo_memory: Reservation,
     pub nodes: Box<[Node]>,
     pub counters: Counters,
     pub traffic: Traffic,
@@ -147,6 +151,8 @@ impl Runtime {
             helpers: Helpers::new(nodes.len()),
             traffic: Traffic::new(nodes.len()),
             options,
+            redo_memory: memory.reserve("redo of transactions"),
+            log: LogSlot::default(),
             memory,
             machine,
             transactions: Arc::new(TransactionManager::new(workers)),
@@ -209,6 +215,23 @@ impl Runtime {
                 reactor.unpark();
             }
         }
+    }
+
+    pub fn attach_log(&self, log: Arc<dyn CommitLog>) {
+        self.transactions.expect_waits();
+        let first = self.log.set(log).is_ok();
+        assert!(first, "an engine has one log");
+    }
+
+    /// Where there will be a log, perhaps.
+    pub fn log_slot(&self) -> LogSlot {
+        self.log.clone()
+    }
+
+    /// Where commits go, if they go anywhere.
+    #[inline]
+    pub fn log(&self) -> Option<&Arc<dyn CommitLog>> {
+        self.log.get()
     }
 
     pub fn is_halted(&self) -> bool {

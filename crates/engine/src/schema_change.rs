@@ -13,6 +13,7 @@ use std::sync::Arc;
 use eris_storage::{IndexDefinition, Schema, StorageError};
 
 use crate::container::Container;
+use crate::definition::Definition;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::ticket::Ticket;
@@ -35,7 +36,7 @@ impl Engine {
                     Ok(()) => transaction.alter(&container, Arc::clone(&schema)).await,
                     Err(error) => Err(error),
                 };
-                match built {
+                match built.and_then(|()| engine.define(|| Definition::Schema(Arc::clone(&schema)))) {
                     Ok(()) => container.set_schema(schema),
                     Err(error) => {
                         transaction.alter(&container, before).await?;
@@ -61,6 +62,7 @@ impl Engine {
             let container = Arc::clone(&container);
             async move {
                 let mut transaction = engine.begin();
+                engine.define(|| Definition::Schema(Arc::clone(&schema)))?;
                 transaction.alter(&container, Arc::clone(&schema)).await?;
                 container.set_schema(schema);
                 transaction.commit().await.map(drop)

@@ -10,8 +10,8 @@
 //! - With `cache` 1 values are given in order. With more, each worker takes so many at a time: values are different,
 //!   but their order is that of each worker, and what is left in a part when the engine stops is never given.
 //! - [`Sequence::set`] and [`Sequence::restart`] begin a new *generation*: parts of an older one are given no more.
-//! - Nothing here lasts. A log has to say ahead which values may have been given ([`Sequence::state`]), so that none is
-//!   given again after a crash.
+//! - A log is told ahead which values may be given, so that none is given again after a crash; those that were not
+//!   given by then are lost, as PostgreSQL loses them.
 //!
 //! PostgreSQL is the model of bounds, cycles and errors.
 
@@ -23,12 +23,17 @@ use std::sync::{Arc, RwLock};
 
 use eris_platform::{MemoryPool, Reservation};
 
+use crate::commit_log::LogSlot;
 use crate::counters::own_slot;
+use crate::definition::Definition;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::{Lock, lock, read, write};
 
 pub use error::SequenceError;
+
+/// Values that the log is told of ahead, as PostgreSQL does: a record for each would cost more than a lost value.
+const LOGGED_AHEAD: u64 = 32;
 
 /// A sequence of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -106,6 +111,9 @@ pub struct SequenceState {
 #[derive(Debug)]
 struct Shared {
     state: SequenceState,
+    /// Where it goes on after a crash, and how many values are left until there.
+    logged: SequenceState,
+    ahead: u64,
     dropped: bool,
 }
 
@@ -132,23 +140,31 @@ pub struct Sequence {
     generation: AtomicU64,
     /// One for each worker, and one for all other threads.
     slots: Box<[Slot]>,
+    log: LogSlot,
     _memory: Reservation,
 }
 
 impl Sequence {
-    fn new(id: SequenceId, spec: &SequenceSpec, workers: usize, memory: &Arc<MemoryPool>) -> Result<Self, EngineError> {
+    fn new(
+        id: SequenceId,
+        spec: &SequenceSpec,
+        state: SequenceState,
+        workers: usize,
+        memory: &Arc<MemoryPool>,
+        log: LogSlot,
+    ) -> Result<Self, EngineError> {
         spec.check()?;
         let parts = if spec.cache > 1 { workers + 1 } else { 0 };
         let memory = memory.reserve("sequences");
         memory.grow((size_of::<Self>() + parts * size_of::<Slot>() + spec.name.len()) as u64)?;
-        let state = SequenceState { last: spec.start, is_called: false };
         Ok(Self {
             id,
             spec: spec.clone(),
-            shared: Lock::new(Shared { state, dropped: false }),
+            shared: Lock::new(Shared { state, logged: state, ahead: 0, dropped: false }),
             // Parts begin with generation 0, and empty.
             generation: AtomicU64::new(1),
             slots: (0..parts).map(|_| Slot::default()).collect(),
+            log,
             _memory: memory,
         })
     }
@@ -201,9 +217,42 @@ impl Sequence {
         let further = (count - 1).min(spec.following(next));
         // Within the bounds, so it is an i64; in between it may not be.
         let last = i128::from(next) + i128::from(further) * i128::from(spec.increment);
-        shared.state = SequenceState { last: last as i64, is_called: true };
-        assert!(spec.contains(shared.state.last), "the last value lies within the bounds");
+        let state = SequenceState { last: last as i64, is_called: true };
+        assert!(spec.contains(state.last), "the last value lies within the bounds");
+        if shared.ahead > further {
+            shared.ahead -= further + 1;
+        } else {
+            self.log_ahead(&mut shared, state)?;
+        }
+        shared.state = state;
         Ok(Part { generation: self.generation.load(Ordering::Acquire), next, left: further + 1 })
+    }
+
+    /// Tells the log that values behind `state` may be given, too.
+    fn log_ahead(&self, shared: &mut Shared, state: SequenceState) -> Result<(), SequenceError> {
+        if self.log.get().is_none() {
+            return Ok(());
+        }
+        let ahead = LOGGED_AHEAD.min(self.spec.following(state.last));
+        let last = i128::from(state.last) + i128::from(ahead) * i128::from(self.spec.increment);
+        self.log_state(SequenceState { last: last as i64, is_called: true })?;
+        shared.logged = SequenceState { last: last as i64, is_called: true };
+        shared.ahead = ahead;
+        Ok(())
+    }
+
+    fn log_state(&self, state: SequenceState) -> Result<(), SequenceError> {
+        match self.log.get() {
+            Some(log) => Ok(log.define(&Definition::Sequence(self.id, self.spec.clone(), state))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Where it goes on after a crash.
+    fn definition(&self) -> Definition {
+        let shared = lock(&self.shared);
+        let state = if shared.ahead > 0 { shared.logged } else { shared.state };
+        Definition::Sequence(self.id, self.spec.clone(), state)
     }
 
     /// Where it is. What lies in workers' parts counts as taken.
@@ -247,7 +296,8 @@ impl Sequence {
         if shared.dropped {
             return Err(SequenceError::NoSuchSequence(self.id));
         }
-        shared.state = state;
+        self.log_state(state)?;
+        (shared.state, shared.logged, shared.ahead) = (state, state, 0);
         self.generation.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
@@ -255,6 +305,12 @@ impl Sequence {
     fn mark_dropped(&self) {
         lock(&self.shared).dropped = true;
         self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Sequences {
+    pub fn definitions(&self) -> Vec<Definition> {
+        read(&self.known).values().map(|sequence| sequence.definition()).collect()
     }
 }
 
@@ -273,9 +329,24 @@ impl Engine {
     pub fn create_sequence(&self, spec: &SequenceSpec) -> Result<Arc<Sequence>, EngineError> {
         let sequences = &self.runtime().sequences;
         let id = SequenceId(sequences.last_id.fetch_add(1, Ordering::Relaxed) + 1);
-        let sequence = Arc::new(Sequence::new(id, spec, self.worker_count(), self.memory())?);
-        let before = write(&sequences.known).insert(id, Arc::clone(&sequence));
-        assert!(before.is_none(), "sequence ids are given once");
+        let state = SequenceState { last: spec.start, is_called: false };
+        let sequence = self.restore_sequence(id, spec, state)?;
+        sequence.log_state(state)?;
+        Ok(sequence)
+    }
+
+    /// Creates a sequence with an id of before that goes on at `state`, or sets it there.
+    pub(crate) fn restore_sequence(
+        &self,
+        id: SequenceId,
+        spec: &SequenceSpec,
+        state: SequenceState,
+    ) -> Result<Arc<Sequence>, EngineError> {
+        let runtime = self.runtime();
+        let log = runtime.log_slot();
+        let sequence = Arc::new(Sequence::new(id, spec, state, self.worker_count(), self.memory(), log)?);
+        write(&runtime.sequences.known).insert(id, Arc::clone(&sequence));
+        runtime.sequences.last_id.fetch_max(id.0, Ordering::Relaxed);
         Ok(sequence)
     }
 
@@ -287,8 +358,12 @@ impl Engine {
     /// Drops a sequence. Who has it still gets no more values.
     pub fn drop_sequence(&self, id: SequenceId) -> Result<(), SequenceError> {
         let sequence = write(&self.runtime().sequences.known).remove(&id);
-        sequence.ok_or(SequenceError::NoSuchSequence(id))?.mark_dropped();
-        Ok(())
+        let sequence = sequence.ok_or(SequenceError::NoSuchSequence(id))?;
+        sequence.mark_dropped();
+        match sequence.log.get() {
+            Some(log) => Ok(log.define(&Definition::SequenceDropped(id))?),
+            None => Ok(()),
+        }
     }
 }
 

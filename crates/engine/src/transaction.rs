@@ -4,6 +4,7 @@
 //! runs in place instead, without a message (see [`in_place`]).
 
 mod bulk;
+mod commit;
 mod foreign_keys;
 mod in_place;
 mod lookup;
@@ -24,6 +25,7 @@ use eris_storage::{
 };
 
 use crate::cancel::CancelHandle;
+use crate::commit_log::Durability;
 use crate::container::Container;
 use crate::dataflow::{Dataflow, Operator, Work};
 use crate::error::EngineError;
@@ -35,7 +37,7 @@ use crate::partition::Partition;
 use crate::partition_table::PartitionTable;
 use crate::results::Results;
 use crate::runtime::{Runtime, current_node};
-use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold};
+use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold, TransactionObject};
 
 pub use bulk::BulkLoad;
 use foreign_keys::Checks;
@@ -104,6 +106,10 @@ pub struct Transaction {
     cancel: OnceLock<CancelHandle>,
     /// Where its statements reserve, if they are bounded; else the memory of the database.
     bounded_memory: Option<Arc<MemoryPool>>,
+    /// When its commit is told.
+    durability: Durability,
+    /// Its record is in the log, which decides.
+    logged: bool,
     ended: bool,
 }
 
@@ -126,6 +132,8 @@ impl Transaction {
             lock_timeout: None,
             cancel: OnceLock::new(),
             bounded_memory: None,
+            durability: Durability::default(),
+            logged: false,
             ended: false,
         }
     }
@@ -337,17 +345,6 @@ impl Transaction {
         BulkLoad::new(self, container)
     }
 
-    /// Commits: one atomic write. Returns when the commit is visible to new snapshots. Checks that were put off come
-    /// first; if one does not pass, the transaction is rolled back.
-    pub async fn commit(mut self) -> Result<Timestamp, EngineError> {
-        self.check_all().await?;
-        let manager = self.hold.manager().clone();
-        let timestamp = manager.commit(self.hold.object());
-        until_visible(&manager, timestamp).await;
-        self.end();
-        Ok(timestamp)
-    }
-
     /// Takes everything back. Its words are void from this moment on.
     pub fn rollback(mut self) {
         self.roll_back();
@@ -355,6 +352,11 @@ impl Transaction {
 
     fn roll_back(&mut self) {
         self.hold.manager().abort(self.hold.object());
+        if let Some(log) = self.runtime.log()
+            && self.hold.object().redo().has_parts
+        {
+            log.rolled_back(self.id());
+        }
         self.end();
     }
 
@@ -362,12 +364,7 @@ impl Transaction {
     fn end(&mut self) {
         self.ended = true;
         self.snapshot = None;
-        for id in self.hold.object().touched() {
-            if let Some(partition) = self.runtime.find_partition(id) {
-                self.runtime.queue_maintenance(&partition);
-            }
-        }
-        self.runtime.retry_blocked_maintenance();
+        hand_to_maintenance(&self.runtime, self.hold.object());
     }
 
     // ---- building dataflows
@@ -465,7 +462,9 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if !self.hold.object().is_decided() {
+        if self.logged && !self.ended {
+            self.leave_to_log();
+        } else if !self.hold.object().is_decided() {
             self.roll_back();
         } else if !self.ended {
             // The task was dropped while its commit became visible.
@@ -479,6 +478,18 @@ impl fmt::Debug for Transaction {
         let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.visible().0);
         write!(formatter, "Transaction({}, snapshot {snapshot:?})", self.id().0)
     }
+}
+
+/// A transaction is decided: its words can be settled.
+fn hand_to_maintenance(runtime: &Arc<Runtime>, object: &TransactionObject) {
+    // Nobody will ask for what it wrote.
+    object.redo().take(&runtime.redo_memory);
+    for id in object.touched() {
+        if let Some(partition) = runtime.find_partition(id) {
+            runtime.queue_maintenance(&partition);
+        }
+    }
+    runtime.retry_blocked_maintenance();
 }
 
 /// The format of what a request asks for.

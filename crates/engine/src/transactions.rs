@@ -8,6 +8,7 @@
 mod manager;
 mod object;
 mod snapshots;
+mod visibility;
 mod waits;
 
 pub(crate) use manager::TransactionManager;

@@ -22,8 +22,8 @@ mod value;
 
 pub use address::RowAddress;
 pub use batch::{
-    BATCH_ROWS, Batch, Bitmap, BitmapBuilder, Buffer, Column, ColumnBuilder, FixedValue, PackedRows, RowFormat,
-    VIEW_INLINE_MAX, Values, Views,
+    BATCH_ROWS, Batch, Bitmap, BitmapBuilder, Buffer, Column, ColumnBuilder, FixedValue, NotRows, PackedRows,
+    RowFormat, VIEW_INLINE_MAX, Values, Views,
 };
 pub use error::StorageError;
 pub use ids::{AttributeId, ContainerId, IndexId, PartitionId, RowOffset, SchemaVersion, SegmentNumber};

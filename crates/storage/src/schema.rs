@@ -82,6 +82,16 @@ impl Schema {
         self.indexes.iter().find(|index| index.primary)
     }
 
+    /// The attributes that tell rows apart: those of the primary key, or all of them. Rows that agree in all attributes
+    /// are the same to every query, so that either may stand for the other.
+    pub fn row_identity(&self) -> Box<[AttributeId]> {
+        let is_never_null = |id: &AttributeId| self.attribute(*id).is_some_and(|attribute| !attribute.nullable);
+        match self.primary_key() {
+            Some(key) if key.attributes.iter().all(is_never_null) => key.attributes.clone(),
+            _ => (0..self.attributes.len() as u16).map(AttributeId).collect(),
+        }
+    }
+
     /// The attribute, if the id is one of this schema's.
     pub fn attribute(&self, id: AttributeId) -> Option<&Attribute> {
         self.attributes.get(id.index())

@@ -9,6 +9,7 @@ use eris_storage::{ContainerId, Predicate, ReadRequest, Schema};
 
 use super::{ForeignKey, ForeignKeyError, ForeignKeySpec, Side, has_unique_key};
 use crate::container::Container;
+use crate::definition::Definition;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::runtime::Runtime;
@@ -57,6 +58,7 @@ impl Engine {
         }
         self.wait_for_writers(&[child.id(), parent.id()]).await?;
         self.check_children(&key).await?;
+        self.define(|| Definition::ForeignKey(spec.clone()))?;
         proposed.holds = true;
         Ok(())
     }
@@ -68,7 +70,7 @@ impl Engine {
         let key = keys.iter().find(|key| *key.spec.name == *name);
         let key = key.ok_or_else(|| ForeignKeyError::NoSuchConstraint { name: name.into() })?;
         forget(self.runtime(), key);
-        Ok(())
+        self.define(|| Definition::ForeignKeyDropped(child, name.into()))
     }
 
     /// The foreign keys in which a container is the child, then those in which it is the parent of another one.

@@ -116,7 +116,8 @@ impl Place<'_> {
         let chosen: Vec<RowAddress> = rows.iter().map(|row| addresses[*row as usize]).collect();
         let dataflow = Arc::clone(&self.dataflow);
         self.state.resized = true;
-        let deleted = self.write(|state| state.store.take_rows_out(&dataflow.snapshot(), &chosen))?;
+        let noting = dataflow.noting(self.runtime, &self.header);
+        let deleted = self.write(|state| noting.delete(&mut state.store, &dataflow.snapshot(), &chosen))?;
         if batch.columns.len() > inputs {
             let rows: Vec<u32> = deleted.iter().map(|row| rows[*row as usize]).collect();
             let told = batch.columns[inputs..].iter().map(|column| column.take(&rows));
@@ -182,18 +183,26 @@ impl Place<'_> {
         let pick = |rows: &[u32]| rows.iter().map(|row| addresses[*row as usize]).collect::<Vec<_>>();
         let values = if leaving.is_empty() { new.values } else { new.values.take(&staying) };
         self.state.resized = true;
+        let noting = dataflow.noting(self.runtime, &self.header);
         let (taken, stayed) = self.write(|state| {
-            let taken = state.store.take_rows_out(&dataflow.snapshot(), &pick(&leaving))?;
+            let taken = match &leaving[..] {
+                [] => Vec::new(),
+                leaving => noting.delete(&mut state.store, &dataflow.snapshot(), &pick(leaving))?,
+            };
             // What this statement sent away before is sent once.
             let taken: Vec<u32> = taken.iter().map(|row| leaving[*row as usize]).collect();
             if staying.is_empty() {
                 return Ok((taken, Vec::new()));
             }
-            match state.store.update_rows(&dataflow.snapshot(), &pick(&staying), &new.attributes, &values) {
+            match noting.update(&mut state.store, &dataflow.snapshot(), &pick(&staying), &new.attributes, &values) {
                 Ok(stayed) => Ok((taken, stayed.iter().map(|row| staying[*row as usize]).collect::<Vec<_>>())),
                 Err(error) => {
-                    if error.undecided().is_some() {
+                    if error.undecided().is_some() && !taken.is_empty() {
                         state.store.put_rows_back(&dataflow.snapshot(), &pick(&taken));
+                        let back: Vec<u32> = taken.iter().map(|row| chosen[*row as usize]).collect();
+                        let columns = batch.columns[inputs..].iter().map(|column| column.take(&back)).collect();
+                        let back = Batch { columns, rows: back.len() };
+                        noting.inserted(state.store.schema(), &dataflow.snapshot(), &back)?;
                     }
                     Err(error)
                 }

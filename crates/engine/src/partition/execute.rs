@@ -398,7 +398,10 @@ impl Place<'_> {
             }
             let step = INSERT_STEP_ROWS.min(rows.rows - done);
             let part = if step == rows.rows { rows.clone() } else { rows.slice(done, step) };
-            if let Err(error) = self.write(|state| state.store.insert(&dataflow.snapshot(), &part)) {
+            let noting = dataflow.noting(self.runtime, &self.header);
+            if let Err(error) =
+                self.write(|state| noting.insert(&mut state.store, &dataflow.snapshot(), &part).map(drop))
+            {
                 let Some(holder) = error.undecided() else { return Err(error) };
                 dataflow.give_back(holder, rows.slice(done, rows.rows - done));
                 // What lies behind it may go on.
@@ -438,8 +441,16 @@ impl Place<'_> {
         let Progress::Attaching { pending, segment, mut cursor } = progress else { unreachable!("a load attaches") };
         let dataflow = Arc::clone(&self.dataflow);
         loop {
-            let attached =
-                self.write(|state| state.store.attach(&dataflow.snapshot(), &segment, &mut cursor, ATTACH_STEP_ROWS));
+            let noting = dataflow.noting(self.runtime, &self.header);
+            let attached = self.write(|state| {
+                let snapshot = dataflow.snapshot();
+                let progress = state.store.attach(&snapshot, &segment, &mut cursor, ATTACH_STEP_ROWS)?;
+                if noting.is_on() && matches!(progress, StorageProgress::Done(_)) {
+                    let schema = state.store.schema();
+                    noting.inserted(schema, &snapshot, &segment.to_rows(schema))?;
+                }
+                Ok(progress)
+            });
             if let Some(holder) = attached.as_ref().err().and_then(EngineError::undecided) {
                 self.state.store.abandon_attach(&cursor);
                 dataflow.give_back(holder, segment.to_rows(self.state.store.schema()));

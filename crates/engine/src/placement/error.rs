@@ -37,6 +37,9 @@ pub enum PlacementError {
     /// The container was dropped meanwhile.
     #[error("the container was dropped")]
     Gone,
+    /// The log takes no definitions any more.
+    #[error("the log could not be written")]
+    NotLogged,
     /// Another node has to stay.
     #[error("the last node cannot be given up")]
     LastNode,

@@ -8,6 +8,7 @@ use eris_storage::{AttributeId, Schema, Store};
 
 use super::error::PlacementError;
 use crate::container::Container;
+use crate::definition::Definition;
 use crate::engine::Engine;
 use crate::ids::TableVersion;
 use crate::lock::{Lock, lock};
@@ -111,7 +112,9 @@ impl Engine {
             entries.push(Entry::new(entry.lower.clone(), partition));
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(partitioning), entries);
-        let container = Arc::new(Container::new(schema, table));
+        let container = Arc::new(Container::new(schema, table, true));
+        let defined = self.define(|| Definition::of_container(&container, Some(like.id())));
+        defined.map_err(|_| PlacementError::NotLogged)?;
         container.set_group(Arc::clone(&group));
         group.join(&container);
         runtime.add_container(Arc::clone(&container));

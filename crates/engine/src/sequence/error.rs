@@ -3,6 +3,7 @@
 use thiserror::Error as ThisError;
 
 use super::SequenceId;
+use crate::commit_log::LogError;
 
 /// Why a sequence gives no value, or cannot be made or set.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
@@ -19,6 +20,9 @@ pub enum SequenceError {
     /// It was dropped, or never existed (42P01).
     #[error("sequence {} does not exist", .0.0)]
     NoSuchSequence(SequenceId),
+    /// The log does not take what it has to know before values are given.
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
 fn bound(ascending: bool) -> &'static str {

@@ -99,7 +99,7 @@ impl<'t> BulkLoad<'t> {
             let gathered = self.gathered.swap_remove(index);
             self.seal(gathered, segment_rows, false).await?;
         }
-        Ok(())
+        self.transaction.write_ahead_if_long().await
     }
 
     /// Attaches what is left and waits for everything; returns the number of rows.

@@ -21,6 +21,7 @@ use crate::partition::{
     LivingPartition, Partition, PartitionState, Quantum, contain_panic, is_own_position, write_registered,
 };
 use crate::partition_table::Partitioning;
+use crate::redo::Noting;
 use crate::runtime::current_node;
 use crate::task::yield_now;
 
@@ -79,6 +80,10 @@ impl Transaction {
         if is_own && !state.holds_back() { Ok(state) } else { Err(InPlace::Send) }
     }
 
+    fn noting(&self, container: &Container) -> Noting<'_> {
+        Noting::new(&self.runtime, container, self.hold.object())
+    }
+
     fn check_cancelled(&self) -> Result<(), EngineError> {
         let cancelled = self.cancel.get().is_some_and(CancelHandle::is_cancelled);
         if cancelled { Err(EngineError::Cancelled) } else { Ok(()) }
@@ -108,8 +113,9 @@ impl Transaction {
             return Ok(InPlace::Send);
         }
         let snapshot = self.snapshot().snapshot();
+        let noting = self.noting(container);
         write_registered(&self.runtime, &partition, &mut state, self.hold.object(), |state| {
-            state.store.insert(&snapshot, &rows)
+            noting.insert(&mut state.store, &snapshot, &rows)
         })
         .map_err(|error| error.for_sender(view.schema.version, state.store.schema().version))?;
         self.runtime.counters.add(Event::InPlace, 1);
@@ -174,10 +180,12 @@ impl Transaction {
             let new = contain_panic(|| change.apply(&gateway.batch))?;
             let addresses = chosen_addresses(gateway, new.rows.as_deref());
             if !addresses.is_empty() {
-                let update = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
-                    state.store.update(&self.snapshot().snapshot(), &addresses, &new.attributes, &new.values)
+                let noting = self.noting(container);
+                let updated = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
+                    let snapshot = self.snapshot().snapshot();
+                    noting.update(&mut state.store, &snapshot, &addresses, &new.attributes, &new.values)
                 })?;
-                *written += update.rows;
+                *written += updated.len() as u64;
             }
             Ok(())
         })
@@ -194,10 +202,11 @@ impl Transaction {
             let rows = filter.map(|filter| contain_panic(|| filter.select(&gateway.batch))).transpose()?;
             let addresses = chosen_addresses(gateway, rows.as_deref());
             if !addresses.is_empty() {
-                let delete = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
-                    state.store.delete(&self.snapshot().snapshot(), &addresses)
+                let noting = self.noting(container);
+                let deleted = write_registered(&self.runtime, partition, state, self.hold.object(), |state| {
+                    noting.delete(&mut state.store, &self.snapshot().snapshot(), &addresses)
                 })?;
-                *written += delete.rows;
+                *written += deleted.len() as u64;
             }
             Ok(())
         })

@@ -116,14 +116,7 @@ impl Transaction {
     }
 }
 
-/// Waits until a timestamp that was taken is visible: its predecessors are between two instructions of other workers.
+/// Waits until a timestamp that was taken is visible.
 pub(crate) async fn until_visible(manager: &TransactionManager, timestamp: Timestamp) {
-    poll_fn(|context| {
-        if manager.visible() >= timestamp {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
+    poll_fn(|context| manager.poll_visible(timestamp, context)).await;
 }

@@ -41,7 +41,7 @@ impl Transaction {
         loop {
             let again = attempt.may_restart(self.level).then(|| rows.clone());
             match (self.insert_with_entries(&container, rows).await, again) {
-                (Ok(()), _) => return Ok(count),
+                (Ok(()), _) => return self.write_ahead_if_long().await.map(|()| count),
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(again)) => {
                     Box::pin(self.try_again(&mut attempt, error)).await?;
@@ -58,7 +58,7 @@ impl Transaction {
         let mut attempt = self.begin_operation()?;
         loop {
             match self.update_with_entries(&container, &read.request, &change).await {
-                Ok(rows) => return Ok(rows),
+                Ok(rows) => return self.write_ahead_if_long().await.map(|()| rows),
                 Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
@@ -70,7 +70,7 @@ impl Transaction {
         let mut attempt = self.begin_operation()?;
         loop {
             match self.delete_with_entries(&container, &read.request, filter.as_ref()).await {
-                Ok(rows) => return Ok(rows),
+                Ok(rows) => return self.write_ahead_if_long().await.map(|()| rows),
                 Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }

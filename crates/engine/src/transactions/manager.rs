@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 use eris_platform::DeterministicMap;
 use eris_storage::{Horizon, Outcome, Outcomes, PartitionId, StatementNumber, Timestamp, TransactionId};
@@ -11,7 +12,9 @@ use eris_sync::{NumberBlocks, WatermarkRing};
 
 use super::object::{FIRST_TIMESTAMP, TransactionObject};
 use super::snapshots::{Publication, PublishedSnapshots};
+use super::visibility::VisibilityWaits;
 use super::waits::WaitsFor;
+use crate::commit_log::LogError;
 use crate::counters::own_slot;
 use crate::lock::{Lock, lock};
 
@@ -34,6 +37,7 @@ pub(crate) struct TransactionManager {
     has_retired: AtomicBool,
     committed: AtomicU64,
     aborted: AtomicU64,
+    visibility: VisibilityWaits,
 }
 
 impl fmt::Debug for TransactionManager {
@@ -54,6 +58,7 @@ impl TransactionManager {
             has_retired: AtomicBool::new(false),
             committed: AtomicU64::new(0),
             aborted: AtomicU64::new(0),
+            visibility: VisibilityWaits::default(),
         }
     }
 
@@ -134,18 +139,51 @@ impl TransactionManager {
             object.commit(Timestamp(FIRST_TIMESTAMP));
             return self.visible();
         }
-        let timestamp = loop {
-            // Full only while that many threads stand between these lines.
+        let timestamp = self.take_timestamp();
+        self.commit_at(object, timestamp);
+        timestamp
+    }
+
+    /// The next timestamp, to be [decided](Self::commit_at) or [failed](Self::fail_at).
+    pub fn take_timestamp(&self) -> Timestamp {
+        loop {
+            // Full only while that many threads stand between taking and deciding; a log has less on its way.
             match self.finished.take() {
                 Some(timestamp) => break Timestamp(timestamp),
                 None => std::hint::spin_loop(),
             }
-        };
+        }
+    }
+
+    /// Decides for commit, at a timestamp that was taken for it.
+    pub fn commit_at(&self, object: &TransactionObject, timestamp: Timestamp) {
         object.commit(timestamp);
         self.finished.finish(timestamp.0);
         self.committed.fetch_add(1, Ordering::Relaxed);
         object.wake_waiters();
-        timestamp
+        self.visibility.wake(|| self.visible());
+    }
+
+    /// Decides against a commit for which a timestamp was taken.
+    pub fn fail_at(&self, object: &TransactionObject, timestamp: Timestamp, error: Option<LogError>) {
+        if let Some(error) = error {
+            object.set_log_error(error);
+        }
+        object.abort();
+        self.finished.finish(timestamp.0);
+        self.aborted.fetch_add(1, Ordering::Relaxed);
+        object.wake_waiters();
+        self.visibility.wake(|| self.visible());
+    }
+
+    /// From now on timestamps may stay undecided for long: whoever waits for one sleeps.
+    pub fn expect_waits(&self) {
+        self.visibility.expect();
+    }
+
+    /// Whether a timestamp that was taken is visible by now; `context` is woken when it is.
+    pub fn poll_visible(&self, timestamp: Timestamp, context: &mut Context<'_>) -> Poll<()> {
+        self.visibility.poll(timestamp, || self.visible(), context)
     }
 
     pub fn abort(&self, object: &TransactionObject) {

@@ -12,16 +12,19 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::task::Waker;
 
+use eris_platform::{MemoryExceeded, Reservation};
 use eris_storage::{Outcome, PartitionId, StatementNumber, Timestamp, TransactionId};
 use eris_sync::{Decision, Outstanding};
 
 use super::manager::TransactionManager;
+use crate::commit_log::LogError;
 use crate::lock::{Lock, lock};
 use crate::near::Near;
+use crate::redo::RedoBuffer;
 
 const ABORTED: u64 = 1;
 /// Commit timestamps start above [`ABORTED`], and above zero, which is no decision.
@@ -39,6 +42,12 @@ pub(crate) struct TransactionObject {
     /// The void statements: first to last, ascending and disjoint.
     void: Lock<Vec<(u32, u32)>>,
     waiters: Lock<Waiters>,
+    /// What it wrote and the log does not have yet.
+    redo: Lock<RedoBuffer>,
+    has_redo: AtomicBool,
+    redo_is_long: AtomicBool,
+    /// Why the log refused it.
+    log_error: Lock<Option<LogError>>,
     /// Streams that its task has open: while there are any, nothing runs in place.
     streams: AtomicUsize,
 }
@@ -60,6 +69,10 @@ impl TransactionObject {
             has_touched: AtomicBool::new(false),
             void: Lock::default(),
             waiters: Lock::default(),
+            redo: Lock::default(),
+            has_redo: AtomicBool::new(false),
+            redo_is_long: AtomicBool::new(false),
+            log_error: Lock::default(),
             streams: AtomicUsize::new(0),
         }
     }
@@ -115,12 +128,63 @@ impl TransactionObject {
         self.decision.decide(ABORTED);
     }
 
+    /// Notes what it wrote.
+    pub fn note_redo(&self, memory: &Reservation, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), MemoryExceeded> {
+        let mut redo = lock(&self.redo);
+        write(&mut redo.bytes);
+        self.has_redo.store(true, Ordering::Relaxed);
+        if redo.is_long() {
+            self.redo_is_long.store(true, Ordering::Relaxed);
+        }
+        redo.account(memory)
+    }
+
+    /// Whether it wrote anything that a log keeps. Asked by its task, which waited for whoever wrote.
+    pub fn has_redo(&self) -> bool {
+        self.has_redo.load(Ordering::Relaxed)
+    }
+
+    /// Whether some of what it wrote should go into the log ahead; true once for what there is.
+    pub fn take_redo_is_long(&self) -> bool {
+        self.redo_is_long.load(Ordering::Relaxed) && self.redo_is_long.swap(false, Ordering::Relaxed)
+    }
+
+    /// What it wrote.
+    pub fn redo(&self) -> MutexGuard<'_, RedoBuffer> {
+        lock(&self.redo)
+    }
+
+    /// The statements that were rolled back: first to last, ascending.
+    pub fn void_statements(&self) -> Vec<(StatementNumber, StatementNumber)> {
+        let (_, has_void) = self.decision.look();
+        if !has_void {
+            return Vec::new();
+        }
+        lock(&self.void).iter().map(|(first, last)| (StatementNumber(*first), StatementNumber(*last))).collect()
+    }
+
+    /// Before it is aborted: why the log refused it.
+    pub(super) fn set_log_error(&self, error: LogError) {
+        *lock(&self.log_error) = Some(error);
+    }
+
+    /// What became of it as a whole.
+    pub fn decided(&self) -> Option<Result<Timestamp, LogError>> {
+        match self.decision.look().0? {
+            ABORTED => {
+                let reason = || LogError::Failed { reason: Arc::from("the log is gone") };
+                Some(Err(lock(&self.log_error).clone().unwrap_or_else(reason)))
+            }
+            timestamp => Some(Ok(Timestamp(timestamp))),
+        }
+    }
+
     pub fn is_decided(&self) -> bool {
         self.decision.is_decided()
     }
 
     /// Has `waker` woken when something is decided here; the caller looks again after this call. Gives a ticket.
-    pub(super) fn add_waiter(&self, ticket: Option<u64>, waker: &Waker) -> u64 {
+    pub fn add_waiter(&self, ticket: Option<u64>, waker: &Waker) -> u64 {
         let mut waiters = lock(&self.waiters);
         let ticket = ticket.unwrap_or_else(|| {
             waiters.next += 1;
@@ -130,7 +194,7 @@ impl TransactionObject {
         ticket
     }
 
-    pub(super) fn remove_waiter(&self, ticket: u64) {
+    pub fn remove_waiter(&self, ticket: u64) {
         lock(&self.waiters).wakers.remove(&ticket);
     }
 

@@ -10,6 +10,7 @@ mod fixed;
 mod packed;
 mod rows;
 mod run;
+mod stored;
 mod view;
 mod views;
 
@@ -20,6 +21,7 @@ pub use column::{Column, Values};
 pub use fixed::FixedValue;
 pub use packed::{PackedRows, RowFormat};
 pub use rows::Batch;
+pub use stored::NotRows;
 pub(crate) use view::{BytesView, ColumnView, RowsOf, ValidityView, ValuesView};
 pub(crate) use views::{VALUE_BYTES_MAX, data_view, inline_view, view_len};
 pub use views::{VIEW_INLINE_MAX, Views};

@@ -132,6 +132,22 @@ impl PackedRows {
         self.fixed.len() + self.heap.len()
     }
 
+    /// The rows, and the heap behind them.
+    pub(super) fn parts(&self) -> (&[u8], &[u8]) {
+        (&self.fixed, &self.heap)
+    }
+
+    /// Rows of these parts, which somebody has yet to look at.
+    pub(super) fn from_parts(format: &Arc<RowFormat>, fixed: Vec<u8>, heap: Vec<u8>, rows: usize) -> Self {
+        assert!(fixed.len() == rows * format.stride, "{} bytes for {rows} rows", fixed.len());
+        Self { format: Arc::clone(format), fixed, heap, rows }
+    }
+
+    /// The view of a value of variable length.
+    pub(super) fn view(&self, row: usize, column: usize) -> u128 {
+        u128::from_le_bytes(self.field(row, column))
+    }
+
     /// Appends a row whose fields are all zero and not NULL; the writers below fill it.
     pub fn push_row(&mut self) {
         self.fixed.resize(self.fixed.len() + self.format.stride, 0);

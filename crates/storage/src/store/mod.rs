@@ -5,6 +5,7 @@ mod before_images;
 mod cursor;
 mod dying;
 mod evacuate;
+mod identity;
 mod index_build;
 mod layout;
 mod link;
@@ -101,6 +102,8 @@ fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
 /// The inside of one living partition. One worker at a time is in here; pins read beside it.
 pub struct Store {
     schema: Arc<Schema>,
+    /// The attributes that tell rows apart.
+    identity: Box<[AttributeId]>,
     /// All attributes, and the format of rows that have them.
     all_attributes: Box<[AttributeId]>,
     row_format: Arc<RowFormat>,
@@ -155,6 +158,7 @@ impl Store {
             updates_in_place,
             row_locks: row_locks::RowLocks::new(&memory),
             dying: dying::Dying::new(&memory),
+            identity: schema.row_identity(),
             all_attributes: (0..schema.attributes.len() as u16).map(AttributeId).collect(),
             row_format: Arc::new(RowFormat::new(schema.attributes.iter().map(|attribute| attribute.data_type))),
             layouts: layout::TargetLayouts::new(&schema, modules),
@@ -205,6 +209,7 @@ impl Store {
             }
         }
         self.indexes = indexes;
+        self.identity = schema.row_identity();
         self.schema = schema;
         self.plans.clear();
         Ok(())

@@ -1,0 +1,209 @@
+//! Notes what a write does, under the latch under which it does it.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use eris_storage::{
+    AttributeId, Batch, DataType, PackedRows, RowAddress, RowFormat, Schema, Snapshot, StorageError, Store, Written,
+};
+
+use super::operation::{DELETE, HEADER_BYTES, INSERT, UPDATE};
+use crate::container::Container;
+use crate::runtime::Runtime;
+use crate::transactions::TransactionObject;
+
+/// Formats that a thread keeps at hand.
+const FORMATS_MAX: usize = 32;
+
+/// More rows are several operations, so that a thread's memory for them stays small.
+const OPERATION_ROWS_MAX: usize = 4_096;
+/// The same for bytes: rows in row-wise form have 32-bit offsets.
+const OPERATION_BYTES_MAX: usize = 1 << 28;
+
+/// Memory that notes reuse.
+#[derive(Default)]
+struct Scratch {
+    identities: PackedRows,
+    rows: PackedRows,
+    formats: Vec<Arc<RowFormat>>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Scratch {
+    /// The format of rows of these types.
+    fn format(&mut self, types: impl Iterator<Item = DataType> + Clone) -> Arc<RowFormat> {
+        if let Some(known) = self.formats.iter().find(|known| known.data_types().iter().copied().eq(types.clone())) {
+            return Arc::clone(known);
+        }
+        let format = Arc::new(RowFormat::new(types));
+        if self.formats.len() == FORMATS_MAX {
+            self.formats.remove(0);
+        }
+        self.formats.push(Arc::clone(&format));
+        format
+    }
+}
+
+/// Where a write is noted: nowhere, if there is no log.
+#[derive(Clone, Copy)]
+pub(crate) struct Noting<'a> {
+    to: Option<(&'a Runtime, &'a TransactionObject)>,
+}
+
+impl<'a> Noting<'a> {
+    pub fn new(runtime: &'a Runtime, container: &Container, object: &'a TransactionObject) -> Self {
+        let to = (runtime.log().is_some() && container.is_logged()).then_some((runtime, object));
+        Self { to }
+    }
+
+    /// Whether anything is noted.
+    pub fn is_on(self) -> bool {
+        self.to.is_some()
+    }
+
+    /// As [`Store::insert`].
+    pub fn insert(self, store: &mut Store, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<Written, StorageError> {
+        let written = store.insert(snapshot, rows)?;
+        self.inserted(store.schema(), snapshot, rows)?;
+        Ok(written)
+    }
+
+    /// Notes rows that were inserted.
+    pub fn inserted(self, schema: &Schema, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<(), StorageError> {
+        let Some((runtime, object)) = self.to else { return Ok(()) };
+        if rows.rows > 1 && (rows.rows > OPERATION_ROWS_MAX || rows.bytes() > OPERATION_BYTES_MAX) {
+            let half = rows.rows / 2;
+            self.inserted(schema, snapshot, &rows.slice(0, half))?;
+            return self.inserted(schema, snapshot, &rows.slice(half, rows.rows - half));
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            let format = scratch.format(schema.attributes.iter().map(|attribute| attribute.data_type));
+            scratch.rows.clear(&format);
+            scratch.rows.extend(rows);
+            object.note_redo(&runtime.redo_memory, |out| {
+                let header = Header { kind: INSERT, identity: &[], changed: rows.columns.len(), schema, snapshot };
+                header.write(out, |out| scratch.rows.store(out));
+            })
+        })?;
+        Ok(())
+    }
+
+    /// As [`Store::take_rows_out`].
+    pub fn delete(
+        self,
+        store: &mut Store,
+        snapshot: &Snapshot<'_>,
+        addresses: &[RowAddress],
+    ) -> Result<Vec<u32>, StorageError> {
+        let Some((runtime, object)) = self.to else { return store.take_rows_out(snapshot, addresses) };
+        SCRATCH.with_borrow_mut(|scratch| {
+            pack_identities(scratch, store, snapshot, addresses);
+            let gone = store.take_rows_out(snapshot, addresses)?;
+            if !gone.is_empty() {
+                keep(&mut scratch.identities, &gone);
+                object.note_redo(&runtime.redo_memory, |out| {
+                    let (identity, schema) = (store.identity(), &**store.schema());
+                    let header = Header { kind: DELETE, identity, changed: 0, schema, snapshot };
+                    header.write(out, |out| {
+                        write_ids(identity, out);
+                        scratch.identities.store(out);
+                    });
+                })?;
+            }
+            Ok(gone)
+        })
+    }
+
+    /// As [`Store::update_rows`].
+    pub fn update(
+        self,
+        store: &mut Store,
+        snapshot: &Snapshot<'_>,
+        addresses: &[RowAddress],
+        attributes: &[AttributeId],
+        new: &Batch,
+    ) -> Result<Vec<u32>, StorageError> {
+        let Some((runtime, object)) = self.to else {
+            return store.update_rows(snapshot, addresses, attributes, new);
+        };
+        SCRATCH.with_borrow_mut(|scratch| {
+            pack_identities(scratch, store, snapshot, addresses);
+            let changed = store.update_rows(snapshot, addresses, attributes, new)?;
+            if !changed.is_empty() {
+                let schema = &**store.schema();
+                keep(&mut scratch.identities, &changed);
+                let format = scratch.format(attributes.iter().map(|id| schema.attributes[id.index()].data_type));
+                scratch.rows.clear(&format);
+                if changed.len() == new.rows {
+                    scratch.rows.extend(new);
+                } else {
+                    scratch.rows.extend(&new.take(&changed));
+                }
+                object.note_redo(&runtime.redo_memory, |out| {
+                    let identity = store.identity();
+                    let header = Header { kind: UPDATE, identity, changed: attributes.len(), schema, snapshot };
+                    header.write(out, |out| {
+                        write_ids(identity, out);
+                        write_ids(attributes, out);
+                        scratch.identities.store(out);
+                        scratch.rows.store(out);
+                    });
+                })?;
+            }
+            Ok(changed)
+        })
+    }
+}
+
+fn pack_identities(scratch: &mut Scratch, store: &mut Store, snapshot: &Snapshot<'_>, addresses: &[RowAddress]) {
+    let schema = store.schema();
+    let format = scratch.format(store.identity().iter().map(|id| schema.attributes[id.index()].data_type));
+    scratch.identities.clear(&format);
+    store.pack_identities(snapshot, addresses, &mut scratch.identities);
+}
+
+/// Leaves only these rows, as a rule all of them.
+fn keep(rows: &mut PackedRows, kept: &[u32]) {
+    if kept.len() < rows.len() {
+        let kept = rows.to_batch().take(kept);
+        let format = Arc::clone(rows.format());
+        rows.clear(&format);
+        rows.extend(&kept);
+    }
+}
+
+struct Header<'a> {
+    kind: u8,
+    identity: &'a [AttributeId],
+    changed: usize,
+    schema: &'a Schema,
+    snapshot: &'a Snapshot<'a>,
+}
+
+impl Header<'_> {
+    /// Writes an operation: this, then what `body` writes.
+    fn write(&self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+        let start = out.len();
+        let mut header = [0; HEADER_BYTES];
+        header[4] = self.kind;
+        header[6..8].copy_from_slice(&(self.identity.len() as u16).to_le_bytes());
+        header[8..10].copy_from_slice(&(self.changed as u16).to_le_bytes());
+        header[12..16].copy_from_slice(&self.schema.container.0.to_le_bytes());
+        header[16..20].copy_from_slice(&self.schema.version.0.to_le_bytes());
+        header[20..24].copy_from_slice(&self.snapshot.statement.0.to_le_bytes());
+        out.extend_from_slice(&header);
+        body(out);
+        let length = out.len() - start;
+        assert!(u32::try_from(length).is_ok(), "an operation of {length} bytes");
+        out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+    }
+}
+
+fn write_ids(ids: &[AttributeId], out: &mut Vec<u8>) {
+    for id in ids {
+        out.extend_from_slice(&id.0.to_le_bytes());
+    }
+}
