@@ -5,9 +5,11 @@
 //! determines completely.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::files::Files;
 use crate::ids::CpuId;
+use crate::io_queue::IoQueue;
 use crate::reactor::Reactor;
 use crate::threads::ThreadHandle;
 use crate::time::Nanos;
@@ -36,4 +38,9 @@ pub trait Env: Send + Sync + 'static {
 
     /// A new reactor; each worker owns one.
     fn reactor(&self) -> io::Result<Box<dyn Reactor>>;
+
+    /// A new queue for work on files; see [`IoQueue`]. The name is for people.
+    ///
+    /// A real queue is a thread, which may run where the calling thread may: a pinned worker is not the one to call.
+    fn io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>>;
 }

@@ -1,9 +1,16 @@
 //! Files behind a trait, so that the simulated machine can lose space and fail on purpose.
 //!
-//! A [`File`] is read or written front to back, which is all that loading and logging need.
+//! A [`File`] is read or written front to back, which is all that loading needs. A log, a checkpoint and recovery need
+//! the rest: reading and writing at a position ([`PositionedFile`]), and changes of directories that are as durable as
+//! the bytes in the files. What a name was given by creating, renaming or removing a file is durable after
+//! [`Files::sync_directory`]; what was written into a file after its own sync. Neither makes the other durable.
+//!
+//! Errors carry the code of the operating system ([`io::Error::raw_os_error`]), in both environments the same one.
 
+use std::fmt::Debug;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A place where files live.
 pub trait Files: Send + Sync {
@@ -19,6 +26,112 @@ pub trait Files: Send + Sync {
 
     /// The whole file as text; bytes that are not UTF-8 are `InvalidData`.
     fn read_to_string(&self, path: &Path) -> io::Result<String>;
+
+    /// Opens a file to be read and written at positions. A directory is an error (`EISDIR`).
+    fn open_at(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn PositionedFile>>;
+
+    /// Gives a file another name, in the same file system. A file that had the name is replaced, in one step: whoever
+    /// opens the name finds the one or the other, also after a crash.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// The names of the files in a directory, sorted, without its directories. A name that is not UTF-8 is
+    /// `InvalidData`, and the error says which.
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
+
+    /// Creates a directory and those above it that are missing. When it returns, what it created is durable. One that
+    /// exists is fine.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Returns when the names in a directory are durable: what was created, renamed and removed there.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Bytes that this process may still write to the file system of `path`.
+    fn available_bytes(&self, path: &Path) -> io::Result<u64>;
+
+    /// Locks a file for this process, and creates it if it is missing. `WouldBlock` if another handle holds the lock,
+    /// of whichever process. It ends when the handle is dropped, or with the process, however that ends.
+    ///
+    /// The lock is advisory: it keeps out who asks for it, and nobody else.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+}
+
+/// What [`Files::open_at`] opens, and what may be done with it then.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OpenMode {
+    /// An existing file, to read.
+    Read,
+    /// An existing file, to read and write.
+    Write,
+    /// A new file, to read and write; `AlreadyExists` if there is one.
+    Create,
+}
+
+/// An open file without a position of its own, so that several threads may use it.
+pub trait PositionedFile: Send + Sync + Debug {
+    /// Reads from `offset` on; may give fewer bytes than asked for, and 0 at the end of the file or behind it.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes from `offset` on; may take fewer bytes than offered. What lies between the end of the file and `offset`
+    /// becomes zeros.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Bytes in the file.
+    fn len(&self) -> io::Result<u64>;
+
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts the file off, or extends it with zeros.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// Returns when what was written, and the length, are durable (`fdatasync`). The file's name may not be yet.
+    ///
+    /// After an error nobody knows what is durable of what was written since the last sync, and trying again does not
+    /// help: the kernel reports the error once and forgets what it could not write.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// As [`sync_data`](Self::sync_data), with everything else that is known of the file (`fsync`).
+    fn sync_all(&self) -> io::Result<()>;
+
+    /// Fills the buffer from `offset` on. `UnexpectedEof` if the file ends before; the buffer then has unspecified
+    /// contents.
+    fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match self.read_at(buffer, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buffer = &mut buffer[read..];
+                    offset += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all bytes from `offset` on. After an error some of them may be written.
+    fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write_at(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A locked file; see [`Files::lock`]. Dropping it ends the lock.
+pub trait FileLock: Send + Sync + Debug {
+    /// Replaces what the file holds, for people who look who has the lock. It is not made durable.
+    fn write_contents(&self, bytes: &[u8]) -> io::Result<()>;
 }
 
 /// An open file with a position.

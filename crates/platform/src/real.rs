@@ -1,6 +1,9 @@
 //! The environment of a running server: Linux.
 
+mod file_lock;
 mod files;
+mod io_queue;
+mod positioned;
 mod reactor;
 mod readiness;
 mod streams;
@@ -8,12 +11,13 @@ mod threads;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::env::Env;
 use crate::files::Files;
 use crate::ids::CpuId;
+use crate::io_queue::IoQueue;
 use crate::random::SeededRandom;
 use crate::reactor::Reactor;
 use crate::threads::ThreadHandle;
@@ -26,7 +30,7 @@ pub use files::RealFiles;
 pub struct RealEnv {
     start: Instant,
     random: Mutex<SeededRandom>,
-    files: RealFiles,
+    files: Arc<RealFiles>,
 }
 
 impl RealEnv {
@@ -39,7 +43,7 @@ impl RealEnv {
         RealEnv {
             start: Instant::now(),
             random: Mutex::new(SeededRandom::new(seed_of_the_system())),
-            files: RealFiles::new(root),
+            files: Arc::new(RealFiles::new(root)),
         }
     }
 }
@@ -80,7 +84,7 @@ impl Env for RealEnv {
     }
 
     fn files(&self) -> &dyn Files {
-        &self.files
+        &*self.files
     }
 
     fn spawn(
@@ -94,6 +98,11 @@ impl Env for RealEnv {
 
     fn reactor(&self) -> io::Result<Box<dyn Reactor>> {
         Ok(Box::new(reactor::RealReactor::new()?))
+    }
+
+    fn io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
+        let files: Arc<dyn Files> = Arc::<RealFiles>::clone(&self.files);
+        Ok(Arc::new(io_queue::RealIoQueue::start(name, files)?))
     }
 }
 

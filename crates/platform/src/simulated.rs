@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::env::Env;
 use crate::files::Files;
 use crate::ids::CpuId;
+use crate::io_queue::IoQueue;
 use crate::random::SeededRandom;
 use crate::reactor::Reactor;
 use crate::threads::ThreadHandle;
@@ -114,5 +115,9 @@ impl Env for SimulatedEnv {
 
     fn reactor(&self) -> io::Result<Box<dyn Reactor>> {
         Ok(Box::new(reactor::SimulatedReactor::new(self.machine.network.clone())))
+    }
+
+    fn io_queue(&self, _name: &str) -> io::Result<Arc<dyn IoQueue>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }

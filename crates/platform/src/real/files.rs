@@ -1,10 +1,17 @@
 //! Files of the operating system, below a root that tests choose.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::files::{File, Files};
+use super::file_lock::RealFileLock;
+use super::positioned::RealPositionedFile;
+use crate::files::{File, FileLock, Files, OpenMode, PositionedFile};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -30,9 +37,7 @@ impl RealFiles {
 impl Files for RealFiles {
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
         let file = fs::File::open(self.resolve(path))?;
-        if file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
+        refuse_directory(&file)?;
         Ok(Box::new(RealFile(file)))
     }
 
@@ -51,6 +56,88 @@ impl Files for RealFiles {
     fn read_to_string(&self, path: &Path) -> io::Result<String> {
         fs::read_to_string(self.resolve(path))
     }
+
+    fn open_at(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn PositionedFile>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::Create);
+        let file = options.open(self.resolve(path))?;
+        refuse_directory(&file)?;
+        Ok(Arc::new(RealPositionedFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(self.resolve(from), self.resolve(to))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.resolve(directory))? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                names.push(entry.file_name().into_string().map_err(|name| {
+                    let message = format!("the file name {} in {} is not UTF-8", name.display(), directory.display());
+                    io::Error::new(io::ErrorKind::InvalidData, message)
+                })?);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        let path = self.resolve(path);
+        let mut missing = Vec::new();
+        let mut above = path.as_path();
+        while let Err(error) = fs::metadata(or_here(above)) {
+            let parent = above.parent().filter(|_| error.kind() == io::ErrorKind::NotFound);
+            missing.push(above);
+            above = parent.ok_or(error)?;
+        }
+        for directory in missing.into_iter().rev() {
+            match fs::create_dir(directory) {
+                // Another process may be faster.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => {}
+                created => created?,
+            }
+            sync_directory(directory.parent().unwrap_or(directory))?;
+        }
+        if path.is_dir() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EEXIST)) }
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        sync_directory(&self.resolve(path))
+    }
+
+    fn available_bytes(&self, path: &Path) -> io::Result<u64> {
+        let path = CString::new(self.resolve(path).as_os_str().as_bytes())?;
+        let mut status = MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: the path ends with a zero byte, and the kernel writes one `statvfs` where there is room for it.
+        let result = unsafe { libc::statvfs(path.as_ptr(), status.as_mut_ptr()) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call succeeded, so it has filled the structure.
+        let status = unsafe { status.assume_init() };
+        Ok(status.f_bavail.saturating_mul(status.f_frsize))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        Ok(Box::new(RealFileLock::take(&self.resolve(path))?))
+    }
+}
+
+/// The kernel opens a directory for reading as if it were a file, and refuses only to read it.
+fn refuse_directory(file: &fs::File) -> io::Result<()> {
+    if file.metadata()?.is_dir() { Err(io::Error::from_raw_os_error(libc::EISDIR)) } else { Ok(()) }
+}
+
+/// A path of no components, as the parent of a relative path is, means the directory of the process.
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(or_here(path))?.sync_all()
 }
 
 struct RealFile(fs::File);

@@ -1,16 +1,15 @@
 //! Threads of the operating system.
 
-use std::any::Any;
 use std::io;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
 use crate::ids::CpuId;
 use crate::limits;
-use crate::threads::{ThreadHandle, ThreadPanicked};
+use crate::threads::{ThreadHandle, ThreadPanicked, message_of};
 
 /// Planning recurses deeper than the 2 MiB that Rust gives by default; pages never touched cost nothing.
-const STACK_BYTES: usize = 16 << 20;
+pub(super) const STACK_BYTES: usize = 16 << 20;
 
 pub(super) fn spawn(
     name: &str,
@@ -48,11 +47,6 @@ impl ThreadHandle for RealThread {
     fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
-}
-
-fn message_of(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }
 
 #[cfg(test)]

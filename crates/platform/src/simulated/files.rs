@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::files::{File, Files};
+use crate::files::{File, FileLock, Files, OpenMode, PositionedFile};
 
 /// What a file operation can be told to fail with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -110,6 +110,34 @@ impl Files for SimulatedFiles {
         let disk = self.operation(false)?;
         let bytes = disk.contents.get(path).ok_or(io::ErrorKind::NotFound)?;
         String::from_utf8(lock(bytes).clone()).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    fn open_at(&self, _path: &Path, _mode: OpenMode) -> io::Result<Arc<dyn PositionedFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn list(&self, _directory: &Path) -> io::Result<Vec<String>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn create_directory(&self, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_directory(&self, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn available_bytes(&self, _path: &Path) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn lock(&self, _path: &Path) -> io::Result<Box<dyn FileLock>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
