@@ -1,10 +1,17 @@
 //! The environment of the simulator: a machine on one thread that its seed determines completely.
 //!
 //! Time stands still until [`SimulatedEnv::advance`]. Files and streams live in memory, can be slow, short and broken,
-//! and nothing blocks: whoever drives the simulation steps the workers itself.
+//! and nothing blocks: whoever drives the simulation steps the workers itself, lets I/O jobs run
+//! ([`SimulatedEnv::run_io`]), and cuts the power ([`SimulatedEnv::lose_power`]).
 
+mod disk;
+mod disk_faults;
 mod files;
+mod inode;
+mod io_queue;
+mod names;
 mod network;
+mod open_file;
 mod pipe;
 mod reactor;
 
@@ -22,11 +29,17 @@ use crate::reactor::Reactor;
 use crate::threads::ThreadHandle;
 use crate::time::Nanos;
 
-pub use files::{FileFault, SimulatedFiles};
+use io_queue::SimulatedIoQueues;
+
+pub use disk_faults::{DiskFaults, FailedSync, FileFault, PerMille, Unsynced};
+pub use files::SimulatedFiles;
 pub use network::{Cut, NetworkOptions, SimulatedListener, SimulatedNetwork, SimulatedStream};
 
 /// 2024-01-01 00:00:00 UTC, the wall-clock time at which every simulation starts.
 const START_UNIX_MICROS: i64 = 1_704_067_200_000_000;
+/// What the disk and the I/O queues draw has nothing to do with what others draw from the same seed.
+const DISK_SEED: u64 = 0x6469_736b_5f6c_6f73;
+const IO_QUEUE_SEED: u64 = 0x696f_5f71_7565_7565;
 
 /// See the [module](self). Cheap to clone; clones are the same machine.
 #[derive(Clone)]
@@ -36,9 +49,10 @@ pub struct SimulatedEnv {
 
 struct Machine {
     seed: u64,
-    now: AtomicU64,
+    now: Arc<AtomicU64>,
     random: Mutex<SeededRandom>,
     files: SimulatedFiles,
+    io_queues: SimulatedIoQueues,
     network: SimulatedNetwork,
 }
 
@@ -50,15 +64,12 @@ impl SimulatedEnv {
     pub fn with_network(seed: u64, options: NetworkOptions) -> SimulatedEnv {
         let mut random = SeededRandom::new(seed);
         let network = SimulatedNetwork::new(random.fork(), options);
-        SimulatedEnv {
-            machine: Arc::new(Machine {
-                seed,
-                now: AtomicU64::new(0),
-                random: Mutex::new(random),
-                files: SimulatedFiles::default(),
-                network,
-            }),
-        }
+        let now = Arc::<AtomicU64>::default();
+        let files = SimulatedFiles::new(seed ^ DISK_SEED);
+        let io_random = SeededRandom::new(seed ^ IO_QUEUE_SEED);
+        let io_queues = SimulatedIoQueues::new(io_random, Arc::clone(&now), files.clone());
+        let machine = Machine { seed, now, random: Mutex::new(random), files, io_queues, network };
+        SimulatedEnv { machine: Arc::new(machine) }
     }
 
     pub fn seed(&self) -> u64 {
@@ -78,6 +89,24 @@ impl SimulatedEnv {
     /// The files as what they are, to plan faults and to look at contents.
     pub fn simulated_files(&self) -> &SimulatedFiles {
         &self.machine.files
+    }
+
+    /// Runs the jobs of all I/O queues that are due by now, and returns how many. A job is due some time after it was
+    /// submitted (see [`DiskFaults`]), and not before those ahead of it in its queue.
+    pub fn run_io(&self) -> usize {
+        self.machine.io_queues.run()
+    }
+
+    /// When the next job of an I/O queue is due; may be over already. `None`: none waits.
+    pub fn next_io(&self) -> Option<Nanos> {
+        self.machine.io_queues.next()
+    }
+
+    /// The power is lost, and back at once: files lose what [`SimulatedFiles::lose_power`] says, and jobs that wait in
+    /// I/O queues are dropped without running. Queues from before are dead: what is submitted to them is dropped too.
+    pub fn lose_power(&self) {
+        self.machine.files.lose_power();
+        self.machine.io_queues.drop_lost();
     }
 
     /// The network, for clients that belong to no reactor.
@@ -117,7 +146,7 @@ impl Env for SimulatedEnv {
         Ok(Box::new(reactor::SimulatedReactor::new(self.machine.network.clone())))
     }
 
-    fn io_queue(&self, _name: &str) -> io::Result<Arc<dyn IoQueue>> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
+        Ok(Arc::new(self.machine.io_queues.add(name)))
     }
 }

@@ -424,7 +424,9 @@ fn files_are_the_same_in_both_worlds() {
     files_behave(&RealEnv::new(), &root);
     assert!(RealEnv::new().files().open(&root).is_err(), "a directory is not a file");
     std::fs::remove_dir_all(&root).unwrap();
-    files_behave(&SimulatedEnv::new(0), Path::new("/data"));
+    let env = SimulatedEnv::new(0);
+    env.files().create_directory(Path::new("/data")).unwrap();
+    files_behave(&env, Path::new("/data"));
 }
 
 #[test]

@@ -1,197 +1,165 @@
-//! Files in memory, with faults that are planned by operation number.
+//! Files in memory, with faults that are planned by operation number, and a disk that forgets what was not synced when
+//! the power is lost.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::disk::{Disk, Generation};
+use super::disk_faults::{DiskFaults, FileFault};
+use super::names::{InodeNumber, normal};
+use super::open_file::{Access, OpenFile, SimulatedFile, SimulatedFileLock};
 use crate::files::{File, FileLock, Files, OpenMode, PositionedFile};
+use crate::random::SeededRandom;
 
-/// What a file operation can be told to fail with.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum FileFault {
-    /// `ENOSPC`; only operations that create or write suffer it, others pass it on to the next.
-    NoSpace,
-    /// `EIO`.
-    Broken,
+/// All files of a simulated machine. Clones are the same files.
+///
+/// Relative paths begin at the root. The root directory is there; others have to be created.
+#[derive(Clone)]
+pub struct SimulatedFiles {
+    disk: Arc<Mutex<Disk>>,
 }
 
-impl FileFault {
-    fn error(self) -> io::Error {
-        io::Error::from_raw_os_error(match self {
-            FileFault::NoSpace => libc::ENOSPC,
-            FileFault::Broken => libc::EIO,
-        })
+impl Default for SimulatedFiles {
+    fn default() -> SimulatedFiles {
+        SimulatedFiles::new(0)
     }
 }
 
-/// All files of a simulated machine.
-#[derive(Clone, Default)]
-pub struct SimulatedFiles {
-    shared: Arc<Mutex<Disk>>,
-}
-
-#[derive(Default)]
-struct Disk {
-    /// Contents stay reachable through open files when a name is removed, as on Unix.
-    contents: BTreeMap<PathBuf, Arc<Mutex<Vec<u8>>>>,
-    operations: u64,
-    faults: BTreeMap<u64, FileFault>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl SimulatedFiles {
-    /// Operations so far: open, create, remove, read, write, sync.
+    /// The seed decides what survives when the power is lost.
+    pub fn new(seed: u64) -> SimulatedFiles {
+        SimulatedFiles { disk: Arc::new(Mutex::new(Disk::new(SeededRandom::new(seed)))) }
+    }
+
+    /// Operations so far: open, create, create a directory, lock, rename, remove, list, read, write, cut or extend,
+    /// sync. Looking at a length, at the free space or whether a name exists is none.
     pub fn operations(&self) -> u64 {
-        lock(&self.shared).operations
+        self.disk().operations()
     }
 
     /// Makes the operation of this number (the first is 0, see [`operations`](Self::operations)) fail.
     pub fn fail_at(&self, operation: u64, fault: FileFault) {
-        lock(&self.shared).faults.insert(operation, fault);
+        self.disk().fail_at(operation, fault);
     }
 
-    /// Puts a file there, without counting an operation.
+    /// Puts a file there, and the directories above it, without counting an operation. It is durable, and so is what
+    /// happened in its directory before.
+    ///
+    /// # Panics
+    /// If the path is that of a directory, or leads through a file.
     pub fn insert(&self, path: impl Into<PathBuf>, bytes: impl Into<Vec<u8>>) {
-        lock(&self.shared).contents.insert(path.into(), Arc::new(Mutex::new(bytes.into())));
+        self.disk().insert(normal(&path.into()), bytes.into());
     }
 
-    /// What a file holds, without counting an operation.
+    /// What a reader finds in a file, without counting an operation.
     pub fn contents(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
-        lock(&self.shared).contents.get(path.as_ref()).map(|bytes| lock(bytes).clone())
+        self.disk().contents(&normal(path.as_ref())).map(<[u8]>::to_vec)
     }
 
-    fn operation(&self, writes: bool) -> io::Result<MutexGuard<'_, Disk>> {
-        let mut disk = lock(&self.shared);
-        let number = disk.operations;
-        disk.operations += 1;
-        match disk.faults.remove(&number) {
-            Some(FileFault::NoSpace) if !writes => {
-                disk.faults.entry(number + 1).or_insert(FileFault::NoSpace);
-                Ok(disk)
-            }
-            Some(fault) => Err(fault.error()),
-            None => Ok(disk),
-        }
+    pub fn disk_faults(&self) -> DiskFaults {
+        self.disk().faults
     }
 
-    fn file(&self, bytes: Arc<Mutex<Vec<u8>>>, access: Access) -> Box<dyn File> {
-        Box::new(SimulatedFile { files: self.clone(), bytes, position: 0, access })
+    /// From now on the disk is like this.
+    pub fn set_disk_faults(&self, faults: DiskFaults) {
+        self.disk().faults = faults;
+    }
+
+    /// Limits how many bytes all files together may hold. What does not fit is `ENOSPC`; what is there stays.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.disk().capacity = bytes;
+    }
+
+    /// The power is lost, and back at once.
+    ///
+    /// What was synced survives, of the rest what the random (see [`DiskFaults`]) leaves, and that is durable then.
+    /// Locks are free, and every handle from before is dead: its operations fail with `EIO`.
+    pub fn lose_power(&self) {
+        self.disk().lose_power();
+    }
+
+    /// Operations from this number on (see [`operations`](Self::operations)) fail with `EIO` and have no effect, until
+    /// [`lose_power`](Self::lose_power) says what has survived: the power is lost in the middle of something.
+    pub fn lose_power_at(&self, operation: u64) {
+        self.disk().lose_power_at(operation);
+    }
+
+    /// Whether the next operation fails because of [`lose_power_at`](Self::lose_power_at).
+    pub fn is_powerless(&self) -> bool {
+        self.disk().is_powerless()
+    }
+
+    pub(super) fn generation(&self) -> Generation {
+        self.disk().generation()
+    }
+
+    pub(super) fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A handle of the file that `open` opens.
+    fn handle(&self, access: Access, open: impl FnOnce(&mut Disk) -> io::Result<InodeNumber>) -> io::Result<OpenFile> {
+        let mut disk = self.disk();
+        let inode = open(&mut disk)?;
+        let generation = disk.generation();
+        drop(disk);
+        Ok(OpenFile::new(self.clone(), inode, generation, access))
     }
 }
 
 impl Files for SimulatedFiles {
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        let disk = self.operation(false)?;
-        let bytes = disk.contents.get(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(self.file(Arc::clone(bytes), Access::Read))
+        let file = self.handle(Access::Read, |disk| disk.open(&normal(path)))?;
+        Ok(Box::new(SimulatedFile::new(file)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        let mut disk = self.operation(true)?;
-        let bytes = Arc::clone(disk.contents.entry(path.to_path_buf()).or_default());
-        lock(&bytes).clear();
-        Ok(self.file(bytes, Access::Write))
+        let file = self.handle(Access::Write, |disk| disk.create(normal(path)))?;
+        Ok(Box::new(SimulatedFile::new(file)))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let removed = self.operation(false)?.contents.remove(path);
-        removed.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.disk().remove(normal(path))
     }
 
     fn exists(&self, path: &Path) -> bool {
-        lock(&self.shared).contents.contains_key(path)
+        self.disk().names().exists(&normal(path))
     }
 
     fn read_to_string(&self, path: &Path) -> io::Result<String> {
-        let disk = self.operation(false)?;
-        let bytes = disk.contents.get(path).ok_or(io::ErrorKind::NotFound)?;
-        String::from_utf8(lock(bytes).clone()).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        let bytes = self.disk().read_whole(&normal(path))?;
+        String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    fn open_at(&self, _path: &Path, _mode: OpenMode) -> io::Result<Arc<dyn PositionedFile>> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn open_at(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn PositionedFile>> {
+        let access = if mode == OpenMode::Read { Access::Read } else { Access::ReadWrite };
+        let file = self.handle(access, |disk| disk.open_at(normal(path), mode))?;
+        Ok(Arc::new(file))
     }
 
-    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk().rename(normal(from), normal(to))
     }
 
-    fn list(&self, _directory: &Path) -> io::Result<Vec<String>> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.disk().list(&normal(directory))
     }
 
-    fn create_directory(&self, _path: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk().create_directory(&normal(path))
     }
 
-    fn sync_directory(&self, _path: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk().sync_directory(&normal(path))
     }
 
-    fn available_bytes(&self, _path: &Path) -> io::Result<u64> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn available_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.disk().available_bytes(&normal(path))
     }
 
-    fn lock(&self, _path: &Path) -> io::Result<Box<dyn FileLock>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Write,
-}
-
-struct SimulatedFile {
-    files: SimulatedFiles,
-    bytes: Arc<Mutex<Vec<u8>>>,
-    position: usize,
-    access: Access,
-}
-
-impl SimulatedFile {
-    /// What the kernel answers to reading a file opened for writing, and the reverse.
-    fn demand(&self, access: Access) -> io::Result<()> {
-        if self.access == access { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EBADF)) }
-    }
-}
-
-impl File for SimulatedFile {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.demand(Access::Read)?;
-        drop(self.files.operation(false)?);
-        let bytes = lock(&self.bytes);
-        let rest = &bytes[self.position.min(bytes.len())..];
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
-        self.position += count;
-        Ok(count)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.demand(Access::Write)?;
-        drop(self.files.operation(true)?);
-        let mut contents = lock(&self.bytes);
-        // Another handle may have emptied the file: the gap reads as zeros.
-        let end = self.position + bytes.len();
-        if contents.len() < end {
-            contents.resize(end, 0);
-        }
-        contents[self.position..end].copy_from_slice(bytes);
-        self.position = end;
-        Ok(bytes.len())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(lock(&self.bytes).len() as u64)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.files.operation(true).map(drop)
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = self.handle(Access::Write, |disk| disk.lock(normal(path)))?;
+        Ok(Box::new(SimulatedFileLock::new(file)))
     }
 }
