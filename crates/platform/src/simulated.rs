@@ -102,6 +102,16 @@ impl SimulatedEnv {
         self.machine.io_queues.next()
     }
 
+    /// See [`SimulatedFiles::lose_power_at`].
+    pub fn lose_power_at(&self, operation: u64) {
+        self.machine.files.lose_power_at(operation);
+    }
+
+    /// See [`SimulatedFiles::is_powerless`].
+    pub fn is_powerless(&self) -> bool {
+        self.machine.files.is_powerless()
+    }
+
     /// The power is lost, and back at once: files lose what [`SimulatedFiles::lose_power`] says, and jobs that wait in
     /// I/O queues are dropped without running. Queues from before are dead: what is submitted to them is dropped too.
     pub fn lose_power(&self) {

@@ -201,8 +201,7 @@ impl Disk {
 
     pub(super) fn rename(&mut self, from: PathBuf, to: PathBuf) -> io::Result<()> {
         self.begin(true)?;
-        let renamed = self.names.find(&from)?;
-        if self.names.lookup(&to)? != Some(renamed) {
+        if self.names.would_rename(&from, &to)? {
             self.names.rename(from, to);
             self.drop_unreferenced();
         }

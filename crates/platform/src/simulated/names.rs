@@ -112,12 +112,30 @@ impl Names {
         if self.is_directory(path) {
             return Err(error(libc::EISDIR));
         }
+        self.expect_parent(path)?;
+        Ok(self.get(path))
+    }
+
+    /// That there is a directory in which `path` can be.
+    fn expect_parent(&self, path: &Path) -> io::Result<()> {
         let directory = directory_of(path);
         if self.is_directory(directory) {
-            return Ok(self.get(path));
+            return Ok(());
         }
         let through_file = directory.ancestors().any(|above| self.live.contains_key(above));
         Err(error(if through_file { libc::ENOTDIR } else { libc::ENOENT }))
+    }
+
+    /// Whether a rename changes anything, or the kernel's error, for which it looks first at the directories of both
+    /// names, then at the old name. Directories are not renamed here.
+    pub(super) fn would_rename(&self, from: &Path, to: &Path) -> io::Result<bool> {
+        self.expect_parent(from)?;
+        self.expect_parent(to)?;
+        let renamed = self.find(from)?;
+        if from.starts_with(to) && from != to {
+            return Err(error(libc::ENOTEMPTY));
+        }
+        Ok(self.lookup(to)? != Some(renamed))
     }
 
     pub(super) fn expect_directory(&self, path: &Path) -> io::Result<()> {
