@@ -1,6 +1,8 @@
 //! What exists besides rows: containers, their schemas, and what relates them. A log keeps every change of it, a
 //! checkpoint all of it, and a recovery makes it again.
 
+mod make;
+
 use std::sync::Arc;
 
 use eris_storage::{ContainerId, Key, Schema, SegmentLayouts};

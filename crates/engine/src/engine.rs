@@ -187,7 +187,7 @@ impl Engine {
         self.create_cut_container(spec, &bounds, &homes, true)
     }
 
-    fn create_hidden_container(&self, spec: ContainerSpec) -> Result<Arc<Container>, EngineError> {
+    pub(crate) fn create_hidden_container(&self, spec: ContainerSpec) -> Result<Arc<Container>, EngineError> {
         let bounds = spec.partitioning.initial_bounds();
         let homes = bounds.iter().map(|_| self.runtime.next_node()).collect::<Vec<_>>();
         self.create_cut_container(spec, &bounds, &homes, false)

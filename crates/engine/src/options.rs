@@ -49,6 +49,8 @@ pub struct EngineOptions {
     pub result_batches_max: usize,
     /// Bytes of updated rows on their way to other partitions before the update waits for them to arrive.
     pub rows_on_the_way_max: u64,
+    /// Bytes that a transaction may write before they go into the log ahead of its commit.
+    pub write_ahead_bytes: usize,
     /// How many statements of each class run at once.
     pub admission: AdmissionOptions,
 }
@@ -74,6 +76,7 @@ impl Default for EngineOptions {
             maintenance_rows: 2_048,
             result_batches_max: 64,
             rows_on_the_way_max: 1 << 20,
+            write_ahead_bytes: 4 << 20,
             admission: AdmissionOptions::default(),
         }
     }

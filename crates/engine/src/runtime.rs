@@ -185,6 +185,11 @@ impl Runtime {
         ContainerId(self.next_container.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// A container has this id, which is not given to others.
+    pub fn keep_container_id(&self, id: ContainerId) {
+        self.next_container.fetch_max(id.0 + 1, Ordering::Relaxed);
+    }
+
     pub fn next_dataflow_id(&self) -> DataflowId {
         DataflowId(self.next_dataflow.fetch_add(1, Ordering::Relaxed))
     }

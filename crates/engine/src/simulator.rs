@@ -224,6 +224,9 @@ impl Simulation {
     /// One step of some worker that has work and may do it; false if none has.
     fn step_once(&mut self) -> bool {
         self.env.advance(Duration::from_nanos(self.random.below(STEP_NANOS_MAX)));
+        if self.env.run_io() > 0 {
+            return true;
+        }
         let first = self.random.index(self.workers.len());
         // Twice: a worker polls its sockets in the step after one without work.
         for offset in 0..2 * self.workers.len() {
@@ -257,7 +260,8 @@ impl Simulation {
         let looks = |node: &NodeId| moves(*node) || runtime.helpers.helper_of(*node).is_some_and(moves);
         let nodes = runtime.nodes.iter().map(|node| node.id).filter(looks);
         let timers = nodes.filter_map(|node| runtime.next_deadline(node));
-        let next = timers.chain(self.faults.as_ref().and_then(|faults| faults.next_end(now))).min();
+        let faults_end = self.faults.as_ref().and_then(|faults| faults.next_end(now));
+        let next = timers.chain(faults_end).chain(self.env.next_io()).min();
         if let Some(deadline) = next {
             self.env.advance_to(deadline);
         }

@@ -85,6 +85,20 @@ impl WatermarkRing {
         self.advance();
     }
 
+    /// Goes on behind `timestamp`, unless the ring is there already: what lies in between counts as finished. Not while
+    /// somebody takes or finishes timestamps.
+    ///
+    /// # Panics
+    /// If a timestamp is in flight.
+    pub fn continue_behind(&self, timestamp: u64) {
+        let (visible, taken) = (self.visible.load(READ), self.taken.load(Ordering::Relaxed));
+        assert!(visible == taken, "timestamps {visible} to {taken} are in flight");
+        if timestamp > taken {
+            self.taken.store(timestamp, Ordering::Relaxed);
+            self.visible.store(timestamp, Ordering::Release);
+        }
+    }
+
     fn advance(&self) {
         let mut visible = self.visible.load(Ordering::Relaxed);
         loop {

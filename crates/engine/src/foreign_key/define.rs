@@ -63,6 +63,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Adds a foreign key that was checked before, to containers that nobody writes.
+    pub(crate) fn restore_foreign_key(&self, spec: &ForeignKeySpec) -> Result<(), EngineError> {
+        let runtime = self.runtime();
+        let key = Arc::new(ForeignKey::new(runtime, spec)?);
+        runtime.container(spec.child.container)?.add_foreign_key(&key)?;
+        if !key.is_own() {
+            runtime.container(spec.parent.container)?.add_foreign_key(&key)?;
+        }
+        Ok(())
+    }
+
     /// Drops a foreign key of a child.
     pub fn drop_foreign_key(&self, child: ContainerId, name: &str) -> Result<(), EngineError> {
         let container = self.runtime().container(child)?;

@@ -9,8 +9,6 @@ use super::operation::redo_operations;
 const FREE_BYTES: usize = 4 << 10;
 /// Longer ones are accounted in such steps.
 const STEP_BYTES: usize = 64 << 10;
-/// Longer buffers go into the log ahead of their commit.
-const PART_BYTES: usize = 4 << 20;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
@@ -23,11 +21,6 @@ pub(crate) struct RedoBuffer {
 }
 
 impl RedoBuffer {
-    /// Whether some of it should go ahead.
-    pub fn is_long(&self) -> bool {
-        self.bytes.len() > PART_BYTES
-    }
-
     /// Accounts what was appended.
     pub fn account(&mut self, memory: &Reservation) -> Result<(), MemoryExceeded> {
         let length = self.bytes.len();

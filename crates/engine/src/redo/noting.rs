@@ -83,7 +83,7 @@ impl<'a> Noting<'a> {
             let format = scratch.format(schema.attributes.iter().map(|attribute| attribute.data_type));
             scratch.rows.clear(&format);
             scratch.rows.extend(rows);
-            object.note_redo(&runtime.redo_memory, |out| {
+            object.note_redo(&runtime.redo_memory, runtime.options.write_ahead_bytes, |out| {
                 let header = Header { kind: INSERT, identity: &[], changed: rows.columns.len(), schema, snapshot };
                 header.write(out, |out| scratch.rows.store(out));
             })
@@ -104,7 +104,7 @@ impl<'a> Noting<'a> {
             let gone = store.take_rows_out(snapshot, addresses)?;
             if !gone.is_empty() {
                 keep(&mut scratch.identities, &gone);
-                object.note_redo(&runtime.redo_memory, |out| {
+                object.note_redo(&runtime.redo_memory, runtime.options.write_ahead_bytes, |out| {
                     let (identity, schema) = (store.identity(), &**store.schema());
                     let header = Header { kind: DELETE, identity, changed: 0, schema, snapshot };
                     header.write(out, |out| {
@@ -142,7 +142,7 @@ impl<'a> Noting<'a> {
                 } else {
                     scratch.rows.extend(&new.take(&changed));
                 }
-                object.note_redo(&runtime.redo_memory, |out| {
+                object.note_redo(&runtime.redo_memory, runtime.options.write_ahead_bytes, |out| {
                     let identity = store.identity();
                     let header = Header { kind: UPDATE, identity, changed: attributes.len(), schema, snapshot };
                     header.write(out, |out| {

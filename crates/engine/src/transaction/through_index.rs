@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use eris_storage::{AttributeId, Batch, PackedRows, ReadRequest};
+use eris_storage::{AttributeId, Batch, PackedRows, Predicate, ReadRequest};
 
-use super::Transaction;
 use super::foreign_keys::concerned_sides;
+use super::{Read, Transaction};
 use crate::container::Container;
 use crate::error::EngineError;
 use crate::foreign_key::{ForeignKey, Side};
@@ -86,6 +86,26 @@ impl Transaction {
             if entries.rows > 0 {
                 self.insert_all(index.container(), entries).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Enters all rows of a container into one of its global indexes.
+    pub(crate) async fn fill_global_index(
+        &mut self,
+        container: &Arc<Container>,
+        index: &GlobalIndex,
+    ) -> Result<(), EngineError> {
+        let desired = (0..container.schema().attributes.len() as u16).map(AttributeId).collect();
+        let request = ReadRequest { predicate: Predicate::all(), desired, order: None };
+        let mut rows = self.scan(Read { container: container.id(), request }, None)?;
+        let mut gathered: Vec<Batch> = Vec::new();
+        while let Some(batch) = rows.next().await? {
+            gathered.push(index.entries_of_rows(&batch));
+        }
+        drop(rows);
+        for entries in gathered.into_iter().filter(|entries| entries.rows > 0) {
+            self.insert_all(index.container(), entries).await?;
         }
         Ok(())
     }

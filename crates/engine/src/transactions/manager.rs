@@ -176,6 +176,11 @@ impl TransactionManager {
         self.visibility.wake(|| self.visible());
     }
 
+    /// The next timestamp lies behind this one. Only while nobody begins or ends a transaction.
+    pub fn continue_behind(&self, timestamp: Timestamp) {
+        self.finished.continue_behind(timestamp.0);
+    }
+
     /// From now on timestamps may stay undecided for long: whoever waits for one sleeps.
     pub fn expect_waits(&self) {
         self.visibility.expect();

@@ -129,11 +129,16 @@ impl TransactionObject {
     }
 
     /// Notes what it wrote.
-    pub fn note_redo(&self, memory: &Reservation, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), MemoryExceeded> {
+    pub fn note_redo(
+        &self,
+        memory: &Reservation,
+        long_bytes: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), MemoryExceeded> {
         let mut redo = lock(&self.redo);
         write(&mut redo.bytes);
         self.has_redo.store(true, Ordering::Relaxed);
-        if redo.is_long() {
+        if redo.bytes.len() > long_bytes {
             self.redo_is_long.store(true, Ordering::Relaxed);
         }
         redo.account(memory)

@@ -1,0 +1,102 @@
+//! Why a database cannot be opened or kept, and what can be done about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use eris_engine::EngineError;
+use thiserror::Error;
+
+/// An error of the files of a database.
+#[derive(Debug, Error)]
+pub enum DurabilityError {
+    /// Another process has the database open.
+    #[error("the database in \"{}\" is in use{}; stop that process first", .directory.display(), by(.holder.as_ref()))]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+        /// What the holder of the lock wrote about itself.
+        holder: Option<String>,
+    },
+    /// The directory has files that are not a database's.
+    #[error(
+        "\"{}\" has files but no database (no \"{}\"); choose an empty or a new directory",
+        .directory.display(), crate::directory::IDENTITY
+    )]
+    NotADatabase {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A newer version of ERIS wrote it.
+    #[error(
+        "\"{}\" has format {found}, this version of ERIS reads up to {}; use the version that wrote it, or a newer one",
+        .file.display(), crate::FORMAT_VERSION
+    )]
+    Newer {
+        /// Where the format is written.
+        file: PathBuf,
+        /// The format there.
+        found: u64,
+    },
+    /// A file is not what it should be.
+    #[error("\"{}\" is damaged{}: {reason}. {}", .file.display(), at(*.offset), .help)]
+    Damaged {
+        /// Which.
+        file: PathBuf,
+        /// Where, in bytes from its beginning.
+        offset: Option<u64>,
+        /// What is wrong.
+        reason: String,
+        /// What can be done.
+        help: &'static str,
+    },
+    /// A file that must be there is not, or belongs to another database.
+    #[error("{reason}. {}", RESTORE)]
+    Missing {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The operating system refuses.
+    #[error("could not {action} \"{}\": {error}{}", .path.display(), advice(.error))]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// What the files say cannot be done again.
+    #[error("the engine refuses what is in the log: {0}")]
+    Engine(#[from] EngineError),
+}
+
+/// What helps against lost files.
+pub(crate) const RESTORE: &str = "Restore the directory from a backup";
+/// What helps against damage.
+pub(crate) const CUT: &str =
+    "Restore the directory from a backup, or open it with --damaged-log=end-there to leave out what stands behind";
+
+impl DurabilityError {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |error| Self::Io { action, path, error }
+    }
+}
+
+fn by(holder: Option<&String>) -> String {
+    holder.map(|holder| format!(" by {holder}")).unwrap_or_default()
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default()
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; the user who runs ERIS must own the directory",
+        io::ErrorKind::ReadOnlyFilesystem => "; the file system is mounted read-only",
+        io::ErrorKind::StorageFull => "; make room and try again",
+        io::ErrorKind::NotFound => "; does the directory above exist?",
+        _ => "",
+    }
+}

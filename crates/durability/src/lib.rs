@@ -1,0 +1,21 @@
+//! Nothing lost: the log, checkpoints, and what is made of them when a database is opened.
+//!
+//! - A [`directory`] belongs to one database and, while it is open, to one process.
+//! - The [`log`] takes commits and [`definitions`] in their order and makes them durable in groups.
+//! - [`open`] makes an empty engine what the database was, and from then on its commits go into the log.
+//!
+//! `docs/durability.md` says what is promised at which setting, and what the files look like.
+
+mod definitions;
+mod directory;
+mod error;
+mod log;
+mod open;
+mod options;
+mod replay;
+
+pub use directory::{Directory, FORMAT_VERSION};
+pub use error::DurabilityError;
+pub use log::{Log, LogStatistics};
+pub use open::{Database, Progress, open};
+pub use options::{Damage, DurabilityOptions};

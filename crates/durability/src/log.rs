@@ -1,0 +1,240 @@
+//! The log: what was committed, in the order of commit timestamps, durable before it is visible.
+//!
+//! ```text
+//!   tasks ── append ──> batch ──┐                     ┌──> batch ...
+//!                               └ write, sync ────────┘ write, sync
+//!                                                └──> decided, in order, by a task of the engine
+//! ```
+//! While one batch is written the next one gathers: the slower the disk, the more commits share a sync. Nobody waits for
+//! company: a commit that finds the log idle is written at once, and alone.
+//!
+//! The thread that writes does only that. What became durable is told to a task of the engine (`decide`), whose worker
+//! finds the tasks that it wakes in its own queue.
+//!
+//! **No room** is found out before a record is appended: a record goes into a file that has its full size. So a full
+//! disk refuses commits that come, and none that were accepted. **A failed write or sync** ends the log: nobody knows
+//! what is on the disk, and trying again would not tell.
+
+mod decide;
+mod file;
+mod flush;
+mod reader;
+mod record;
+mod state;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use eris_engine::{Commit, CommitLog, Definition, Durability, Engine, LogError};
+use eris_platform::{Env, IoQueue};
+use eris_storage::TransactionId;
+
+use crate::definitions;
+use crate::directory::{DatabaseId, Directory};
+use crate::error::DurabilityError;
+use crate::options::DurabilityOptions;
+
+use decide::Decisions;
+use file::{LogFile, create_spare};
+use record::{Kind, RECORD_BYTES_MAX};
+use state::{Appending, State};
+
+pub(crate) use reader::{LogReader, Step};
+pub(crate) use record::{Kind as RecordKind, Record};
+pub use state::LogStatistics;
+
+/// Commits that are in the log and not decided; timestamps in flight are bounded, too, and there are more of these.
+const UNDECIDED_MAX: usize = 1_024;
+/// Bytes that wait to be written before commits wait for room.
+const BATCH_BYTES_MAX: usize = 64 << 20;
+
+/// A log that takes commits. Clones are the same log.
+#[derive(Clone)]
+pub struct Log {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    env: Arc<dyn Env>,
+    id: DatabaseId,
+    directory: PathBuf,
+    options: DurabilityOptions,
+    /// Writes and syncs; makes files.
+    writes: Arc<dyn IoQueue>,
+    allocations: Arc<dyn IoQueue>,
+    state: Mutex<State>,
+    decisions: Decisions,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log {
+    /// Begins a log at `position`, behind everything that is there, in a new file; and notes that it does.
+    pub(crate) fn begin(
+        env: &Arc<dyn Env>,
+        directory: &Directory,
+        options: &DurabilityOptions,
+        position: u64,
+    ) -> Result<Self, DurabilityError> {
+        let files = env.files();
+        let path = directory.log();
+        let failed = |action: &'static str| DurabilityError::io(action, &path);
+        for name in files.list(&path).map_err(failed("list"))? {
+            if file::is_spare(&name) {
+                files.remove(&path.join(&name)).map_err(failed("remove a spare file in"))?;
+            }
+        }
+        let capacity = options.log_file_bytes;
+        let (spare_path, file) = create_spare(files, &path, 0, capacity).map_err(failed("make a log file in"))?;
+        let first = LogFile { file, spare_path, first: position, capacity };
+        let queue = |name| env.io_queue(name).map_err(failed("start the thread that writes"));
+        let shared = Shared {
+            env: Arc::clone(env),
+            id: directory.id(),
+            directory: path.clone(),
+            options: options.clone(),
+            writes: queue("eris-log")?,
+            allocations: queue("eris-log-files")?,
+            state: Mutex::new(State::new(first)),
+            decisions: Decisions::default(),
+        };
+        let log = Self { shared: Arc::new(shared) };
+        let text = definitions::start(env.unix_micros());
+        log.shared.state().append(&log.shared, Kind::Start, 0, |out| out.extend_from_slice(text.as_bytes()));
+        Ok(log)
+    }
+
+    /// Has the engine's workers decide what became durable. The engine keeps the log until [`Self::close`].
+    pub(crate) fn attach(&self, engine: &Engine) {
+        engine.spawn(decide::decide(engine.clone(), Arc::downgrade(&self.shared)));
+        engine.attach_log(Arc::new(self.clone()));
+    }
+
+    /// Accepts nothing more, and returns when everything that was accepted is durable and decided.
+    pub async fn close(&self) -> Result<(), LogError> {
+        let mut ticket = None;
+        let durable = std::future::poll_fn(|context| self.poll_durable(context, &mut ticket)).await;
+        self.shared.state().close();
+        self.shared.decisions.end();
+        durable
+    }
+
+    /// What it did so far.
+    pub fn statistics(&self) -> LogStatistics {
+        self.shared.state().statistics
+    }
+
+    /// Appends if there is room for it, else sees to it that there will be.
+    fn poll_append<T>(
+        &self,
+        context: &mut Context<'_>,
+        body: usize,
+        append: impl FnOnce(&mut State) -> T,
+    ) -> Poll<Result<T, LogError>> {
+        let shared = &self.shared;
+        let length = record::record_bytes(body);
+        if length > RECORD_BYTES_MAX {
+            return Poll::Ready(Err(LogError::TooLong { bytes: length, bytes_max: RECORD_BYTES_MAX }));
+        }
+        let mut state = shared.state();
+        match state.room_for(shared, length)? {
+            Appending::Now => Poll::Ready(Ok(append(&mut state))),
+            Appending::Later => {
+                state.wait_for_room(context.waker());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Log({}, {:?})", self.shared.directory.display(), self.statistics())
+    }
+}
+
+impl CommitLog for Log {
+    fn poll_commit(&self, context: &mut Context<'_>, commit: &mut Option<Commit>) -> Poll<Result<(), LogError>> {
+        let Some(next) = commit.as_ref() else { return Poll::Ready(Ok(())) };
+        let extra = if next.has_parts { 12 + 8 * next.void.len() } else { 0 };
+        let shared = &self.shared;
+        let appended = self.poll_append(context, next.operations.len() + extra, |state| {
+            let pending = next.take_timestamp();
+            let kind = if next.has_parts { Kind::CommitWithParts } else { Kind::Commit };
+            state.append(shared, kind, pending.timestamp().0, |out| {
+                if next.has_parts {
+                    out.extend_from_slice(&next.transaction.0.to_le_bytes());
+                    out.extend_from_slice(&(next.void.len() as u32).to_le_bytes());
+                    for (first, last) in &next.void {
+                        out.extend_from_slice(&first.0.to_le_bytes());
+                        out.extend_from_slice(&last.0.to_le_bytes());
+                    }
+                }
+                out.extend_from_slice(&next.operations);
+            });
+            state.forget_parts(next.transaction);
+            state.statistics.commits += 1;
+            match next.durability {
+                Durability::Asynchronous => {
+                    state.write_soon(shared);
+                    Some(pending)
+                }
+                Durability::Synchronous => {
+                    state.push_commit(pending);
+                    state.write_now(shared);
+                    None
+                }
+            }
+        });
+        let Poll::Ready(appended) = appended else { return Poll::Pending };
+        if let Some(pending) = appended? {
+            pending.decide(Ok(()));
+        }
+        *commit = None;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_part(
+        &self,
+        context: &mut Context<'_>,
+        transaction: TransactionId,
+        operations: &mut Vec<u8>,
+    ) -> Poll<Result<(), LogError>> {
+        let shared = &self.shared;
+        let appended = self.poll_append(context, 8 + operations.len(), |state| {
+            state.note_part(transaction);
+            state.append(shared, Kind::Part, 0, |out| {
+                out.extend_from_slice(&transaction.0.to_le_bytes());
+                out.extend_from_slice(operations);
+            });
+            state.write_soon(shared);
+        });
+        if matches!(appended, Poll::Ready(Ok(()))) {
+            operations.clear();
+        }
+        appended
+    }
+
+    fn rolled_back(&self, transaction: TransactionId) {
+        self.shared.state().forget_parts(transaction);
+    }
+
+    fn define(&self, definition: &Definition) -> Result<(), LogError> {
+        let text = definitions::to_text(definition);
+        let shared = &self.shared;
+        let mut state = shared.state();
+        state.room_for_definition(record::record_bytes(text.len()))?;
+        state.append(shared, Kind::Definition, 0, |out| out.extend_from_slice(text.as_bytes()));
+        state.write_soon(shared);
+        Ok(())
+    }
+
+    fn poll_durable(&self, context: &mut Context<'_>, ticket: &mut Option<u64>) -> Poll<Result<(), LogError>> {
+        self.shared.state().poll_durable(&self.shared, context, ticket)
+    }
+}

@@ -1,0 +1,63 @@
+//! Writing and syncing, on the log's own thread.
+
+use std::io;
+use std::sync::Arc;
+use std::task::Waker;
+
+use eris_engine::LogError;
+use eris_platform::Files;
+
+use super::Shared;
+use super::file::{file_name, header};
+use super::state::Batch;
+
+/// Has the next batch written.
+pub(super) fn submit(shared: &Arc<Shared>) {
+    let of_job = Arc::clone(shared);
+    shared.writes.submit(Box::new(move |files| flush(&of_job, files)));
+}
+
+fn flush(shared: &Arc<Shared>, files: &dyn Files) {
+    let begun = shared.env.now();
+    let (mut batch, end) = shared.state().take_batch(begun);
+    let written = write(shared, files, &batch);
+    let now = shared.env.now();
+    let (commits, wakers, outcome) = {
+        let mut state = shared.state();
+        state.statistics.syncs += 1;
+        state.statistics.busy_nanos += (now - begun).as_nanos() as u64;
+        match written {
+            Ok(()) => {
+                let buffer = batch.writes.pop().map(|last| last.bytes).unwrap_or_default();
+                // This has the next batch written, if there is one, before anybody is told of this one.
+                let (commits, wakers) = state.written(shared, end, buffer);
+                (commits, wakers, Ok(()))
+            }
+            Err(error) => {
+                eprintln!("eris: the log could not be written ({error}); no more commits are accepted");
+                let error = LogError::Failed { reason: error.to_string().into() };
+                let (commits, wakers) = state.fail(error.clone());
+                (commits, wakers, Err(error))
+            }
+        }
+    };
+    shared.decisions.push(commits, &outcome);
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+/// Writes a batch and makes it durable.
+fn write(shared: &Shared, files: &dyn Files, batch: &Batch) -> io::Result<()> {
+    for write in &batch.writes {
+        if write.begins {
+            write.file.file.write_all_at(&header(shared.id, write.file.first), 0)?;
+        }
+        write.file.file.write_all_at(&write.bytes, write.offset)?;
+        write.file.file.sync_data()?;
+        if write.begins {
+            let name = shared.directory.join(file_name(write.file.first));
+            files.rename(&write.file.spare_path, &name)?;
+            files.sync_directory(&shared.directory)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Reading a log from front to back, and telling where it ends from where it is damaged.
+//!
+//! ```text
+//!   ... record record | record torn      no whole record behind it says that this place was durable: the end
+//!   ... record ??????? record            one does, or there is a further file: damage
+//! ```
+//! A file counts only up to the first position of the next one: what stands behind was cut off when the log was opened
+//! again.
+
+use std::path::{Path, PathBuf};
+
+use eris_platform::{Files, OpenMode};
+
+use super::file::{BadHeader, FILE_HEADER_BYTES, check_header, position_of_name};
+use super::record::{ALIGNMENT, Record, read};
+use crate::directory::DatabaseId;
+use crate::error::{CUT, DurabilityError, RESTORE};
+
+/// Reads the files of a log.
+pub(crate) struct LogReader<'f> {
+    files: &'f dyn Files,
+    id: DatabaseId,
+    directory: PathBuf,
+    /// Positions of the files' first records, ascending.
+    firsts: Vec<u64>,
+    /// The file that is read, by its place among them.
+    place: usize,
+    bytes: Vec<u8>,
+    position: u64,
+}
+
+/// What comes next.
+pub(crate) enum Step<'r> {
+    Record(Record<'r>),
+    /// Nothing: the log ends here.
+    End,
+}
+
+impl<'f> LogReader<'f> {
+    /// Begins at `from`.
+    pub fn open(files: &'f dyn Files, directory: &Path, id: DatabaseId, from: u64) -> Result<Self, DurabilityError> {
+        let names = files.list(directory).map_err(DurabilityError::io("list", directory))?;
+        let mut firsts: Vec<u64> = names.iter().filter_map(|name| position_of_name(name)).collect();
+        firsts.sort_unstable();
+        let place = firsts.partition_point(|first| *first <= from).saturating_sub(1);
+        let mut reader =
+            Self { files, id, directory: directory.to_path_buf(), firsts, place, bytes: Vec::new(), position: from };
+        match reader.firsts.get(place) {
+            None if from == 0 => {}
+            Some(first) if *first <= from => reader.load()?,
+            _ => {
+                let reason = format!("the log in \"{}\" begins behind position {from}", directory.display());
+                return Err(DurabilityError::Missing { reason });
+            }
+        }
+        Ok(reader)
+    }
+
+    /// Where the next record stands.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Bytes of records that are at most left.
+    pub fn bytes_left(&self) -> u64 {
+        let last = self.firsts.last().copied().unwrap_or(self.position).max(self.position);
+        let in_last = if self.place + 1 >= self.firsts.len() { self.bytes.len() as u64 } else { 0 };
+        last - self.position + in_last.saturating_sub(last - self.first())
+    }
+
+    fn first(&self) -> u64 {
+        self.firsts.get(self.place).copied().unwrap_or(0)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(super::file::file_name(self.first()))
+    }
+
+    fn load(&mut self) -> Result<(), DurabilityError> {
+        let path = self.path();
+        let opened = self.files.open_at(&path, OpenMode::Read).map_err(DurabilityError::io("open", &path))?;
+        let length = opened.len().map_err(DurabilityError::io("read", &path))?;
+        let mut bytes = vec![0; length as usize];
+        opened.read_exact_at(&mut bytes, 0).map_err(DurabilityError::io("read", &path))?;
+        let damaged =
+            |reason: String| DurabilityError::Damaged { file: path.clone(), offset: Some(0), reason, help: RESTORE };
+        check_header(&bytes, self.id, self.first()).map_err(|bad| match bad {
+            BadHeader::Newer(found) => DurabilityError::Newer { file: path.clone(), found: u64::from(found) },
+            BadHeader::OtherDatabase(other) => damaged(format!("it belongs to another database, {other:016x}")),
+            BadHeader::Damaged(reason) => damaged(reason.to_owned()),
+        })?;
+        bytes.drain(..FILE_HEADER_BYTES as usize);
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// The next record.
+    ///
+    /// # Errors
+    /// [`DurabilityError::Damaged`] in front of damage; [`Self::position`] is where it is.
+    pub fn next(&mut self) -> Result<Step<'_>, DurabilityError> {
+        while self.firsts.get(self.place + 1) == Some(&self.position) {
+            self.place += 1;
+            self.load()?;
+        }
+        if self.firsts.is_empty() {
+            return Ok(Step::End);
+        }
+        let at = (self.position - self.first()) as usize;
+        let limit = self.firsts.get(self.place + 1).map_or(self.bytes.len(), |next| (next - self.first()) as usize);
+        let rest = self.bytes.get(at..limit.min(self.bytes.len())).unwrap_or_default();
+        match read(rest, self.id, self.position) {
+            Some((_, length)) => {
+                let position = self.position;
+                self.position += length;
+                // Again, because the first borrow must not outlive the change.
+                match read(&self.bytes[at..], self.id, position) {
+                    Some((record, _)) => Ok(Step::Record(record)),
+                    None => unreachable!("it was read a moment ago"),
+                }
+            }
+            None => match self.what_is_wrong(at) {
+                None => Ok(Step::End),
+                Some(reason) => Err(DurabilityError::Damaged {
+                    file: self.path(),
+                    offset: Some(FILE_HEADER_BYTES + at as u64),
+                    reason,
+                    help: CUT,
+                }),
+            },
+        }
+    }
+
+    /// No whole record stands at the position: whether that is more than the end.
+    fn what_is_wrong(&self, at: usize) -> Option<String> {
+        if let Some(next) = self.firsts.get(self.place + 1) {
+            return Some(format!("no whole record at position {}, but the log goes on to {next}", self.position));
+        }
+        let mut later = at + ALIGNMENT as usize;
+        while later < self.bytes.len() {
+            let position = self.first() + later as u64;
+            if let Some((record, _)) = read(&self.bytes[later..], self.id, position)
+                && record.durable > self.position
+            {
+                let position = self.position;
+                return Some(format!(
+                    "no whole record at position {position}, but one behind it at {}",
+                    record.position
+                ));
+            }
+            later += ALIGNMENT as usize;
+        }
+        None
+    }
+
+    /// Puts the files aside that begin behind the position: they are not read again.
+    pub fn put_later_files_aside(&self) -> Result<(), DurabilityError> {
+        for first in self.firsts.iter().filter(|first| **first > self.position) {
+            let path = self.directory.join(super::file::file_name(*first));
+            let aside = path.with_extension("log.abandoned");
+            self.files.rename(&path, &aside).map_err(DurabilityError::io("rename", &path))?;
+        }
+        self.files.sync_directory(&self.directory).map_err(DurabilityError::io("sync", &self.directory))
+    }
+}

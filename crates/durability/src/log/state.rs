@@ -1,0 +1,345 @@
+//! Where the log is, what waits to be written, and who waits for it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use eris_engine::{LogError, PendingCommit};
+use eris_platform::Nanos;
+use eris_storage::TransactionId;
+
+use super::file::{FILE_HEADER_BYTES, LogFile, create_spare};
+use super::record::{self, Kind, Record};
+use super::{BATCH_BYTES_MAX, Shared, UNDECIDED_MAX, flush};
+
+/// A system that refused room is asked again after this time.
+const REFUSAL_LASTS: Duration = Duration::from_secs(1);
+/// Bytes at the end of a file for definitions alone: they cannot wait for another file.
+const DEFINITIONS_BYTES: u64 = 1 << 20;
+/// So many bytes without a synchronous commit are written without delay.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// What a log did. Only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// Transactions in it.
+    pub commits: u64,
+    /// Bytes of records.
+    pub bytes: u64,
+    /// Times that it was written and synced.
+    pub syncs: u64,
+    /// Nanoseconds spent with that.
+    pub busy_nanos: u64,
+    /// Nanoseconds in which synchronous commits waited and nothing was written.
+    pub idle_nanos: u64,
+}
+
+/// Consecutive bytes of one file.
+pub(super) struct Write {
+    pub file: LogFile,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+    /// Whether these are the file's first records: it gets its name then.
+    pub begins: bool,
+}
+
+/// What is written and synced together.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub writes: Vec<Write>,
+    pub bytes: usize,
+}
+
+/// A commit in the log.
+struct InFlight {
+    /// Where its record ends.
+    end: u64,
+    commit: PendingCommit,
+}
+
+/// Whether there is room.
+pub(super) enum Appending {
+    Now,
+    Later,
+}
+
+pub(super) struct State {
+    /// Where the next record goes.
+    position: u64,
+    durable: u64,
+    current: LogFile,
+    /// Whether the current file has records, written or not.
+    has_begun: bool,
+    next: Option<LogFile>,
+    files_made: u64,
+    is_allocating: bool,
+    /// The last time that the system refused room.
+    refused: Option<(LogError, Nanos)>,
+    failure: Option<LogError>,
+    batch: Batch,
+    is_writing: bool,
+    /// Whether somebody will write soon.
+    pub is_delayed: bool,
+    /// Since when commits wait and nothing is written.
+    idle_since: Option<Nanos>,
+    in_flight: VecDeque<InFlight>,
+    wait_for_room: Vec<Waker>,
+    wait_for_durable: Vec<(u64, Waker)>,
+    /// Transactions under way, and where their first part is.
+    parts: BTreeMap<TransactionId, u64>,
+    /// A buffer to be filled again.
+    buffer: Vec<u8>,
+    pub statistics: LogStatistics,
+}
+
+impl State {
+    pub fn new(first: LogFile) -> Self {
+        Self {
+            position: first.first,
+            durable: first.first,
+            current: first,
+            has_begun: false,
+            next: None,
+            files_made: 1,
+            is_allocating: false,
+            refused: None,
+            failure: None,
+            batch: Batch::default(),
+            is_writing: false,
+            is_delayed: false,
+            idle_since: None,
+            in_flight: VecDeque::new(),
+            wait_for_room: Vec::new(),
+            wait_for_durable: Vec::new(),
+            parts: BTreeMap::new(),
+            buffer: Vec::new(),
+            statistics: LogStatistics::default(),
+        }
+    }
+
+    // ---- room
+
+    fn left(&self) -> u64 {
+        self.current.capacity - (self.position - self.current.first)
+    }
+
+    fn check_open(&self) -> Result<(), LogError> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether a record of so many bytes may be appended. If not, the caller waits for room, which somebody sees to.
+    pub fn room_for(&mut self, shared: &Arc<Shared>, length: u64) -> Result<Appending, LogError> {
+        self.check_open()?;
+        if self.in_flight.len() + shared.decisions.len() >= UNDECIDED_MAX || self.batch.bytes >= BATCH_BYTES_MAX {
+            self.write_now(shared);
+            return Ok(Appending::Later);
+        }
+        let wanted = length + DEFINITIONS_BYTES.min(shared.options.log_file_bytes / 4);
+        if self.left() >= wanted {
+            if self.next.is_none() && self.left() < self.current.capacity / 2 {
+                self.allocate(shared, 0);
+            }
+            return Ok(Appending::Now);
+        }
+        if self.next.as_ref().is_some_and(|next| next.capacity >= wanted) {
+            self.begin_next_file();
+            return Ok(Appending::Now);
+        }
+        if !self.is_allocating {
+            if let Some((error, at)) = &self.refused
+                && shared.env.now() < *at + REFUSAL_LASTS
+            {
+                return Err(error.clone());
+            }
+            self.allocate(shared, wanted);
+        }
+        Ok(Appending::Later)
+    }
+
+    /// Definitions do not wait: there is room for some of them at the end of each file.
+    pub fn room_for_definition(&mut self, length: u64) -> Result<(), LogError> {
+        self.check_open()?;
+        if self.left() < length && self.next.as_ref().is_some_and(|next| next.capacity >= length) {
+            self.begin_next_file();
+        }
+        if self.left() >= length {
+            return Ok(());
+        }
+        let reason = Arc::from("there is no further log file yet");
+        Err(self.refused.as_ref().map_or(LogError::Full { reason }, |(error, _)| error.clone()))
+    }
+
+    fn begin_next_file(&mut self) {
+        let Some(next) = self.next.take() else { unreachable!("there is a next file") };
+        self.current = LogFile { first: self.position, ..next };
+        self.has_begun = false;
+    }
+
+    /// Has a file made, for records of `wanted` bytes or more.
+    fn allocate(&mut self, shared: &Arc<Shared>, wanted: u64) {
+        if self.is_allocating {
+            return;
+        }
+        self.is_allocating = true;
+        // Too small for what is wanted.
+        let old = self.next.take();
+        let number = self.files_made;
+        self.files_made += 1;
+        let capacity = shared.options.log_file_bytes.max(wanted);
+        let of_job = Arc::clone(shared);
+        shared.allocations.submit(Box::new(move |files| {
+            if let Some(old) = old {
+                // It may be needed for the new one's room; if it stays, it is removed when the log is opened again.
+                let _ = files.remove(&old.spare_path);
+            }
+            let made = create_spare(files, &of_job.directory, number, capacity);
+            let waiting = {
+                let mut state = of_job.state();
+                state.is_allocating = false;
+                match made {
+                    Ok((spare_path, file)) => {
+                        state.refused = None;
+                        state.next = Some(LogFile { file, spare_path, first: 0, capacity });
+                    }
+                    Err(error) => {
+                        let reason = format!("no further file of {capacity} bytes: {error}");
+                        state.refused = Some((LogError::Full { reason: reason.into() }, of_job.env.now()));
+                    }
+                }
+                std::mem::take(&mut state.wait_for_room)
+            };
+            waiting.into_iter().for_each(Waker::wake);
+        }));
+    }
+
+    pub fn wait_for_room(&mut self, waker: &Waker) {
+        self.wait_for_room.push(waker.clone());
+    }
+
+    // ---- appending
+
+    /// Appends a record, for which there is room.
+    pub fn append(&mut self, shared: &Shared, kind: Kind, timestamp: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        let offset = FILE_HEADER_BYTES + (self.position - self.current.first);
+        let begins = !self.has_begun;
+        self.has_begun = true;
+        if begins || self.batch.writes.is_empty() {
+            let bytes = std::mem::take(&mut self.buffer);
+            self.batch.writes.push(Write { file: self.current.clone(), offset, bytes, begins });
+        }
+        let Some(last) = self.batch.writes.last_mut() else { unreachable!("a write was pushed") };
+        let before = last.bytes.len();
+        let record = Record { position: self.position, durable: self.durable, timestamp, kind, body: &[] };
+        record::append(&mut last.bytes, shared.id, record, write);
+        let length = last.bytes.len() - before;
+        self.batch.bytes += length;
+        self.position += length as u64;
+        self.statistics.bytes += length as u64;
+        let used = self.position - self.current.first;
+        assert!(used <= self.current.capacity, "{used} bytes in a log file for {}", self.current.capacity);
+    }
+
+    /// A commit whose record was appended last.
+    pub fn push_commit(&mut self, commit: PendingCommit) {
+        self.in_flight.push_back(InFlight { end: self.position, commit });
+    }
+
+    pub fn note_part(&mut self, transaction: TransactionId) {
+        self.parts.entry(transaction).or_insert(self.position);
+    }
+
+    pub fn forget_parts(&mut self, transaction: TransactionId) {
+        if !self.parts.is_empty() {
+            self.parts.remove(&transaction);
+        }
+    }
+
+    // ---- writing
+
+    /// Has what was appended written, unless somebody is about to.
+    pub fn write_now(&mut self, shared: &Arc<Shared>) {
+        if self.is_writing || self.batch.writes.is_empty() {
+            return;
+        }
+        self.is_writing = true;
+        self.idle_since = (!self.in_flight.is_empty()).then(|| shared.env.now());
+        flush::submit(shared);
+    }
+
+    /// Has what was appended written when others had time to come along.
+    pub fn write_soon(&mut self, shared: &Arc<Shared>) {
+        if self.batch.bytes >= WRITE_BYTES {
+            self.write_now(shared);
+        } else if !self.is_writing && !self.is_delayed {
+            self.is_delayed = true;
+            shared.decisions.wake();
+        }
+    }
+
+    /// What is to be written next.
+    pub fn take_batch(&mut self, now: Nanos) -> (Batch, u64) {
+        if let Some(since) = self.idle_since.take() {
+            self.statistics.idle_nanos += (now - since).as_nanos() as u64;
+        }
+        self.is_delayed = false;
+        (std::mem::take(&mut self.batch), self.position)
+    }
+
+    /// A batch that ended at `end` is durable; gives the commits in it, and who waits.
+    pub fn written(&mut self, shared: &Arc<Shared>, end: u64, buffer: Vec<u8>) -> (Vec<PendingCommit>, Vec<Waker>) {
+        self.durable = end;
+        if buffer.capacity() <= WRITE_BYTES {
+            self.buffer = buffer;
+            self.buffer.clear();
+        }
+        let through = self.in_flight.partition_point(|commit| commit.end <= end);
+        let commits = self.in_flight.drain(..through).map(|it| it.commit).collect();
+        let mut wakers = std::mem::take(&mut self.wait_for_room);
+        self.wait_for_durable.retain(|(position, waker)| {
+            let waits = *position > end;
+            if !waits {
+                wakers.push(waker.clone());
+            }
+            waits
+        });
+        self.is_writing = false;
+        if !self.in_flight.is_empty() || !self.wait_for_durable.is_empty() {
+            self.write_now(shared);
+        } else if !self.batch.writes.is_empty() {
+            self.write_soon(shared);
+        }
+        (commits, wakers)
+    }
+
+    /// The log is at its end.
+    pub fn fail(&mut self, error: LogError) -> (Vec<PendingCommit>, Vec<Waker>) {
+        self.is_writing = false;
+        self.failure.get_or_insert(error);
+        self.batch = Batch::default();
+        let commits = self.in_flight.drain(..).map(|it| it.commit).collect();
+        let durable = self.wait_for_durable.drain(..).map(|(_, waker)| waker);
+        (commits, self.wait_for_room.drain(..).chain(durable).collect())
+    }
+
+    /// Accepts nothing more.
+    pub fn close(&mut self) {
+        self.failure.get_or_insert(LogError::Failed { reason: Arc::from("the database is closed") });
+    }
+
+    pub fn poll_durable(
+        &mut self,
+        shared: &Arc<Shared>,
+        context: &mut Context<'_>,
+        ticket: &mut Option<u64>,
+    ) -> Poll<Result<(), LogError>> {
+        let position = *ticket.get_or_insert(self.position);
+        if self.durable >= position {
+            return Poll::Ready(Ok(()));
+        }
+        self.check_open()?;
+        self.wait_for_durable.push((position, context.waker().clone()));
+        self.write_now(shared);
+        Poll::Pending
+    }
+}

@@ -1,0 +1,30 @@
+//! How a database is opened and its log is kept.
+
+use std::time::Duration;
+
+/// What is done about damage in the middle of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Damage {
+    /// The database is not opened.
+    #[default]
+    Refuse,
+    /// What stands behind the damage is left out. The files stay as they are.
+    EndThere,
+}
+
+/// Options of [`crate::open`].
+#[derive(Clone, Debug)]
+pub struct DurabilityOptions {
+    /// Bytes of a log file. A transaction that needs more gets a file of its own size.
+    pub log_file_bytes: u64,
+    /// How long asynchronous commits wait for others before they are written.
+    pub asynchronous_delay: Duration,
+    /// What is done about damage in the middle of the log.
+    pub damage: Damage,
+}
+
+impl Default for DurabilityOptions {
+    fn default() -> Self {
+        Self { log_file_bytes: 16 << 20, asynchronous_delay: Duration::from_millis(10), damage: Damage::default() }
+    }
+}
