@@ -65,7 +65,11 @@ fn io_takes_its_time() {
         env.simulated_files().set_disk_faults(DiskFaults { latency_min: exact, latency_max: exact, ..never_slow });
         queue.submit(Box::new(|_| ()));
         assert_eq!(env.next_io(), Some(env.now() + exact));
-        env.advance(exact);
+        if let Some(earlier) = exact.checked_sub(Duration::from_nanos(1)) {
+            env.advance(earlier);
+            assert_eq!(env.run_io(), 0, "a job ran before its time");
+            env.advance(Duration::from_nanos(1));
+        }
         assert_eq!(env.run_io(), 1);
     }
 }
