@@ -338,6 +338,7 @@ impl Disk {
         self.locked.clear();
         self.drop_unreferenced();
         self.power_lost_at = None;
+        self.planned.clear();
         self.generation.0 += 1;
     }
 }

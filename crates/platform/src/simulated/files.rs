@@ -74,6 +74,7 @@ impl SimulatedFiles {
     /// The power is lost, and back at once.
     ///
     /// What was synced survives, of the rest what the random (see [`DiskFaults`]) leaves, and that is durable then.
+    /// Planned faults that did not come are forgotten.
     /// Locks are free, and every handle from before is dead: its operations fail with `EIO`.
     pub fn lose_power(&self) {
         self.disk().lose_power();
