@@ -10,6 +10,7 @@ mod in_place;
 mod lookup;
 mod memory;
 mod savepoint;
+mod serializable;
 mod through_index;
 mod wait;
 mod write;
@@ -83,6 +84,9 @@ pub enum IsolationLevel {
     /// version fails: the first updater wins.
     #[default]
     RepeatableRead,
+    /// The same, and the SERIALIZABLE transactions that commit did so as if one after another. One that might be in the
+    /// way of that fails: at any access, or when it commits.
+    Serializable,
 }
 
 /// A running transaction. Dropping it rolls it back.
@@ -116,9 +120,15 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn begin(runtime: &Arc<Runtime>, level: IsolationLevel) -> Self {
         let (runtime, transactions) = runtime.near();
-        let object = transactions.begin();
         let statement = StatementNumber(1);
-        let snapshot = SnapshotHandle::publish(TransactionHold::new(&transactions, &object), statement);
+        let (object, snapshot) = match level {
+            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => {
+                let object = transactions.begin();
+                let snapshot = SnapshotHandle::publish(TransactionHold::new(&transactions, &object), statement);
+                (object, snapshot)
+            }
+            IsolationLevel::Serializable => serializable::begin(&runtime, &transactions, statement),
+        };
         Self {
             runtime,
             hold: TransactionHold::new(&transactions, &object),
@@ -169,7 +179,7 @@ impl Transaction {
                 let hold = TransactionHold::new(self.hold.manager(), self.hold.object());
                 self.snapshot = Some(Arc::new(SnapshotHandle::publish(hold, self.statement)));
             }
-            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => {
+            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead | IsolationLevel::Serializable => {
                 let statement = self.statement;
                 match self.snapshot.as_mut().and_then(Arc::get_mut) {
                     Some(snapshot) => snapshot.set_statement(statement),
@@ -206,6 +216,7 @@ impl Transaction {
     pub async fn read(&mut self, read: &Read) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
         self.begin_operation()?;
+        self.track_read(&container, &read.request.predicate)?;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_from(&container, &read.request).await,
             Resolved::Nothing => Ok(Vec::new()),
@@ -218,6 +229,7 @@ impl Transaction {
     pub async fn read_rows(&mut self, read: &Read, rows: &mut PackedRows) -> Result<(), EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
         self.begin_operation()?;
+        self.track_read(&container, &read.request.predicate)?;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_rows_from(&container, &read.request, rows).await,
             Resolved::Nothing => {
@@ -265,29 +277,40 @@ impl Transaction {
     }
 
     /// Reads by messages.
-    async fn send_for(&mut self, container: &Container, request: &ReadRequest) -> Result<Vec<Batch>, EngineError> {
-        self.scan(Read { container: container.id(), request: request.clone() }, None)?.collect().await
+    async fn send_for(&mut self, container: &Arc<Container>, request: &ReadRequest) -> Result<Vec<Batch>, EngineError> {
+        self.start_scan(container, request.clone(), None)?.collect().await
     }
 
     /// Streams the qualifying rows of all partitions, or what `operator` makes of them inside each partition.
     pub fn scan(&mut self, read: Read, operator: Option<Arc<dyn MicroOperator>>) -> Result<Results, EngineError> {
         let container = self.runtime.container(read.container)?;
+        self.track_read(&container, &read.request.predicate)?;
+        self.start_scan(&container, read.request, operator)
+    }
+
+    fn start_scan(
+        &mut self,
+        container: &Arc<Container>,
+        request: ReadRequest,
+        operator: Option<Arc<dyn MicroOperator>>,
+    ) -> Result<Results, EngineError> {
         self.begin_operation()?;
         let table = container.table();
         let operator = operator.unwrap_or_else(|| Arc::new(Collect));
-        let request = read.request;
         let primitive = if request.order.is_some() { Primitive::OrderedScan } else { Primitive::UnorderedScan };
         let work = Work::Read { request: request.clone(), operator };
-        let operator = Self::operator(&container, &table, work, Some(&request));
+        let operator = Self::operator(container, &table, work, Some(&request));
         let dataflow = self.dataflow(vec![operator]);
         let messages = self.messages(&dataflow, primitive);
         Ok(self.start(dataflow, messages))
     }
 
-    /// Pins the sealed segments of a container and copies the qualifying rows of its open ones.
+    /// Pins the sealed segments of a container and copies the qualifying rows of its open ones. A SERIALIZABLE
+    /// transaction counts as having read what qualifies, so it must not look at others in the segments.
     pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
         let container = self.runtime.container(container)?;
         self.begin_operation()?;
+        self.track_read(&container, &request.predicate)?;
         let table = container.table();
         let work = Work::Pin { request: request.clone() };
         let operator = Self::operator(&container, &table, work, Some(request));
@@ -342,6 +365,7 @@ impl Transaction {
     /// A bulk load into a container: sealed segments, built outside of the partitions.
     pub fn bulk(&mut self, container: ContainerId) -> Result<BulkLoad<'_>, EngineError> {
         self.begin_operation()?;
+        self.check_may_write()?;
         BulkLoad::new(self, container)
     }
 
