@@ -25,6 +25,8 @@
 
 mod access;
 mod graph;
+#[cfg(test)]
+mod histories;
 mod registry;
 mod tracked;
 mod tracking;
