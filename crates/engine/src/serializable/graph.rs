@@ -167,8 +167,7 @@ impl ConflictGraph {
         {
             let nodes = &mut *lock(&self.inner);
             // A snapshot is published with the lock held, so no older one comes.
-            let visible = visible();
-            let horizon = nodes.undecided.first().map_or(visible, |(oldest, _)| visible.min(*oldest));
+            let horizon = nodes.undecided.first().map_or_else(visible, |(oldest, _)| *oldest);
             while let Some((seen_from, transaction)) = nodes.committed.first().copied() {
                 if seen_from > horizon {
                     break;
@@ -375,4 +374,116 @@ fn is_seen_if_read_only(one: &Node, first: Option<Timestamp>, judged: &mut Judge
     let is_seen = !one.read_only || first.is_some_and(|first| first <= one.snapshot);
     judged.spared += u64::from(!is_seen);
     is_seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eris_platform::MemoryPool;
+
+    struct Bench {
+        graph: ConflictGraph,
+        tracked: Vec<Arc<TrackedTransaction>>,
+    }
+
+    impl Bench {
+        /// Transactions 1, 2, ... with these snapshots, which all write.
+        fn new(snapshots: &[u64]) -> Self {
+            let bench = Self { graph: ConflictGraph::default(), tracked: Vec::new() };
+            snapshots.iter().fold(bench, |mut bench, snapshot| {
+                let id = TransactionId(bench.tracked.len() as u64 + 1);
+                let tracked = Arc::new(TrackedTransaction::new(id, &MemoryPool::unlimited()));
+                tracked.write(&Arc::default(), eris_storage::ContainerId(1), None, 1);
+                bench.graph.begin(&tracked, || (), |()| Timestamp(*snapshot));
+                bench.tracked.push(tracked);
+                bench
+            })
+        }
+
+        fn edge(&self, reader: u64, writer: u64) -> &Self {
+            self.graph.add_writers(TransactionId(reader), &BTreeSet::from([TransactionId(writer)]));
+            self
+        }
+
+        fn prepare(&self, transaction: u64) -> &Self {
+            self.graph.prepare(TransactionId(transaction));
+            self
+        }
+
+        fn commit(&self, transaction: u64, timestamp: u64) -> &Self {
+            self.graph.commit(TransactionId(transaction), Timestamp(timestamp));
+            self
+        }
+
+        fn doomed(&self) -> Vec<(u64, Doom)> {
+            self.tracked.iter().filter_map(|tracked| Some((tracked.id.0, tracked.doomed()?))).collect()
+        }
+    }
+
+    #[test]
+    fn the_pivot_fails_whichever_edge_comes_last() {
+        let first_to_commit = |bench: &Bench| drop(bench.prepare(3).commit(3, 4));
+        let bench = Bench::new(&[3, 3, 3]);
+        bench.edge(1, 2).edge(2, 3);
+        assert_eq!(bench.doomed(), []);
+        first_to_commit(&bench);
+        assert_eq!(bench.doomed(), [(2, Doom::Pivot)]);
+        for edges in [[(1, 2), (2, 3)], [(2, 3), (1, 2)]] {
+            let bench = Bench::new(&[3, 3, 3]);
+            first_to_commit(&bench);
+            edges.iter().for_each(|(reader, writer)| drop(bench.edge(*reader, *writer)));
+            assert_eq!(bench.doomed(), [(2, Doom::Pivot)], "{edges:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_who_is_prepared_is_a_victim() {
+        let bench = Bench::new(&[3, 3, 3]);
+        bench.edge(2, 3).prepare(2).edge(1, 2).prepare(3);
+        assert_eq!(bench.doomed(), [(3, Doom::Committer)]);
+        let bench = Bench::new(&[3, 3, 3]);
+        bench.edge(2, 3).prepare(3).prepare(2).edge(1, 2);
+        assert_eq!(bench.doomed(), [(1, Doom::Reader)]);
+    }
+
+    #[test]
+    fn who_was_committed_before_another_was_prepared_came_first() {
+        // The pivot, or the reader.
+        let bench = Bench::new(&[3, 3, 3]);
+        bench.edge(2, 3).prepare(2).commit(2, 4).prepare(3).edge(1, 2);
+        assert_eq!(bench.doomed(), []);
+        let bench = Bench::new(&[3, 3, 3]);
+        bench.edge(1, 2).prepare(1).commit(1, 4).prepare(3).edge(2, 3);
+        assert_eq!(bench.doomed(), []);
+        // 3 has a smaller timestamp than 2, and nobody knows it yet.
+        let bench = Bench::new(&[3, 3, 3]);
+        bench.edge(2, 3).prepare(3).prepare(2).commit(2, 5).edge(1, 2);
+        assert_eq!(bench.doomed(), [(1, Doom::Reader)]);
+    }
+
+    #[test]
+    fn who_writes_nothing_fails_only_behind_the_first_to_commit() {
+        for (snapshot, doomed) in [(3, &[][..]), (4, &[(2, Doom::Pivot)])] {
+            let bench = Bench::new(&[0, 3, 3]);
+            bench.edge(2, 3).prepare(3).commit(3, 4);
+            let tracked = Arc::new(TrackedTransaction::new(TransactionId(9), &MemoryPool::unlimited()));
+            bench.graph.begin(&tracked, || (), |()| Timestamp(snapshot));
+            bench.graph.declare_read_only(tracked.id);
+            bench.edge(9, 2);
+            assert_eq!(bench.doomed(), doomed, "snapshot {snapshot}");
+        }
+    }
+
+    #[test]
+    fn the_committed_stay_until_every_snapshot_sees_them() {
+        let bench = Bench::new(&[3, 3]);
+        bench.prepare(1).commit(1, 4);
+        bench.graph.forget_if_any(|| Timestamp(4));
+        assert_eq!(bench.graph.count(), 2, "the other one does not see it");
+        bench.prepare(2).commit(2, 5);
+        bench.graph.forget_if_any(|| Timestamp(4));
+        assert_eq!(bench.graph.count(), 1, "who begins now does not see 5");
+        bench.graph.forget_if_any(|| Timestamp(5));
+        assert_eq!(bench.graph.count(), 0);
+    }
 }

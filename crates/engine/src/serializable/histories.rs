@@ -127,6 +127,7 @@ struct Model {
     graph: ConflictGraph,
     registry: Arc<AccessRegistry>,
     entries_max: usize,
+    slow: usize,
     parties: Vec<Party>,
     /// Committed versions by id: timestamp and row, ascending.
     versions: BTreeMap<i64, Vec<(u64, Option<Row>)>>,
@@ -140,6 +141,7 @@ impl Model {
     fn new(seed: u64) -> Self {
         let mut random = SeededRandom::new(seed);
         let entries_max = [0, 1, 2, 1_000, 1_000][random.index(5)];
+        let slow = random.index(TRANSACTIONS);
         let memory = MemoryPool::new([500, 1 << 20, 1 << 20][random.index(3)]);
         Self {
             random,
@@ -148,6 +150,7 @@ impl Model {
             graph: ConflictGraph::default(),
             registry: Arc::default(),
             entries_max,
+            slow,
             parties: Vec::new(),
             versions: BTreeMap::new(),
             // Timestamps begin with 2.
@@ -195,7 +198,7 @@ impl Model {
                 19 => self.abort(at),
                 _ => self.prepare(at),
             },
-            Phase::Prepared if self.random.chance(0.1) => self.abort(at),
+            Phase::Prepared if self.random.chance(0.05) => self.abort(at),
             Phase::Prepared if self.parties[at].writes.is_empty() => {
                 self.graph.commit(self.parties[at].tracked.id, Timestamp(2));
                 self.end(at, Phase::Committed);
@@ -205,6 +208,8 @@ impl Model {
                 self.finished.push(false);
                 self.parties[at].phase = Phase::Stamped;
             }
+            // One whose record is on its way for long, while others come and go.
+            Phase::Stamped if at == self.slow && self.random.chance(0.9) => {}
             Phase::Stamped if self.random.chance(0.1) => {
                 self.finished[self.parties[at].timestamp as usize] = true;
                 self.abort(at);
