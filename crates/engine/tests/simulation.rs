@@ -31,6 +31,7 @@ mod kin;
 mod lists;
 mod mover;
 mod rings;
+mod serial;
 mod world;
 
 use coverage::Coverage;

@@ -128,6 +128,14 @@ impl ConflictGraph {
         judged
     }
 
+    /// The transaction may be part of a structure of which nothing more is known.
+    pub fn doom(&self, transaction: TransactionId) -> Judged {
+        let nodes = &*lock(&self.inner);
+        let active = nodes.by_id.get(&transaction).filter(|node| node.state == State::Active);
+        let doomed = active.is_some_and(|node| node.tracked.doom(Doom::Pivot));
+        Judged { doomed: u64::from(doomed), spared: 0 }
+    }
+
     /// The transaction is about to commit, unless it is doomed now.
     pub fn prepare(&self, transaction: TransactionId) -> Judged {
         let nodes = &mut *lock(&self.inner);
@@ -184,8 +192,8 @@ impl ConflictGraph {
     pub fn committed_since(&self, transaction: TransactionId) -> BTreeSet<TransactionId> {
         let nodes = &*lock(&self.inner);
         let Some(own) = nodes.by_id.get(&transaction) else { return BTreeSet::new() };
-        let missed = |node: &Node| !node.read_only && node.commit_timestamp().is_some_and(|it| it > own.snapshot);
-        nodes.by_id.iter().filter(|(_, node)| missed(node)).map(|(id, _)| *id).collect()
+        let missed = nodes.committed.range((Timestamp(own.snapshot.0 + 1), TransactionId(0))..);
+        missed.map(|(_, id)| *id).filter(|id| !nodes.by_id[id].read_only).collect()
     }
 
     /// Transactions that are known.

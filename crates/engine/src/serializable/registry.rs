@@ -123,26 +123,31 @@ impl AccessRegistry {
         Met { others, coarsened: accesses.coarsen_writes(writer, bounds) }
     }
 
-    /// Whether one of these transactions made a row with one of these keys come or go.
+    /// Whether one of these transactions made a row with one of these keys come or go; none: that is not known.
     pub fn moved_a_key(
         &self,
         writers: &BTreeSet<TransactionId>,
         attributes: &[AttributeId],
         types: &[DataType],
         keys: &BTreeSet<Key>,
-    ) -> bool {
+    ) -> Option<bool> {
         let accesses = &*lock(&self.inner);
         let key = |row: &Option<Box<[Value]>>| row.as_ref().map(|row| key_of(row, attributes, types));
-        accesses.entries.iter().filter(|(id, _)| writers.contains(id)).any(|(_, entries)| {
-            let moved = |write: &Arc<RowWrite>| {
+        let mut is_known = true;
+        for entries in writers.iter().filter_map(|writer| accesses.entries.get(writer)) {
+            is_known &= !entries.writes_any;
+            for write in &entries.writes {
                 if !write.has_all(attributes) {
-                    return true;
+                    is_known = false;
+                    continue;
                 }
                 let (old, new) = (key(&write.old), key(&write.new));
-                old != new && [old, new].iter().flatten().any(|key| keys.contains(key))
-            };
-            entries.writes_any || entries.writes.iter().any(moved)
-        })
+                if old != new && [old, new].iter().flatten().any(|key| keys.contains(key)) {
+                    return Some(true);
+                }
+            }
+        }
+        is_known.then_some(false)
     }
 
     /// Takes out what a transaction read. Planted: it matters after the commit.

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use eris_storage::{AttributeId, Batch, Comparison, Condition, DataType, Key, Predicate, Test, Value, key_of_row};
+use eris_storage::{
+    AttributeId, Batch, Column, Comparison, Condition, Key, Predicate, Schema, StorageError, Test, TransactionId,
+    Value, key_of_row,
+};
 
 use super::access::RowWrite;
 use super::graph::Judged;
@@ -39,11 +42,12 @@ impl<'a> Tracking<'a> {
         self.count(self.runtime.transactions.serializable.add_writers(self.tracked.id, &met.others));
     }
 
-    /// Rows were inserted.
+    /// Rows were inserted. An error if others had one of their keys in between: see [`Self::check_keys`].
     #[cold]
-    pub fn inserted(self, rows: &Batch) {
+    pub fn inserted(self, schema: &Schema, rows: &Batch) -> Result<(), StorageError> {
         let write = |row| RowWrite { transaction: self.tracked.id, old: None, new: Some(rows.row(row).into()) };
         self.write(rows.rows, |place| write(place));
+        self.check_keys(schema, rows, |_| true)
     }
 
     /// Rows that were these are gone; of `old`, those at `gone`.
@@ -54,18 +58,55 @@ impl<'a> Tracking<'a> {
         self.write(gone.len(), |place| write(gone[place]));
     }
 
-    /// Rows that were `old` have other values, those at `changed`.
+    /// Rows that were `old` have other values, those at `changed`. Errors as [`Self::inserted`].
     #[cold]
-    pub fn updated(self, old: &Batch, changed: &[u32], attributes: &[AttributeId], values: &Batch) {
-        let write = |row: u32| {
-            let old = old.row(row as usize);
-            let mut new = old.clone();
-            for (place, id) in attributes.iter().enumerate() {
-                new[id.index()] = values.value(row as usize, place);
+    pub fn updated(
+        self,
+        schema: &Schema,
+        old: &Batch,
+        changed: &[u32],
+        attributes: &[AttributeId],
+        values: &Batch,
+    ) -> Result<(), StorageError> {
+        let mut columns: Vec<Column> = old.columns.iter().map(|column| column.take(changed)).collect();
+        for (id, column) in attributes.iter().zip(&values.columns) {
+            columns[id.index()] = column.take(changed);
+        }
+        let new = Batch { columns: columns.into(), rows: changed.len() };
+        self.write(changed.len(), |place| RowWrite {
+            transaction: self.tracked.id,
+            old: Some(old.row(changed[place] as usize).into()),
+            new: Some(new.row(place).into()),
+        });
+        self.check_keys(schema, &new, |key| key.iter().any(|id| attributes.contains(id)))
+    }
+
+    /// A unique key that nobody had in the snapshot, and nobody has now, may have come and gone in between. Then the
+    /// new row comes behind somebody whose writes the snapshot does not see, as with an update of a row that others
+    /// updated, and the transaction has lost as it does there.
+    fn check_keys(
+        self,
+        schema: &Schema,
+        rows: &Batch,
+        concerned: impl Fn(&[AttributeId]) -> bool,
+    ) -> Result<(), StorageError> {
+        if rows.rows == 0 {
+            return Ok(());
+        }
+        let writers = self.committed_since();
+        if writers.is_empty() {
+            return Ok(());
+        }
+        let global = self.container.global_indexes();
+        let global = global.iter().flat_map(|indexes| indexes.iter()).map(|index| index.key());
+        let local = schema.indexes.iter().filter(|index| index.unique).map(|index| &*index.attributes);
+        for key in local.chain(global).filter(|key| concerned(key)) {
+            let columns: Vec<usize> = key.iter().map(|id| id.index()).collect();
+            if self.moved(&writers, key, &rows.project(&columns)) {
+                return Err(StorageError::Conflict { with: None });
             }
-            RowWrite { transaction: self.tracked.id, old: Some(old.into()), new: Some(new.into()) }
-        };
-        self.write(changed.len(), |place| write(changed[place]));
+        }
+        Ok(())
     }
 
     fn write(self, rows: usize, write: impl Fn(usize) -> RowWrite) {
@@ -83,14 +124,25 @@ impl<'a> Tracking<'a> {
     /// Whether a row with one of these keys came or went since the snapshot, by transactions that committed.
     #[cold]
     pub fn missed_a_key(self, attributes: &[AttributeId], keys: &Batch) -> bool {
-        let writers = self.runtime.transactions.serializable.committed_since(self.tracked.id);
-        if writers.is_empty() {
-            return false;
-        }
+        let writers = self.committed_since();
+        !writers.is_empty() && self.moved(&writers, attributes, keys)
+    }
+
+    fn committed_since(self) -> BTreeSet<TransactionId> {
+        self.runtime.transactions.serializable.committed_since(self.tracked.id)
+    }
+
+    fn moved(self, writers: &BTreeSet<TransactionId>, attributes: &[AttributeId], keys: &Batch) -> bool {
         let columns: Vec<usize> = (0..keys.columns.len()).collect();
-        let types: Vec<DataType> = keys.data_types();
-        let keys: BTreeSet<Key> = (0..keys.rows).map(|row| key_of_row(keys, row, &columns)).collect();
-        self.container.accesses().moved_a_key(&writers, attributes, &types, &keys)
+        let full = |row: &usize| !keys.columns.iter().any(|column| column.is_null(*row));
+        let rows = (0..keys.rows).filter(full);
+        let set: BTreeSet<Key> = rows.map(|row| key_of_row(keys, row, &columns)).collect();
+        let moved = self.container.accesses().moved_a_key(writers, attributes, &keys.data_types(), &set);
+        moved.unwrap_or_else(|| {
+            // Others have written some row or other. So both may have missed the other's row with the key.
+            self.count(self.runtime.transactions.serializable.doom(self.tracked.id));
+            false
+        })
     }
 
     fn entries_max(self) -> usize {

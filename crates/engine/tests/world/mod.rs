@@ -52,6 +52,7 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         maintenance_rows: [4, 64, 2_048][random.index(3)],
         result_batches_max: [1, 64][random.index(2)],
         rows_on_the_way_max: [1, 1 << 20][random.index(2)],
+        tracked_entries_max: [1, 4_096, 4_096][random.index(3)],
         admission: AdmissionOptions { point, scan: None, load: None },
         ..EngineOptions::default()
     }
@@ -433,6 +434,7 @@ impl Run {
             (statistics.snapshots, "snapshots are still published"),
             (statistics.waiting_transactions, "transactions wait for others"),
             (statistics.known_transactions, "transactions are still known"),
+            (statistics.tracked_transactions, "transactions are still tracked"),
         ];
         if let Some((count, what)) = remains.iter().find(|(count, _)| *count > 0) {
             return Err(format!("{count} {what}"));
