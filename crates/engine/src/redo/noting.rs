@@ -76,7 +76,7 @@ impl<'a> Noting<'a> {
     /// Notes rows that were inserted.
     pub fn inserted(self, schema: &Schema, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<(), StorageError> {
         if let Some(tracking) = self.tracking {
-            tracking.inserted(schema, rows)?;
+            tracking.inserted(schema, rows);
         }
         self.log_inserted(schema, snapshot, rows)
     }
@@ -153,7 +153,7 @@ impl<'a> Noting<'a> {
         };
         let old = store.rows_to_change(snapshot, addresses);
         let changed = self.log_update(store, snapshot, addresses, attributes, new)?;
-        tracking.updated(store.schema(), &old, &changed, attributes, new)?;
+        tracking.updated(store.schema(), &old, &changed, attributes, new);
         Ok(changed)
     }
 

@@ -123,31 +123,25 @@ impl AccessRegistry {
         Met { others, coarsened: accesses.coarsen_writes(writer, bounds) }
     }
 
-    /// Whether one of these transactions made a row with one of these keys come or go; none: that is not known.
+    /// Whether one of these transactions made a row with one of these keys come or go, or might have.
     pub fn moved_a_key(
         &self,
         writers: &BTreeSet<TransactionId>,
         attributes: &[AttributeId],
         types: &[DataType],
         keys: &BTreeSet<Key>,
-    ) -> Option<bool> {
+    ) -> bool {
         let accesses = &*lock(&self.inner);
         let key = |row: &Option<Box<[Value]>>| row.as_ref().map(|row| key_of(row, attributes, types));
-        let mut is_known = true;
-        for entries in writers.iter().filter_map(|writer| accesses.entries.get(writer)) {
-            is_known &= !entries.writes_any;
-            for write in &entries.writes {
-                if !write.has_all(attributes) {
-                    is_known = false;
-                    continue;
-                }
-                let (old, new) = (key(&write.old), key(&write.new));
-                if old != new && [old, new].iter().flatten().any(|key| keys.contains(key)) {
-                    return Some(true);
-                }
+        let moved = |write: &Arc<RowWrite>| {
+            if !write.has_all(attributes) {
+                return true;
             }
-        }
-        is_known.then_some(false)
+            let (old, new) = (key(&write.old), key(&write.new));
+            old != new && [old, new].iter().flatten().any(|key| keys.contains(key))
+        };
+        let mut entries = writers.iter().filter_map(|writer| accesses.entries.get(writer));
+        entries.any(|entries| entries.writes_any || entries.writes.iter().any(moved))
     }
 
     /// Takes out what a transaction read. Planted: it matters after the commit.

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use eris_storage::{
-    AttributeId, Batch, Column, Comparison, Condition, Key, Predicate, Schema, StorageError, Test, TransactionId,
-    Value, key_of_row,
+    AttributeId, Batch, Column, Comparison, Condition, Key, Predicate, Schema, Test, Value, key_of_row,
 };
 
 use super::access::RowWrite;
@@ -42,12 +41,12 @@ impl<'a> Tracking<'a> {
         self.count(self.runtime.transactions.serializable.add_writers(self.tracked.id, &met.others));
     }
 
-    /// Rows were inserted. An error if others had one of their keys in between: see [`Self::check_keys`].
+    /// Rows were inserted. Others may have had one of their keys in between: see [`Self::check_keys`].
     #[cold]
-    pub fn inserted(self, schema: &Schema, rows: &Batch) -> Result<(), StorageError> {
+    pub fn inserted(self, schema: &Schema, rows: &Batch) {
         let write = |row| RowWrite { transaction: self.tracked.id, old: None, new: Some(rows.row(row).into()) };
         self.write(rows.rows, |place| write(place));
-        self.check_keys(schema, rows, |_| true)
+        self.check_keys(schema, rows, |_| true);
     }
 
     /// Rows that were these are gone; of `old`, those at `gone`.
@@ -58,16 +57,9 @@ impl<'a> Tracking<'a> {
         self.write(gone.len(), |place| write(gone[place]));
     }
 
-    /// Rows that were `old` have other values, those at `changed`. Errors as [`Self::inserted`].
+    /// Rows that were `old` have other values, those at `changed`. Keys as with [`Self::inserted`].
     #[cold]
-    pub fn updated(
-        self,
-        schema: &Schema,
-        old: &Batch,
-        changed: &[u32],
-        attributes: &[AttributeId],
-        values: &Batch,
-    ) -> Result<(), StorageError> {
+    pub fn updated(self, schema: &Schema, old: &Batch, changed: &[u32], attributes: &[AttributeId], values: &Batch) {
         let mut columns: Vec<Column> = old.columns.iter().map(|column| column.take(changed)).collect();
         for (id, column) in attributes.iter().zip(&values.columns) {
             columns[id.index()] = column.take(changed);
@@ -78,35 +70,20 @@ impl<'a> Tracking<'a> {
             old: Some(old.row(changed[place] as usize).into()),
             new: Some(new.row(place).into()),
         });
-        self.check_keys(schema, &new, |key| key.iter().any(|id| attributes.contains(id)))
+        self.check_keys(schema, &new, |key| key.iter().any(|id| attributes.contains(id)));
     }
 
-    /// A unique key that nobody had in the snapshot, and nobody has now, may have come and gone in between. Then the
-    /// new row comes behind somebody whose writes the snapshot does not see, as with an update of a row that others
-    /// updated, and the transaction has lost as it does there.
-    fn check_keys(
-        self,
-        schema: &Schema,
-        rows: &Batch,
-        concerned: impl Fn(&[AttributeId]) -> bool,
-    ) -> Result<(), StorageError> {
-        if rows.rows == 0 {
-            return Ok(());
-        }
-        let writers = self.committed_since();
-        if writers.is_empty() {
-            return Ok(());
-        }
+    /// A unique key that nobody had in the snapshot, and nobody has now, may have come and gone in between. Then each
+    /// of the two has missed the other's row, as if both had looked whether the key is free; and the other one has
+    /// committed. (Where a row stays, the first updater wins; here none is left to meet.)
+    fn check_keys(self, schema: &Schema, rows: &Batch, concerned: impl Fn(&[AttributeId]) -> bool) {
         let global = self.container.global_indexes();
         let global = global.iter().flat_map(|indexes| indexes.iter()).map(|index| index.key());
         let local = schema.indexes.iter().filter(|index| index.unique).map(|index| &*index.attributes);
         for key in local.chain(global).filter(|key| concerned(key)) {
             let columns: Vec<usize> = key.iter().map(|id| id.index()).collect();
-            if self.moved(&writers, key, &rows.project(&columns)) {
-                return Err(StorageError::Conflict { with: None });
-            }
+            self.must_not_have_missed(key, &rows.project(&columns));
         }
-        Ok(())
     }
 
     fn write(self, rows: usize, write: impl Fn(usize) -> RowWrite) {
@@ -121,28 +98,22 @@ impl<'a> Tracking<'a> {
         self.count(self.runtime.transactions.serializable.add_readers(self.tracked.id, &met.others));
     }
 
-    /// Whether a row with one of these keys came or went since the snapshot, by transactions that committed.
+    /// The transaction relies on who has these keys by now. If one came or went since its snapshot, by somebody who
+    /// committed, it is doomed.
     #[cold]
-    pub fn missed_a_key(self, attributes: &[AttributeId], keys: &Batch) -> bool {
-        let writers = self.committed_since();
-        !writers.is_empty() && self.moved(&writers, attributes, keys)
-    }
-
-    fn committed_since(self) -> BTreeSet<TransactionId> {
-        self.runtime.transactions.serializable.committed_since(self.tracked.id)
-    }
-
-    fn moved(self, writers: &BTreeSet<TransactionId>, attributes: &[AttributeId], keys: &Batch) -> bool {
+    pub fn must_not_have_missed(self, attributes: &[AttributeId], keys: &Batch) {
+        let serializable = &self.runtime.transactions.serializable;
+        let writers = serializable.committed_since(self.tracked.id);
+        if writers.is_empty() {
+            return;
+        }
         let columns: Vec<usize> = (0..keys.columns.len()).collect();
         let full = |row: &usize| !keys.columns.iter().any(|column| column.is_null(*row));
         let rows = (0..keys.rows).filter(full);
         let set: BTreeSet<Key> = rows.map(|row| key_of_row(keys, row, &columns)).collect();
-        let moved = self.container.accesses().moved_a_key(writers, attributes, &keys.data_types(), &set);
-        moved.unwrap_or_else(|| {
-            // Others have written some row or other. So both may have missed the other's row with the key.
-            self.count(self.runtime.transactions.serializable.doom(self.tracked.id));
-            false
-        })
+        if self.container.accesses().moved_a_key(&writers, attributes, &keys.data_types(), &set) {
+            self.count(serializable.doom(self.tracked.id));
+        }
     }
 
     fn entries_max(self) -> usize {

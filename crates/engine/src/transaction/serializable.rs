@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eris_storage::{Batch, Predicate, StatementNumber, StorageError};
+use eris_storage::{Batch, Predicate, StatementNumber};
 
 use super::Transaction;
 use crate::container::Container;
@@ -73,11 +73,9 @@ impl Transaction {
     #[cold]
     fn check_keys(&self, side: &KeySide, keys: &Batch) -> Result<(), EngineError> {
         let container = self.runtime.container(side.container)?;
-        let tracking = Tracking::of(&self.runtime, &container, self.hold.object());
-        match tracking.is_some_and(|tracking| tracking.missed_a_key(&side.attributes, keys)) {
-            true => Err(StorageError::Conflict { with: None }.into()),
-            false => Ok(()),
-        }
+        let Some(tracking) = Tracking::of(&self.runtime, &container, self.hold.object()) else { return Ok(()) };
+        tracking.must_not_have_missed(&side.attributes, keys);
+        self.check_serializable()
     }
 
     /// Whether it may go on.
