@@ -32,6 +32,7 @@ mod lists;
 mod mover;
 mod rings;
 mod serial;
+mod slow_log;
 mod world;
 
 use coverage::Coverage;

@@ -114,14 +114,15 @@ impl Chaos {
         [ReadCommitted, RepeatableRead, Serializable][random.index(3)]
     }
 
-    /// What became of a commit: nothing but the order of SERIALIZABLE transactions stands in its way.
+    /// What became of a commit: nothing but the order of SERIALIZABLE transactions stands in its way, unless it was
+    /// cancelled before its record was in the log.
     ///
     /// # Panics
     /// If something else did.
     pub fn committed(&self, result: Result<Timestamp, EngineError>) -> Option<Timestamp> {
         match result {
             Ok(timestamp) => Some(timestamp),
-            Err(error @ EngineError::Unserializable { .. }) => {
+            Err(error @ (EngineError::Unserializable { .. } | EngineError::Cancelled)) => {
                 self.expect(&error);
                 None
             }

@@ -74,6 +74,8 @@ pub enum Answer {
     NotAvailable,
     Cancelled,
     NoSuchSavepoint,
+    /// By the log.
+    Refused,
 }
 
 #[derive(Default)]
@@ -350,6 +352,7 @@ fn answer_of(error: &EngineError) -> Answer {
         EngineError::Storage(StorageError::Conflict { with: None }) => Answer::Lost,
         EngineError::Storage(StorageError::DuplicateKey { .. }) => Answer::Duplicate,
         EngineError::Unserializable { .. } => Answer::Unserializable,
+        EngineError::Log(_) => Answer::Refused,
         EngineError::Deadlock => Answer::Deadlock,
         EngineError::LockTimeout => Answer::Timeout,
         EngineError::LockNotAvailable => Answer::NotAvailable,
