@@ -291,7 +291,9 @@ impl History {
     fn versions(&self) -> Result<Versions, String> {
         let mut committed: Vec<(u64, &TransactionRecord)> =
             self.records.iter().filter_map(|record| Some((record.committed?.0, record))).collect();
-        committed.sort_by_key(|(timestamp, _)| *timestamp);
+        // Who wrote nothing may have the timestamp of a commit that its snapshot saw.
+        let newest = |record: &TransactionRecord| record.steps.iter().map(|(snapshot, _)| *snapshot).max();
+        committed.sort_by_key(|(timestamp, record)| (*timestamp, newest(record)));
         let mut versions = Versions::default();
         for (timestamp, record) in committed {
             for (key, amount) in record.own(record.steps.len(), &versions)? {
