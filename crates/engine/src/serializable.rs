@@ -27,6 +27,7 @@ mod access;
 mod graph;
 #[cfg(test)]
 mod histories;
+mod key_set;
 mod registry;
 mod tracked;
 mod tracking;

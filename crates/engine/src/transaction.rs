@@ -278,20 +278,21 @@ impl Transaction {
 
     /// Reads by messages.
     async fn send_for(&mut self, container: &Arc<Container>, request: &ReadRequest) -> Result<Vec<Batch>, EngineError> {
-        self.start_scan(container, request.clone(), None)?.collect().await
+        self.start_scan(container, request, None)?.collect().await
     }
 
     /// Streams the qualifying rows of all partitions, or what `operator` makes of them inside each partition.
     pub fn scan(&mut self, read: Read, operator: Option<Arc<dyn MicroOperator>>) -> Result<Results, EngineError> {
-        let container = self.runtime.container(read.container)?;
-        self.track_read(&container, &read.request.predicate)?;
-        self.start_scan(&container, read.request, operator)
+        let Read { container, request } = read;
+        let container = self.runtime.container(container)?;
+        self.track_read(&container, &request.predicate)?;
+        self.start_scan(&container, &request, operator)
     }
 
     fn start_scan(
         &mut self,
         container: &Arc<Container>,
-        request: ReadRequest,
+        request: &ReadRequest,
         operator: Option<Arc<dyn MicroOperator>>,
     ) -> Result<Results, EngineError> {
         self.begin_operation()?;
@@ -299,7 +300,7 @@ impl Transaction {
         let operator = operator.unwrap_or_else(|| Arc::new(Collect));
         let primitive = if request.order.is_some() { Primitive::OrderedScan } else { Primitive::UnorderedScan };
         let work = Work::Read { request: request.clone(), operator };
-        let operator = Self::operator(container, &table, work, Some(&request));
+        let operator = Self::operator(container, &table, work, Some(request));
         let dataflow = self.dataflow(vec![operator]);
         let messages = self.messages(&dataflow, primitive);
         Ok(self.start(dataflow, messages))

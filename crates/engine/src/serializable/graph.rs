@@ -113,7 +113,9 @@ impl ConflictGraph {
         }
         let nodes = &mut *lock(&self.inner);
         let mut judged = Judged::default();
-        writers.iter().for_each(|writer| nodes.add_edge(reader, *writer, &mut judged));
+        for writer in writers {
+            nodes.add_edge(reader, *writer, &mut judged);
+        }
         judged
     }
 
@@ -124,7 +126,9 @@ impl ConflictGraph {
         }
         let nodes = &mut *lock(&self.inner);
         let mut judged = Judged::default();
-        readers.iter().for_each(|reader| nodes.add_edge(*reader, writer, &mut judged));
+        for reader in readers {
+            nodes.add_edge(*reader, writer, &mut judged);
+        }
         judged
     }
 
@@ -185,7 +189,9 @@ impl ConflictGraph {
             }
             self.has_committed.store(!nodes.committed.is_empty(), Ordering::Relaxed);
         }
-        forgotten.into_iter().for_each(|node| node.tracked.forget());
+        for node in forgotten {
+            node.tracked.forget();
+        }
     }
 
     /// Committed transactions that wrote something and that this one's snapshot does not see.
@@ -430,16 +436,17 @@ mod tests {
 
     #[test]
     fn the_pivot_fails_whichever_edge_comes_last() {
-        let first_to_commit = |bench: &Bench| drop(bench.prepare(3).commit(3, 4));
         let bench = Bench::new(&[3, 3, 3]);
         bench.edge(1, 2).edge(2, 3);
         assert_eq!(bench.doomed(), []);
-        first_to_commit(&bench);
+        bench.prepare(3).commit(3, 4);
         assert_eq!(bench.doomed(), [(2, Doom::Pivot)]);
         for edges in [[(1, 2), (2, 3)], [(2, 3), (1, 2)]] {
             let bench = Bench::new(&[3, 3, 3]);
-            first_to_commit(&bench);
-            edges.iter().for_each(|(reader, writer)| drop(bench.edge(*reader, *writer)));
+            bench.prepare(3).commit(3, 4);
+            for (reader, writer) in edges {
+                bench.edge(reader, writer);
+            }
             assert_eq!(bench.doomed(), [(2, Doom::Pivot)], "{edges:?}");
         }
     }

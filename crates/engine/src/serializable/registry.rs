@@ -22,6 +22,7 @@ use eris_platform::Reservation;
 use eris_storage::{AttributeId, Comparison, DataType, Key, KeyEncoder, Predicate, Schema, Test, TransactionId, Value};
 
 use super::access::{RowWrite, bytes_of_key, bytes_of_predicate};
+use super::key_set::{KeySet, KeyedRead, is_of_type, key_of};
 use crate::lock::{Lock, lock};
 
 /// Choices of attributes whose values reads are found by. Each costs every write a key.
@@ -57,23 +58,6 @@ struct Accesses {
     /// Their places do not change while there are entries.
     sets: Vec<KeySet>,
     entries: BTreeMap<TransactionId, Entries>,
-}
-
-/// Reads and writes by the values of some attributes.
-#[derive(Debug)]
-struct KeySet {
-    /// Ascending.
-    attributes: Box<[AttributeId]>,
-    types: Box<[DataType]>,
-    reads: BTreeMap<Key, Vec<KeyedRead>>,
-    writes: BTreeMap<Key, Vec<Arc<RowWrite>>>,
-}
-
-#[derive(Debug)]
-struct KeyedRead {
-    transaction: TransactionId,
-    /// The whole predicate, if it says more than the key.
-    rest: Option<Predicate>,
 }
 
 /// Where a predicate is entered.
@@ -159,7 +143,7 @@ impl AccessRegistry {
         let accesses = &mut *lock(&self.inner);
         let Some(mut entries) = accesses.entries.remove(&transaction) else { return };
         accesses.take_out_reads(transaction, &mut entries);
-        accesses.take_out_writes(transaction, &mut entries);
+        accesses.take_out_writes(&mut entries);
         if accesses.entries.is_empty() {
             debug_assert!(accesses.sets.iter().all(|set| set.reads.is_empty() && set.writes.is_empty()));
             // What comes next may ask for other attributes.
@@ -221,7 +205,7 @@ impl Accesses {
             return None;
         }
         let types = ids().map(|id| schema.attributes[id.index()].data_type).collect();
-        let mut set = KeySet { attributes, types, reads: BTreeMap::new(), writes: BTreeMap::new() };
+        let mut set = KeySet::new(attributes, types);
         self.entries.values().flat_map(|entries| &entries.writes).for_each(|write| set.add_write(write));
         self.sets.push(set);
         Some(self.sets.len() - 1)
@@ -271,18 +255,15 @@ impl Accesses {
             self.coarsen_reads(reader, bounds);
             return false;
         }
-        let (known, has_room, bytes) = match &place {
-            Some(Place { set, key, rest }) => {
-                let same = |read: &KeyedRead| read.transaction == reader && read.rest == *rest;
-                let known = self.sets[*set].reads.get(key).is_some_and(|reads| reads.iter().any(same));
-                let rest = rest.as_ref().map_or(0, bytes_of_predicate);
-                (known, entries.keys.len() < bounds.entries_max, bytes_of_key(key.as_bytes()) + rest)
-            }
-            None => {
-                let predicates_max = bounds.entries_max.div_ceil(PREDICATES_SHARE);
-                let known = entries.predicates.contains(predicate);
-                (known, entries.predicates.len() < predicates_max, bytes_of_predicate(predicate))
-            }
+        let (known, has_room, bytes) = if let Some(Place { set, key, rest }) = &place {
+            let same = |read: &KeyedRead| read.transaction == reader && read.rest == *rest;
+            let known = self.sets[*set].reads.get(key).is_some_and(|reads| reads.iter().any(same));
+            let rest = rest.as_ref().map_or(0, bytes_of_predicate);
+            (known, entries.keys.len() < bounds.entries_max, bytes_of_key(key.as_bytes()) + rest)
+        } else {
+            let predicates_max = bounds.entries_max.div_ceil(PREDICATES_SHARE);
+            let known = entries.predicates.contains(predicate);
+            (known, entries.predicates.len() < predicates_max, bytes_of_predicate(predicate))
         };
         if known {
             return false;
@@ -311,19 +292,7 @@ impl Accesses {
     }
 
     fn add_readers_met(&self, write: &RowWrite, readers: &mut BTreeSet<TransactionId>) {
-        for set in &self.sets {
-            let concerns = |read: &&KeyedRead| read.rest.as_ref().is_none_or(|rest| write.concerns(rest));
-            match set.keys_of(write) {
-                Some(keys) => {
-                    for key in &keys {
-                        let reads = set.reads.get(key).into_iter().flatten();
-                        readers.extend(reads.filter(concerns).map(|read| read.transaction));
-                    }
-                }
-                // A row that lacks one of the attributes.
-                None => readers.extend(set.reads.values().flatten().filter(concerns).map(|read| read.transaction)),
-            }
-        }
+        self.sets.iter().for_each(|set| readers.extend(set.readers_of(write)));
         for (reader, entries) in self.others(write.transaction) {
             let concerned = entries.reads_all || entries.predicates.iter().any(|predicate| write.concerns(predicate));
             if concerned {
@@ -358,7 +327,7 @@ impl Accesses {
     fn coarsen_writes(&mut self, writer: TransactionId, bounds: Bounds<'_>) -> bool {
         let mut entries = self.entries.remove(&writer).unwrap_or_default();
         let first = !entries.writes_any;
-        self.take_out_writes(writer, &mut entries);
+        self.take_out_writes(&mut entries);
         bounds.memory.shrink(std::mem::take(&mut entries.write_bytes));
         entries.writes_any = true;
         self.entries.insert(writer, entries);
@@ -368,27 +337,13 @@ impl Accesses {
     fn take_out_reads(&mut self, reader: TransactionId, entries: &mut Entries) {
         entries.predicates = Vec::new();
         for (set, key) in std::mem::take(&mut entries.keys) {
-            let reads = &mut self.sets[set].reads;
-            // The first of several reads of a key takes them all.
-            let Some(list) = reads.get_mut(&key) else { continue };
-            list.retain(|read| read.transaction != reader);
-            if list.is_empty() {
-                reads.remove(&key);
-            }
+            self.sets[set].take_out_reads(reader, &key);
         }
     }
 
-    fn take_out_writes(&mut self, writer: TransactionId, entries: &mut Entries) {
+    fn take_out_writes(&mut self, entries: &mut Entries) {
         for write in std::mem::take(&mut entries.writes) {
-            for set in &mut self.sets {
-                for key in set.keys_of(&write).into_iter().flatten() {
-                    let Some(list) = set.writes.get_mut(&key) else { continue };
-                    list.retain(|known| known.transaction != writer);
-                    if list.is_empty() {
-                        set.writes.remove(&key);
-                    }
-                }
-            }
+            self.sets.iter_mut().for_each(|set| set.take_out_writes(&write));
         }
     }
 }
@@ -396,50 +351,5 @@ impl Accesses {
 impl Entries {
     fn has_reads(&self) -> bool {
         self.reads_all || !self.keys.is_empty() || !self.predicates.is_empty()
-    }
-}
-
-impl KeySet {
-    /// The keys of a row before and after; none if it lacks one of the attributes.
-    fn keys_of(&self, write: &RowWrite) -> Option<Vec<Key>> {
-        if !write.has_all(&self.attributes) {
-            return None;
-        }
-        let mut keys: Vec<Key> = write.images().map(|row| key_of(row, &self.attributes, &self.types)).collect();
-        keys.dedup();
-        Some(keys)
-    }
-
-    fn add_write(&mut self, write: &Arc<RowWrite>) {
-        for key in self.keys_of(write).into_iter().flatten() {
-            self.writes.entry(key).or_default().push(Arc::clone(write));
-        }
-    }
-}
-
-/// The key of a row that has these attributes.
-fn key_of(row: &[Value], attributes: &[AttributeId], types: &[DataType]) -> Key {
-    let mut encoder = KeyEncoder::new();
-    for (id, data_type) in attributes.iter().zip(types) {
-        encoder.push(&row[id.index()], *data_type);
-    }
-    encoder.finish()
-}
-
-/// Whether a constant can stand in a key in place of an attribute's value: equal values have equal bytes.
-fn is_of_type(value: &Value, data_type: DataType) -> bool {
-    match (value, data_type) {
-        (Value::Boolean(_), DataType::Boolean)
-        | (Value::Int16(_), DataType::Int16)
-        | (Value::Int32(_), DataType::Int32)
-        | (Value::Int64(_), DataType::Int64)
-        | (Value::Float32(_), DataType::Float32)
-        | (Value::Float64(_), DataType::Float64)
-        | (Value::Date(_), DataType::Date)
-        | (Value::Timestamp(_), DataType::Timestamp)
-        | (Value::Text(_), DataType::Text)
-        | (Value::Bytes(_), DataType::Bytes) => true,
-        (Value::Decimal { scale: has, .. }, DataType::Decimal { scale, .. }) => *has == scale,
-        _ => false,
     }
 }

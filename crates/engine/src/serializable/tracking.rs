@@ -45,7 +45,7 @@ impl<'a> Tracking<'a> {
     #[cold]
     pub fn inserted(self, schema: &Schema, rows: &Batch) {
         let write = |row| RowWrite { transaction: self.tracked.id, old: None, new: Some(rows.row(row).into()) };
-        self.write(rows.rows, |place| write(place));
+        self.write(rows.rows, write);
         self.check_keys(schema, rows, |_| true);
     }
 

@@ -80,7 +80,7 @@ impl TransactionManager {
     /// Starts a transaction whose reads and writes are tracked, once its snapshot is known to the graph.
     pub fn begin_tracked(&self, memory: &Arc<MemoryPool>) -> Arc<TransactionObject> {
         let id = TransactionId(self.numbers.next(own_slot(self.numbers.slots())));
-        Arc::new(TransactionObject::new_tracked(Arc::new(TrackedTransaction::new(id, memory))))
+        Arc::new(TransactionObject::new_tracked(&Arc::new(TrackedTransaction::new(id, memory))))
     }
 
     /// Publishes a snapshot of what is visible now; the caller withdraws it.

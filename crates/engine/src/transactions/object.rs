@@ -82,8 +82,8 @@ impl TransactionObject {
     }
 
     /// One whose reads and writes are tracked.
-    pub fn new_tracked(tracked: Arc<TrackedTransaction>) -> Self {
-        Self { tracked: Some(tracked.clone()), ..Self::new(tracked.id) }
+    pub fn new_tracked(tracked: &Arc<TrackedTransaction>) -> Self {
+        Self { tracked: Some(Arc::clone(tracked)), ..Self::new(tracked.id) }
     }
 
     /// What it has besides if it is SERIALIZABLE.

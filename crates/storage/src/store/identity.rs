@@ -30,7 +30,9 @@ impl Store {
 
     /// What was rolled back may still stand in the rows.
     fn restore_all(&mut self, snapshot: &Snapshot<'_>, addresses: &[RowAddress]) {
-        addresses.iter().for_each(|address| self.restore_void(snapshot.outcomes, *address));
+        for address in addresses {
+            self.restore_void(snapshot.outcomes, *address);
+        }
     }
 
     fn pack_as_they_are(&self, attributes: &[AttributeId], addresses: &[RowAddress], rows: &mut PackedRows) {
