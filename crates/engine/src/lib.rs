@@ -5,8 +5,9 @@
 //! - Workers ([`worker`]) poll tasks ([`task`]), process partitions and coordinate their [`node`].
 //! - A [`message`] names a [`dataflow`], whose counter says when it is done.
 //! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups; [`traffic`] counts between nodes.
-//! - [`transactions`] hands out snapshots and timestamps; what they wrote ([`redo`]) goes into a [`commit_log`], and
-//!   so does every [`definition`]. [`serializable`] says which of them may not commit together. [`maintenance`] and [`placement`] keep partitions in shape.
+//! - [`transactions`] hands out snapshots and timestamps; [`serializable`] says which of them may not commit together.
+//!   What they wrote ([`redo`]) goes into a [`commit_log`], and so does every [`definition`]. [`maintenance`] and
+//!   [`placement`] keep partitions in shape.
 
 mod admission;
 mod assignments;

@@ -121,13 +121,14 @@ impl Transaction {
     pub(crate) fn begin(runtime: &Arc<Runtime>, level: IsolationLevel) -> Self {
         let (runtime, transactions) = runtime.near();
         let statement = StatementNumber(1);
-        let (object, snapshot) = match level {
-            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => {
-                let object = transactions.begin();
-                let snapshot = SnapshotHandle::publish(TransactionHold::new(&transactions, &object), statement);
-                (object, snapshot)
-            }
-            IsolationLevel::Serializable => serializable::begin(&runtime, &transactions, statement),
+        let object = match level {
+            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => transactions.begin(),
+            IsolationLevel::Serializable => transactions.begin_tracked(&runtime.memory),
+        };
+        let publish = || SnapshotHandle::publish(TransactionHold::new(&transactions, &object), statement);
+        let snapshot = match object.tracked() {
+            None => publish(),
+            Some(tracked) => transactions.serializable.begin(tracked, publish, SnapshotHandle::visible),
         };
         Self {
             runtime,

@@ -1,11 +1,11 @@
 //! Who depends on whom, who may not commit, and who is forgotten when.
 //!
 //! ```text
-//!   active ──── prepared ──── committed ────> forgotten, once no snapshot in use is older
+//!   active ──── prepared ──── committed ──> forgotten, once no snapshot in use is older
 //!      └───────────┴──── aborted: gone at once
 //! ```
-//! A transaction is *prepared* when it decided to commit, before its record goes to the log: from then on it is nobody's
-//! victim, whatever becomes of the record. Its timestamp is taken behind that, so of two transactions the one that was
+//! A transaction is *prepared* when it decided to commit, before its record goes to the log: from then on it is
+//! nobody's victim, whatever becomes of the record. Its timestamp is taken behind that, so of two transactions the one that was
 //! committed before the other was prepared has the smaller one; of two that were prepared together nobody knows.
 //!
 //! **The rule.** `one -rw-> two -rw-> three` is dangerous if `three` is prepared or committed and may have committed
@@ -84,6 +84,7 @@ enum State {
 
 impl ConflictGraph {
     /// Starts tracking a transaction with the snapshot that `publish` publishes. Both are one step for whoever forgets.
+    #[cold]
     pub fn begin<S>(
         &self,
         tracked: &Arc<TrackedTransaction>,

@@ -1,8 +1,6 @@
 //! What is more about a SERIALIZABLE transaction: its reads are entered before they run, and it commits if it may.
 
-use std::sync::Arc;
-
-use eris_storage::{Batch, Predicate, StatementNumber};
+use eris_storage::{Batch, Predicate};
 
 use super::Transaction;
 use crate::container::Container;
@@ -10,24 +8,7 @@ use crate::counters::Event;
 use crate::error::EngineError;
 use crate::foreign_key::KeySide;
 use crate::lookup::Lookup;
-use crate::near::Near;
-use crate::runtime::Runtime;
-use crate::serializable::{Tracking, predicates_of_keys};
-use crate::transactions::{SnapshotHandle, TransactionHold, TransactionManager, TransactionObject};
-
-/// A transaction that is tracked from its snapshot on.
-#[cold]
-pub(super) fn begin(
-    runtime: &Runtime,
-    transactions: &Near<TransactionManager>,
-    statement: StatementNumber,
-) -> (Arc<TransactionObject>, SnapshotHandle) {
-    let object = transactions.begin_tracked(&runtime.memory);
-    let Some(tracked) = object.tracked() else { unreachable!("it was made so") };
-    let publish = || SnapshotHandle::publish(TransactionHold::new(transactions, &object), statement);
-    let snapshot = transactions.serializable.begin(tracked, publish, SnapshotHandle::visible);
-    (object, snapshot)
-}
+use crate::serializable::{TrackedTransaction, Tracking, predicates_of_keys};
 
 impl Transaction {
     /// Says that the transaction will write nothing, before it does anything else. Writes are refused then, and at
@@ -98,13 +79,19 @@ impl Transaction {
     }
 
     /// Before the commit: from now on it is nobody's victim.
+    #[inline]
     pub(super) fn prepare_serializable(&self) -> Result<(), EngineError> {
-        let Some(tracked) = self.hold.object().tracked() else { return Ok(()) };
+        self.hold.object().tracked().map_or(Ok(()), |tracked| self.prepare(tracked))
+    }
+
+    #[cold]
+    fn prepare(&self, tracked: &TrackedTransaction) -> Result<(), EngineError> {
         self.hold.manager().serializable.prepare(tracked.id).count(&self.runtime);
         self.check_serializable()
     }
 
     /// Behind the commit.
+    #[inline]
     pub(super) fn count_serializable(&self) {
         if self.hold.object().tracked().is_some() {
             self.runtime.counters.add(Event::SerializableCommits, 1);

@@ -42,7 +42,10 @@ impl Transaction {
         loop {
             let again = attempt.may_restart(self.level).then(|| rows.clone());
             match (self.insert_with_entries(&container, rows).await, again) {
-                (Ok(()), _) => return self.written().await.map(|()| count),
+                (Ok(()), _) => {
+                    self.check_serializable()?;
+                    return self.write_ahead_if_long().await.map(|()| count);
+                }
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(again)) => {
                     Box::pin(self.try_again(&mut attempt, error)).await?;
@@ -61,7 +64,10 @@ impl Transaction {
         self.track_read(&container, &read.request.predicate)?;
         loop {
             match self.update_with_entries(&container, &read.request, &change).await {
-                Ok(rows) => return self.written().await.map(|()| rows),
+                Ok(rows) => {
+                    self.check_serializable()?;
+                    return self.write_ahead_if_long().await.map(|()| rows);
+                }
                 Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
@@ -75,7 +81,10 @@ impl Transaction {
         self.track_read(&container, &read.request.predicate)?;
         loop {
             match self.delete_with_entries(&container, &read.request, filter.as_ref()).await {
-                Ok(rows) => return self.written().await.map(|()| rows),
+                Ok(rows) => {
+                    self.check_serializable()?;
+                    return self.write_ahead_if_long().await.map(|()| rows);
+                }
                 Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
@@ -93,12 +102,6 @@ impl Transaction {
                 Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
-    }
-
-    /// Behind an operation that wrote.
-    async fn written(&self) -> Result<(), EngineError> {
-        self.check_serializable()?;
-        self.write_ahead_if_long().await
     }
 
     /// Inserts rows; waits for whoever has one of their keys.
