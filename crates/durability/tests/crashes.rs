@@ -80,6 +80,10 @@ struct Reached {
     log_failures: u64,
     log_full: u64,
     closed: u64,
+    checkpoints: u64,
+    failed_checkpoints: u64,
+    reused_bytes: u64,
+    loaded_checkpoints: u64,
 }
 
 impl Reached {
@@ -98,6 +102,10 @@ impl Reached {
             log_failures,
             log_full,
             closed,
+            checkpoints,
+            failed_checkpoints,
+            reused_bytes,
+            loaded_checkpoints,
         } = self;
         let all = [
             ("lives", lives),
@@ -113,6 +121,10 @@ impl Reached {
             ("failed logs", log_failures),
             ("full disks", log_full),
             ("databases that were closed", closed),
+            ("checkpoints", checkpoints),
+            ("checkpoints that failed", failed_checkpoints),
+            ("segments that were written before", reused_bytes),
+            ("checkpoints that were loaded", loaded_checkpoints),
         ];
         let missing: Vec<_> = all.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name).collect();
         assert!(missing.is_empty(), "no run reached {missing:?}");
@@ -140,7 +152,9 @@ fn options(random: &mut SeededRandom) -> (EngineOptions, DurabilityOptions) {
         ..EngineOptions::default()
     };
     let durability = DurabilityOptions {
-        log_file_bytes: [4 << 10, 16 << 10, 1 << 20][random.index(3)],
+        log_file_bytes: [4 << 10, 16 << 10, 64 << 10][random.index(3)],
+        checkpoint_log_bytes: [3_000, 20_000, 1 << 30][random.index(3)],
+        checkpoint_interval: Duration::from_millis([1, 20, 10_000][random.index(3)]),
         asynchronous_delay: Duration::from_micros([0, 500, 10_000][random.index(3)]),
         ..DurabilityOptions::default()
     };
@@ -195,6 +209,7 @@ impl Life {
         if env.is_powerless() {
             reached.crashes_while_opening += 1;
         }
+        reached.loaded_checkpoints += u64::from(env.files().exists(format!("{PATH}/checkpoint/manifest").as_ref()));
         let engine = life.simulation.engine().clone();
         let prepared = life.prepare(random, known);
         let Some((bank, sequence)) = prepared else {
@@ -235,6 +250,25 @@ impl Life {
                 done.1 += full;
             });
         }
+        let database = Arc::new(opened);
+        let told: Arc<Mutex<(u64, u64, u64)>> = Arc::default();
+        for _ in 0..random.index(3) {
+            let (database, told, engine) = (Arc::clone(&database), Arc::clone(&told), engine.clone());
+            let pause = Duration::from_micros(random.below(30_000));
+            let work = engine.clone();
+            engine.spawn(async move {
+                work.sleep_until(work.env().now() + pause).await;
+                let outcome = database.checkpoint().await;
+                let mut told = told.lock().expect("not poisoned");
+                match outcome {
+                    Ok(report) => {
+                        told.0 += 1;
+                        told.2 += report.reused_bytes;
+                    }
+                    Err(_) => told.1 += 1,
+                }
+            });
+        }
         let steps = if last || fault < 3 { u64::MAX } else { random.below(transactions * 60) };
         let mut taken = 0;
         let power = env.clone();
@@ -249,15 +283,21 @@ impl Life {
             reached.log_failures += done.0;
             reached.log_full += done.1;
         }
+        {
+            let told = told.lock().expect("not poisoned");
+            reached.checkpoints += told.0;
+            reached.failed_checkpoints += told.1;
+            reached.reused_bytes += told.2;
+        }
         reached.files += u64::from(files_of_log(env) > 1);
         if last {
-            let closing = opened;
+            let closing = Arc::clone(&database);
             life.simulation
                 .block_on(async move { closing.close().await })
                 .expect("ends")
                 .expect("the last life has no faults");
             reached.closed += 1;
-            drop((life, engine, sequence));
+            drop((life, database, engine, sequence));
             env.lose_power();
             let mut life = Self { simulation: Simulation::on(env, engine_options).expect("starts") };
             life.open(&durability_options).expect("a closed database can be opened");
@@ -269,7 +309,7 @@ impl Life {
         } else {
             reached.crashes_between_steps += 1;
         }
-        drop((life, opened, engine, sequence));
+        drop((life, database, engine, sequence));
         files.set_capacity(None);
         env.lose_power();
     }

@@ -26,7 +26,7 @@ use crate::partition_table::{Entry, PartitionTable, Partitioning};
 use crate::runtime::{Runtime, current_node};
 use crate::task::Task;
 use crate::timer::Sleep;
-use crate::transaction::{IsolationLevel, Transaction};
+use crate::transaction::{IsolationLevel, Transaction, until_visible};
 use crate::worker::Worker;
 
 /// A running engine. Clones share it.
@@ -304,6 +304,13 @@ impl Engine {
             Some(log) => Ok(log.define(&definition())?),
             None => Ok(()),
         }
+    }
+
+    /// Begins a transaction whose snapshot has every commit that is in the log by now.
+    pub async fn begin_behind_log(&self) -> Transaction {
+        let transactions = &self.runtime.transactions;
+        until_visible(transactions, transactions.last_taken()).await;
+        self.begin()
     }
 
     pub(crate) fn runtime(&self) -> &Arc<Runtime> {

@@ -76,6 +76,6 @@ pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};
 pub use task::yield_now;
 pub use traffic::NodeTraffic;
 pub use transaction::{
-    BulkLoad, IsolationLevel, LockWait, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,
+    BulkLoad, IsolationLevel, LockWait, PinStream, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,
 };
 pub use transactions::SnapshotHandle;

@@ -9,6 +9,7 @@ mod foreign_keys;
 mod in_place;
 mod lookup;
 mod memory;
+mod pin;
 mod savepoint;
 mod through_index;
 mod wait;
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 use eris_platform::MemoryPool;
 use eris_storage::{
-    Batch, ContainerId, IndexDefinition, Key, PackedRows, PinnedSegment, ReadRequest, RowFormat, Schema,
-    SegmentLayouts, StatementNumber, Timestamp, TransactionId,
+    Batch, ContainerId, IndexDefinition, Key, PackedRows, ReadRequest, RowFormat, Schema, SegmentLayouts,
+    StatementNumber, Timestamp, TransactionId,
 };
 
 use crate::cancel::CancelHandle;
@@ -44,6 +45,7 @@ use foreign_keys::Checks;
 pub(crate) use foreign_keys::{distinct_keys, found_positions};
 use in_place::{InPlace, Patience};
 pub use lookup::{ProbeReport, Probes};
+pub use pin::{PinStream, PinnedScan};
 pub use savepoint::Savepoint;
 use through_index::Resolved;
 pub(crate) use wait::until_visible;
@@ -63,14 +65,6 @@ pub struct Read {
     pub container: ContainerId,
     /// Which rows, which attributes, in which order.
     pub request: ReadRequest,
-}
-
-/// Sealed segments and copies of open rows: a consistent view of a container that needs no latch.
-pub struct PinnedScan {
-    /// Sealed segments with their delete maps; scan them under the transaction's [`SnapshotHandle`].
-    pub segments: Vec<Arc<PinnedSegment>>,
-    /// The qualifying rows of open segments, desired attributes only.
-    pub open: Vec<Batch>,
 }
 
 /// What the statements of a transaction see.
@@ -146,6 +140,11 @@ impl Transaction {
     /// What its statements see.
     pub fn isolation_level(&self) -> IsolationLevel {
         self.level
+    }
+
+    /// The newest version of a container's schema.
+    pub fn schema_of(&self, container: ContainerId) -> Result<Arc<Schema>, EngineError> {
+        Ok(self.runtime.container(container)?.schema())
     }
 
     /// Commits up to this timestamp are visible to the current statement.
@@ -282,20 +281,6 @@ impl Transaction {
         let dataflow = self.dataflow(vec![operator]);
         let messages = self.messages(&dataflow, primitive);
         Ok(self.start(dataflow, messages))
-    }
-
-    /// Pins the sealed segments of a container and copies the qualifying rows of its open ones.
-    pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
-        let container = self.runtime.container(container)?;
-        self.begin_operation()?;
-        let table = container.table();
-        let work = Work::Pin { request: request.clone() };
-        let operator = Self::operator(&container, &table, work, Some(request));
-        let dataflow = self.dataflow(vec![operator]);
-        let messages = self.messages(&dataflow, Primitive::Pin);
-        let (open, summary) = self.start(dataflow, messages).finish_with_batches().await?;
-        let segments = summary.pinned.into_iter().flat_map(|pinned| pinned.segments).collect();
-        Ok(PinnedScan { segments, open })
     }
 
     /// Has every partition build an index that its schema does not have yet.

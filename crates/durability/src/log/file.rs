@@ -77,6 +77,16 @@ pub(super) fn create_spare(
     })
 }
 
+/// Removes files all of whose records stand in front of a position.
+pub(super) fn remove_in_front_of(files: &dyn Files, directory: &Path, position: u64) -> io::Result<()> {
+    let mut firsts: Vec<u64> = files.list(directory)?.iter().filter_map(|name| position_of_name(name)).collect();
+    firsts.sort_unstable();
+    for pair in firsts.windows(2).filter(|pair| pair[1] <= position) {
+        files.remove(&directory.join(file_name(pair[0])))?;
+    }
+    files.sync_directory(directory)
+}
+
 /// The bytes in front of the first record.
 pub(super) fn header(id: DatabaseId, first: u64) -> [u8; FILE_HEADER_BYTES as usize] {
     let mut header = [0; FILE_HEADER_BYTES as usize];

@@ -1,13 +1,15 @@
 //! Where the log is, what waits to be written, and who waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use eris_engine::{LogError, PendingCommit};
 use eris_platform::Nanos;
 use eris_storage::TransactionId;
+
+use crate::checkpoint::Control;
 
 use super::file::{FILE_HEADER_BYTES, LogFile, create_spare};
 use super::record::{self, Kind, Record};
@@ -64,6 +66,18 @@ pub(super) enum Appending {
     Later,
 }
 
+/// What came since the last checkpoint.
+#[derive(Default)]
+struct Growth {
+    /// Where the last one began.
+    from: u64,
+    /// Whoever takes them was woken for the first byte, and for the bytes at which one is due.
+    woken: bool,
+    woken_for_bytes: bool,
+    log_bytes: u64,
+    control: Weak<Control>,
+}
+
 pub(super) struct State {
     /// Where the next record goes.
     position: u64,
@@ -90,6 +104,7 @@ pub(super) struct State {
     parts: BTreeMap<TransactionId, u64>,
     /// A buffer to be filled again.
     buffer: Vec<u8>,
+    growth: Growth,
     pub statistics: LogStatistics,
 }
 
@@ -114,6 +129,7 @@ impl State {
             wait_for_durable: Vec::new(),
             parts: BTreeMap::new(),
             buffer: Vec::new(),
+            growth: Growth::default(),
             statistics: LogStatistics::default(),
         }
     }
@@ -238,6 +254,41 @@ impl State {
         self.statistics.bytes += length as u64;
         let used = self.position - self.current.first;
         assert!(used <= self.current.capacity, "{used} bytes in a log file for {}", self.current.capacity);
+        self.note_growth();
+    }
+
+    // ---- checkpoints
+
+    pub fn watch(&mut self, control: &Arc<Control>, log_bytes: u64) {
+        let control = Arc::downgrade(control);
+        self.growth = Growth { from: self.position, log_bytes, control, ..Growth::default() };
+    }
+
+    pub fn grown_bytes(&self) -> u64 {
+        self.position - self.growth.from.min(self.position)
+    }
+
+    fn note_growth(&mut self) {
+        let is_due = self.grown_bytes() >= self.growth.log_bytes;
+        if !self.growth.woken || (is_due && !self.growth.woken_for_bytes) {
+            self.growth.woken = true;
+            self.growth.woken_for_bytes = is_due;
+            if let Some(control) = self.growth.control.upgrade() {
+                control.wake();
+            }
+        }
+    }
+
+    /// Where it begins, and where the log has to be read from.
+    pub fn begin_checkpoint(&mut self) -> (u64, u64) {
+        self.growth.from = self.position;
+        let first_part = self.parts.values().min().copied();
+        (self.position, first_part.unwrap_or(self.position))
+    }
+
+    pub fn end_checkpoint(&mut self) {
+        self.growth.woken = self.grown_bytes() > 0;
+        self.growth.woken_for_bytes = false;
     }
 
     /// A commit whose record was appended last.
