@@ -148,6 +148,7 @@ fn options(random: &mut SeededRandom) -> (EngineOptions, DurabilityOptions) {
         parallel_rows: 1_000_000,
         quantum: Duration::from_micros([0, 20, 200][random.index(3)]),
         in_place: random.index(3) > 0,
+        incoming_buffer_bytes: 16 << 10,
         write_ahead_bytes: [100, 1_000, 1 << 20][random.index(3)],
         ..EngineOptions::default()
     };
@@ -225,8 +226,9 @@ impl Life {
             0..3 => env.lose_power_at(files.operations() + random.below(150)),
             3 => files.fail_at(files.operations() + random.below(60), FileFault::Broken),
             4 => {
-                let free = files.available_bytes(PATH.as_ref()).expect("it has no limit");
-                files.set_capacity(Some((1 << 40) - free + random.below(60_000)));
+                // An error: the power is gone.
+                let used = files.available_bytes(PATH.as_ref()).map_or(0, |free| (1 << 40) - free);
+                files.set_capacity(Some(used + random.below(60_000)));
             }
             _ => {}
         }
