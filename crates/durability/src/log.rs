@@ -125,6 +125,15 @@ impl Log {
         durable
     }
 
+    /// Accepts nothing more, and waits for nothing: what is not durable yet is not committed.
+    pub(crate) fn abandon(&self) {
+        let error = LogError::Failed { reason: Arc::from("the database is closed") };
+        let (commits, wakers) = self.shared.state().fail(error.clone());
+        self.shared.decisions.end();
+        self.shared.decisions.push(commits, &Err(error));
+        wakers.into_iter().for_each(std::task::Waker::wake);
+    }
+
     /// What it did so far.
     pub fn statistics(&self) -> LogStatistics {
         self.shared.state().statistics

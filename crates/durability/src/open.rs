@@ -163,6 +163,20 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Accepts no more commits, and waits for nothing: as if the process ended here. Dropping does the same.
+    pub fn abandon(&self) {
+        self.control.end();
+        self.log.abandon();
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
 impl fmt::Debug for Database {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Database({}, {:?})", self.directory.path().display(), self.log)

@@ -202,8 +202,7 @@ impl Life {
             Err(error) => {
                 assert!(env.is_powerless(), "the database cannot be opened: {error}");
                 reached.crashes_while_opening += 1;
-                drop(life);
-                env.lose_power();
+                end(life, (), env);
                 return;
             }
         };
@@ -215,8 +214,7 @@ impl Life {
         let prepared = life.prepare(random, known);
         let Some((bank, sequence)) = prepared else {
             assert!(env.is_powerless(), "the bank can be made");
-            drop((life, opened, engine));
-            env.lose_power();
+            end(life, (opened, engine), env);
             return;
         };
         // Where the power goes, if it is not gone yet.
@@ -299,8 +297,7 @@ impl Life {
                 .expect("ends")
                 .expect("the last life has no faults");
             reached.closed += 1;
-            drop((life, database, engine, sequence));
-            env.lose_power();
+            end(life, (database, engine, sequence), env);
             let mut life = Self { simulation: Simulation::on(env, engine_options).expect("starts") };
             life.open(&durability_options).expect("a closed database can be opened");
             life.prepare(random, known).expect("nothing is lost");
@@ -311,9 +308,9 @@ impl Life {
         } else {
             reached.crashes_between_steps += 1;
         }
-        drop((life, database, engine, sequence));
+        database.abandon();
         files.set_capacity(None);
-        env.lose_power();
+        end(life, (database, engine, sequence), env);
     }
 
     fn open(&mut self, options: &DurabilityOptions) -> Result<Database, DurabilityError> {
@@ -375,6 +372,16 @@ async fn make(engine: &Engine, random: &mut SeededRandom) -> Result<(Bank, Arc<S
     }
     let sequence = engine.create_sequence(&sequence_spec())?;
     Ok((Bank::create(engine, random).await?, sequence))
+}
+
+/// The power goes, and with it the machine; what it had is given back.
+fn end<T>(life: Life, rest: T, env: &SimulatedEnv) {
+    let memory = Arc::clone(life.simulation.engine().memory());
+    life.simulation.engine().shutdown();
+    drop(rest);
+    drop(life);
+    env.lose_power();
+    assert_eq!(memory.used(), 0, "bytes that nobody gave back: {:?}", memory.by_consumer());
 }
 
 fn files_of_log(env: &SimulatedEnv) -> usize {

@@ -68,7 +68,7 @@ impl Engine {
         Ok((Self { runtime, threads: Arc::default() }, workers))
     }
 
-    /// Stops the workers and waits for them. Transactions that still run are lost with their tasks.
+    /// Stops the workers and waits for them. Transactions that still run are rolled back with their tasks.
     pub fn shutdown(&self) {
         self.runtime.halt();
         for thread in lock(&self.threads).drain(..) {
@@ -79,6 +79,8 @@ impl Engine {
         for node in &self.runtime.nodes {
             while node.tasks.pop().is_some() {}
         }
+        self.runtime.tasks.drop_all();
+        self.runtime.abandon_partitions();
     }
 
     /// Where time, randomness, files and sockets come from.

@@ -27,6 +27,7 @@ use crate::partition::{LivingPartition, Partition};
 use crate::placement::Helpers;
 use crate::scatter::Scatter;
 use crate::sequence::Sequences;
+use crate::task::Tasks;
 use crate::traffic::Traffic;
 use crate::transactions::TransactionManager;
 
@@ -52,6 +53,7 @@ pub(crate) struct Runtime {
     partitions: RwLock<Vec<Weak<LivingPartition>>>,
     dataflows: [Lock<DeterministicMap<u64, Arc<Dataflow>>>; DATAFLOW_SHARDS],
     next_container: AtomicU32,
+    pub tasks: Tasks,
     next_dataflow: AtomicU64,
     next_task: AtomicU64,
     next_node: AtomicU64,
@@ -161,6 +163,7 @@ impl Runtime {
             partitions: RwLock::default(),
             dataflows: std::array::from_fn(|_| Lock::default()),
             next_container: AtomicU32::new(1),
+            tasks: Tasks::default(),
             next_dataflow: AtomicU64::new(1),
             next_task: AtomicU64::new(1),
             next_node: AtomicU64::new(0),
@@ -305,6 +308,15 @@ impl Runtime {
 
     pub fn find_partition(&self, id: PartitionId) -> Option<Partition> {
         read(&self.partitions).get(id.0 as usize)?.upgrade()
+    }
+
+    /// Nobody will go on with what partitions are at.
+    pub fn abandon_partitions(&self) {
+        let partitions: Vec<Partition> = read(&self.partitions).iter().filter_map(Weak::upgrade).collect();
+        for partition in &partitions {
+            let at = partition.try_latch().map(|mut state| state.take_work());
+            drop(at);
+        }
     }
 
     pub fn add_dataflow(&self, dataflow: Arc<Dataflow>) {

@@ -91,7 +91,7 @@ impl Manifest {
         let Some((line, check)) = text.split_once("\ncheck ") else {
             return Err(damaged("it has no check".to_owned()));
         };
-        if check.trim_end() != format!("{:08x}", crc32c::crc32c(line.as_bytes())) {
+        if check != format!("{:08x}\n", crc32c::crc32c(line.as_bytes())) {
             return Err(damaged("its check is wrong".to_owned()));
         }
         // The format first: all else may have changed.
