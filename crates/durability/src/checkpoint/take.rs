@@ -47,6 +47,8 @@ struct Written {
     /// Keeps the address from being another segment's.
     segment: Weak<SealedSegment>,
     place: BlockPlace,
+    #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
+    live: Option<BlockPlace>,
 }
 
 /// What is known between two checkpoints.
@@ -78,8 +80,11 @@ impl Checkpointer {
     /// Takes a checkpoint. Nothing is changed if it fails.
     pub async fn take(&mut self, engine: &Engine, log: &Log) -> Result<CheckpointReport, DurabilityError> {
         let begun = self.env.now();
-        let (position, replay_from) = log.checkpoint_positions();
+        let positions = log.checkpoint_positions();
         let mut snapshot = engine.begin_behind_log().await;
+        // Planted: commits that the snapshot does not see may be in front of the position already.
+        let is_late = cfg!(feature = "bug_position_behind_snapshot");
+        let (position, replay_from) = if is_late { log.checkpoint_positions() } else { positions };
         let timestamp = snapshot.snapshot_timestamp().0;
         let mut manifest = Manifest::new(self.id, timestamp, position, replay_from);
         let definitions = engine.definitions();
@@ -87,6 +92,10 @@ impl Checkpointer {
         let mut report = CheckpointReport { timestamp, ..CheckpointReport::default() };
         let taken = self.write_rows(&mut snapshot, &definitions, &data, &mut manifest, &mut report).await;
         snapshot.rollback();
+        // Planted: the log goes before the manifest that makes up for it has its name.
+        if cfg!(feature = "bug_log_goes_before_manifest") && taken.is_ok() {
+            log.forget_in_front_of(replay_from);
+        }
         let finished = match taken {
             Ok(written) => {
                 self.finish(engine, &data, definitions, manifest, &mut report).await.map(|files| (written, files))
@@ -157,7 +166,16 @@ impl Checkpointer {
             }
             report.rows += u64::from(pinned.rows());
             let address = Arc::as_ptr(pinned.segment()) as usize;
-            written.insert(address, Written { segment: Arc::downgrade(pinned.segment()), place });
+            // Planted: the rows are as they were, so the bitmap of the last time is named along with them.
+            #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
+            let live = known.and_then(|_| self.written.get(&address)).map_or(live, |before| before.live);
+            let now = Written {
+                segment: Arc::downgrade(pinned.segment()),
+                place,
+                #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
+                live,
+            };
+            written.insert(address, now);
             manifest.blocks.push(BlockEntry { container: container.0, rows: pinned.rows(), place, live });
         }
         Ok(written)
@@ -267,7 +285,10 @@ impl Checkpointer {
         report: &mut CheckpointReport,
     ) -> Result<Vec<FileEntry>, DurabilityError> {
         // The log must not end in front of what the checkpoint has.
-        engine.sync_log().await?;
+        // Planted: the checkpoint may know more than its log.
+        if !cfg!(feature = "bug_manifest_before_log") {
+            engine.sync_log().await?;
+        }
         manifest.definitions = definitions.iter().map(Stored::of).collect();
         self.with_file(data, |data| data.sync()).await?;
         let (written, own) = {

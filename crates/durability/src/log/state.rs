@@ -297,7 +297,11 @@ impl State {
     }
 
     pub fn note_part(&mut self, transaction: TransactionId) {
-        self.parts.entry(transaction).or_insert(self.position);
+        let first = self.parts.entry(transaction).or_insert(self.position);
+        // Planted: the place of its last part stands for all of them.
+        if cfg!(feature = "bug_checkpoint_from_last_part") {
+            *first = self.position;
+        }
     }
 
     pub fn forget_parts(&mut self, transaction: TransactionId) {
@@ -344,7 +348,9 @@ impl State {
             self.buffer = buffer;
             self.buffer.clear();
         }
-        let through = self.in_flight.partition_point(|commit| commit.end <= end);
+        // Planted: what was appended while this batch was on its way counts as a part of it.
+        let told = if cfg!(feature = "bug_told_with_batch_before") { self.position } else { end };
+        let through = self.in_flight.partition_point(|commit| commit.end <= told);
         let commits = self.in_flight.drain(..through).map(|it| it.commit).collect();
         let mut wakers = std::mem::take(&mut self.wait_for_room);
         self.wait_for_durable.retain(|(position, waker)| {
