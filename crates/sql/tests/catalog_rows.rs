@@ -156,7 +156,6 @@ const TYPES: [(&str, &[&str]); 22] = [
             "'it''s'",
             "E'tab\\tline\\nback\\\\slash'",
             "$$dollar's$$",
-            "U&'\\00e4'",
             "'NULL'",
             "'{\"a\": 1}'",
             "'\"quoted\" \\u0041 \u{1F600}'",
@@ -164,7 +163,7 @@ const TYPES: [(&str, &[&str]); 22] = [
             "current_user",
             "coalesce(NULL, current_user, 'it''s')",
             "CASE WHEN now() < '2000-01-01' THEN E'a\\'b' ELSE 'c' END",
-            "CAST(now() AS date)::text || U&'\\00e4'",
+            "CAST(now() AS date)::text || E'\\'\\\\'",
         ],
     ),
     ("varchar", &["'x'", "current_database()"]),
@@ -204,10 +203,9 @@ fn every_type_and_every_default_survives() {
     assert_eq!(names.len(), count + 1);
     let momentary = client.rows(
         "SELECT column_name FROM information_schema.columns \
-         WHERE column_default LIKE '%now()%' OR column_default LIKE '%CURRENT_TIMESTAMP%' \
-         OR column_default LIKE '%current_timestamp%'",
+         WHERE lower(column_default) ~ 'now\\(|current_timestamp|current_date'",
     );
-    assert_eq!(momentary.len(), 6, "{momentary:?}");
+    assert_eq!(momentary.len(), 8, "{momentary:?}");
     for ((name, before), after) in names.iter().zip(&first).zip(&second).skip(1) {
         if momentary.contains(name) {
             assert!(before.is_some() && after.is_some(), "{name}");
