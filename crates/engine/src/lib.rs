@@ -49,7 +49,7 @@ mod write_rules;
 
 pub use admission::{AdmissionError, AdmissionOptions, Admit, ClassLimit, Permit, STATEMENT_CLASSES, StatementClass};
 pub use cancel::CancelHandle;
-pub use container::{Container, ContainerSpec};
+pub use container::{Container, ContainerSpec, SYSTEM_CONTAINER};
 pub use counters::{EVENTS, Event};
 pub use description::{EngineStatistics, PartitionDescription};
 pub use engine::Engine;

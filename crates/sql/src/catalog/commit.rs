@@ -8,21 +8,22 @@
 //!   5. publish     the version that was made in step 2
 //!   6. turn ends   then containers and indexes that nobody names any more are dropped
 //! ```
-//! *What is published is committed*, because 5 follows 4. *What fails is not published*: an error in 2, 3 or 4 (a name, a
-//! conflict, memory, the log) rolls the transaction back, and nobody has seen its names. Between 4 and 5 the names are
+//! *What is published is committed*, because 5 follows 4. *What fails is not published*: an error in 2, 3 or 4 (a name,
+//! a conflict, the log) rolls the transaction back, and nobody has seen its names. Between 4 and 5 the names are
 //! committed and not yet visible; no client can tell, since the COMMIT is acknowledged after 5, and a process that ends
 //! there finds them when it comes up.
 //!
-//! **Rows are written at the COMMIT, not by each statement.** Until then a transaction's names are in its
-//! [`Overlay`](super::Overlay) only, and ROLLBACK has nothing to take back here. Rows written earlier would be locked for
-//! as long as the transaction is open: two blocks that create tables in opposite orders would wait for each other, and a
-//! block that takes a name late would wait for one that may never end, where the conflict is found at the COMMIT now.
+//! **Rows are written at the COMMIT, not by each statement.** Until then the names of a transaction are in its
+//! [`Overlay`](super::Overlay) only, and ROLLBACK has nothing to take back here. Rows written earlier would be locked
+//! for as long as the transaction is open: two blocks that create tables in opposite orders would wait for each other,
+//! and a block that takes a name late would wait for one that may never end, where the conflict is found at the COMMIT
+//! now.
 //!
-//! **Nobody waits for rows.** Only step 3 writes rows of tables, and the turn lasts until they are visible, so they have
-//! no second writer. The transaction's snapshot may be older than the last turn; rows are therefore written in a new one
-//! ([`eris_engine::Transaction::next_statement_now`]), as names are no part of a snapshot. Who has the turn waits for
-//! nothing that another turn could hold: for partitions, and for the engine's commit. (Foreign keys that are checked at
-//! the commit would wait for other transactions; SQL has none. They would have to be checked before step 1.)
+//! **Nobody waits for rows.** Only step 3 writes rows of tables, and the turn lasts until they are visible, so they
+//! have no second writer. The transaction's snapshot may be older than the last turn; rows are therefore written in a
+//! new one ([`eris_engine::Transaction::next_statement_now`]), as names are no part of a snapshot. Who has the turn
+//! waits for nothing that another turn could hold: for partitions, and for the engine's commit. (Foreign keys that are
+//! checked at the commit would wait for other transactions; SQL has none. They would have to be checked before step 1.)
 //!
 //! Steps 1 to 6 run in a task of their own, which goes on if the session ceases to wait.
 
@@ -52,6 +53,7 @@ pub async fn commit_names(
     changes.iter().try_for_each(|change| change.apply(&mut next))?;
     // A cancel that came late was meant for the last statement.
     transaction.set_cancel(CancelHandle::default());
+    transaction.use_system_memory();
     transaction.next_statement_now();
     for write in writes(&current, &next, changes) {
         write.run(&mut transaction).await?;

@@ -7,11 +7,14 @@
 //!   container   17              {}                      SQL made container 17, see [`super::containers`]
 //!   table       orders          {"format":1, ...}       see [`super::stored`]
 //! ```
-//! The container has no name: statements cannot reach it, only this module does.
+//! The container has no name: statements cannot reach it, only this module does. It is the engine's system container,
+//! whose memory counts and is not refused: to drop a table is the way out of a full database.
 
 use std::sync::Arc;
 
-use eris_engine::{Change, ContainerSpec, Engine, EngineError, Partitioning, Read, RowChange, Transaction};
+use eris_engine::{
+    Change, ContainerSpec, Engine, EngineError, Partitioning, Read, RowChange, SYSTEM_CONTAINER, Transaction,
+};
 use eris_storage::{
     Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
     Layout, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, Test, Value,
@@ -20,8 +23,8 @@ use eris_storage::{
 use crate::errors::{SqlError, SqlState};
 use crate::plan::engine_error;
 
-/// The catalog's container: the first of a fresh engine, so that it is found again.
-pub const CATALOG_CONTAINER: ContainerId = ContainerId(1);
+/// The catalog's container: its id is fixed, so that it is found again.
+pub const CATALOG_CONTAINER: ContainerId = SYSTEM_CONTAINER;
 
 /// The kind of the row that says what the others look like.
 pub(super) const CATALOG: &str = "catalog";
@@ -72,27 +75,19 @@ fn spec() -> ContainerSpec {
     ContainerSpec { schema: Arc::new(schema), partitioning: Partitioning::Range(key) }
 }
 
-/// Makes the container, unless it is there; tells whether it was.
-pub(super) fn open_container(engine: &Engine) -> Result<bool, SqlError> {
-    if let Some(container) = engine.container(CATALOG_CONTAINER) {
-        let (found, expected) = (container.schema(), spec().schema);
-        if found.attributes == expected.attributes && found.indexes == expected.indexes {
-            return Ok(true);
-        }
-        return Err(not_first("it belongs to somebody else"));
+/// Makes the container, unless it is there.
+pub(super) fn open_container(engine: &Engine) -> Result<(), SqlError> {
+    let Some(container) = engine.container(CATALOG_CONTAINER) else {
+        return engine.create_container(spec()).map(drop).map_err(|error| engine_error(&error, None));
+    };
+    let (found, expected) = (container.schema(), spec().schema);
+    if found.attributes == expected.attributes && found.indexes == expected.indexes {
+        return Ok(());
     }
-    let id = engine.next_container_id();
-    if id != CATALOG_CONTAINER {
-        return Err(not_first(&format!("the engine has given away the ids below {}", id.0)));
-    }
-    engine.create_container(spec()).map_err(|error| engine_error(&error, None))?;
-    Ok(false)
-}
-
-fn not_first(why: &str) -> SqlError {
-    SqlError::new(SqlState::WRONG_STATE, "a database needs the first container of its engine for its catalog")
-        .detail(format!("Container {} is not free: {why}.", CATALOG_CONTAINER.0))
-        .hint("Open the database before anything else creates containers.")
+    let id = CATALOG_CONTAINER.0;
+    Err(SqlError::new(SqlState::CORRUPTED, format!("container {id} is not the catalog of a database"))
+        .detail("It has other attributes or indexes.")
+        .hint("Leave this container to the database: Engine::next_container_id gives other ids."))
 }
 
 fn equal(attribute: AttributeId, text: &str) -> Condition {

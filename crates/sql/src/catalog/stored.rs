@@ -14,8 +14,9 @@
 //! | field | meaning |
 //! |---|---|
 //! | `container` | The container that holds the rows. Its schema and partitioning are the engine's to keep. |
-//! | `type` | A type of SQL, with its parameters; `varchar` and `char` have a `length`, which is null if none was given. |
-//! | `default` | `value`: a constant of the column's type, as PostgreSQL writes it. `expression`: SQL, evaluated by each statement. None: NULL. |
+//! | `type` | A type of SQL with its parameters; the `length` of `varchar` and `char` is null if none was given. |
+//! | `default` | `value`: a constant of the column's type, as PostgreSQL writes it. |
+//! |           | `expression`: SQL that each statement evaluates. Neither: NULL. |
 //! | `columns` of an index | Positions in the table, from 0. |
 //! | `constraints` | So many of the first indexes stand for constraints. |
 //!
@@ -221,9 +222,11 @@ impl StoredTable {
         for (column, attribute) in columns.iter().zip(&schema.attributes) {
             if !describes(column, attribute) {
                 let (expected, found) = (column.sql_type.data_type(), attribute.data_type);
+                let (optional, nullable) = (!column.not_null, attribute.nullable);
                 return Err(contradicted(&format!(
-                    "column \"{}\" ({expected:?}, nullable: {}) is stored as attribute \"{}\" ({found:?}, nullable: {})",
-                    column.name, !column.not_null, attribute.name, attribute.nullable
+                    "column \"{}\" ({expected:?}, nullable: {optional}) is stored as attribute \"{}\" \
+                     ({found:?}, nullable: {nullable})",
+                    column.name, attribute.name
                 )));
             }
         }

@@ -5,7 +5,8 @@
 //!                                                                  -> ROLLBACK: partitions drop it
 //!   DROP INDEX     unnamed in the overlay -> COMMIT publishes, then partitions drop it
 //! ```
-//! Either way a transaction ends with [`crate::catalog::settle_indexes`]: whatever the partitions have beyond the published table goes.
+//! Either way a transaction ends with [`crate::catalog::settle_indexes`]: whatever the partitions have beyond the
+//! published table goes.
 
 use std::sync::Arc;
 
