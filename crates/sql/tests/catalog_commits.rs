@@ -13,6 +13,7 @@ use std::thread;
 
 use eris_engine::{EngineOptions, Simulation};
 use eris_platform::MemoryFaults;
+use eris_sql::catalog::Table;
 use eris_sql::{Database, DatabaseOptions, Session, SessionOptions};
 use support::{Client, Instance};
 
@@ -230,7 +231,7 @@ fn names_of_a_commit_that_fails_are_not_published() {
     assert!((1..8).contains(&failures), "{failures} commits met a refusal");
 }
 
-/// To drop or empty a table, or to drop an index, is the way out of a full database, in place and by messages.
+/// A full database does not refuse DDL, which is the way out of it: in place and by messages.
 #[test]
 fn a_full_database_drops_tables() {
     for in_place in [true, false] {
@@ -246,7 +247,8 @@ fn a_full_database_drops_tables() {
             client.ok("CREATE INDEX t_n ON t (n); CREATE TABLE other (id int)");
             // Not a byte is left; the limit may also be put below what is used.
             memory.set_limit(memory.used() / 2);
-            for sql in ["DROP INDEX t_n", "TRUNCATE t", "BEGIN", "DROP TABLE other", "COMMIT"] {
+            let create = "CREATE TABLE new (id int)";
+            for sql in ["DROP INDEX t_n", "TRUNCATE t", create, "BEGIN", "DROP TABLE other, new", "COMMIT"] {
                 if let Err(error) = client.run(sql) {
                     panic!("{sql}: {error}");
                 }
@@ -279,7 +281,8 @@ async fn run(session: &mut Session, sql: &str) {
     }
 }
 
-/// A session that ceases to wait in the middle of its COMMIT: names and rows are there, or neither is.
+/// A session that ceases to wait in the middle of its COMMIT: names and rows are there, or neither is, and what is left
+/// has a name.
 #[test]
 fn a_commit_that_nobody_waits_for_is_whole() {
     let (mut there, mut not_there) = (0, 0);
@@ -295,6 +298,7 @@ fn a_commit_that_nobody_waits_for_is_whole() {
                 run(&mut session, "CREATE TABLE data (id int PRIMARY KEY)").await;
                 run(&mut session, "BEGIN").await;
                 run(&mut session, "CREATE TABLE t (id int PRIMARY KEY)").await;
+                run(&mut session, "CREATE INDEX data_id ON data (id)").await;
                 run(&mut session, "INSERT INTO data VALUES (1)").await;
                 let commit = session.parse("COMMIT", &[]).unwrap().remove(0);
                 let _ = poll_times(times, session.execute(&commit, &[])).await;
@@ -302,6 +306,11 @@ fn a_commit_that_nobody_waits_for_is_whole() {
             .unwrap();
         simulation.run_until_idle().unwrap();
         let published = database.catalog().current();
+        assert_eq!(engine.partitions().len(), 1 + published.tables().count(), "after {times} polls");
+        let indexes = |table: &Table| (table.schema.indexes.len(), engine.container(table.container()).unwrap());
+        for (named, container) in published.tables().map(|table| indexes(table)) {
+            assert_eq!(container.schema().indexes.len(), named, "after {times} polls");
+        }
         let opening = Database::open(engine.clone(), DatabaseOptions::default());
         let opened = simulation.block_on(opening).unwrap().unwrap();
         let committed = opened.catalog().current();
