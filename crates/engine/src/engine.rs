@@ -177,7 +177,7 @@ impl Engine {
         self.runtime.admission.counts(class)
     }
 
-    /// A fresh container id, for its schema.
+    /// A fresh container id, for its schema; never that of the [system container](crate::SYSTEM_CONTAINER).
     pub fn next_container_id(&self) -> ContainerId {
         self.runtime.next_container_id()
     }

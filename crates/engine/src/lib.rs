@@ -54,7 +54,7 @@ mod write_rules;
 pub use admission::{AdmissionError, AdmissionOptions, Admit, ClassLimit, Permit, STATEMENT_CLASSES, StatementClass};
 pub use cancel::CancelHandle;
 pub use commit_log::{Commit, CommitLog, Durability, LogError, PendingCommit};
-pub use container::{Container, ContainerSpec};
+pub use container::{Container, ContainerSpec, SYSTEM_CONTAINER};
 pub use counters::{EVENTS, Event};
 pub use definition::Definition;
 pub use description::{EngineStatistics, PartitionDescription};

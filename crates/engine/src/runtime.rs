@@ -12,7 +12,7 @@ use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
 use crate::admission::{Admission, STATEMENT_CLASSES};
 use crate::assignments::Urgency;
 use crate::commit_log::{CommitLog, LogSlot};
-use crate::container::Container;
+use crate::container::{Container, SYSTEM_CONTAINER};
 use crate::counters::{Counters, Event};
 use crate::dataflow::Dataflow;
 use crate::error::EngineError;
@@ -38,6 +38,8 @@ pub(crate) struct Runtime {
     pub env: Arc<dyn Env>,
     pub options: EngineOptions,
     pub memory: Arc<MemoryPool>,
+    /// Of the system container, and of those who write it: counted in `memory`, not refused.
+    pub system_memory: Arc<MemoryPool>,
     pub machine: MachineMemory,
     pub transactions: Arc<TransactionManager>,
     log: LogSlot,
@@ -155,6 +157,7 @@ impl Runtime {
             options,
             redo_memory: memory.reserve("redo of transactions"),
             log: LogSlot::default(),
+            system_memory: memory.counted(),
             memory,
             machine,
             transactions: Arc::new(TransactionManager::new(workers)),
@@ -162,7 +165,7 @@ impl Runtime {
             containers: RwLock::default(),
             partitions: RwLock::default(),
             dataflows: std::array::from_fn(|_| Lock::default()),
-            next_container: AtomicU32::new(1),
+            next_container: AtomicU32::new(SYSTEM_CONTAINER.0 + 1),
             tasks: Tasks::default(),
             next_dataflow: AtomicU64::new(1),
             next_task: AtomicU64::new(1),
@@ -180,7 +183,8 @@ impl Runtime {
 
     /// What a new store of a container is made of.
     pub fn store_options(&self, schema: &Arc<Schema>) -> StoreOptions {
-        let options = StoreOptions::new(Arc::clone(schema), Arc::clone(&self.memory));
+        let memory = if schema.container == SYSTEM_CONTAINER { &self.system_memory } else { &self.memory };
+        let options = StoreOptions::new(Arc::clone(schema), Arc::clone(memory));
         StoreOptions { updates_in_place: self.options.updates_in_place, ..options }
     }
 

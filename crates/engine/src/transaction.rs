@@ -164,10 +164,7 @@ impl Transaction {
         let renews = !cfg!(feature = "bug_idle_statement_keeps_snapshot") || self.operations > 0;
         self.operations = 0;
         match self.level {
-            IsolationLevel::ReadCommitted if renews => {
-                let hold = TransactionHold::new(self.hold.manager(), self.hold.object());
-                self.snapshot = Some(Arc::new(SnapshotHandle::publish(hold, self.statement)));
-            }
+            IsolationLevel::ReadCommitted if renews => self.renew_snapshot(),
             IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => {
                 let statement = self.statement;
                 match self.snapshot.as_mut().and_then(Arc::get_mut) {
@@ -176,6 +173,18 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    /// Starts the next statement in a new snapshot, whatever the level: it and those that follow see what is committed
+    /// by now. For rows that a transaction writes last and has not read, while nobody else may write them.
+    pub fn next_statement_now(&mut self) {
+        self.next_statement();
+        self.renew_snapshot();
+    }
+
+    fn renew_snapshot(&mut self) {
+        let hold = TransactionHold::new(self.hold.manager(), self.hold.object());
+        self.snapshot = Some(Arc::new(SnapshotHandle::publish(hold, self.statement)));
     }
 
     /// The snapshot of the current statement, for readers on other threads.

@@ -173,4 +173,6 @@ states! {
     PROTOCOL = b"08P01";
     /// internal_error
     INTERNAL = b"XX000";
+    /// data_corrupted
+    CORRUPTED = b"XX001";
 }

@@ -14,7 +14,7 @@ use eris_storage::{
 };
 
 pub const PATH: &str = "/db";
-pub const TABLE: ContainerId = ContainerId(1);
+pub const TABLE: ContainerId = ContainerId(2);
 
 /// A machine with an engine, and the database if it could be opened.
 pub struct Shelf {

@@ -10,7 +10,8 @@
 use super::dialect::BoundedDialect;
 use super::{nothing, operators};
 use crate::ast::{
-    Keyword, Location, Parser, ParserError, PostgreSqlDialect, Statement, Token, TokenWithSpan, Tokenizer,
+    Expr, Keyword, Location, Parser, ParserError, PostgreSqlDialect, SelectItem, SetExpr, Statement, Token,
+    TokenWithSpan, Tokenizer,
 };
 use crate::errors::{SqlError, SqlState};
 
@@ -78,6 +79,26 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         offset += sql[start..stop].chars().count();
     }
     Ok(statements)
+}
+
+/// One expression, as it is printed.
+pub fn parse_expression(text: &str) -> Result<Expr, SqlError> {
+    let refused = || SqlError::syntax(text, None).detail("One expression is expected.");
+    let mut statements = parse(&format!("SELECT {text}"))?;
+    let (Some(ParsedStatement { ast: Statement::Query(mut query), .. }), true) =
+        (statements.pop(), statements.is_empty())
+    else {
+        return Err(refused());
+    };
+    // All of the query must be the expression: no alias, no FROM.
+    let printed = query.to_string();
+    match query.body.as_mut() {
+        SetExpr::Select(select) if select.projection.len() == 1 => match select.projection.pop() {
+            Some(SelectItem::UnnamedExpr(expr)) if printed == format!("SELECT {expr}") => Ok(expr),
+            _ => Err(refused()),
+        },
+        _ => Err(refused()),
+    }
 }
 
 /// A place in a text that is walked once, however many statements it has.
