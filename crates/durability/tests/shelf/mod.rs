@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use eris_durability::{Database, DurabilityError, DurabilityOptions, open};
 use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Read, Simulation};
-use eris_platform::{Env, Files, SimulatedEnv};
+use eris_platform::{Env, SimulatedEnv};
 use eris_storage::{
     Attribute, AttributeId, Batch, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, Layout, Predicate,
     ReadRequest, Schema, SchemaVersion, Value,
