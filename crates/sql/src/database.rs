@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use eris_durability::Database as Files;
 use eris_engine::Engine;
 use eris_platform::settings::SettingValues;
 use eris_storage::Layout;
@@ -57,6 +58,7 @@ struct Inner {
     defaults: SettingValues,
     version: String,
     observer: OnceLock<Arc<dyn TransactionObserver>>,
+    files: OnceLock<Arc<Files>>,
 }
 
 impl fmt::Debug for Database {
@@ -118,6 +120,7 @@ impl Database {
             defaults,
             version,
             observer: OnceLock::new(),
+            files: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -151,6 +154,17 @@ impl Database {
     pub fn observe(&self, observer: Arc<dyn TransactionObserver>) {
         let first = self.inner.observer.set(observer).is_ok();
         assert!(first, "a database has one observer");
+    }
+
+    /// The files that the engine's commits go into: for checkpoints on demand. Once.
+    pub fn attach_files(&self, files: Arc<Files>) {
+        let first = self.inner.files.set(files).is_ok();
+        assert!(first, "a database has one directory");
+    }
+
+    /// Its files, if it has any.
+    pub fn files(&self) -> Option<&Arc<Files>> {
+        self.inner.files.get()
     }
 
     pub(crate) fn observer(&self) -> Option<&dyn TransactionObserver> {

@@ -11,15 +11,15 @@ use super::Shared;
 use super::file::{file_name, header};
 use super::state::Batch;
 
-/// Has the next batch written.
-pub(super) fn submit(shared: &Arc<Shared>) {
+/// Has a batch written that ends at a position.
+pub(super) fn submit(shared: &Arc<Shared>, batch: Batch, end: u64) {
     let of_job = Arc::clone(shared);
-    shared.writes.submit(Box::new(move |files| flush(&of_job, files)));
+    shared.writes.submit(Box::new(move |files| flush(&of_job, files, batch, end)));
 }
 
-fn flush(shared: &Arc<Shared>, files: &dyn Files) {
+fn flush(shared: &Arc<Shared>, files: &dyn Files, mut batch: Batch, end: u64) {
     let begun = shared.env.now();
-    let (mut batch, end) = shared.state().take_batch(begun);
+    shared.state().begun(begun);
     let written = write(shared, files, &batch);
     let now = shared.env.now();
     let (commits, wakers, outcome) = {

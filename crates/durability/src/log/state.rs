@@ -318,8 +318,9 @@ impl State {
             return;
         }
         self.is_writing = true;
+        self.is_delayed = false;
         self.idle_since = (!self.in_flight.is_empty()).then(|| shared.env.now());
-        flush::submit(shared);
+        flush::submit(shared, std::mem::take(&mut self.batch), self.position);
     }
 
     /// Has what was appended written when others had time to come along.
@@ -332,13 +333,11 @@ impl State {
         }
     }
 
-    /// What is to be written next.
-    pub fn take_batch(&mut self, now: Nanos) -> (Batch, u64) {
+    /// A batch begins to be written.
+    pub fn begun(&mut self, now: Nanos) {
         if let Some(since) = self.idle_since.take() {
             self.statistics.idle_nanos += (now - since).as_nanos() as u64;
         }
-        self.is_delayed = false;
-        (std::mem::take(&mut self.batch), self.position)
     }
 
     /// A batch that ended at `end` is durable; gives the commits in it, and who waits.

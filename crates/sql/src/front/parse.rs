@@ -133,6 +133,15 @@ fn is_space(token: &TokenWithSpan) -> bool {
 }
 
 fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
+    // The parser does not know it, but what it means: the call of something without arguments.
+    if let [only] = tokens
+        && matches!(&only.token, Token::Word(word) if word.quote_style.is_none()
+            && word.value.eq_ignore_ascii_case("checkpoint"))
+    {
+        let mut call = tokens.to_vec();
+        call.insert(0, TokenWithSpan::wrap(Token::make_keyword("CALL")));
+        return Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(call).parse_statement();
+    }
     let dialect = BoundedDialect::new(tokens.len());
     let is_empty_named = tokens.iter().any(|token| match &token.token {
         Token::Word(word) if word.value.len() > 3 && word.value.as_bytes()[2] == b'_' => {

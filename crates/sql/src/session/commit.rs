@@ -28,8 +28,9 @@ impl Session {
     }
 
     async fn commit_data(&mut self) -> Result<(), SqlError> {
-        if let Some(transaction) = self.transaction.take() {
+        if let Some(mut transaction) = self.transaction.take() {
             let snapshot = transaction.snapshot_timestamp();
+            transaction.set_durability(self.settings.durability());
             let committed = transaction.commit().await;
             self.tell_end(snapshot, committed.as_ref().ok().copied());
             committed.map_err(|error| engine_error(&error, None))?;
@@ -41,7 +42,8 @@ impl Session {
 
     async fn commit_with_names(&mut self) -> Result<(), SqlError> {
         let engine = self.database.engine().clone();
-        let transaction = self.transaction.take().unwrap_or_else(|| engine.begin());
+        let mut transaction = self.transaction.take().unwrap_or_else(|| engine.begin());
+        transaction.set_durability(self.settings.durability());
         let snapshot = transaction.snapshot_timestamp();
         let names = Names {
             database: self.database.clone(),
