@@ -1,9 +1,9 @@
 //! Checkpoints: what the database was at one timestamp, so that the log in front of it can go.
 //!
 //! ```text
-//!   log position P ──> all that is in front of it visible ──> snapshot ──> definitions, rows ──> log durable ──> manifest
-//!                                                                                                                  │
-//!                                           log files in front of P, data files that nobody names: removed  <──────┘
+//!   log position P ─> all in front of it visible ─> snapshot ─> definitions, rows ─> log durable ─> manifest
+//!                                                                                                     │
+//!                                 log files in front of P, data files that nobody names: removed  <───┘
 //! ```
 //! The snapshot is an ordinary one: nobody waits for a checkpoint, and nothing is copied but the rows of open segments,
 //! a batch at a time. Sealed segments are pinned, and written by the thread of the checkpoint; one that was written

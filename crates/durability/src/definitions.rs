@@ -173,7 +173,8 @@ fn ids(numbers: Vec<u16>) -> Box<[AttributeId]> {
 }
 
 fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or_else(|| unreachable!("half a byte"));
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 fn from_hex(text: &str) -> Result<Vec<u8>, String> {

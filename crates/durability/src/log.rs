@@ -5,8 +5,8 @@
 //!                               └ write, sync ────────┘ write, sync
 //!                                                └──> decided, in order, by a task of the engine
 //! ```
-//! While one batch is written the next one gathers: the slower the disk, the more commits share a sync. Nobody waits for
-//! company: a commit that finds the log idle is written at once, and alone.
+//! While one batch is written the next one gathers: the slower the disk, the more commits share a sync. Nobody waits
+//! for company: a commit that finds the log idle is written at once, and alone.
 //!
 //! The thread that writes does only that. What became durable is told to a task of the engine (`decide`), whose worker
 //! finds the tasks that it wakes in its own queue.

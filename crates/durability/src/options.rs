@@ -33,7 +33,7 @@ impl Default for DurabilityOptions {
             log_file_bytes: 16 << 20,
             asynchronous_delay: Duration::from_millis(10),
             checkpoint_log_bytes: 256 << 20,
-            checkpoint_interval: Duration::from_secs(300),
+            checkpoint_interval: Duration::from_mins(5),
             damage: Damage::default(),
         }
     }

@@ -7,7 +7,7 @@ mod shelf;
 
 use eris_durability::{Damage, DurabilityError, DurabilityOptions};
 use eris_platform::{Env, SimulatedEnv};
-use shelf::{PATH, Shelf, files, log_file, open_or_panic, options, try_open};
+use shelf::{PATH, Shelf, files, is, log_file, open_or_panic, options, try_open};
 
 /// A closed database with keys 0 to 39 in two log files and more.
 fn closed_database() -> SimulatedEnv {
@@ -38,7 +38,7 @@ fn refusal(env: &SimulatedEnv) -> String {
     let after = files(env);
     let names = |files: &[(String, Vec<u8>)]| files.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
     assert_eq!(names(&after), names(&before), "a refused database stays as it is");
-    for ((path, before), (_, after)) in before.iter().zip(&after).filter(|((path, _), _)| !path.ends_with(".lock")) {
+    for ((path, before), (_, after)) in before.iter().zip(&after).filter(|((path, _), _)| !is(path, "lock")) {
         assert!(before == after, "{path} of a refused database stays as it is");
     }
     error.to_string()
@@ -79,7 +79,7 @@ fn an_empty_table_and_no_table_are_there_again() {
 #[test]
 fn a_torn_tail_is_the_end() {
     let env = closed_database();
-    let logs = files(&env).iter().filter(|(path, _)| path.ends_with(".log")).count();
+    let logs = files(&env).iter().filter(|(path, _)| is(path, "log")).count();
     let (path, bytes) = log_file(&env, logs - 1);
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("there are records") + 1;
     // A byte of the last record, and all of it.
@@ -176,7 +176,7 @@ fn files_of_other_databases_and_newer_versions_are_refused() {
 fn every_byte_of_a_checkpoint_counts() {
     let env = with_checkpoint();
     let data: Vec<_> =
-        files(&env).into_iter().filter(|(path, _)| path.ends_with(".data") || path.ends_with("manifest")).collect();
+        files(&env).into_iter().filter(|(path, _)| is(path, "data") || path.ends_with("manifest")).collect();
     assert_eq!(data.len(), 2);
     for (path, good) in data {
         for at in (0..good.len()).step_by(7) {
@@ -205,7 +205,7 @@ fn a_log_that_ends_in_front_of_its_checkpoint_does_not_belong_to_it() {
     shelf.insert(0..30);
     shelf.checkpoint();
     shelf.close();
-    let logs: Vec<_> = files(&env).into_iter().filter(|(path, _)| path.ends_with(".log")).collect();
+    let logs: Vec<_> = files(&env).into_iter().filter(|(path, _)| is(path, "log")).collect();
     // The first file alone, without a record.
     for (path, _) in &logs[1..] {
         env.files().remove(path.as_ref()).expect("removed");

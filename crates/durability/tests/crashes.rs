@@ -238,7 +238,7 @@ impl Life {
                 bank,
                 sequence: Arc::clone(&sequence),
                 known: Arc::clone(known),
-                client,
+                number: client,
                 random: SeededRandom::new(random.next_u64()),
                 left: transactions / clients as u64 + 1,
             };
@@ -345,7 +345,7 @@ impl Life {
                 let tokens = bank.rows(&check, bank.tokens).await?;
                 let mut books = books.lock().expect("not poisoned");
                 books.recovered(&journal);
-                books.check(&journal, &entries, &accounts, &movers, &tokens);
+                Books::check(&journal, &entries, &accounts, &movers, &tokens);
                 Ok::<_, EngineError>(())
             })
             .expect("checking comes to its end")
@@ -394,7 +394,7 @@ struct Client {
     bank: Bank,
     sequence: Arc<Sequence>,
     known: Known,
-    client: i64,
+    number: i64,
     random: SeededRandom,
     left: u64,
 }
@@ -403,11 +403,11 @@ impl Client {
     async fn run(mut self) -> (u64, u64) {
         let (mut failures, mut full) = (0, 0);
         for _ in 0..self.left {
-            let txn = self.known.lock().expect("not poisoned").begin(self.client);
+            let txn = self.known.lock().expect("not poisoned").begin(self.number);
             let known = Arc::clone(&self.known);
             let committing = move || known.lock().expect("not poisoned").committing(txn);
             let ended =
-                transact(&self.engine, self.bank, &self.sequence, txn, self.client, &mut self.random, committing).await;
+                transact(&self.engine, self.bank, &self.sequence, txn, self.number, &mut self.random, committing).await;
             let mut known = self.known.lock().expect("not poisoned");
             match ended {
                 Ok(End::Committed { timestamp, durability }) => {

@@ -96,8 +96,8 @@ impl Wake for Task {
     }
 }
 
-/// The tasks of an engine, so that none outlives it: a task that waits is held by whoever is to wake it, which as a rule
-/// is something that the task itself holds.
+/// The tasks of an engine, so that none outlives it: a task that waits is held by whoever is to wake it, which as a
+/// rule is something that the task itself holds.
 #[derive(Default)]
 pub(crate) struct Tasks {
     known: Lock<Known>,

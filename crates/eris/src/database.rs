@@ -72,9 +72,8 @@ impl Database {
         progress: impl FnMut(Progress) + Send + 'static,
     ) -> Result<eris_durability::Database, OpenError> {
         let (opening, directory, durability) = (engine.clone(), directory.to_path_buf(), durability.clone());
-        let opened = engine.block_on(async move {
-            eris_durability::open(&opening, &directory, &durability, progress).await
-        })?;
+        let opened =
+            engine.block_on(async move { eris_durability::open(&opening, &directory, &durability, progress).await })?;
         Ok(opened?)
     }
 
@@ -122,7 +121,8 @@ impl Database {
         self.sql.files()
     }
 
-    /// Stops the workers and waits for them. What was committed is durable when it returns. Connections that are still open hear of it as an error.
+    /// Stops the workers and waits for them. What was committed is durable when it returns. Connections that are still
+    /// open hear of it as an error.
     pub fn close(self) {
         if let Some(files) = self.files().cloned() {
             // An error: the log had failed before, and has said so.

@@ -78,6 +78,7 @@ struct Growth {
     control: Weak<Control>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 pub(super) struct State {
     /// Where the next record goes.
     position: u64,

@@ -66,7 +66,7 @@ pub fn row(key: i64, text: &str) -> Batch {
     )
 }
 
-pub async fn create(engine: &Engine) -> Result<(), EngineError> {
+pub fn create(engine: &Engine) -> Result<(), EngineError> {
     let id = engine.next_container_id();
     assert_eq!(id, TABLE);
     let partitioning = Partitioning::Range(Box::new([AttributeId(0)]));
@@ -107,7 +107,7 @@ impl Shelf {
 
     pub fn create(&mut self) {
         let engine = self.engine();
-        self.simulation.block_on(async move { create(&engine).await }).expect("ends").expect("creates");
+        create(&engine).expect("creates");
     }
 
     pub fn insert(&mut self, keys: std::ops::Range<i64>) {
@@ -135,6 +135,11 @@ impl Shelf {
     }
 }
 
+/// Whether a file's name has this extension.
+pub fn is(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found == extension)
+}
+
 /// Every file below the database's directory, with its bytes.
 pub fn files(env: &SimulatedEnv) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
@@ -150,6 +155,6 @@ pub fn files(env: &SimulatedEnv) -> Vec<(String, Vec<u8>)> {
 
 /// A file of the log, by its place among them.
 pub fn log_file(env: &SimulatedEnv, place: usize) -> (String, Vec<u8>) {
-    let logs = files(env).into_iter().filter(|(path, _)| path.ends_with(".log"));
+    let logs = files(env).into_iter().filter(|(path, _)| is(path, "log"));
     logs.collect::<Vec<_>>().swap_remove(place)
 }

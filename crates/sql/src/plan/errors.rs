@@ -2,7 +2,7 @@
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
-use eris_engine::{LogError, EngineError, ForeignKeyError, ForeignKeyViolation, SequenceError};
+use eris_engine::{EngineError, ForeignKeyError, ForeignKeyViolation, LogError, SequenceError};
 use eris_operators::OperatorError;
 use eris_storage::StorageError;
 
