@@ -109,8 +109,8 @@ pub async fn open(
     let position = reader.position();
     if position < covered {
         let reason = format!(
-            "the log in \"{}\" ends at position {position}, the checkpoint needs it up to {covered}: they do not belong \
-             together",
+            "the log in \"{}\" ends at position {position}, the checkpoint needs it up to {covered}: they do not \
+             belong together",
             directory.log().display()
         );
         return Err(DurabilityError::Missing { reason });
