@@ -12,6 +12,7 @@ use crate::lock::{Lock, lock, read, write};
 use crate::partition::Partition;
 use crate::partition_table::{PartitionTable, Partitioning};
 use crate::placement::Group;
+use crate::serializable::AccessRegistry;
 use crate::write_rules::WriteRules;
 
 /// The id that [`crate::Engine::next_container_id`] never gives: of the container in which a layer above keeps what it
@@ -38,6 +39,8 @@ pub struct Container {
     references: References,
     /// Looked at before these lists, which few containers have.
     rules: WriteRules,
+    /// What SERIALIZABLE transactions read and wrote here.
+    accesses: Arc<AccessRegistry>,
     /// Whether its rows are in the log: not if they follow from those of other containers.
     logged: bool,
     dropped: AtomicBool,
@@ -67,6 +70,7 @@ impl Container {
             global_indexes: RwLock::new(Arc::from([])),
             references: References::default(),
             rules: WriteRules::default(),
+            accesses: Arc::default(),
             logged,
             dropped: AtomicBool::new(false),
             version: AtomicU64::new(0),
@@ -88,6 +92,11 @@ impl Container {
     /// The newest version of its schema.
     pub fn schema(&self) -> Arc<Schema> {
         Arc::clone(&read(&self.schema))
+    }
+
+    /// What SERIALIZABLE transactions read and wrote here.
+    pub(crate) fn accesses(&self) -> &Arc<AccessRegistry> {
+        &self.accesses
     }
 
     /// Whether what is written to it is in the log.

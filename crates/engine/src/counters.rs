@@ -74,10 +74,18 @@ pub enum Event {
     LockTimeouts,
     /// Statements that ran again with a newer snapshot (READ COMMITTED).
     StatementRestarts,
+    /// SERIALIZABLE transactions that committed.
+    SerializableCommits,
+    /// SERIALIZABLE transactions that may not commit, because they are part of a dangerous structure.
+    DangerousStructures,
+    /// Structures of SERIALIZABLE transactions that are not dangerous, because one of them wrote nothing.
+    ReadOnlySpared,
+    /// Times a SERIALIZABLE transaction's reads or writes of a container were too many to be told apart.
+    TrackedCoarsely,
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 32] = [
+pub const EVENTS: [Event; 36] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
@@ -110,6 +118,10 @@ pub const EVENTS: [Event; 32] = [
     Event::Deadlocks,
     Event::LockTimeouts,
     Event::StatementRestarts,
+    Event::SerializableCommits,
+    Event::DangerousStructures,
+    Event::ReadOnlySpared,
+    Event::TrackedCoarsely,
 ];
 
 impl Event {
@@ -148,6 +160,10 @@ impl Event {
             Self::Deadlocks => "deadlocks",
             Self::LockTimeouts => "lock_timeouts",
             Self::StatementRestarts => "statement_restarts",
+            Self::SerializableCommits => "serializable_commits",
+            Self::DangerousStructures => "dangerous_structures",
+            Self::ReadOnlySpared => "read_only_spared",
+            Self::TrackedCoarsely => "tracked_coarsely",
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct EngineStatistics {
     pub aborted: u64,
     /// Transactions that a lock word may still name.
     pub known_transactions: u64,
+    /// SERIALIZABLE transactions whose reads and writes are known.
+    pub tracked_transactions: u64,
     /// Partitions that gave everything away and still pass older messages on.
     pub forwarders: u64,
     /// The oldest snapshot in use: nothing younger is garbage-collected.
@@ -86,6 +88,7 @@ impl Engine {
             committed,
             aborted,
             known_transactions,
+            tracked_transactions: runtime.transactions.serializable.count(),
             forwarders: runtime.containers().iter().map(|container| container.forwarders().len() as u64).sum(),
             oldest_snapshot: runtime.transactions.oldest_snapshot().0,
             newest_snapshot: runtime.transactions.visible().0,

@@ -23,6 +23,16 @@ pub enum EngineError {
     /// The transaction waits for others that wait for it; it has to roll back (SQLSTATE 40P01).
     #[error("deadlock detected")]
     Deadlock,
+    /// The transaction and others saw each other's rows in a way that may have no serial order; it has to roll back
+    /// (40001).
+    #[error("could not serialize access due to read/write dependencies among transactions")]
+    Unserializable {
+        /// Its part in it.
+        reason: &'static str,
+    },
+    /// The transaction said that it would write nothing (25006).
+    #[error("cannot write in a read-only transaction")]
+    ReadOnly,
     /// Another transaction did not let go of a row or a key in the time that the lock timeout allows (55P03).
     #[error("canceling statement due to lock timeout")]
     LockTimeout,
@@ -108,7 +118,7 @@ impl EngineError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_retryable(),
-            Self::SchemaMoved | Self::Deadlock => true,
+            Self::SchemaMoved | Self::Deadlock | Self::Unserializable { .. } => true,
             _ => false,
         }
     }

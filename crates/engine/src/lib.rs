@@ -6,7 +6,7 @@
 //! - A [`message`] names a [`dataflow`], whose counter says when it is done.
 //! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups; [`traffic`] counts between nodes.
 //! - [`transactions`] hands out snapshots and timestamps; what they wrote ([`redo`]) goes into a [`commit_log`], and
-//!   so does every [`definition`]. [`maintenance`] and [`placement`] keep partitions in shape.
+//!   so does every [`definition`]. [`serializable`] says which of them may not commit together. [`maintenance`] and [`placement`] keep partitions in shape.
 
 mod admission;
 mod assignments;
@@ -41,6 +41,7 @@ mod runtime;
 mod scatter;
 mod schema_change;
 mod sequence;
+mod serializable;
 mod simulator;
 mod task;
 mod ticket;

@@ -51,6 +51,9 @@ pub struct EngineOptions {
     pub rows_on_the_way_max: u64,
     /// Bytes that a transaction may write before they go into the log ahead of its commit.
     pub write_ahead_bytes: usize,
+    /// Reads and writes of one container that a SERIALIZABLE transaction is known for, each; beyond that it counts as
+    /// having read, or written, any row of it.
+    pub tracked_entries_max: usize,
     /// How many statements of each class run at once.
     pub admission: AdmissionOptions,
 }
@@ -77,6 +80,7 @@ impl Default for EngineOptions {
             result_batches_max: 64,
             rows_on_the_way_max: 1 << 20,
             write_ahead_bytes: 4 << 20,
+            tracked_entries_max: 4_096,
             admission: AdmissionOptions::default(),
         }
     }

@@ -11,6 +11,7 @@ mod lookup;
 mod memory;
 mod pin;
 mod savepoint;
+mod serializable;
 mod through_index;
 mod wait;
 mod write;
@@ -77,6 +78,9 @@ pub enum IsolationLevel {
     /// version fails: the first updater wins.
     #[default]
     RepeatableRead,
+    /// The same, and the SERIALIZABLE transactions that commit did so as if one after another. One that might be in the
+    /// way of that fails: at any access, or when it commits.
+    Serializable,
 }
 
 /// A running transaction. Dropping it rolls it back.
@@ -110,9 +114,15 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn begin(runtime: &Arc<Runtime>, level: IsolationLevel) -> Self {
         let (runtime, transactions) = runtime.near();
-        let object = transactions.begin();
         let statement = StatementNumber(1);
-        let snapshot = SnapshotHandle::publish(TransactionHold::new(&transactions, &object), statement);
+        let (object, snapshot) = match level {
+            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => {
+                let object = transactions.begin();
+                let snapshot = SnapshotHandle::publish(TransactionHold::new(&transactions, &object), statement);
+                (object, snapshot)
+            }
+            IsolationLevel::Serializable => serializable::begin(&runtime, &transactions, statement),
+        };
         Self {
             runtime,
             hold: TransactionHold::new(&transactions, &object),
@@ -165,7 +175,7 @@ impl Transaction {
         self.operations = 0;
         match self.level {
             IsolationLevel::ReadCommitted if renews => self.renew_snapshot(),
-            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => {
+            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead | IsolationLevel::Serializable => {
                 let statement = self.statement;
                 match self.snapshot.as_mut().and_then(Arc::get_mut) {
                     Some(snapshot) => snapshot.set_statement(statement),
@@ -214,6 +224,7 @@ impl Transaction {
     pub async fn read(&mut self, read: &Read) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
         self.begin_operation()?;
+        self.track_read(&container, &read.request.predicate)?;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_from(&container, &read.request).await,
             Resolved::Nothing => Ok(Vec::new()),
@@ -226,6 +237,7 @@ impl Transaction {
     pub async fn read_rows(&mut self, read: &Read, rows: &mut PackedRows) -> Result<(), EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
         self.begin_operation()?;
+        self.track_read(&container, &read.request.predicate)?;
         match self.resolve(&container, &read.request).await? {
             Resolved::AsItIs => self.read_rows_from(&container, &read.request, rows).await,
             Resolved::Nothing => {
@@ -273,20 +285,30 @@ impl Transaction {
     }
 
     /// Reads by messages.
-    async fn send_for(&mut self, container: &Container, request: &ReadRequest) -> Result<Vec<Batch>, EngineError> {
-        self.scan(Read { container: container.id(), request: request.clone() }, None)?.collect().await
+    async fn send_for(&mut self, container: &Arc<Container>, request: &ReadRequest) -> Result<Vec<Batch>, EngineError> {
+        self.start_scan(container, request, None)?.collect().await
     }
 
     /// Streams the qualifying rows of all partitions, or what `operator` makes of them inside each partition.
     pub fn scan(&mut self, read: Read, operator: Option<Arc<dyn MicroOperator>>) -> Result<Results, EngineError> {
-        let container = self.runtime.container(read.container)?;
+        let Read { container, request } = read;
+        let container = self.runtime.container(container)?;
+        self.track_read(&container, &request.predicate)?;
+        self.start_scan(&container, &request, operator)
+    }
+
+    fn start_scan(
+        &mut self,
+        container: &Arc<Container>,
+        request: &ReadRequest,
+        operator: Option<Arc<dyn MicroOperator>>,
+    ) -> Result<Results, EngineError> {
         self.begin_operation()?;
         let table = container.table();
         let operator = operator.unwrap_or_else(|| Arc::new(Collect));
-        let request = read.request;
         let primitive = if request.order.is_some() { Primitive::OrderedScan } else { Primitive::UnorderedScan };
         let work = Work::Read { request: request.clone(), operator };
-        let operator = Self::operator(&container, &table, work, Some(&request));
+        let operator = Self::operator(container, &table, work, Some(request));
         let dataflow = self.dataflow(vec![operator]);
         let messages = self.messages(&dataflow, primitive);
         Ok(self.start(dataflow, messages))
@@ -336,6 +358,7 @@ impl Transaction {
     /// A bulk load into a container: sealed segments, built outside of the partitions.
     pub fn bulk(&mut self, container: ContainerId) -> Result<BulkLoad<'_>, EngineError> {
         self.begin_operation()?;
+        self.check_may_write()?;
         BulkLoad::new(self, container)
     }
 

@@ -31,6 +31,8 @@ mod kin;
 mod lists;
 mod mover;
 mod rings;
+mod serial;
+mod slow_log;
 mod world;
 
 use coverage::Coverage;

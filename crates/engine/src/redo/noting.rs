@@ -10,6 +10,7 @@ use eris_storage::{
 use super::operation::{DELETE, HEADER_BYTES, INSERT, UPDATE};
 use crate::container::Container;
 use crate::runtime::Runtime;
+use crate::serializable::Tracking;
 use crate::transactions::TransactionObject;
 
 /// Formats that a thread keeps at hand.
@@ -47,21 +48,22 @@ impl Scratch {
     }
 }
 
-/// Where a write is noted: nowhere, if there is no log.
+/// Where a write is noted: for the log, if there is one, and for a SERIALIZABLE transaction.
 #[derive(Clone, Copy)]
 pub(crate) struct Noting<'a> {
     to: Option<(&'a Runtime, &'a TransactionObject)>,
+    tracking: Option<Tracking<'a>>,
 }
 
 impl<'a> Noting<'a> {
-    pub fn new(runtime: &'a Runtime, container: &Container, object: &'a TransactionObject) -> Self {
+    pub fn new(runtime: &'a Runtime, container: &'a Container, object: &'a TransactionObject) -> Self {
         let to = (runtime.log().is_some() && container.is_logged()).then_some((runtime, object));
-        Self { to }
+        Self { to, tracking: Tracking::of(runtime, container, object) }
     }
 
     /// Whether anything is noted.
     pub fn is_on(self) -> bool {
-        self.to.is_some()
+        self.to.is_some() || self.tracking.is_some()
     }
 
     /// As [`Store::insert`].
@@ -73,11 +75,18 @@ impl<'a> Noting<'a> {
 
     /// Notes rows that were inserted.
     pub fn inserted(self, schema: &Schema, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<(), StorageError> {
+        if let Some(tracking) = self.tracking {
+            tracking.inserted(schema, rows);
+        }
+        self.log_inserted(schema, snapshot, rows)
+    }
+
+    fn log_inserted(self, schema: &Schema, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<(), StorageError> {
         let Some((runtime, object)) = self.to else { return Ok(()) };
         if rows.rows > 1 && (rows.rows > OPERATION_ROWS_MAX || rows.bytes() > OPERATION_BYTES_MAX) {
             let half = rows.rows / 2;
-            self.inserted(schema, snapshot, &rows.slice(0, half))?;
-            return self.inserted(schema, snapshot, &rows.slice(half, rows.rows - half));
+            self.log_inserted(schema, snapshot, &rows.slice(0, half))?;
+            return self.log_inserted(schema, snapshot, &rows.slice(half, rows.rows - half));
         }
         SCRATCH.with_borrow_mut(|scratch| {
             let format = scratch.format(schema.attributes.iter().map(|attribute| attribute.data_type));
@@ -93,6 +102,19 @@ impl<'a> Noting<'a> {
 
     /// As [`Store::take_rows_out`].
     pub fn delete(
+        self,
+        store: &mut Store,
+        snapshot: &Snapshot<'_>,
+        addresses: &[RowAddress],
+    ) -> Result<Vec<u32>, StorageError> {
+        let Some(tracking) = self.tracking else { return self.log_delete(store, snapshot, addresses) };
+        let old = store.rows_to_change(snapshot, addresses);
+        let gone = self.log_delete(store, snapshot, addresses)?;
+        tracking.deleted(&old, &gone);
+        Ok(gone)
+    }
+
+    fn log_delete(
         self,
         store: &mut Store,
         snapshot: &Snapshot<'_>,
@@ -119,6 +141,23 @@ impl<'a> Noting<'a> {
 
     /// As [`Store::update_rows`].
     pub fn update(
+        self,
+        store: &mut Store,
+        snapshot: &Snapshot<'_>,
+        addresses: &[RowAddress],
+        attributes: &[AttributeId],
+        new: &Batch,
+    ) -> Result<Vec<u32>, StorageError> {
+        let Some(tracking) = self.tracking else {
+            return self.log_update(store, snapshot, addresses, attributes, new);
+        };
+        let old = store.rows_to_change(snapshot, addresses);
+        let changed = self.log_update(store, snapshot, addresses, attributes, new)?;
+        tracking.updated(store.schema(), &old, &changed, attributes, new);
+        Ok(changed)
+    }
+
+    fn log_update(
         self,
         store: &mut Store,
         snapshot: &Snapshot<'_>,

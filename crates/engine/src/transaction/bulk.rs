@@ -89,6 +89,7 @@ impl<'t> BulkLoad<'t> {
             return Err(EngineError::Cancelled);
         }
         self.rows += rows.rows as u64;
+        self.transaction.check_serializable()?;
         self.transaction.insert_entries(&self.container, &rows).await?;
         self.transaction.note_inserted(&self.container, &rows)?;
         self.transaction.check_part().await?;
@@ -117,6 +118,7 @@ impl<'t> BulkLoad<'t> {
         }
         knew_all(&self.container, self.rules)?;
         self.transaction.check_operation().await?;
+        self.transaction.check_serializable()?;
         Ok(self.rows)
     }
 

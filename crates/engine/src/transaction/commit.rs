@@ -26,6 +26,7 @@ impl Transaction {
     /// A future that is dropped while the record is on its way leaves the decision to the log.
     pub async fn commit(mut self) -> Result<Timestamp, EngineError> {
         self.check_all().await?;
+        self.prepare_serializable()?;
         let manager = self.hold.manager().clone();
         let log = self.runtime.log().filter(|_| self.hold.object().has_redo()).cloned();
         let timestamp = match log {
@@ -34,6 +35,7 @@ impl Transaction {
         };
         until_visible(&manager, timestamp).await;
         self.end();
+        self.count_serializable();
         Ok(timestamp)
     }
 

@@ -145,16 +145,19 @@ impl Transaction {
         let broken = match side {
             Side::Child => {
                 let present = self.lock_keys(&key.parent_lookup(), statement, keys).await?;
+                self.check_keys_are_old(&key.spec().parent, keys)?;
                 all.into_iter().find(|row| !present.contains(row))
             }
             Side::Parent => {
                 let referenced = self.lock_keys(&key.child_lookup(), statement, keys).await?;
+                self.check_keys_are_old(&key.spec().child, keys)?;
                 let rows: Vec<u32> = referenced.into_iter().collect();
                 match action {
                     _ if rows.is_empty() => None,
                     ReferentialAction::Restrict => rows.first().copied(),
                     ReferentialAction::NoAction => {
                         let present = self.lock_keys(&key.parent_lookup(), statement, &keys.take(&rows)).await?;
+                        self.check_keys_are_old(&key.spec().parent, &keys.take(&rows))?;
                         (0..).zip(&rows).find(|(place, _)| !present.contains(place)).map(|(_, row)| *row)
                     }
                 }

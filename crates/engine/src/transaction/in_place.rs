@@ -80,7 +80,7 @@ impl Transaction {
         if is_own && !state.holds_back() { Ok(state) } else { Err(InPlace::Send) }
     }
 
-    fn noting(&self, container: &Container) -> Noting<'_> {
+    fn noting<'a>(&'a self, container: &'a Container) -> Noting<'a> {
         Noting::new(&self.runtime, container, self.hold.object())
     }
 

@@ -72,6 +72,7 @@ impl Transaction {
         operator: Option<Arc<dyn MicroOperator>>,
     ) -> Result<Results, EngineError> {
         let operator = operator.unwrap_or_else(|| Arc::new(Collect));
+        self.track_lookup(&lookup, keys)?;
         let snapshot = Arc::clone(self.snapshot());
         self.send_lookup(lookup, keys, snapshot, |lookup, codec| Work::Lookup { lookup, codec, operator })
     }

@@ -26,7 +26,8 @@ pub struct PinStream {
 }
 
 impl Transaction {
-    /// Pins the sealed segments of a container and copies the qualifying rows of its open ones.
+    /// Pins the sealed segments of a container and copies the qualifying rows of its open ones. A SERIALIZABLE
+    /// transaction counts as having read what qualifies, so it must not look at others in the segments.
     pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
         let mut stream = self.pin_stream(container, request)?;
         let mut open = Vec::new();
@@ -40,6 +41,7 @@ impl Transaction {
     pub fn pin_stream(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinStream, EngineError> {
         let container = self.runtime.container(container)?;
         self.begin_operation()?;
+        self.track_read(&container, &request.predicate)?;
         let table = container.table();
         let work = Work::Pin { request: request.clone() };
         let operator = Self::operator(&container, &table, work, Some(request));

@@ -37,11 +37,12 @@ impl Transaction {
         let container = self.runtime.view(container)?.container.clone();
         let count = rows.rows as u64;
         let mut attempt = self.begin_operation()?;
+        self.check_may_write()?;
         let mut rows = rows;
         loop {
             let again = attempt.may_restart(self.level).then(|| rows.clone());
             match (self.insert_with_entries(&container, rows).await, again) {
-                (Ok(()), _) => return self.write_ahead_if_long().await.map(|()| count),
+                (Ok(()), _) => return self.written().await.map(|()| count),
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(again)) => {
                     Box::pin(self.try_again(&mut attempt, error)).await?;
@@ -56,9 +57,11 @@ impl Transaction {
         let container = self.runtime.view(read.container)?.container.clone();
         assert_eq!(change.inputs(), read.request.desired.len(), "a change reads the desired attributes");
         let mut attempt = self.begin_operation()?;
+        self.check_may_write()?;
+        self.track_read(&container, &read.request.predicate)?;
         loop {
             match self.update_with_entries(&container, &read.request, &change).await {
-                Ok(rows) => return self.write_ahead_if_long().await.map(|()| rows),
+                Ok(rows) => return self.written().await.map(|()| rows),
                 Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
@@ -68,9 +71,11 @@ impl Transaction {
     pub async fn delete(&mut self, read: &Read, filter: Option<Arc<dyn RowFilter>>) -> Result<u64, EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
         let mut attempt = self.begin_operation()?;
+        self.check_may_write()?;
+        self.track_read(&container, &read.request.predicate)?;
         loop {
             match self.delete_with_entries(&container, &read.request, filter.as_ref()).await {
-                Ok(rows) => return self.write_ahead_if_long().await.map(|()| rows),
+                Ok(rows) => return self.written().await.map(|()| rows),
                 Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
@@ -81,12 +86,19 @@ impl Transaction {
     pub async fn lock_rows(&mut self, read: &Read, lock: RowLock, wait: LockWait) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
         let mut attempt = self.begin_operation()?;
+        self.track_read(&container, &read.request.predicate)?;
         loop {
             match self.lock_all(&container, &read.request, lock, wait).await {
                 Ok(batches) => return Ok(batches),
                 Err(error) => Box::pin(self.try_again(&mut attempt, error)).await?,
             }
         }
+    }
+
+    /// Behind an operation that wrote.
+    async fn written(&self) -> Result<(), EngineError> {
+        self.check_serializable()?;
+        self.write_ahead_if_long().await
     }
 
     /// Inserts rows; waits for whoever has one of their keys.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use eris_platform::DeterministicMap;
+use eris_platform::{DeterministicMap, MemoryPool};
 use eris_storage::{Horizon, Outcome, Outcomes, PartitionId, StatementNumber, Timestamp, TransactionId};
 use eris_sync::{NumberBlocks, WatermarkRing};
 
@@ -17,6 +17,7 @@ use super::waits::WaitsFor;
 use crate::commit_log::LogError;
 use crate::counters::own_slot;
 use crate::lock::{Lock, lock};
+use crate::serializable::{ConflictGraph, TrackedTransaction};
 
 /// Shards of the table of known transactions.
 const SHARDS: usize = 16;
@@ -38,6 +39,8 @@ pub(crate) struct TransactionManager {
     committed: AtomicU64,
     aborted: AtomicU64,
     visibility: VisibilityWaits,
+    /// Which SERIALIZABLE transactions may not commit together.
+    pub serializable: ConflictGraph,
 }
 
 impl fmt::Debug for TransactionManager {
@@ -59,6 +62,7 @@ impl TransactionManager {
             committed: AtomicU64::new(0),
             aborted: AtomicU64::new(0),
             visibility: VisibilityWaits::default(),
+            serializable: ConflictGraph::default(),
         }
     }
 
@@ -71,6 +75,12 @@ impl TransactionManager {
     pub fn begin(&self) -> Arc<TransactionObject> {
         let slot = own_slot(self.numbers.slots());
         Arc::new(TransactionObject::new(TransactionId(self.numbers.next(slot))))
+    }
+
+    /// Starts a transaction whose reads and writes are tracked, once its snapshot is known to the graph.
+    pub fn begin_tracked(&self, memory: &Arc<MemoryPool>) -> Arc<TransactionObject> {
+        let id = TransactionId(self.numbers.next(own_slot(self.numbers.slots())));
+        Arc::new(TransactionObject::new_tracked(&Arc::new(TrackedTransaction::new(id, memory))))
     }
 
     /// Publishes a snapshot of what is visible now; the caller withdraws it.
@@ -137,6 +147,8 @@ impl TransactionManager {
     pub fn commit(&self, object: &TransactionObject) -> Timestamp {
         if !object.has_touched() {
             object.commit(Timestamp(FIRST_TIMESTAMP));
+            self.note_commit(object, Timestamp(FIRST_TIMESTAMP));
+            self.serializable.forget_if_any(|| self.visible());
             return self.visible();
         }
         let timestamp = self.take_timestamp();
@@ -157,11 +169,30 @@ impl TransactionManager {
 
     /// Decides for commit, at a timestamp that was taken for it.
     pub fn commit_at(&self, object: &TransactionObject, timestamp: Timestamp) {
+        // Before anybody sees it.
+        self.note_commit(object, timestamp);
         object.commit(timestamp);
         self.finished.finish(timestamp.0);
         self.committed.fetch_add(1, Ordering::Relaxed);
         object.wake_waiters();
         self.visibility.wake(|| self.visible());
+        self.serializable.forget_if_any(|| self.visible());
+    }
+
+    #[inline]
+    fn note_commit(&self, object: &TransactionObject, timestamp: Timestamp) {
+        if let Some(tracked) = object.tracked() {
+            self.serializable.commit(tracked.id, timestamp);
+        }
+    }
+
+    #[inline]
+    fn note_abort(&self, object: &TransactionObject) {
+        if let Some(tracked) = object.tracked() {
+            self.serializable.abort(tracked.id);
+        }
+        // It may have held others back, by its snapshot or its timestamp.
+        self.serializable.forget_if_any(|| self.visible());
     }
 
     /// Decides against a commit for which a timestamp was taken.
@@ -174,6 +205,7 @@ impl TransactionManager {
         self.aborted.fetch_add(1, Ordering::Relaxed);
         object.wake_waiters();
         self.visibility.wake(|| self.visible());
+        self.note_abort(object);
     }
 
     /// The next timestamp lies behind this one. Only while nobody begins or ends a transaction.
@@ -197,6 +229,7 @@ impl TransactionManager {
         if object.has_touched() {
             self.aborted.fetch_add(1, Ordering::Relaxed);
         }
+        self.note_abort(object);
     }
 
     /// What garbage collection may rely on.

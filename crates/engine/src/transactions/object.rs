@@ -25,6 +25,7 @@ use crate::commit_log::LogError;
 use crate::lock::{Lock, lock};
 use crate::near::Near;
 use crate::redo::RedoBuffer;
+use crate::serializable::TrackedTransaction;
 
 const ABORTED: u64 = 1;
 /// Commit timestamps start above [`ABORTED`], and above zero, which is no decision.
@@ -50,6 +51,8 @@ pub(crate) struct TransactionObject {
     log_error: Lock<Option<LogError>>,
     /// Streams that its task has open: while there are any, nothing runs in place.
     streams: AtomicUsize,
+    /// Only of a SERIALIZABLE one.
+    tracked: Option<Arc<TrackedTransaction>>,
 }
 
 /// Who is to be woken, in the order they came.
@@ -74,7 +77,19 @@ impl TransactionObject {
             redo_is_long: AtomicBool::new(false),
             log_error: Lock::default(),
             streams: AtomicUsize::new(0),
+            tracked: None,
         }
+    }
+
+    /// One whose reads and writes are tracked.
+    pub fn new_tracked(tracked: &Arc<TrackedTransaction>) -> Self {
+        Self { tracked: Some(Arc::clone(tracked)), ..Self::new(tracked.id) }
+    }
+
+    /// What it has besides if it is SERIALIZABLE.
+    #[inline]
+    pub fn tracked(&self) -> Option<&Arc<TrackedTransaction>> {
+        self.tracked.as_ref()
     }
 
     /// What became of the writes of a statement.

@@ -12,10 +12,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eris_engine::{
-    CancelHandle, Change, Engine, EngineError, MicroOperator, OperatorState, Output, RowChange, Transaction,
+    CancelHandle, Change, Engine, EngineError, IsolationLevel, MicroOperator, OperatorState, Output, RowChange,
+    Transaction,
 };
 use eris_platform::SeededRandom;
-use eris_storage::{AttributeId, Batch, Gateway, StorageError};
+use eris_storage::{AttributeId, Batch, Gateway, StorageError, Timestamp};
 
 use crate::lists::{LENGTH, LIST};
 
@@ -107,6 +108,28 @@ impl Chaos {
         }
     }
 
+    /// Any level.
+    pub fn level(random: &mut SeededRandom) -> IsolationLevel {
+        use IsolationLevel::{ReadCommitted, RepeatableRead, Serializable};
+        [ReadCommitted, RepeatableRead, Serializable][random.index(3)]
+    }
+
+    /// What became of a commit: nothing but the order of SERIALIZABLE transactions stands in its way, unless it was
+    /// cancelled before its record was in the log.
+    ///
+    /// # Panics
+    /// If something else did.
+    pub fn committed(&self, result: Result<Timestamp, EngineError>) -> Option<Timestamp> {
+        match result {
+            Ok(timestamp) => Some(timestamp),
+            Err(error @ (EngineError::Unserializable { .. } | EngineError::Cancelled)) => {
+                self.expect(&error);
+                None
+            }
+            Err(error) => panic!("a commit that conflicts nowhere succeeds: {error}"),
+        }
+    }
+
     pub fn lock_timeout(random: &mut SeededRandom) -> Option<Duration> {
         let timeouts = [None, None, None, Some(0), Some(1), Some(50)];
         timeouts[random.index(timeouts.len())].map(Duration::from_millis)
@@ -126,6 +149,7 @@ impl Chaos {
             EngineError::SchemaMoved | EngineError::Storage(StorageError::SchemaMoved) => "schema moved",
             EngineError::Storage(StorageError::DuplicateKey { .. }) => "duplicate key",
             EngineError::ForeignKeyViolation(_) => "foreign key kept",
+            EngineError::Unserializable { .. } => "unserializable",
             error if error.is_retryable() => "lost",
             error => panic!("unexpected error: {error}"),
         };

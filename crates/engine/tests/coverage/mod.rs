@@ -17,7 +17,7 @@ const STORE: [&str; 7] =
     ["sealed", "thawed", "compacted", "rebuilt", "updated in place", "images restored", "images spilled"];
 
 /// What the clients and the runs count.
-const CLIENTS: [&str; 36] = [
+const CLIENTS: [&str; 37] = [
     "admission refused",
     "committed",
     "committed in part",
@@ -53,6 +53,7 @@ const CLIENTS: [&str; 36] = [
     "statement dropped",
     "task dropped",
     "task panicked",
+    "unserializable",
     "ways of reading compared",
 ];
 

@@ -75,6 +75,44 @@ fn write_skew_passes_because_snapshot_isolation_allows_it() {
 }
 
 #[test]
+fn write_skew_is_found_among_serializable_transactions() {
+    let history = |one, other| {
+        Writer::new()
+            .add(one, Ending::Committed, vec![read(1, &[]), append(2, 20)])
+            .add(other, Ending::Committed, vec![read(2, &[]), append(1, 10)])
+            .check(&[(1, &[10]), (2, &[20])])
+    };
+    finds(history(Level::Serializable, Level::Serializable), "G2 among SERIALIZABLE");
+    history(Level::Serializable, Level::Snapshot).expect("the other one promised nothing of the kind");
+}
+
+#[test]
+fn a_cycle_of_serializable_transactions_passes_over_others() {
+    let history = |ending| {
+        Writer::new()
+            .add(Level::Serializable, ending, vec![read(1, &[]), append(2, 20)])
+            .committed_reads(vec![append(1, 9)])
+            .add(Level::Serializable, Ending::Committed, vec![read(2, &[]), append(1, 10)])
+            .check(&[(1, &[9, 10]), (2, if ending == Ending::Committed { &[20] } else { &[] })])
+    };
+    finds(history(Ending::Committed), "G2 among SERIALIZABLE");
+    history(Ending::RolledBack).expect("one of them did not commit");
+}
+
+#[test]
+fn a_report_between_two_is_found_among_serializable_transactions() {
+    let history = |level| {
+        Writer::new()
+            .add(Level::Serializable, Ending::Committed, vec![read(1, &[]), append(2, 20), read(2, &[20])])
+            .add(Level::Serializable, Ending::Committed, vec![append(1, 10)])
+            .add(level, Ending::Committed, vec![read(1, &[10]), read(2, &[])])
+            .check(&[(1, &[10]), (2, &[20])])
+    };
+    finds(history(Level::Serializable), "G2 among SERIALIZABLE");
+    history(Level::Snapshot).expect("who reports promised nothing of the kind");
+}
+
+#[test]
 fn a_cycle_of_writes_is_found() {
     let history = Writer::new()
         .committed_reads(vec![append(1, 10), append(2, 20)])

@@ -68,6 +68,11 @@ impl Graph {
             Some((if name.is_empty() { name_of(&cycle) } else { name }, cycle))
         })
     }
+
+    /// The shortest cycle of whatever edges.
+    pub fn any_cycle(&self) -> Option<Vec<Edge>> {
+        Search::of_all(self).shortest_cycle()
+    }
 }
 
 /// What a cycle with rw edges, no two of them in a row, is called.
@@ -97,6 +102,15 @@ impl Search {
                 out[2 * edge.from].push((2 * edge.to, *edge));
                 out[2 * edge.from + 1].push((2 * edge.to, *edge));
             }
+        }
+        Self { out }
+    }
+
+    /// Of all edges, in whatever order: nodes are in their first state only.
+    fn of_all(graph: &Graph) -> Self {
+        let mut out = vec![Vec::new(); 2 * graph.nodes];
+        for edge in &graph.edges {
+            out[2 * edge.from].push((2 * edge.to, *edge));
         }
         Self { out }
     }

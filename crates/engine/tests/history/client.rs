@@ -160,11 +160,11 @@ impl Client<'_> {
             self.record.lock(self.transaction.snapshot_timestamp(), RowLock::Update, &found);
             self.observed(Observation::Key { key, found });
             // A row that is not there cannot be locked.
-            let repeatable = self.transaction.isolation_level() == IsolationLevel::RepeatableRead;
+            let repeatable = self.transaction.isolation_level() != IsolationLevel::ReadCommitted;
             return Ok((rows > 0 || repeatable).then_some(rows));
         }
         let rows = self.read(key).await?;
-        Ok((self.transaction.isolation_level() == IsolationLevel::RepeatableRead).then_some(rows))
+        Ok((self.transaction.isolation_level() != IsolationLevel::ReadCommitted).then_some(rows))
     }
 
     async fn update(&mut self, key: i64) -> Result<(), EngineError> {
@@ -288,12 +288,12 @@ pub async fn run_client(
 ) {
     let mut random = SeededRandom::new(seed);
     for _ in 0..transactions {
-        let level = [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead][random.index(2)];
+        let level = Chaos::level(&mut random);
         let mut transaction = engine.begin_with(level);
         transaction.set_lock_timeout(Chaos::lock_timeout(&mut random));
         let doom = chaos.doom(&engine, &mut transaction, &mut random);
         let mut ends = random.fork();
-        let mut record = TransactionRecord::new();
+        let mut record = TransactionRecord::new(level == IsolationLevel::Serializable);
         let mut client = Client {
             engine: &engine,
             transaction: &mut transaction,
@@ -316,8 +316,9 @@ pub async fn run_client(
             }
             Some(Ok(())) if ends.below(10) == 0 => transaction.rollback(),
             Some(Ok(())) => {
-                let timestamp = transaction.commit().await.expect("a commit that conflicts nowhere succeeds");
-                record.commit(timestamp);
+                if let Some(timestamp) = chaos.committed(transaction.commit().await) {
+                    record.commit(timestamp);
+                }
             }
             Some(Err(error)) => {
                 chaos.expect(&error);

@@ -1,8 +1,9 @@
-//! A history of transactions and its checker, for both isolation levels.
+//! A history of transactions and its checker, for all isolation levels.
 //!
 //! Commit timestamps order the committed transactions, so the state at every snapshot is known exactly and each
 //! observation can be compared with it: the strongest check there is, and a simple one. Each step names the snapshot of
 //! its statement: one for the whole transaction under REPEATABLE READ, a newer one each time under READ COMMITTED.
+//! Those that committed under SERIALIZABLE have a serial order, besides (`crate::serial`).
 //!
 //! A transaction may roll back to a savepoint: what it wrote and locked from there on counts no more, what it observed
 //! before was true then.
@@ -14,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use eris_storage::{RowLock, Timestamp};
 
 pub use client::run_client;
+
+use crate::serial::{self, Looked, Party};
 
 /// What a statement saw.
 pub enum Observation {
@@ -50,6 +53,7 @@ enum Step {
 /// One transaction as its client saw it.
 pub struct TransactionRecord {
     committed: Option<Timestamp>,
+    serializable: bool,
     /// With the snapshot of the statement.
     steps: Vec<(u64, Step)>,
 }
@@ -59,8 +63,8 @@ type Rows = BTreeMap<i64, i64>;
 type Own = BTreeMap<i64, Option<i64>>;
 
 impl TransactionRecord {
-    pub fn new() -> Self {
-        Self { committed: None, steps: Vec::new() }
+    pub fn new(serializable: bool) -> Self {
+        Self { committed: None, serializable, steps: Vec::new() }
     }
 
     pub fn observe(&mut self, snapshot: Timestamp, observation: Observation) {
@@ -118,7 +122,41 @@ impl TransactionRecord {
     }
 }
 
+impl TransactionRecord {
+    /// What it read and wrote as a whole; none if that was nothing. What a rollback took back was read all the same.
+    fn party(&self, versions: &Versions) -> Result<Option<Party>, String> {
+        let mut looks = BTreeSet::new();
+        let mut snapshot = None;
+        for (at, step) in &self.steps {
+            match step {
+                Step::Observed(Observation::Key { key, .. }) => drop(looks.insert(Looked::Key(*key))),
+                Step::Observed(Observation::Amount { amount, .. }) => drop(looks.insert(Looked::Amount(*amount))),
+                Step::Observed(Observation::All(_)) => drop(looks.insert(Looked::All)),
+                // What others had is left out, so that it depends on nobody.
+                Step::Observed(Observation::Some(_)) => {}
+                Step::Wrote(write) => looks.extend(write.looked()),
+                Step::Locked(..) | Step::RolledBack(_) => continue,
+            }
+            snapshot = Some(*at);
+        }
+        let (Some(snapshot), Some(committed)) = (snapshot, self.committed) else { return Ok(None) };
+        let own = self.own(self.steps.len(), versions)?;
+        let before = |key: i64| versions.at(key, committed.0 - 1);
+        let writes = own.into_iter().map(|(key, amount)| (key, (before(key), amount))).collect();
+        Ok(Some(Party { snapshot, committed: committed.0, looks: looks.into_iter().collect(), writes }))
+    }
+}
+
 impl Write {
+    /// Which rows it looked for, to change them.
+    fn looked(&self) -> Option<Looked> {
+        match *self {
+            Self::Insert { .. } => None,
+            Self::Change { key, .. } | Self::Rename { from: key, .. } => Some(Looked::Key(key)),
+            Self::ChangeAll { .. } => Some(Looked::All),
+        }
+    }
+
     fn apply(&self, snapshot: u64, versions: &Versions, own: &mut Own) -> Result<(), String> {
         let amount_of = |key: i64, own: &Own| own.get(&key).copied().unwrap_or_else(|| versions.at(key, snapshot));
         let check = |what: &str, key: i64, there: bool, rows: u64| {
@@ -240,13 +278,22 @@ impl History {
                 check_held(record, committed.0, &versions)?;
             }
         }
+        let parties: Result<Vec<Party>, String> = self
+            .records
+            .iter()
+            .filter(|record| record.serializable && record.committed.is_some())
+            .filter_map(|record| record.party(&versions).transpose())
+            .collect();
+        serial::check(&parties?)?;
         Ok(versions.state_with(u64::MAX, &Own::new()).into_iter().collect())
     }
 
     fn versions(&self) -> Result<Versions, String> {
         let mut committed: Vec<(u64, &TransactionRecord)> =
             self.records.iter().filter_map(|record| Some((record.committed?.0, record))).collect();
-        committed.sort_by_key(|(timestamp, _)| *timestamp);
+        // Who wrote nothing may have the timestamp of a commit that its snapshot saw.
+        let newest = |record: &TransactionRecord| record.steps.iter().map(|(snapshot, _)| *snapshot).max();
+        committed.sort_by_key(|(timestamp, record)| (*timestamp, newest(record)));
         let mut versions = Versions::default();
         for (timestamp, record) in committed {
             for (key, amount) in record.own(record.steps.len(), &versions)? {

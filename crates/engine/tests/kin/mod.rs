@@ -164,7 +164,7 @@ impl Kin {
 pub async fn run_kin_client(kin: Kin, transactions: u64, seed: u64) {
     let mut random = SeededRandom::new(seed);
     for _ in 0..transactions {
-        let level = [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead][random.index(2)];
+        let level = Chaos::level(&mut random);
         if random.chance(0.15)
             && let Err(error) = kin.look(level).await
         {

@@ -35,7 +35,7 @@ struct Client {
 pub async fn run_list_client(lists: Lists, transactions: u64, seed: u64) {
     let mut random = SeededRandom::new(seed);
     for _ in 0..transactions {
-        let level = [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead][random.index(2)];
+        let level = Chaos::level(&mut random);
         // A place among the running statements comes first, as for every statement of a session.
         let Ok(permit) = lists.engine.admit(StatementClass::Point).await else {
             lists.chaos.count("admission refused");
@@ -43,7 +43,11 @@ pub async fn run_list_client(lists: Lists, transactions: u64, seed: u64) {
             continue;
         };
         let record = Arc::new(Mutex::new(ListTransaction {
-            level: if level == IsolationLevel::RepeatableRead { Level::Snapshot } else { Level::ReadCommitted },
+            level: match level {
+                IsolationLevel::ReadCommitted => Level::ReadCommitted,
+                IsolationLevel::RepeatableRead => Level::Snapshot,
+                IsolationLevel::Serializable => Level::Serializable,
+            },
             operations: Vec::new(),
             ending: Ending::RolledBack,
             begun: lists.chaos.tick(),
@@ -81,10 +85,10 @@ impl Client {
         match result {
             Ok(()) if !random.chance(0.1) => {
                 record.lock().expect("one thread").ending = Ending::Unknown;
-                transaction.commit().await.expect("a commit that conflicts nowhere succeeds");
+                let committed = lists.chaos.committed(transaction.commit().await).is_some();
                 let mut record = record.lock().expect("one thread");
-                record.ending = Ending::Committed;
-                record.ended = Some(lists.chaos.tick());
+                record.ending = if committed { Ending::Committed } else { Ending::RolledBack };
+                record.ended = committed.then(|| lists.chaos.tick());
             }
             Ok(()) => transaction.rollback(),
             Err(error) => {

@@ -62,6 +62,8 @@ pub enum Answer {
     Count(u64),
     /// 40001.
     Lost,
+    /// 40001, among SERIALIZABLE ones.
+    Unserializable,
     /// 23505.
     Duplicate,
     /// 40P01.
@@ -72,6 +74,8 @@ pub enum Answer {
     NotAvailable,
     Cancelled,
     NoSuchSavepoint,
+    /// By the log.
+    Refused,
 }
 
 #[derive(Default)]
@@ -176,6 +180,7 @@ impl Bench {
         self.settle();
         let statistics = self.engine().statistics();
         assert_eq!((statistics.snapshots, statistics.waiting_transactions), (0, 0));
+        assert_eq!(statistics.tracked_transactions, 0);
         let row_locks = statistics.memory_by_consumer.iter().find(|(consumer, _)| *consumer == "row locks");
         assert!(row_locks.is_none_or(|(_, bytes)| *bytes == 0), "row locks are left: {row_locks:?}");
         let engine = self.engine().clone();
@@ -346,6 +351,8 @@ fn answer_of(error: &EngineError) -> Answer {
     match error {
         EngineError::Storage(StorageError::Conflict { with: None }) => Answer::Lost,
         EngineError::Storage(StorageError::DuplicateKey { .. }) => Answer::Duplicate,
+        EngineError::Unserializable { .. } => Answer::Unserializable,
+        EngineError::Log(_) => Answer::Refused,
         EngineError::Deadlock => Answer::Deadlock,
         EngineError::LockTimeout => Answer::Timeout,
         EngineError::LockNotAvailable => Answer::NotAvailable,

@@ -22,6 +22,7 @@ use crate::kin::{Kin, run_kin_client, run_kin_duet};
 use crate::lists::{self, Lists, lists_of, run_list_client};
 use crate::mover::{Mover, move_about};
 use crate::rings::{self, Rings, TRANSACTIONS_OF_A_ROUND, run_duet, run_ring_client};
+use crate::slow_log::SlowLog;
 
 /// The share of the transactions after which faults stop, in percent.
 const FAULTY_PERCENT: u64 = 80;
@@ -52,6 +53,7 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         maintenance_rows: [4, 64, 2_048][random.index(3)],
         result_batches_max: [1, 64][random.index(2)],
         rows_on_the_way_max: [1, 1 << 20][random.index(2)],
+        tracked_entries_max: [1, 4_096, 4_096][random.index(3)],
         admission: AdmissionOptions { point, scan: None, load: None },
         ..EngineOptions::default()
     }
@@ -116,6 +118,19 @@ fn create_tables(engine: &Engine, random: &mut SeededRandom) -> Result<(Containe
     let spec = GlobalIndexSpec { container: list_id, name: "lists_code_global".into(), attributes, partitions };
     engine.create_global_index(&spec).map_err(|error| error.to_string())?;
     Ok((id, list_id, grouped))
+}
+
+/// Decides commits some time after their records came, in their order.
+async fn decide_commits(engine: Engine, log: SlowLog, mut random: SeededRandom, over: Arc<AtomicBool>) {
+    let pause = [20, 200, 2_000][random.index(3)];
+    while !over.load(Ordering::Relaxed) {
+        engine.sleep_until(engine.env().now() + Duration::from_micros(random.below(pause))).await;
+        for _ in 0..random.index(4) {
+            log.decide(Ok(()));
+        }
+    }
+    // What comes now waits for nobody.
+    log.hurry();
 }
 
 /// The rings, by ranges or by hash; filled before anything goes wrong.
@@ -205,14 +220,20 @@ impl Run {
         let engine = simulation.engine().clone();
         let (accounts, container, grouped) = create_tables(&engine, random)?;
         let chaos = Arc::new(Chaos::default());
+        let over = Arc::<AtomicBool>::default();
         let rings = create_rings(&mut simulation, random, &chaos)?;
         let kin = Kin::create(&mut simulation, random, &chaos)?;
+        if random.chance(0.4) {
+            let log = SlowLog::default();
+            log.attach(&engine);
+            engine.spawn(decide_commits(engine.clone(), log, random.fork(), Arc::clone(&over)));
+        }
         let options = if random.chance(0.9) { faults(random) } else { FaultOptions::default() };
         simulation.set_faults(options);
         let keys = [4, 12, 40][random.index(3)];
         let lists =
             Lists { engine: engine.clone(), container, keys, chaos: Arc::clone(&chaos), history: Arc::default() };
-        let (failed, history, ended, succeeded, over) = Default::default();
+        let (failed, history, ended, succeeded) = Default::default();
         let clients = 0;
         Ok(Self {
             simulation,
@@ -433,6 +454,7 @@ impl Run {
             (statistics.snapshots, "snapshots are still published"),
             (statistics.waiting_transactions, "transactions wait for others"),
             (statistics.known_transactions, "transactions are still known"),
+            (statistics.tracked_transactions, "transactions are still tracked"),
         ];
         if let Some((count, what)) = remains.iter().find(|(count, _)| *count > 0) {
             return Err(format!("{count} {what}"));

@@ -1,0 +1,87 @@
+//! A log that takes its time: commits are decided when somebody says so.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use eris_engine::{Commit, CommitLog, Definition, Engine, LogError, PendingCommit};
+use eris_storage::TransactionId;
+
+/// Keeps nothing of what it gets but who waits for it.
+#[derive(Clone, Default)]
+pub struct SlowLog {
+    under_way: Arc<Mutex<UnderWay>>,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    commits: VecDeque<PendingCommit>,
+    /// Commits are decided at once.
+    fast: bool,
+}
+
+impl SlowLog {
+    /// Becomes the log of an engine.
+    pub fn attach(&self, engine: &Engine) {
+        engine.attach_log(Arc::new(self.clone()));
+    }
+
+    /// Commits that wait.
+    pub fn len(&self) -> usize {
+        self.under_way.lock().expect("nobody panics").commits.len()
+    }
+
+    /// Decides the oldest commit; false if there is none.
+    pub fn decide(&self, outcome: Result<(), LogError>) -> bool {
+        let oldest = self.under_way.lock().expect("nobody panics").commits.pop_front();
+        oldest.map(|commit| commit.decide(outcome)).is_some()
+    }
+
+    /// Decides the youngest commit, in front of those that came before.
+    pub fn decide_youngest(&self) {
+        let youngest = self.under_way.lock().expect("nobody panics").commits.pop_back();
+        youngest.expect("a commit waits").decide(Ok(()));
+    }
+
+    /// From now on there is nothing to wait for.
+    pub fn hurry(&self) {
+        self.under_way.lock().expect("nobody panics").fast = true;
+        while self.decide(Ok(())) {}
+    }
+}
+
+impl CommitLog for SlowLog {
+    fn poll_commit(&self, _context: &mut Context<'_>, commit: &mut Option<Commit>) -> Poll<Result<(), LogError>> {
+        let pending = commit.take().expect("a commit").take_timestamp();
+        let mut under_way = self.under_way.lock().expect("nobody panics");
+        if under_way.fast {
+            drop(under_way);
+            pending.decide(Ok(()));
+        } else {
+            under_way.commits.push_back(pending);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_part(
+        &self,
+        _context: &mut Context<'_>,
+        _transaction: TransactionId,
+        operations: &mut Vec<u8>,
+    ) -> Poll<Result<(), LogError>> {
+        operations.clear();
+        Poll::Ready(Ok(()))
+    }
+
+    fn rolled_back(&self, _transaction: TransactionId) {}
+
+    fn define(&self, _definition: &Definition) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    fn poll_durable(&self, _context: &mut Context<'_>, _ticket: &mut Option<u64>) -> Poll<Result<(), LogError>> {
+        Poll::Ready(Ok(()))
+    }
+}
