@@ -3,6 +3,7 @@
 mod arguments;
 mod bench;
 mod demo;
+mod directory;
 mod failure;
 mod resources;
 mod serve;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use eris::{Database, ServeError, ServerHandle};
 
+use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::resources::Resources;
 use crate::signals::Signals;
@@ -18,6 +19,9 @@ pub struct ServeArguments {
     pub listen: String,
 
     #[command(flatten)]
+    pub directory: Directory,
+
+    #[command(flatten)]
     pub resources: Resources,
 }
 
@@ -25,7 +29,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let signals = Arc::new(Signals::block()?);
     let addresses = addresses(&arguments.listen)?;
     allow_descriptors();
-    let database = Database::open(arguments.resources.options())?;
+    let database = arguments.directory.open(&arguments.resources)?;
     let servers = listen(&database, &addresses)?;
     let listening: Vec<String> = servers.iter().map(|server| server.local_address().to_string()).collect();
     let listening = listening.join(" and ");

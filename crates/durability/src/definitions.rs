@@ -40,7 +40,7 @@ struct Start {
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "define", rename_all = "snake_case", deny_unknown_fields)]
-enum Stored {
+pub(crate) enum Stored {
     Container { schema: StoredSchema, partitioning: StoredPartitioning, cuts: Vec<String>, like: Option<u32> },
     ContainerDropped { container: u32 },
     Schema { schema: StoredSchema },
@@ -54,7 +54,7 @@ enum Stored {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StoredSchema {
+pub(crate) struct StoredSchema {
     container: u32,
     version: u32,
     attributes: Vec<StoredAttribute>,
@@ -117,7 +117,7 @@ enum StoredLayout {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StoredLayouts {
+pub(crate) struct StoredLayouts {
     open: Vec<StoredMember>,
     sealed: Vec<StoredMember>,
 }
@@ -131,7 +131,7 @@ struct StoredMember {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum StoredPartitioning {
+pub(crate) enum StoredPartitioning {
     Range { attributes: Vec<u16> },
     Hash { attributes: Vec<u16>, partitions: usize },
     Size { partitions: usize },
@@ -139,7 +139,7 @@ enum StoredPartitioning {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StoredSide {
+pub(crate) struct StoredSide {
     container: u32,
     name: String,
     attributes: Vec<u16>,
@@ -147,14 +147,14 @@ struct StoredSide {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Action {
+pub(crate) enum Action {
     NoAction,
     Restrict,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StoredSequence {
+pub(crate) struct StoredSequence {
     name: String,
     increment: i64,
     minimum: i64,
@@ -173,7 +173,8 @@ fn ids(numbers: Vec<u16>) -> Box<[AttributeId]> {
 }
 
 fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or_else(|| unreachable!("half a byte"));
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 fn from_hex(text: &str) -> Result<Vec<u8>, String> {
@@ -183,7 +184,7 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
 }
 
 impl Stored {
-    fn of(definition: &Definition) -> Self {
+    pub(crate) fn of(definition: &Definition) -> Self {
         match definition {
             Definition::Container { schema, partitioning, cuts, like } => Self::Container {
                 schema: StoredSchema::of(schema),
@@ -223,7 +224,7 @@ impl Stored {
         }
     }
 
-    fn definition(self) -> Result<Definition, String> {
+    pub(crate) fn definition(self) -> Result<Definition, String> {
         Ok(match self {
             Self::Container { schema, partitioning, cuts, like } => {
                 let cuts: Result<Box<[Key]>, String> =

@@ -4,6 +4,7 @@
 //!   DIR/
 //!     eris.db       format version, id of the database; written once
 //!     eris.lock     locked by the process that has the database open, with its number
+//!     checkpoint/   manifest, <number>.data: the last checkpoint
 //!     log/          <position, 16 hexadecimal digits>.log   and files that are not yet in use: <number>.spare
 //! ```
 
@@ -20,6 +21,7 @@ use crate::error::{DurabilityError, RESTORE};
 pub const FORMAT_VERSION: u64 = 1;
 
 pub(crate) const IDENTITY: &str = "eris.db";
+const CHECKPOINT: &str = "checkpoint";
 const LOCK: &str = "eris.lock";
 
 /// A number of its own, so that files of different databases are not taken for each other's.
@@ -68,6 +70,8 @@ impl Directory {
         };
         let log = path.join("log");
         files.create_directory(&log).map_err(DurabilityError::io("create", &log))?;
+        let checkpoint = path.join(CHECKPOINT);
+        files.create_directory(&checkpoint).map_err(DurabilityError::io("create", &checkpoint))?;
         Ok(Self { path: path.to_path_buf(), id, is_new, _lock: lock })
     }
 
@@ -83,6 +87,11 @@ impl Directory {
 
     pub(crate) fn id(&self) -> DatabaseId {
         self.id
+    }
+
+    /// Where the last checkpoint is.
+    pub(crate) fn checkpoint(&self) -> PathBuf {
+        self.path.join(CHECKPOINT)
     }
 
     /// Where log files are.

@@ -6,6 +6,7 @@
 //!
 //! `docs/durability.md` says what is promised at which setting, and what the files look like.
 
+mod checkpoint;
 mod definitions;
 mod directory;
 mod error;
@@ -14,8 +15,9 @@ mod open;
 mod options;
 mod replay;
 
+pub use checkpoint::CheckpointReport;
 pub use directory::{Directory, FORMAT_VERSION};
 pub use error::DurabilityError;
 pub use log::{Log, LogStatistics};
-pub use open::{Database, Progress, open};
+pub use open::{Database, Phase, Progress, open};
 pub use options::{Damage, DurabilityOptions};

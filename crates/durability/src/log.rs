@@ -5,8 +5,8 @@
 //!                               └ write, sync ────────┘ write, sync
 //!                                                └──> decided, in order, by a task of the engine
 //! ```
-//! While one batch is written the next one gathers: the slower the disk, the more commits share a sync. Nobody waits for
-//! company: a commit that finds the log idle is written at once, and alone.
+//! While one batch is written the next one gathers: the slower the disk, the more commits share a sync. Nobody waits
+//! for company: a commit that finds the log idle is written at once, and alone.
 //!
 //! The thread that writes does only that. What became durable is told to a task of the engine (`decide`), whose worker
 //! finds the tasks that it wakes in its own queue.
@@ -30,6 +30,7 @@ use eris_engine::{Commit, CommitLog, Definition, Durability, Engine, LogError};
 use eris_platform::{Env, IoQueue};
 use eris_storage::TransactionId;
 
+use crate::checkpoint::Control;
 use crate::definitions;
 use crate::directory::{DatabaseId, Directory};
 use crate::error::DurabilityError;
@@ -124,9 +125,48 @@ impl Log {
         durable
     }
 
+    /// Accepts nothing more, and waits for nothing: what is not durable yet is not committed.
+    pub(crate) fn abandon(&self) {
+        let error = LogError::Failed { reason: Arc::from("the database is closed") };
+        let (commits, wakers) = self.shared.state().fail(error.clone());
+        self.shared.decisions.end();
+        self.shared.decisions.push(commits, &Err(error));
+        wakers.into_iter().for_each(std::task::Waker::wake);
+    }
+
     /// What it did so far.
     pub fn statistics(&self) -> LogStatistics {
         self.shared.state().statistics
+    }
+
+    /// Where a checkpoint begins that is taken now, and where the log has to be read from then: in front of it, if
+    /// transactions under way have parts there.
+    pub(crate) fn checkpoint_positions(&self) -> (u64, u64) {
+        self.shared.state().begin_checkpoint()
+    }
+
+    /// Log files that end in front of this position are not needed any more.
+    pub(crate) fn forget_in_front_of(&self, position: u64) {
+        let shared = Arc::clone(&self.shared);
+        self.shared.allocations.submit(Box::new(move |files| {
+            // What stays is removed after the next checkpoint.
+            let _ = file::remove_in_front_of(files, &shared.directory, position);
+        }));
+    }
+
+    /// Whoever takes checkpoints is woken when the log grows.
+    pub(crate) fn watch(&self, control: &Arc<Control>, log_bytes: u64) {
+        self.shared.state().watch(control, log_bytes);
+    }
+
+    /// Bytes since the last checkpoint began.
+    pub(crate) fn grown_bytes(&self) -> u64 {
+        self.shared.state().grown_bytes()
+    }
+
+    /// A checkpoint came to its end, good or bad.
+    pub(crate) fn checkpoint_ended(&self) {
+        self.shared.state().end_checkpoint();
     }
 
     /// Appends if there is room for it, else sees to it that there will be.

@@ -19,12 +19,22 @@ pub struct DurabilityOptions {
     pub log_file_bytes: u64,
     /// How long asynchronous commits wait for others before they are written.
     pub asynchronous_delay: Duration,
+    /// A checkpoint is taken when the log has grown by so many bytes, ...
+    pub checkpoint_log_bytes: u64,
+    /// ... and this long after the first commit behind the last one.
+    pub checkpoint_interval: Duration,
     /// What is done about damage in the middle of the log.
     pub damage: Damage,
 }
 
 impl Default for DurabilityOptions {
     fn default() -> Self {
-        Self { log_file_bytes: 16 << 20, asynchronous_delay: Duration::from_millis(10), damage: Damage::default() }
+        Self {
+            log_file_bytes: 16 << 20,
+            asynchronous_delay: Duration::from_millis(10),
+            checkpoint_log_bytes: 256 << 20,
+            checkpoint_interval: Duration::from_mins(5),
+            damage: Damage::default(),
+        }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Replay<'e> {
     /// Made at the end, of the rows that are there then.
     global_indexes: BTreeMap<ContainerId, Definition>,
     foreign_keys: BTreeMap<(ContainerId, Box<str>), Definition>,
+    /// What a checkpoint has is left out: commits up to this timestamp, definitions in front of this position.
+    covered: (Timestamp, u64),
     pub last: Timestamp,
     pub transactions: u64,
 }
@@ -49,6 +51,7 @@ impl From<EngineError> for Unusable {
 impl<'e> Replay<'e> {
     pub fn new(engine: &'e Engine) -> Self {
         Self {
+            covered: (Timestamp(0), 0),
             engine,
             parts: BTreeMap::new(),
             global_indexes: BTreeMap::new(),
@@ -58,11 +61,30 @@ impl<'e> Replay<'e> {
         }
     }
 
+    /// Begins behind a checkpoint, with what is to be made of its rows.
+    pub fn begin_behind(&mut self, timestamp: u64, position: u64, left: Vec<Definition>) {
+        self.covered = (Timestamp(timestamp), position);
+        // Planted: only commits in the log move the clock.
+        if !cfg!(feature = "bug_timestamps_restart") {
+            self.last = Timestamp(timestamp);
+        }
+        for definition in left {
+            let is_put_off = self.put_off(&definition);
+            assert!(is_put_off, "the rest was made with the checkpoint");
+        }
+    }
+
     pub async fn record(&mut self, record: Record<'_>) -> Result<(), Unusable> {
         match record.kind {
             RecordKind::Start => {
                 // Whoever wrote parts before is gone.
                 self.parts.clear();
+                Ok(())
+            }
+            // Planted: the record at the position itself counts as in front of it.
+            RecordKind::Definition
+                if record.position < self.covered.1 + u64::from(cfg!(feature = "bug_definition_at_checkpoint")) =>
+            {
                 Ok(())
             }
             RecordKind::Definition => {
@@ -74,6 +96,7 @@ impl<'e> Replay<'e> {
                 self.parts.entry(transaction).or_default().extend_from_slice(operations);
                 Ok(())
             }
+            RecordKind::Commit if record.timestamp <= self.covered.0.0 => Ok(()),
             RecordKind::Commit => {
                 self.committed(record.timestamp);
                 self.apply(record.body, &[]).await
@@ -82,6 +105,9 @@ impl<'e> Replay<'e> {
                 let (transaction, body) = split_transaction(record.body)?;
                 let (void, operations) = split_void(body)?;
                 let mut all = self.parts.remove(&transaction).unwrap_or_default();
+                if record.timestamp <= self.covered.0.0 {
+                    return Ok(());
+                }
                 all.extend_from_slice(operations);
                 self.committed(record.timestamp);
                 self.apply(&all, &void).await
@@ -95,31 +121,36 @@ impl<'e> Replay<'e> {
     }
 
     async fn define(&mut self, definition: Definition) -> Result<(), Unusable> {
-        match &definition {
+        if self.put_off(&definition) { Ok(()) } else { Ok(self.engine.make(&definition).await?) }
+    }
+
+    /// Notes what is made at the end; false if the definition is to be made now.
+    fn put_off(&mut self, definition: &Definition) -> bool {
+        match definition {
             Definition::GlobalIndex(_, hidden) => {
-                self.global_indexes.insert(*hidden, definition);
-                return Ok(());
+                self.global_indexes.insert(*hidden, definition.clone());
+                true
             }
             Definition::ForeignKey(spec) => {
-                self.foreign_keys.insert((spec.child.container, spec.name.clone()), definition);
-                return Ok(());
+                self.foreign_keys.insert((spec.child.container, spec.name.clone()), definition.clone());
+                true
             }
             Definition::ForeignKeyDropped(child, name) => {
                 self.foreign_keys.remove(&(*child, name.clone()));
-                return Ok(());
+                true
             }
             Definition::ContainerDropped(id) => {
                 self.foreign_keys.retain(|(child, _), _| child != id);
                 self.global_indexes
                     .retain(|_, index| !matches!(index, Definition::GlobalIndex(spec, _) if spec.container == *id));
+                false
             }
             Definition::Container { .. }
             | Definition::Schema(_)
             | Definition::Layouts(..)
             | Definition::Sequence(..)
-            | Definition::SequenceDropped(_) => {}
+            | Definition::SequenceDropped(_) => false,
         }
-        Ok(self.engine.make(&definition).await?)
     }
 
     /// Makes what is made of the rows.

@@ -80,6 +80,10 @@ struct Reached {
     log_failures: u64,
     log_full: u64,
     closed: u64,
+    checkpoints: u64,
+    failed_checkpoints: u64,
+    reused_bytes: u64,
+    loaded_checkpoints: u64,
 }
 
 impl Reached {
@@ -98,6 +102,10 @@ impl Reached {
             log_failures,
             log_full,
             closed,
+            checkpoints,
+            failed_checkpoints,
+            reused_bytes,
+            loaded_checkpoints,
         } = self;
         let all = [
             ("lives", lives),
@@ -113,6 +121,10 @@ impl Reached {
             ("failed logs", log_failures),
             ("full disks", log_full),
             ("databases that were closed", closed),
+            ("checkpoints", checkpoints),
+            ("checkpoints that failed", failed_checkpoints),
+            ("segments that were written before", reused_bytes),
+            ("checkpoints that were loaded", loaded_checkpoints),
         ];
         let missing: Vec<_> = all.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name).collect();
         assert!(missing.is_empty(), "no run reached {missing:?}");
@@ -136,11 +148,14 @@ fn options(random: &mut SeededRandom) -> (EngineOptions, DurabilityOptions) {
         parallel_rows: 1_000_000,
         quantum: Duration::from_micros([0, 20, 200][random.index(3)]),
         in_place: random.index(3) > 0,
+        incoming_buffer_bytes: 16 << 10,
         write_ahead_bytes: [100, 1_000, 1 << 20][random.index(3)],
         ..EngineOptions::default()
     };
     let durability = DurabilityOptions {
-        log_file_bytes: [4 << 10, 16 << 10, 1 << 20][random.index(3)],
+        log_file_bytes: [4 << 10, 16 << 10, 64 << 10][random.index(3)],
+        checkpoint_log_bytes: [3_000, 20_000, 1 << 30][random.index(3)],
+        checkpoint_interval: Duration::from_millis([1, 20, 10_000][random.index(3)]),
         asynchronous_delay: Duration::from_micros([0, 500, 10_000][random.index(3)]),
         ..DurabilityOptions::default()
     };
@@ -187,20 +202,19 @@ impl Life {
             Err(error) => {
                 assert!(env.is_powerless(), "the database cannot be opened: {error}");
                 reached.crashes_while_opening += 1;
-                drop(life);
-                env.lose_power();
+                end(life, (), env);
                 return;
             }
         };
         if env.is_powerless() {
             reached.crashes_while_opening += 1;
         }
+        reached.loaded_checkpoints += u64::from(env.files().exists(format!("{PATH}/checkpoint/manifest").as_ref()));
         let engine = life.simulation.engine().clone();
         let prepared = life.prepare(random, known);
         let Some((bank, sequence)) = prepared else {
             assert!(env.is_powerless(), "the bank can be made");
-            drop((life, opened, engine));
-            env.lose_power();
+            end(life, (opened, engine), env);
             return;
         };
         // Where the power goes, if it is not gone yet.
@@ -210,8 +224,9 @@ impl Life {
             0..3 => env.lose_power_at(files.operations() + random.below(150)),
             3 => files.fail_at(files.operations() + random.below(60), FileFault::Broken),
             4 => {
-                let free = files.available_bytes(PATH.as_ref()).expect("it has no limit");
-                files.set_capacity(Some((1 << 40) - free + random.below(60_000)));
+                // An error: the power is gone.
+                let used = files.available_bytes(PATH.as_ref()).map_or(0, |free| (1 << 40) - free);
+                files.set_capacity(Some(used + random.below(60_000)));
             }
             _ => {}
         }
@@ -223,7 +238,7 @@ impl Life {
                 bank,
                 sequence: Arc::clone(&sequence),
                 known: Arc::clone(known),
-                client,
+                number: client,
                 random: SeededRandom::new(random.next_u64()),
                 left: transactions / clients as u64 + 1,
             };
@@ -233,6 +248,25 @@ impl Life {
                 let mut done = done.lock().expect("not poisoned");
                 done.0 += failures;
                 done.1 += full;
+            });
+        }
+        let database = Arc::new(opened);
+        let told: Arc<Mutex<(u64, u64, u64)>> = Arc::default();
+        for _ in 0..random.index(3) {
+            let (database, told, engine) = (Arc::clone(&database), Arc::clone(&told), engine.clone());
+            let pause = Duration::from_micros(random.below(30_000));
+            let work = engine.clone();
+            engine.spawn(async move {
+                work.sleep_until(work.env().now() + pause).await;
+                let outcome = database.checkpoint().await;
+                let mut told = told.lock().expect("not poisoned");
+                match outcome {
+                    Ok(report) => {
+                        told.0 += 1;
+                        told.2 += report.reused_bytes;
+                    }
+                    Err(_) => told.1 += 1,
+                }
             });
         }
         let steps = if last || fault < 3 { u64::MAX } else { random.below(transactions * 60) };
@@ -249,16 +283,21 @@ impl Life {
             reached.log_failures += done.0;
             reached.log_full += done.1;
         }
+        {
+            let told = told.lock().expect("not poisoned");
+            reached.checkpoints += told.0;
+            reached.failed_checkpoints += told.1;
+            reached.reused_bytes += told.2;
+        }
         reached.files += u64::from(files_of_log(env) > 1);
         if last {
-            let closing = opened;
+            let closing = Arc::clone(&database);
             life.simulation
                 .block_on(async move { closing.close().await })
                 .expect("ends")
                 .expect("the last life has no faults");
             reached.closed += 1;
-            drop((life, engine, sequence));
-            env.lose_power();
+            end(life, (database, engine, sequence), env);
             let mut life = Self { simulation: Simulation::on(env, engine_options).expect("starts") };
             life.open(&durability_options).expect("a closed database can be opened");
             life.prepare(random, known).expect("nothing is lost");
@@ -269,9 +308,9 @@ impl Life {
         } else {
             reached.crashes_between_steps += 1;
         }
-        drop((life, opened, engine, sequence));
+        database.abandon();
         files.set_capacity(None);
-        env.lose_power();
+        end(life, (database, engine, sequence), env);
     }
 
     fn open(&mut self, options: &DurabilityOptions) -> Result<Database, DurabilityError> {
@@ -306,7 +345,7 @@ impl Life {
                 let tokens = bank.rows(&check, bank.tokens).await?;
                 let mut books = books.lock().expect("not poisoned");
                 books.recovered(&journal);
-                books.check(&journal, &entries, &accounts, &movers, &tokens);
+                Books::check(&journal, &entries, &accounts, &movers, &tokens);
                 Ok::<_, EngineError>(())
             })
             .expect("checking comes to its end")
@@ -335,6 +374,16 @@ async fn make(engine: &Engine, random: &mut SeededRandom) -> Result<(Bank, Arc<S
     Ok((Bank::create(engine, random).await?, sequence))
 }
 
+/// The power goes, and with it the machine; what it had is given back.
+fn end<T>(life: Life, rest: T, env: &SimulatedEnv) {
+    let memory = Arc::clone(life.simulation.engine().memory());
+    life.simulation.engine().shutdown();
+    drop(rest);
+    drop(life);
+    env.lose_power();
+    assert_eq!(memory.used(), 0, "bytes that nobody gave back: {:?}", memory.by_consumer());
+}
+
 fn files_of_log(env: &SimulatedEnv) -> usize {
     env.files().list(format!("{PATH}/log").as_ref()).map_or(0, |names| names.len())
 }
@@ -345,7 +394,7 @@ struct Client {
     bank: Bank,
     sequence: Arc<Sequence>,
     known: Known,
-    client: i64,
+    number: i64,
     random: SeededRandom,
     left: u64,
 }
@@ -354,11 +403,11 @@ impl Client {
     async fn run(mut self) -> (u64, u64) {
         let (mut failures, mut full) = (0, 0);
         for _ in 0..self.left {
-            let txn = self.known.lock().expect("not poisoned").begin(self.client);
+            let txn = self.known.lock().expect("not poisoned").begin(self.number);
             let known = Arc::clone(&self.known);
             let committing = move || known.lock().expect("not poisoned").committing(txn);
             let ended =
-                transact(&self.engine, self.bank, &self.sequence, txn, self.client, &mut self.random, committing).await;
+                transact(&self.engine, self.bank, &self.sequence, txn, self.number, &mut self.random, committing).await;
             let mut known = self.known.lock().expect("not poisoned");
             match ended {
                 Ok(End::Committed { timestamp, durability }) => {

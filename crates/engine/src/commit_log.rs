@@ -7,12 +7,12 @@
 //!     │ <── woken ─────────────── decide(Ok) <──────────────────────────────┘
 //!     └── visible
 //! ```
-//! The log hands out timestamps in its own order, so that what stands in front of a record is what was committed before
-//! it, and a log that ends early ends with a state that somebody could have seen.
+//! The log hands out timestamps in its own order, so that what stands in front of a record is what was committed
+//! before it, and a log that ends early ends with a state that somebody could have seen.
 //!
 //! From [`CommitLog::poll_commit`] on it is the log that decides: a task that is dropped meanwhile takes nothing back.
-//! An asynchronous commit is decided at once. Timestamps become visible in order, so it still waits for synchronous ones
-//! in front of it that are on their way to disk.
+//! An asynchronous commit is decided at once. Timestamps become visible in order, so it still waits for synchronous
+//! ones in front of it that are on their way to disk.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

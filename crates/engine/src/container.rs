@@ -15,6 +15,11 @@ use crate::placement::Group;
 use crate::serializable::AccessRegistry;
 use crate::write_rules::WriteRules;
 
+/// The id that [`crate::Engine::next_container_id`] never gives: of the container in which a layer above keeps what it
+/// knows of all others, so that it is found again. Names of containers must be droppable in a full database; so its
+/// memory counts, but no limit refuses it ([`eris_platform::MemoryPool::counted`]).
+pub const SYSTEM_CONTAINER: ContainerId = ContainerId(1);
+
 /// What [`crate::Engine::create_container`] needs.
 #[derive(Clone, Debug)]
 pub struct ContainerSpec {

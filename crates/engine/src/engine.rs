@@ -26,7 +26,7 @@ use crate::partition_table::{Entry, PartitionTable, Partitioning};
 use crate::runtime::{Runtime, current_node};
 use crate::task::Task;
 use crate::timer::Sleep;
-use crate::transaction::{IsolationLevel, Transaction};
+use crate::transaction::{IsolationLevel, Transaction, until_visible};
 use crate::worker::Worker;
 
 /// A running engine. Clones share it.
@@ -68,7 +68,7 @@ impl Engine {
         Ok((Self { runtime, threads: Arc::default() }, workers))
     }
 
-    /// Stops the workers and waits for them. Transactions that still run are lost with their tasks.
+    /// Stops the workers and waits for them. Transactions that still run are rolled back with their tasks.
     pub fn shutdown(&self) {
         self.runtime.halt();
         for thread in lock(&self.threads).drain(..) {
@@ -79,6 +79,8 @@ impl Engine {
         for node in &self.runtime.nodes {
             while node.tasks.pop().is_some() {}
         }
+        self.runtime.tasks.drop_all();
+        self.runtime.abandon_partitions();
     }
 
     /// Where time, randomness, files and sockets come from.
@@ -175,7 +177,7 @@ impl Engine {
         self.runtime.admission.counts(class)
     }
 
-    /// A fresh container id, for its schema.
+    /// A fresh container id, for its schema; never that of the [system container](crate::SYSTEM_CONTAINER).
     pub fn next_container_id(&self) -> ContainerId {
         self.runtime.next_container_id()
     }
@@ -304,6 +306,13 @@ impl Engine {
             Some(log) => Ok(log.define(&definition())?),
             None => Ok(()),
         }
+    }
+
+    /// Begins a transaction whose snapshot has every commit that is in the log by now.
+    pub async fn begin_behind_log(&self) -> Transaction {
+        let transactions = &self.runtime.transactions;
+        until_visible(transactions, transactions.last_taken()).await;
+        self.begin()
     }
 
     pub(crate) fn runtime(&self) -> &Arc<Runtime> {

@@ -56,7 +56,7 @@ mod write_rules;
 pub use admission::{AdmissionError, AdmissionOptions, Admit, ClassLimit, Permit, STATEMENT_CLASSES, StatementClass};
 pub use cancel::CancelHandle;
 pub use commit_log::{Commit, CommitLog, Durability, LogError, PendingCommit};
-pub use container::{Container, ContainerSpec};
+pub use container::{Container, ContainerSpec, SYSTEM_CONTAINER};
 pub use counters::{EVENTS, Event};
 pub use definition::Definition;
 pub use description::{EngineStatistics, PartitionDescription};
@@ -78,6 +78,6 @@ pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};
 pub use task::yield_now;
 pub use traffic::NodeTraffic;
 pub use transaction::{
-    BulkLoad, IsolationLevel, LockWait, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,
+    BulkLoad, IsolationLevel, LockWait, PinStream, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,
 };
 pub use transactions::SnapshotHandle;

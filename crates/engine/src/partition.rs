@@ -296,6 +296,11 @@ impl fmt::Debug for LivingPartition {
 }
 
 impl PartitionState {
+    /// Takes out what it is at: a change holds the partition that drives it, a command its container.
+    pub fn take_work(&mut self) -> impl Sized + use<> {
+        (self.change.take(), std::mem::take(&mut self.ready), std::mem::take(&mut self.stalled))
+    }
+
     /// Nothing that a command in place may not overtake. Commands with a saved cursor do not count: they run under
     /// their own snapshots.
     fn has_no_fresh_urgent_commands(&self) -> bool {

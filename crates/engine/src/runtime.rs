@@ -12,7 +12,7 @@ use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
 use crate::admission::{Admission, STATEMENT_CLASSES};
 use crate::assignments::Urgency;
 use crate::commit_log::{CommitLog, LogSlot};
-use crate::container::Container;
+use crate::container::{Container, SYSTEM_CONTAINER};
 use crate::counters::{Counters, Event};
 use crate::dataflow::Dataflow;
 use crate::error::EngineError;
@@ -27,6 +27,7 @@ use crate::partition::{LivingPartition, Partition};
 use crate::placement::Helpers;
 use crate::scatter::Scatter;
 use crate::sequence::Sequences;
+use crate::task::Tasks;
 use crate::traffic::Traffic;
 use crate::transactions::TransactionManager;
 
@@ -37,6 +38,8 @@ pub(crate) struct Runtime {
     pub env: Arc<dyn Env>,
     pub options: EngineOptions,
     pub memory: Arc<MemoryPool>,
+    /// Of the system container, and of those who write it: counted in `memory`, not refused.
+    pub system_memory: Arc<MemoryPool>,
     pub machine: MachineMemory,
     pub transactions: Arc<TransactionManager>,
     log: LogSlot,
@@ -52,6 +55,7 @@ pub(crate) struct Runtime {
     partitions: RwLock<Vec<Weak<LivingPartition>>>,
     dataflows: [Lock<DeterministicMap<u64, Arc<Dataflow>>>; DATAFLOW_SHARDS],
     next_container: AtomicU32,
+    pub tasks: Tasks,
     next_dataflow: AtomicU64,
     next_task: AtomicU64,
     next_node: AtomicU64,
@@ -153,6 +157,7 @@ impl Runtime {
             options,
             redo_memory: memory.reserve("redo of transactions"),
             log: LogSlot::default(),
+            system_memory: memory.counted(),
             memory,
             machine,
             transactions: Arc::new(TransactionManager::new(workers)),
@@ -160,7 +165,8 @@ impl Runtime {
             containers: RwLock::default(),
             partitions: RwLock::default(),
             dataflows: std::array::from_fn(|_| Lock::default()),
-            next_container: AtomicU32::new(1),
+            next_container: AtomicU32::new(SYSTEM_CONTAINER.0 + 1),
+            tasks: Tasks::default(),
             next_dataflow: AtomicU64::new(1),
             next_task: AtomicU64::new(1),
             next_node: AtomicU64::new(0),
@@ -177,7 +183,8 @@ impl Runtime {
 
     /// What a new store of a container is made of.
     pub fn store_options(&self, schema: &Arc<Schema>) -> StoreOptions {
-        let options = StoreOptions::new(Arc::clone(schema), Arc::clone(&self.memory));
+        let memory = if schema.container == SYSTEM_CONTAINER { &self.system_memory } else { &self.memory };
+        let options = StoreOptions::new(Arc::clone(schema), Arc::clone(memory));
         StoreOptions { updates_in_place: self.options.updates_in_place, ..options }
     }
 
@@ -305,6 +312,15 @@ impl Runtime {
 
     pub fn find_partition(&self, id: PartitionId) -> Option<Partition> {
         read(&self.partitions).get(id.0 as usize)?.upgrade()
+    }
+
+    /// Nobody will go on with what partitions are at.
+    pub fn abandon_partitions(&self) {
+        let partitions: Vec<Partition> = read(&self.partitions).iter().filter_map(Weak::upgrade).collect();
+        for partition in &partitions {
+            let at = partition.try_latch().map(|mut state| state.take_work());
+            drop(at);
+        }
     }
 
     pub fn add_dataflow(&self, dataflow: Arc<Dataflow>) {

@@ -37,6 +37,7 @@ impl Task {
             future: Lock::new(Some(future)),
             runtime: Arc::downgrade(runtime),
         });
+        runtime.tasks.add(&task);
         task.enqueue(runtime);
     }
 
@@ -57,7 +58,7 @@ impl Task {
         runtime.counters.add(Event::TaskPolls, 1);
         let waker = Waker::from(Arc::clone(self));
         let mut slot = lock(&self.future);
-        let Some(future) = slot.as_mut() else { unreachable!("a queued task is not done") };
+        let Some(future) = slot.as_mut() else { unreachable!("a queued task is not done, nor is the engine") };
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
         match polled {
             Ok(Poll::Pending) => {}
@@ -91,6 +92,46 @@ impl Wake for Task {
             && let Some(runtime) = self.runtime.upgrade()
         {
             Arc::clone(self).enqueue(&runtime);
+        }
+    }
+}
+
+/// The tasks of an engine, so that none outlives it: a task that waits is held by whoever is to wake it, which as a
+/// rule is something that the task itself holds.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    known: Lock<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    tasks: Vec<Weak<Task>>,
+    /// At so many, those that are done are forgotten.
+    full: usize,
+}
+
+impl Tasks {
+    fn add(&self, task: &Arc<Task>) {
+        let mut known = lock(&self.known);
+        if known.tasks.len() >= known.full {
+            known.tasks.retain(|task| task.strong_count() > 0);
+            known.full = 2 * known.tasks.len() + 64;
+        }
+        known.tasks.push(Arc::downgrade(task));
+    }
+
+    /// Drops what all tasks are at. Only when nobody polls any more.
+    pub fn drop_all(&self) {
+        loop {
+            let tasks = std::mem::take(&mut lock(&self.known).tasks);
+            if tasks.is_empty() {
+                return;
+            }
+            // What is dropped may begin further tasks.
+            for task in tasks.iter().filter_map(Weak::upgrade) {
+                let future = lock(&task.future).take();
+                drop(future);
+            }
         }
     }
 }

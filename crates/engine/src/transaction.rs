@@ -9,6 +9,7 @@ mod foreign_keys;
 mod in_place;
 mod lookup;
 mod memory;
+mod pin;
 mod savepoint;
 mod serializable;
 mod through_index;
@@ -21,8 +22,8 @@ use std::time::Duration;
 
 use eris_platform::MemoryPool;
 use eris_storage::{
-    Batch, ContainerId, IndexDefinition, Key, PackedRows, PinnedSegment, ReadRequest, RowFormat, Schema,
-    SegmentLayouts, StatementNumber, Timestamp, TransactionId,
+    Batch, ContainerId, IndexDefinition, Key, PackedRows, ReadRequest, RowFormat, Schema, SegmentLayouts,
+    StatementNumber, Timestamp, TransactionId,
 };
 
 use crate::cancel::CancelHandle;
@@ -45,6 +46,7 @@ use foreign_keys::Checks;
 pub(crate) use foreign_keys::{distinct_keys, found_positions};
 use in_place::{InPlace, Patience};
 pub use lookup::{ProbeReport, Probes};
+pub use pin::{PinStream, PinnedScan};
 pub use savepoint::Savepoint;
 use through_index::Resolved;
 pub(crate) use wait::until_visible;
@@ -64,14 +66,6 @@ pub struct Read {
     pub container: ContainerId,
     /// Which rows, which attributes, in which order.
     pub request: ReadRequest,
-}
-
-/// Sealed segments and copies of open rows: a consistent view of a container that needs no latch.
-pub struct PinnedScan {
-    /// Sealed segments with their delete maps; scan them under the transaction's [`SnapshotHandle`].
-    pub segments: Vec<Arc<PinnedSegment>>,
-    /// The qualifying rows of open segments, desired attributes only.
-    pub open: Vec<Batch>,
 }
 
 /// What the statements of a transaction see.
@@ -159,6 +153,11 @@ impl Transaction {
         self.level
     }
 
+    /// The newest version of a container's schema.
+    pub fn schema_of(&self, container: ContainerId) -> Result<Arc<Schema>, EngineError> {
+        Ok(self.runtime.container(container)?.schema())
+    }
+
     /// Commits up to this timestamp are visible to the current statement.
     pub fn snapshot_timestamp(&self) -> Timestamp {
         self.snapshot().visible()
@@ -176,10 +175,7 @@ impl Transaction {
         let renews = !cfg!(feature = "bug_idle_statement_keeps_snapshot") || self.operations > 0;
         self.operations = 0;
         match self.level {
-            IsolationLevel::ReadCommitted if renews => {
-                let hold = TransactionHold::new(self.hold.manager(), self.hold.object());
-                self.snapshot = Some(Arc::new(SnapshotHandle::publish(hold, self.statement)));
-            }
+            IsolationLevel::ReadCommitted if renews => self.renew_snapshot(),
             IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead | IsolationLevel::Serializable => {
                 let statement = self.statement;
                 match self.snapshot.as_mut().and_then(Arc::get_mut) {
@@ -188,6 +184,18 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    /// Starts the next statement in a new snapshot, whatever the level: it and those that follow see what is committed
+    /// by now. For rows that a transaction writes last and has not read, while nobody else may write them.
+    pub fn next_statement_now(&mut self) {
+        self.next_statement();
+        self.renew_snapshot();
+    }
+
+    fn renew_snapshot(&mut self) {
+        let hold = TransactionHold::new(self.hold.manager(), self.hold.object());
+        self.snapshot = Some(Arc::new(SnapshotHandle::publish(hold, self.statement)));
     }
 
     /// The snapshot of the current statement, for readers on other threads.
@@ -305,22 +313,6 @@ impl Transaction {
         let dataflow = self.dataflow(vec![operator]);
         let messages = self.messages(&dataflow, primitive);
         Ok(self.start(dataflow, messages))
-    }
-
-    /// Pins the sealed segments of a container and copies the qualifying rows of its open ones. A SERIALIZABLE
-    /// transaction counts as having read what qualifies, so it must not look at others in the segments.
-    pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
-        let container = self.runtime.container(container)?;
-        self.begin_operation()?;
-        self.track_read(&container, &request.predicate)?;
-        let table = container.table();
-        let work = Work::Pin { request: request.clone() };
-        let operator = Self::operator(&container, &table, work, Some(request));
-        let dataflow = self.dataflow(vec![operator]);
-        let messages = self.messages(&dataflow, Primitive::Pin);
-        let (open, summary) = self.start(dataflow, messages).finish_with_batches().await?;
-        let segments = summary.pinned.into_iter().flat_map(|pinned| pinned.segments).collect();
-        Ok(PinnedScan { segments, open })
     }
 
     /// Has every partition build an index that its schema does not have yet.

@@ -1,8 +1,10 @@
 //! A database in this process: the engine, its SQL, and the way to both.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
+use eris_durability::{DurabilityError, DurabilityOptions, Progress};
 use eris_engine::{Engine, EngineError};
 use eris_platform::{Env, PlacementError, RealEnv};
 use eris_server::{ServeError, ServerHandle, SqlHost};
@@ -21,6 +23,8 @@ pub enum OpenError {
     Placement(PlacementError),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    #[error(transparent)]
+    Files(#[from] DurabilityError),
     #[error(transparent)]
     Sql(#[from] SqlError),
 }
@@ -41,6 +45,39 @@ impl Database {
     /// The same with another source of time, randomness, files and sockets.
     pub fn open_in(env: Arc<dyn Env>, options: Options) -> Result<Database, OpenError> {
         let engine = Engine::start(env, options.engine()?)?;
+        Database::of_engine(engine, options)
+    }
+
+    /// Starts the workers with what is in a directory: from now on it has every commit that was told, however the
+    /// process ends. A directory that is missing or empty becomes a new database. `progress` hears how far it is.
+    pub fn open_directory(
+        directory: &Path,
+        options: Options,
+        durability: &DurabilityOptions,
+        progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<Database, OpenError> {
+        let engine = Engine::start(Arc::new(RealEnv::new()), options.engine()?)?;
+        let opened = Database::open_files(&engine, directory, durability, progress).and_then(|files| {
+            let database = Database::of_engine(engine.clone(), options)?;
+            database.sql.attach_files(Arc::new(files));
+            Ok(database)
+        });
+        opened.inspect_err(|_| engine.shutdown())
+    }
+
+    fn open_files(
+        engine: &Engine,
+        directory: &Path,
+        durability: &DurabilityOptions,
+        progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<eris_durability::Database, OpenError> {
+        let (opening, directory, durability) = (engine.clone(), directory.to_path_buf(), durability.clone());
+        let opened =
+            engine.block_on(async move { eris_durability::open(&opening, &directory, &durability, progress).await })?;
+        Ok(opened?)
+    }
+
+    fn of_engine(engine: Engine, options: Options) -> Result<Database, OpenError> {
         let sql_options = DatabaseOptions { fallback: options.fallback, ..DatabaseOptions::default() };
         let sql = eris_sql::Database::new(engine.clone(), sql_options)?;
         Ok(Database { engine, sql })
@@ -79,8 +116,18 @@ impl Database {
         &self.sql
     }
 
-    /// Stops the workers and waits for them. Connections that are still open hear of it as an error.
+    /// Its files, if it was opened in a directory.
+    pub fn files(&self) -> Option<&Arc<eris_durability::Database>> {
+        self.sql.files()
+    }
+
+    /// Stops the workers and waits for them. What was committed is durable when it returns. Connections that are still
+    /// open hear of it as an error.
     pub fn close(self) {
+        if let Some(files) = self.files().cloned() {
+            // An error: the log had failed before, and has said so.
+            let _ = self.engine.block_on(async move { files.close().await });
+        }
         self.engine.shutdown();
     }
 }

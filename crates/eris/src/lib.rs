@@ -20,6 +20,7 @@ mod tables;
 
 pub use connection::{Connection, Event, Statement};
 pub use database::{Database, OpenError};
+pub use eris_durability::{Damage, DurabilityError, DurabilityOptions, Phase, Progress};
 pub use eris_server::{ServeError, ServerHandle};
 pub use eris_sql::{ColumnDescription, Notice, SqlError, SqlType, TransactionStatus};
 pub use eris_storage::{Batch, Value};

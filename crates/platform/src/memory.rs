@@ -11,7 +11,8 @@
 //!   +-- child   limit of one statement                            <- its results, joins, sorts
 //! ```
 //! What is reserved in a [child](MemoryPool::child) counts in all pools above it, and the first that has no more
-//! refuses: a statement fails at its own limit before it takes what others need.
+//! refuses: a statement fails at its own limit before it takes what others need. One kind of child only counts
+//! ([`MemoryPool::counted`]): for the little without which nothing could be given back.
 //!
 //! A small part of the limit is kept for what gives memory back: a full database could otherwise not even be emptied,
 //! since whoever deletes a row notes that first ([`MemoryPool::reserve_for_release`]).
@@ -27,6 +28,8 @@ use crate::memory_faults::MemoryFaults;
 pub struct MemoryPool {
     /// What its bytes count in, too; none: a database.
     parent: Option<Arc<MemoryPool>>,
+    /// A child that no limit refuses.
+    only_counts: bool,
     /// As set.
     configured: AtomicU64,
     /// As it is in force: the one set, or less.
@@ -98,6 +101,14 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// A limit below this keeps nothing: no database runs in so little.
 const KEPT_FROM_BYTES: u64 = 1 << 20;
 
+/// How far a reservation may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MayTake {
+    NotWhatIsKept,
+    WhatIsKept,
+    Everything,
+}
+
 /// The setting that bounds the pool.
 pub const MEMORY_LIMIT_SETTING: &str = "memory_limit";
 
@@ -110,18 +121,25 @@ impl MemoryExceeded {
 
 impl MemoryPool {
     pub fn new(limit_bytes: u64) -> Arc<MemoryPool> {
-        MemoryPool::with_parent(None, limit_bytes)
+        MemoryPool::with_parent(None, false, limit_bytes)
     }
 
     /// A pool within this one, with a limit of its own: for a statement or a task. Its bytes count here, too; both
     /// limits hold. It may outlive what it was made for, as long as somebody holds a reservation of it.
     pub fn child(self: &Arc<Self>, limit_bytes: u64) -> Arc<MemoryPool> {
-        MemoryPool::with_parent(Some(Arc::clone(self)), limit_bytes)
+        MemoryPool::with_parent(Some(Arc::clone(self)), false, limit_bytes)
     }
 
-    fn with_parent(parent: Option<Arc<MemoryPool>>, limit_bytes: u64) -> Arc<MemoryPool> {
+    /// A pool within this one whose bytes count here, but are refused by no limit; only the system may have no more.
+    /// For what stays small, and what a full database needs to become emptier.
+    pub fn counted(self: &Arc<Self>) -> Arc<MemoryPool> {
+        MemoryPool::with_parent(Some(Arc::clone(self)), true, u64::MAX)
+    }
+
+    fn with_parent(parent: Option<Arc<MemoryPool>>, only_counts: bool, limit_bytes: u64) -> Arc<MemoryPool> {
         Arc::new(MemoryPool {
             parent,
+            only_counts,
             configured: AtomicU64::new(limit_bytes),
             limit: AtomicU64::new(limit_bytes),
             used: AtomicU64::new(0),
@@ -147,15 +165,15 @@ impl MemoryPool {
 
     /// An empty reservation of `consumer`. Reservations of one name are added up in [`by_consumer`](Self::by_consumer).
     pub fn reserve(self: &Arc<Self>, consumer: &'static str) -> Reservation {
-        self.reservation(consumer, false)
+        self.reservation(consumer, MayTake::NotWhatIsKept)
     }
 
     /// The same for what is needed to give memory back: it may also take what is kept for that.
     pub fn reserve_for_release(self: &Arc<Self>, consumer: &'static str) -> Reservation {
-        self.reservation(consumer, true)
+        self.reservation(consumer, MayTake::WhatIsKept)
     }
 
-    fn reservation(self: &Arc<Self>, consumer: &'static str, releases: bool) -> Reservation {
+    fn reservation(self: &Arc<Self>, consumer: &'static str, may_take: MayTake) -> Reservation {
         let mut consumers = self.root().consumers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = consumers.iter().find(|known| known.name == consumer).cloned();
         let consumer = known.unwrap_or_else(|| {
@@ -163,7 +181,7 @@ impl MemoryPool {
             consumers.push(Arc::clone(&new));
             new
         });
-        Reservation { pool: Arc::clone(self), consumer, bytes: AtomicU64::new(0), releases }
+        Reservation { pool: Arc::clone(self), consumer, bytes: AtomicU64::new(0), may_take }
     }
 
     /// Bytes reserved now.
@@ -175,7 +193,10 @@ impl MemoryPool {
     /// between two calls.
     pub fn limit(&self) -> u64 {
         let own = self.limit.load(Ordering::Relaxed);
-        self.parent.as_ref().map_or(own, |parent| own.min(parent.limit().saturating_sub(parent.kept())))
+        match &self.parent {
+            Some(parent) if !self.only_counts => own.min(parent.limit().saturating_sub(parent.kept())),
+            _ => own,
+        }
     }
 
     /// The limit as it was set, which a controller may have tightened.
@@ -207,7 +228,8 @@ impl MemoryPool {
     ///
     /// The sum is raised first and taken back if it passed the limit, so that two growing at once cannot both slip
     /// under it; near the limit one may therefore be refused because of another that is being refused.
-    fn take(&self, consumer: &Consumer, bytes: u64, releases: bool) -> Result<(), MemoryExceeded> {
+    fn take(&self, consumer: &Consumer, bytes: u64, may_take: MayTake) -> Result<(), MemoryExceeded> {
+        let may_take = if self.only_counts { MayTake::Everything } else { may_take };
         if let Some(faults) = self.faults.get()
             && bytes > 0
             && faults.refuses(consumer.name)
@@ -218,10 +240,14 @@ impl MemoryPool {
         }
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         let limit = self.limit.load(Ordering::Relaxed);
-        let limit = if releases || self.parent.is_some() { limit } else { limit - kept_of(limit) };
+        let limit = match may_take {
+            MayTake::NotWhatIsKept if self.parent.is_none() => limit - kept_of(limit),
+            MayTake::NotWhatIsKept | MayTake::WhatIsKept => limit,
+            MayTake::Everything => u64::MAX,
+        };
         let refused = match before.checked_add(bytes) {
             Some(after) if after <= limit => match &self.parent {
-                Some(parent) => parent.take(consumer, bytes, releases).err(),
+                Some(parent) => parent.take(consumer, bytes, may_take).err(),
                 None => None,
             },
             _ => {
@@ -284,14 +310,13 @@ pub struct Reservation {
     pool: Arc<MemoryPool>,
     consumer: Arc<Consumer>,
     bytes: AtomicU64,
-    /// May take what is kept.
-    releases: bool,
+    may_take: MayTake,
 }
 
 impl Reservation {
     /// Reserves `bytes` more, or nothing at all.
     pub fn grow(&self, bytes: u64) -> Result<(), MemoryExceeded> {
-        self.pool.take(&self.consumer, bytes, self.releases)?;
+        self.pool.take(&self.consumer, bytes, self.may_take)?;
         self.consumer.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
@@ -363,6 +388,22 @@ mod tests {
         assert_eq!(pool.used(), 300);
         drop(join);
         assert_eq!(pool.used(), 0);
+    }
+
+    #[test]
+    fn what_is_only_counted_is_not_refused() {
+        let pool = MemoryPool::new(16 << 20);
+        pool.reserve("rows").grow(17 << 20).unwrap_err();
+        let (rows, counted) = (pool.reserve("rows"), pool.counted());
+        rows.grow(15 << 20).unwrap();
+        pool.set_limit(1 << 20);
+        let names = counted.reserve("names");
+        names.grow(2 << 20).unwrap();
+        assert_eq!((pool.used(), counted.used(), counted.limit()), (17 << 20, 2 << 20, u64::MAX));
+        rows.grow(1).expect_err("others are refused as before");
+        assert_eq!(pool.by_consumer(), [("names", 2 << 20), ("rows", 15 << 20)]);
+        drop(names);
+        assert_eq!((pool.used(), counted.used()), (15 << 20, 0));
     }
 
     #[test]

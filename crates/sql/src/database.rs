@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use eris_durability::Database as Files;
 use eris_engine::Engine;
 use eris_platform::settings::SettingValues;
 use eris_storage::Layout;
 
-use crate::catalog::Catalog;
+use crate::catalog::{self, Catalog};
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::Lane;
-use crate::plan::Planner;
+use crate::plan::{Planner, engine_error};
 use crate::session::{PlanCache, Session, SessionOptions, TransactionObserver};
 use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, layout_name};
 
@@ -57,6 +58,7 @@ struct Inner {
     defaults: SettingValues,
     version: String,
     observer: OnceLock<Arc<dyn TransactionObserver>>,
+    files: OnceLock<Arc<Files>>,
 }
 
 impl fmt::Debug for Database {
@@ -66,8 +68,28 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// A database without tables on a running engine.
+    /// The database of a running engine, which has one at a time: with the tables that the engine's catalog names, or,
+    /// on a fresh engine, without any. Waits for it; for threads that are not workers.
+    ///
+    /// # Errors
+    /// If a row of the catalog cannot be understood, or the catalog's place in the engine is taken.
     pub fn new(engine: Engine, options: DatabaseOptions) -> Result<Self, SqlError> {
+        let database = Self::unopened(engine, options)?;
+        let opening = database.clone();
+        database.engine().block_on(opening.opened()).map_err(|error| engine_error(&error, None))?
+    }
+
+    /// The same for tasks.
+    pub async fn open(engine: Engine, options: DatabaseOptions) -> Result<Self, SqlError> {
+        Self::unopened(engine, options)?.opened().await
+    }
+
+    async fn opened(self) -> Result<Self, SqlError> {
+        catalog::open(self.engine(), self.catalog()).await?;
+        Ok(self)
+    }
+
+    fn unopened(engine: Engine, options: DatabaseOptions) -> Result<Self, SqlError> {
         let threads = options.fallback_threads.unwrap_or_else(|| engine.worker_count());
         let lane = Lane::new(threads);
         let environment = Lane::environment(engine.memory())?;
@@ -98,6 +120,7 @@ impl Database {
             defaults,
             version,
             observer: OnceLock::new(),
+            files: OnceLock::new(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -131,6 +154,17 @@ impl Database {
     pub fn observe(&self, observer: Arc<dyn TransactionObserver>) {
         let first = self.inner.observer.set(observer).is_ok();
         assert!(first, "a database has one observer");
+    }
+
+    /// The files that the engine's commits go into: for checkpoints on demand. Once.
+    pub fn attach_files(&self, files: Arc<Files>) {
+        let first = self.inner.files.set(files).is_ok();
+        assert!(first, "a database has one directory");
+    }
+
+    /// Its files, if it has any.
+    pub fn files(&self) -> Option<&Arc<Files>> {
+        self.inner.files.get()
     }
 
     pub(crate) fn observer(&self) -> Option<&dyn TransactionObserver> {

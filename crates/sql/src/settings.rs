@@ -4,6 +4,7 @@
 //! something that changes nothing but what is shown (`application_name`). Everything else is refused: a client that
 //! sets `TimeZone` to something believes it.
 
+use eris_engine::Durability;
 use eris_platform::settings::{Scope, SettingDeclaration, SettingValues};
 use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
 
@@ -28,6 +29,12 @@ eris_platform::settings! {
     pub const FALLBACK: bool = { name: "fallback", scope: Session, default: true };
     /// Whether plans may run on our own operators; otherwise every query runs on DataFusion's, to compare the two.
     pub const NATIVE: bool = { name: "native", scope: Session, default: true };
+    /// Whether a commit is told once it is on disk, or, with off, once it is visible: a crash may then lose the last
+    /// ones. local, remote_write and remote_apply mean on. Without a directory nothing outlives the process.
+    pub const SYNCHRONOUS_COMMIT: Choice = {
+        name: "synchronous_commit", scope: Session, default: "on",
+        choices: ["on", "off", "local", "remote_write", "remote_apply"],
+    };
     /// How often a single statement outside of a transaction block is run again after a serialization failure.
     pub const RETRIES: i64 = { name: "retries", scope: Session, default: 100, min: 0, max: 1_000_000 };
 }
@@ -85,8 +92,6 @@ const COMPATIBILITY: &[Compatibility] = &[
     fixed("session_authorization", "eris", &[]),
     fixed("standard_conforming_strings", "on", &["true", "yes", "1"]),
     fixed("statement_timeout", "0", &["0ms"]),
-    // Commits are visible before they are acknowledged; there is no log to wait for.
-    Compatibility { name: "synchronous_commit", value: "off", fixed: false, same: &[] },
     fixed("timezone", "UTC", &["etc/utc", "gmt", "0", "utc0"]),
     fixed("transaction_isolation", "repeatable read", &["read committed", "read uncommitted"]),
     fixed("transaction_read_only", "off", &["false"]),
@@ -117,6 +122,12 @@ impl SessionSettings {
 
     /// SET name = text.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), SqlError> {
+        // PostgreSQL takes it for a truth value, too.
+        let text = match text.to_lowercase().as_str() {
+            "true" | "yes" | "1" if name == SYNCHRONOUS_COMMIT.declaration().name => "on",
+            "false" | "no" | "0" if name == SYNCHRONOUS_COMMIT.declaration().name => "off",
+            _ => text,
+        };
         if let Some(declaration) = Self::declaration(name) {
             if declaration.scope != Scope::Session {
                 return Err(SqlError::new(
@@ -215,6 +226,11 @@ impl SessionSettings {
     /// The lanes that queries may take.
     pub fn lanes(&self) -> Lanes {
         Lanes { native: self.own.get(NATIVE), fallback: self.own.get(FALLBACK) }
+    }
+
+    /// When commits are told.
+    pub fn durability(&self) -> Durability {
+        if self.own.get(SYNCHRONOUS_COMMIT).0 == "off" { Durability::Asynchronous } else { Durability::Synchronous }
     }
 
     /// Silent retries of single statements.

@@ -159,6 +159,10 @@ states! {
     TOO_COMPLEX = b"54001";
     /// object_not_in_prerequisite_state
     WRONG_STATE = b"55000";
+    /// disk_full
+    DISK_FULL = b"53100";
+    /// io_error
+    IO_ERROR = b"58030";
     /// lock_not_available
     LOCK_NOT_AVAILABLE = b"55P03";
     /// query_canceled
@@ -173,4 +177,6 @@ states! {
     PROTOCOL = b"08P01";
     /// internal_error
     INTERNAL = b"XX000";
+    /// data_corrupted
+    CORRUPTED = b"XX001";
 }

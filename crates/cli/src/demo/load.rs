@@ -4,6 +4,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use eris_bench::{Instance, TpchOptions, load_tpch};
+use eris_sql::catalog::CATALOG_CONTAINER;
 
 use crate::demo::screen::{Progress, count, megabytes, seconds};
 use crate::failure::Failure;
@@ -33,8 +34,10 @@ pub fn tpch(instance: &Instance, scale_factor: f64, workers: usize) -> Result<Du
             }
         }
     })?;
-    let rows: u64 = instance.engine().partitions().iter().map(|partition| partition.rows).sum();
-    let bytes: u64 = instance.engine().partitions().iter().map(|partition| partition.bytes).sum();
+    let mut partitions = instance.engine().partitions();
+    partitions.retain(|partition| partition.container != CATALOG_CONTAINER);
+    let rows: u64 = partitions.iter().map(|partition| partition.rows).sum();
+    let bytes: u64 = partitions.iter().map(|partition| partition.bytes).sum();
     progress.done(&format!(
         "  8 tables, {} rows, {} generated and loaded in {} ({} rows/s)",
         count(rows),

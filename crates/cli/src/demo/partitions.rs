@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use eris::Database;
+use eris_sql::catalog::CATALOG_CONTAINER;
 use eris_storage::ContainerId;
 use eris_workloads::{tatp, tpch};
 
@@ -27,6 +28,9 @@ struct Sums {
 pub fn print(database: &Database, tatp: &Tatp) {
     let mut containers: BTreeMap<ContainerId, Sums> = BTreeMap::new();
     for partition in database.engine().partitions() {
+        if partition.container == CATALOG_CONTAINER {
+            continue;
+        }
         let sums = containers.entry(partition.container).or_default();
         sums.partitions += 1;
         *sums.nodes.entry(partition.home.0).or_default() += 1;

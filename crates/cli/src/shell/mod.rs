@@ -11,8 +11,8 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use eris::Database;
 
+use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::resources::Resources;
 use crate::shell::format::Format;
@@ -34,12 +34,15 @@ pub struct ShellArguments {
     pub format: Format,
 
     #[command(flatten)]
+    pub directory: Directory,
+
+    #[command(flatten)]
     pub resources: Resources,
 }
 
 pub fn run(arguments: &ShellArguments) -> Result<(), Failure> {
     let signals = Signals::block()?;
-    let database = Database::open(arguments.resources.options())?;
+    let database = arguments.directory.open(&arguments.resources)?;
     let mut session = ShellSession::new(&database, arguments.format);
     let at_terminal = arguments.commands.is_empty() && arguments.files.is_empty() && std::io::stdin().is_terminal();
     session.cancel_on(signals, at_terminal);

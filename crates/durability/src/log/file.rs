@@ -21,6 +21,8 @@ pub(super) const FILE_HEADER_BYTES: u64 = 64;
 const MAGIC: [u8; 8] = *b"ERISLOG\0";
 /// The format of log files.
 const LOG_FORMAT: u32 = 1;
+/// What names of files end with that are not in use yet.
+const SPARE: &str = ".spare";
 /// Zeros are written in such pieces.
 const ZEROS_BYTES: usize = 1 << 20;
 
@@ -48,7 +50,7 @@ pub(super) fn position_of_name(name: &str) -> Option<u64> {
 }
 
 pub(super) fn is_spare(name: &str) -> bool {
-    name.ends_with(".spare")
+    name.strip_suffix(SPARE).is_some()
 }
 
 /// Makes a file of zeros that has room for so many bytes of records; durable, but for its name.
@@ -58,7 +60,7 @@ pub(super) fn create_spare(
     number: u64,
     capacity: u64,
 ) -> io::Result<(PathBuf, Arc<dyn PositionedFile>)> {
-    let path = directory.join(format!("{number}.spare"));
+    let path = directory.join(format!("{number}{SPARE}"));
     let created = || {
         let file = files.open_at(&path, OpenMode::Create)?;
         let zeros = vec![0; ZEROS_BYTES];
@@ -75,6 +77,16 @@ pub(super) fn create_spare(
         // Half a file would keep others from the room it takes.
         let _ = files.remove(&path);
     })
+}
+
+/// Removes files all of whose records stand in front of a position.
+pub(super) fn remove_in_front_of(files: &dyn Files, directory: &Path, position: u64) -> io::Result<()> {
+    let mut firsts: Vec<u64> = files.list(directory)?.iter().filter_map(|name| position_of_name(name)).collect();
+    firsts.sort_unstable();
+    for pair in firsts.windows(2).filter(|pair| pair[1] <= position) {
+        files.remove(&directory.join(file_name(pair[0])))?;
+    }
+    files.sync_directory(directory)
 }
 
 /// The bytes in front of the first record.

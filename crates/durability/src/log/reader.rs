@@ -47,13 +47,37 @@ impl<'f> LogReader<'f> {
             Self { files, id, directory: directory.to_path_buf(), firsts, place, bytes: Vec::new(), position: from };
         match reader.firsts.get(place) {
             None if from == 0 => {}
-            Some(first) if *first <= from => reader.load()?,
+            Some(first) if *first <= from => {
+                reader.load()?;
+                reader.check_reaches(from)?;
+            }
             _ => {
                 let reason = format!("the log in \"{}\" begins behind position {from}", directory.display());
                 return Err(DurabilityError::Missing { reason });
             }
         }
         Ok(reader)
+    }
+
+    /// Whether the records of the first file come to where reading begins: a log of another time does not.
+    fn check_reaches(&self, from: u64) -> Result<(), DurabilityError> {
+        let mut position = self.first();
+        while position < from {
+            let at = (position - self.first()) as usize;
+            match read(self.bytes.get(at..).unwrap_or_default(), self.id, position) {
+                Some((_, length)) => position += length,
+                None => break,
+            }
+        }
+        if position == from {
+            return Ok(());
+        }
+        let path = self.path();
+        let reason = format!(
+            "\"{}\" has no record at position {from}, where the checkpoint ends: they do not belong together",
+            path.display()
+        );
+        Err(DurabilityError::Missing { reason })
     }
 
     /// Where the next record stands.

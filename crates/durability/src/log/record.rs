@@ -61,6 +61,8 @@ pub(super) fn record_bytes(body: usize) -> u64 {
 }
 
 fn check(id: DatabaseId, bytes: &[u8]) -> u32 {
+    // Planted: the body is taken to be there when the header is.
+    let bytes = if cfg!(feature = "bug_check_of_header") { &bytes[..HEADER_BYTES - 4] } else { bytes };
     crc32c::crc32c_append(crc32c::crc32c(&id.0.to_le_bytes()), bytes)
 }
 

@@ -1,13 +1,15 @@
 //! Where the log is, what waits to be written, and who waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use eris_engine::{LogError, PendingCommit};
 use eris_platform::Nanos;
 use eris_storage::TransactionId;
+
+use crate::checkpoint::Control;
 
 use super::file::{FILE_HEADER_BYTES, LogFile, create_spare};
 use super::record::{self, Kind, Record};
@@ -64,6 +66,19 @@ pub(super) enum Appending {
     Later,
 }
 
+/// What came since the last checkpoint.
+#[derive(Default)]
+struct Growth {
+    /// Where the last one began.
+    from: u64,
+    /// Whoever takes them was woken for the first byte, and for the bytes at which one is due.
+    woken: bool,
+    woken_for_bytes: bool,
+    log_bytes: u64,
+    control: Weak<Control>,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 pub(super) struct State {
     /// Where the next record goes.
     position: u64,
@@ -90,6 +105,7 @@ pub(super) struct State {
     parts: BTreeMap<TransactionId, u64>,
     /// A buffer to be filled again.
     buffer: Vec<u8>,
+    growth: Growth,
     pub statistics: LogStatistics,
 }
 
@@ -114,6 +130,7 @@ impl State {
             wait_for_durable: Vec::new(),
             parts: BTreeMap::new(),
             buffer: Vec::new(),
+            growth: Growth::default(),
             statistics: LogStatistics::default(),
         }
     }
@@ -238,6 +255,41 @@ impl State {
         self.statistics.bytes += length as u64;
         let used = self.position - self.current.first;
         assert!(used <= self.current.capacity, "{used} bytes in a log file for {}", self.current.capacity);
+        self.note_growth();
+    }
+
+    // ---- checkpoints
+
+    pub fn watch(&mut self, control: &Arc<Control>, log_bytes: u64) {
+        let control = Arc::downgrade(control);
+        self.growth = Growth { from: self.position, log_bytes, control, ..Growth::default() };
+    }
+
+    pub fn grown_bytes(&self) -> u64 {
+        self.position - self.growth.from.min(self.position)
+    }
+
+    fn note_growth(&mut self) {
+        let is_due = self.grown_bytes() >= self.growth.log_bytes;
+        if !self.growth.woken || (is_due && !self.growth.woken_for_bytes) {
+            self.growth.woken = true;
+            self.growth.woken_for_bytes = is_due;
+            if let Some(control) = self.growth.control.upgrade() {
+                control.wake();
+            }
+        }
+    }
+
+    /// Where it begins, and where the log has to be read from.
+    pub fn begin_checkpoint(&mut self) -> (u64, u64) {
+        self.growth.from = self.position;
+        let first_part = self.parts.values().min().copied();
+        (self.position, first_part.unwrap_or(self.position))
+    }
+
+    pub fn end_checkpoint(&mut self) {
+        self.growth.woken = self.grown_bytes() > 0;
+        self.growth.woken_for_bytes = false;
     }
 
     /// A commit whose record was appended last.
@@ -246,7 +298,11 @@ impl State {
     }
 
     pub fn note_part(&mut self, transaction: TransactionId) {
-        self.parts.entry(transaction).or_insert(self.position);
+        let first = self.parts.entry(transaction).or_insert(self.position);
+        // Planted: the place of its last part stands for all of them.
+        if cfg!(feature = "bug_checkpoint_from_last_part") {
+            *first = self.position;
+        }
     }
 
     pub fn forget_parts(&mut self, transaction: TransactionId) {
@@ -263,8 +319,9 @@ impl State {
             return;
         }
         self.is_writing = true;
+        self.is_delayed = false;
         self.idle_since = (!self.in_flight.is_empty()).then(|| shared.env.now());
-        flush::submit(shared);
+        flush::submit(shared, std::mem::take(&mut self.batch), self.position);
     }
 
     /// Has what was appended written when others had time to come along.
@@ -277,13 +334,11 @@ impl State {
         }
     }
 
-    /// What is to be written next.
-    pub fn take_batch(&mut self, now: Nanos) -> (Batch, u64) {
+    /// A batch begins to be written.
+    pub fn begun(&mut self, now: Nanos) {
         if let Some(since) = self.idle_since.take() {
             self.statistics.idle_nanos += (now - since).as_nanos() as u64;
         }
-        self.is_delayed = false;
-        (std::mem::take(&mut self.batch), self.position)
     }
 
     /// A batch that ended at `end` is durable; gives the commits in it, and who waits.
@@ -293,7 +348,9 @@ impl State {
             self.buffer = buffer;
             self.buffer.clear();
         }
-        let through = self.in_flight.partition_point(|commit| commit.end <= end);
+        // Planted: what was appended while this batch was on its way counts as a part of it.
+        let told = if cfg!(feature = "bug_told_with_batch_before") { self.position } else { end };
+        let through = self.in_flight.partition_point(|commit| commit.end <= told);
         let commits = self.in_flight.drain(..through).map(|it| it.commit).collect();
         let mut wakers = std::mem::take(&mut self.wait_for_room);
         self.wait_for_durable.retain(|(position, waker)| {

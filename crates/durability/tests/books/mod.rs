@@ -116,7 +116,6 @@ impl Books {
 
     /// Whether all tables say what the entries say, and these what the journal says.
     pub fn check(
-        &self,
         journal: &[Vec<i64>],
         entries: &[Vec<i64>],
         accounts: &[Vec<i64>],

@@ -1,7 +1,8 @@
 //! The form of an operation.
 //!
 //! ```text
-//!   bytes u32 | kind u8 | 0 u8 | identity u16 | changed u16 | 0 u16 | container u32 | schema version u32 | statement u32
+//!   bytes u32 | kind u8 | 0 u8 | identity u16 | changed u16 | 0 u16 | container u32 | schema version u32
+//!   statement u32
 //!   identity x attribute u16 | changed x attribute u16
 //!   insert: rows, all attributes of the schema version     delete: identities     update: identities, new values
 //! ```

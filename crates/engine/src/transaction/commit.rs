@@ -67,7 +67,8 @@ impl Transaction {
             transaction: object.id,
             operations,
             has_parts,
-            void: if has_parts { void } else { Vec::new() },
+            // Planted: parts keep the operations of statements that were rolled back behind them.
+            void: if has_parts && !cfg!(feature = "bug_parts_keep_void") { void } else { Vec::new() },
             durability: self.durability,
             manager: Arc::clone(&**self.hold.manager()),
             object: Arc::clone(object),

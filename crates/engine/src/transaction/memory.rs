@@ -21,4 +21,10 @@ impl Transaction {
     pub fn set_memory_limit(&mut self, bytes: Option<u64>) {
         self.bounded_memory = bytes.map(|bytes| self.runtime.memory.child(bytes));
     }
+
+    /// Further statements may hold what they need, beyond the database's limit: for what writes the
+    /// [system container](crate::SYSTEM_CONTAINER).
+    pub fn use_system_memory(&mut self) {
+        self.bounded_memory = Some(Arc::clone(&self.runtime.system_memory));
+    }
 }

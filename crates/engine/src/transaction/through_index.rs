@@ -104,6 +104,10 @@ impl Transaction {
             gathered.push(index.entries_of_rows(&batch));
         }
         drop(rows);
+        // Planted: what came last is not entered, unless it is all there is.
+        if cfg!(feature = "bug_global_index_without_last_batch") && gathered.len() > 1 {
+            gathered.pop();
+        }
         for entries in gathered.into_iter().filter(|entries| entries.rows > 0) {
             self.insert_all(index.container(), entries).await?;
         }

@@ -149,7 +149,8 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
     let env = SimulatedEnv::with_network(seed, network);
     let mut simulation = Simulation::on(&env, engine_options).map_err(|error| text(&error))?;
     let engine = simulation.engine().clone();
-    let database = Database::new(engine.clone(), database_options).map_err(|error| text(&error))?;
+    let opening = Database::open(engine.clone(), database_options);
+    let database = simulation.block_on(opening).map_err(|error| text(&error))?.map_err(|error| text(&error))?;
     let observed = Arc::new(Observed::default());
     database.observe(observed.clone());
 

@@ -1,11 +1,13 @@
 //! DDL inside a transaction: changes are kept with the session and published when it commits.
 //!
 //! The session plans against an [`Overlay`]: the published version with its own changes applied. At commit the changes
-//! are applied to what is published by then; a name that was taken meanwhile fails the commit. Containers of created
-//! tables exist from the start, because rows may be inserted; they are dropped if the transaction rolls back.
-//! Containers of dropped tables are dropped after the commit.
+//! are applied to what is published by then (see [`super::commit`]); a name that was taken meanwhile fails the commit.
+//! Containers of created tables exist from the start, because rows may be inserted; they are dropped if the transaction
+//! rolls back. Containers of dropped tables are dropped after the commit.
 
 use std::sync::Arc;
+
+use eris_storage::ContainerId;
 
 use super::table::Table;
 use super::version::{Catalog, CatalogVersion};
@@ -28,7 +30,34 @@ pub enum CatalogChange {
 }
 
 impl CatalogChange {
-    fn apply(&self, version: &mut CatalogVersion) -> Result<(), SqlError> {
+    /// The tables that it names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let (first, second) = match self {
+            Self::Create(table) | Self::Drop(table) => (table, None),
+            Self::Replace { old, new } => (old, Some(new)),
+        };
+        [Some(first), second].into_iter().flatten().map(|table| table.name.as_str())
+    }
+
+    /// The container that was made for it, and that nobody needs if the transaction rolls back.
+    pub fn made(&self) -> Option<ContainerId> {
+        match self {
+            Self::Create(table) => Some(table.container()),
+            Self::Drop(_) => None,
+            Self::Replace { old, new } => (old.container() != new.container()).then(|| new.container()),
+        }
+    }
+
+    /// The container that nobody needs once the transaction has committed.
+    pub fn replaced(&self) -> Option<ContainerId> {
+        match self {
+            Self::Create(_) => None,
+            Self::Drop(table) => Some(table.container()),
+            Self::Replace { old, new } => (old.container() != new.container()).then(|| old.container()),
+        }
+    }
+
+    pub(super) fn apply(&self, version: &mut CatalogVersion) -> Result<(), SqlError> {
         match self {
             Self::Create(table) => add(version, table),
             Self::Drop(table) => remove(version, table),
@@ -40,7 +69,8 @@ impl CatalogChange {
     }
 }
 
-fn add(version: &mut CatalogVersion, table: &Arc<Table>) -> Result<(), SqlError> {
+/// Enters a table and its indexes, if their names are free.
+pub(super) fn add(version: &mut CatalogVersion, table: &Arc<Table>) -> Result<(), SqlError> {
     if version.is_taken(&table.name) {
         return Err(already_exists(&table.name));
     }
@@ -131,18 +161,8 @@ impl Overlay {
         }
     }
 
-    /// Publishes all changes in one step.
-    pub fn publish(&mut self, catalog: &Catalog) -> Result<Vec<CatalogChange>, SqlError> {
-        if self.changes.is_empty() {
-            return Ok(Vec::new());
-        }
-        catalog.publish(|version| self.changes.iter().try_for_each(|change| change.apply(version)))?;
-        self.version = None;
-        Ok(std::mem::take(&mut self.changes))
-    }
-
-    /// Takes all changes back.
-    pub fn abandon(&mut self) -> Vec<CatalogChange> {
+    /// Hands all changes over, to be committed or taken back.
+    pub fn take(&mut self) -> Vec<CatalogChange> {
         self.version = None;
         std::mem::take(&mut self.changes)
     }

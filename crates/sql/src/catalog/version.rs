@@ -1,9 +1,12 @@
 //! Versions of the catalog and their publication.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::claims::IndexClaims;
+use super::containers::OwnContainers;
 use super::names::suggestions;
 use super::table::Table;
 use crate::errors::{SqlError, SqlState};
@@ -74,8 +77,16 @@ impl CatalogVersion {
 #[derive(Debug, Default)]
 pub struct Catalog {
     current: RwLock<Arc<CatalogVersion>>,
-    changing: Mutex<()>,
+    /// Held from the look at the current version until the next one is published; in between rows are committed.
+    turn: Mutex<()>,
     index_claims: IndexClaims,
+    containers: OwnContainers,
+}
+
+/// The right to publish the next version.
+#[derive(Debug)]
+pub struct Turn<'c> {
+    _lock: MutexGuard<'c, ()>,
 }
 
 impl Catalog {
@@ -89,13 +100,21 @@ impl Catalog {
         &self.index_claims
     }
 
-    /// Makes the next version from the current one and publishes it, or publishes nothing.
-    pub fn publish<T>(&self, change: impl FnOnce(&mut CatalogVersion) -> Result<T, SqlError>) -> Result<T, SqlError> {
-        let _one_at_a_time: MutexGuard<'_, ()> = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = CatalogVersion::clone(&self.current());
-        let result = change(&mut next)?;
+    /// The containers behind the names.
+    pub fn containers(&self) -> &OwnContainers {
+        &self.containers
+    }
+
+    /// Waits, in the order of arrival, for the right to publish.
+    pub async fn turn(&self) -> Turn<'_> {
+        Turn { _lock: self.turn.lock().await }
+    }
+
+    /// Publishes a version that was made from the current one in this turn.
+    pub fn publish(&self, _turn: &Turn<'_>, mut next: CatalogVersion) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        assert!(next.number == current.number, "a version is made from the one before it");
         next.number += 1;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-        Ok(result)
+        *current = Arc::new(next);
     }
 }

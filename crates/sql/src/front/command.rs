@@ -107,6 +107,8 @@ pub enum Command {
         /// Constant expressions.
         arguments: Vec<ast::Expr>,
     },
+    /// CHECKPOINT.
+    Checkpoint,
     /// DEALLOCATE name, DEALLOCATE ALL (`None`).
     Deallocate(Option<String>),
     /// DISCARD.

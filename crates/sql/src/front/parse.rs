@@ -10,7 +10,8 @@
 use super::dialect::BoundedDialect;
 use super::{nothing, operators};
 use crate::ast::{
-    Keyword, Location, Parser, ParserError, PostgreSqlDialect, Statement, Token, TokenWithSpan, Tokenizer,
+    Expr, Keyword, Location, Parser, ParserError, PostgreSqlDialect, SelectItem, SetExpr, Statement, Token,
+    TokenWithSpan, Tokenizer,
 };
 use crate::errors::{SqlError, SqlState};
 
@@ -80,6 +81,26 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
     Ok(statements)
 }
 
+/// One expression, as it is printed.
+pub fn parse_expression(text: &str) -> Result<Expr, SqlError> {
+    let refused = || SqlError::syntax(text, None).detail("One expression is expected.");
+    let mut statements = parse(&format!("SELECT {text}"))?;
+    let (Some(ParsedStatement { ast: Statement::Query(mut query), .. }), true) =
+        (statements.pop(), statements.is_empty())
+    else {
+        return Err(refused());
+    };
+    // All of the query must be the expression: no alias, no FROM.
+    let printed = query.to_string();
+    match query.body.as_mut() {
+        SetExpr::Select(select) if select.projection.len() == 1 => match select.projection.pop() {
+            Some(SelectItem::UnnamedExpr(expr)) if printed == format!("SELECT {expr}") => Ok(expr),
+            _ => Err(refused()),
+        },
+        _ => Err(refused()),
+    }
+}
+
 /// A place in a text that is walked once, however many statements it has.
 struct Place {
     byte: usize,
@@ -112,6 +133,15 @@ fn is_space(token: &TokenWithSpan) -> bool {
 }
 
 fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
+    // The parser does not know it, but what it means: the call of something without arguments.
+    if let [only] = tokens
+        && matches!(&only.token, Token::Word(word) if word.quote_style.is_none()
+            && word.value.eq_ignore_ascii_case("checkpoint"))
+    {
+        let mut call = tokens.to_vec();
+        call.insert(0, TokenWithSpan::wrap(Token::make_keyword("CALL")));
+        return Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(call).parse_statement();
+    }
     let dialect = BoundedDialect::new(tokens.len());
     let is_empty_named = tokens.iter().any(|token| match &token.token {
         Token::Word(word) if word.value.len() > 3 && word.value.as_bytes()[2] == b'_' => {

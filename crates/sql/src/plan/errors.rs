@@ -2,7 +2,7 @@
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
-use eris_engine::{EngineError, ForeignKeyError, ForeignKeyViolation, SequenceError};
+use eris_engine::{EngineError, ForeignKeyError, ForeignKeyViolation, LogError, SequenceError};
 use eris_operators::OperatorError;
 use eris_storage::StorageError;
 
@@ -26,6 +26,7 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
         EngineError::ForeignKeyViolation(violation) => foreign_key_violation(violation),
         EngineError::ForeignKey(error) => foreign_key_error(error),
         EngineError::Sequence(error) => sequence_error(error),
+        EngineError::Log(error) => log_error(error),
         EngineError::Memory(error) => SqlError::out_of_memory(error),
         EngineError::NoSuchContainer(_) | EngineError::SchemaMoved => SqlError::new(
             SqlState::SERIALIZATION_FAILURE,
@@ -73,8 +74,25 @@ fn sequence_error(error: &SequenceError) -> SqlError {
         SequenceError::OutOfBounds { .. } => SqlState::OUT_OF_RANGE,
         SequenceError::Invalid(_) => SqlState::INVALID_PARAMETER_VALUE,
         SequenceError::NoSuchSequence(_) => SqlState::NO_SUCH_TABLE,
+        SequenceError::Log(error) => return log_error(error),
     };
     SqlError::new(state, error.to_string())
+}
+
+/// A log that does not take a commit.
+fn log_error(error: &LogError) -> SqlError {
+    let text = error.to_string();
+    match error {
+        LogError::Full { .. } => SqlError::new(SqlState::DISK_FULL, text)
+            .hint("The transaction was rolled back. Make room on the disk of the database, then run it again."),
+        LogError::Failed { .. } => SqlError::new(SqlState::IO_ERROR, text).hint(
+            "Whether commits under way are durable is known when the database is opened again: see to the disk, then \
+             restart the server.",
+        ),
+        LogError::TooLong { .. } => {
+            SqlError::new(SqlState::LIMIT_EXCEEDED, text).hint("Write less in one transaction, or load in bulk.")
+        }
+    }
 }
 
 /// An error of a partition.

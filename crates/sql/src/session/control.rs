@@ -111,6 +111,11 @@ impl Session {
                 }
                 done("DEALLOCATE")
             }
+            Command::Checkpoint => {
+                self.block.refuse_inside("CHECKPOINT")?;
+                self.checkpoint().await?;
+                done("CHECKPOINT")
+            }
             Command::Discard { all } => {
                 if *all {
                     self.block.refuse_inside("DISCARD ALL")?;
@@ -121,6 +126,18 @@ impl Session {
                 done("DISCARD")
             }
             other => self.define_table(other).await.map(Attempt::Tag),
+        }
+    }
+
+    async fn checkpoint(&mut self) -> Result<(), SqlError> {
+        let Some(files) = self.database.files().cloned() else {
+            self.notice(SqlState::SUCCESS, "the database lives in memory only: there is nothing to be written");
+            return Ok(());
+        };
+        match files.checkpoint().await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(SqlError::new(SqlState::IO_ERROR, format!("checkpoint failed: {error}"))
+                .hint("The log is kept, so nothing is lost.")),
         }
     }
 

@@ -10,7 +10,7 @@ use super::session::Session;
 use crate::ast::Expr;
 use crate::catalog::{CatalogChange, CatalogVersion, ColumnDefault, NewTable, Table, new_table, suggestions};
 use crate::errors::{SqlError, SqlState};
-use crate::front::{Command, CreateTableCommand, TableName};
+use crate::front::{Command, CreateTableCommand, TableName, parse_expression};
 use crate::plan::engine_error;
 use crate::settings::{SessionSettings, layout_of};
 use crate::types::SqlType;
@@ -18,16 +18,16 @@ use crate::types::SqlType;
 impl Session {
     pub(super) async fn define_table(&mut self, command: &Command) -> Result<CommandTag, SqlError> {
         match command {
-            Command::CreateTable(create) => self.create_table(create),
+            Command::CreateTable(create) => self.create_table(create).await,
             Command::DropTable { names, if_exists } => self.drop_tables(names, *if_exists),
             Command::CreateIndex(create) => self.create_index(create).await,
             Command::DropIndex { names, if_exists } => self.drop_index(names, *if_exists),
-            Command::Truncate { names, if_exists } => self.truncate(names, *if_exists),
+            Command::Truncate { names, if_exists } => self.truncate(names, *if_exists).await,
             _ => Err(SqlError::internal("a statement without a plan")),
         }
     }
 
-    fn create_table(&mut self, create: &CreateTableCommand) -> Result<CommandTag, SqlError> {
+    async fn create_table(&mut self, create: &CreateTableCommand) -> Result<CommandTag, SqlError> {
         if !create.table.is_public() {
             let schema = create.table.schema.as_deref().unwrap_or_default();
             return Err(match schema {
@@ -54,7 +54,7 @@ impl Session {
         let engine = self.database.engine().clone();
         let table = Arc::new(new_table(create, engine.next_container_id(), stored, defaults)?);
         self.overlay.add(self.database.catalog(), CatalogChange::Create(Arc::clone(&table)))?;
-        create_container(&engine, &table)?;
+        self.create_container(&table).await?;
         Ok(CommandTag::Done("CREATE TABLE"))
     }
 
@@ -66,11 +66,21 @@ impl Session {
                 "Compute the value in the INSERT.",
             ));
         }
-        Ok(if constant.momentary {
-            ColumnDefault::Moment(Box::new(expr.clone()))
-        } else {
-            ColumnDefault::Value(constant.value)
-        })
+        if !constant.momentary {
+            return Ok(ColumnDefault::Value(constant.value));
+        }
+        // The catalog keeps its text: whoever reads that must get the same expression.
+        if parse_expression(&expr.to_string()).ok().as_ref() != Some(expr) {
+            return Err(SqlError::unsupported(format!("DEFAULT {expr}"), "Write a simpler expression."));
+        }
+        Ok(ColumnDefault::Moment(Box::new(expr.clone())))
+    }
+
+    async fn create_container(&self, table: &Table) -> Result<(), SqlError> {
+        let engine = self.database.engine().clone();
+        self.database.catalog().containers().record(&engine, table.container()).await?;
+        let spec = ContainerSpec { schema: Arc::clone(&table.schema), partitioning: table.partitioning.clone() };
+        engine.create_container(spec).map(drop).map_err(|error: EngineError| engine_error(&error, Some(table)))
     }
 
     fn table_named(&mut self, name: &TableName, if_exists: bool) -> Result<Option<Arc<Table>>, SqlError> {
@@ -114,7 +124,7 @@ impl Session {
     }
 
     /// A truncated table is a new, empty container under the old name.
-    fn truncate(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
+    async fn truncate(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
         for name in names {
             let Some(old) = self.table_named(name, if_exists)? else {
                 self.skipped("table", name);
@@ -129,15 +139,10 @@ impl Session {
             let new = Arc::new(old.with_schema(schema));
             let change = CatalogChange::Replace { old, new: Arc::clone(&new) };
             self.overlay.add(self.database.catalog(), change)?;
-            create_container(&engine, &new)?;
+            self.create_container(&new).await?;
         }
         Ok(CommandTag::Done("TRUNCATE TABLE"))
     }
-}
-
-fn create_container(engine: &eris_engine::Engine, table: &Table) -> Result<(), SqlError> {
-    let spec = ContainerSpec { schema: Arc::clone(&table.schema), partitioning: table.partitioning.clone() };
-    engine.create_container(spec).map(drop).map_err(|error: EngineError| engine_error(&error, Some(table)))
 }
 
 /// How a new table is stored: WITH (...) over the session's settings.

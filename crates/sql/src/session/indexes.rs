@@ -5,7 +5,8 @@
 //!                                                                  -> ROLLBACK: partitions drop it
 //!   DROP INDEX     unnamed in the overlay -> COMMIT publishes, then partitions drop it
 //! ```
-//! Either way a transaction ends with [`settle_indexes`]: whatever the partitions have beyond the published table goes.
+//! Either way a transaction ends with [`crate::catalog::settle_indexes`]: whatever the partitions have beyond the
+//! published table goes.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use eris_storage::{ContainerId, IndexDefinition, Schema, SchemaVersion};
 
 use super::outcome::CommandTag;
 use super::session::Session;
-use crate::catalog::{Catalog, CatalogChange, CatalogVersion, IndexClaim, Table, index_of_columns, suggestions};
+use crate::catalog::{CatalogChange, CatalogVersion, Table, index_of_columns, suggestions};
 use crate::errors::{SqlError, SqlState};
 use crate::front::{CreateIndexCommand, TableName};
 use crate::plan::engine_error;
@@ -131,23 +132,5 @@ fn no_such_index(name: &TableName, catalog: &CatalogVersion) -> SqlError {
     match close.first() {
         Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
         None => error,
-    }
-}
-
-/// Has the partitions drop every index that the published tables do not name. The claims are given back after that.
-pub(super) async fn settle_indexes(engine: &Engine, catalog: &Catalog, claims: Vec<IndexClaim>) {
-    for claim in claims {
-        let published = catalog.current();
-        let Some(table) = published.tables().find(|table| table.container() == claim.container()) else { continue };
-        let Some(container) = engine.container(claim.container()) else { continue };
-        let stored = container.schema();
-        let named = |index: &&IndexDefinition| table.schema.indexes.iter().any(|known| known.id == index.id);
-        let kept: Box<[IndexDefinition]> = stored.indexes.iter().filter(named).cloned().collect();
-        if kept.len() < stored.indexes.len() {
-            let version = SchemaVersion(stored.version.0 + 1);
-            let schema = Schema { version, indexes: kept, ..Schema::clone(&stored) };
-            // It fails only when the engine shuts down or the table was dropped: then there is nothing to settle.
-            let _ = engine.drop_index(Arc::new(schema)).await;
-        }
     }
 }

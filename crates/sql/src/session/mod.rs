@@ -2,6 +2,7 @@
 
 mod cache;
 mod cancel;
+mod commit;
 mod control;
 mod copy;
 mod copy_rows;

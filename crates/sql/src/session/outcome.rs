@@ -128,7 +128,10 @@ impl Rows<'_> {
         let tag = self.tag(self.sent);
         if !self.done {
             self.done = true;
-            self.session.succeeded(self.step).await?;
+            if let Err(error) = self.session.succeeded(self.step).await {
+                self.session.fail(&error).await;
+                return Err(error);
+            }
         }
         Ok(tag)
     }

@@ -6,21 +6,19 @@ use std::time::Duration;
 
 use eris_engine::Transaction;
 use eris_platform::Nanos;
-use eris_storage::{Timestamp, Value};
+use eris_storage::Value;
 
 use super::cancel::SessionCancel;
-use super::indexes::settle_indexes;
 use super::notices::Notice;
-use super::observer::EndedTransaction;
 use super::outcome::Outcome;
 use super::prepared::{Prepared, placed};
 use super::statement::{Planned, kind_of, plan};
 use super::states::{Block, Place, Step, TransactionStatus};
-use crate::catalog::{CatalogChange, CatalogVersion, IndexClaim, Overlay};
+use crate::catalog::{CatalogVersion, IndexClaim, Overlay, settle_indexes};
 use crate::database::Database;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{self, Command};
-use crate::plan::{Scope, SessionValues, engine_error};
+use crate::plan::{Scope, SessionValues};
 use crate::settings::SessionSettings;
 use crate::types::SqlType;
 
@@ -352,82 +350,6 @@ impl Session {
             self.roll_back();
         }
         self.block = self.block.after(step);
-    }
-
-    /// Commits data, names and settings.
-    pub(super) async fn commit(&mut self) -> Result<(), SqlError> {
-        self.read_only = false;
-        let published = if self.overlay.is_empty() {
-            Vec::new()
-        } else {
-            match self.overlay.publish(self.database.catalog()) {
-                Ok(changes) => changes,
-                Err(error) => {
-                    self.roll_back();
-                    return Err(error);
-                }
-            }
-        };
-        if let Some((_, committed)) = self.saved_settings.take() {
-            self.settings = committed;
-        }
-        if let Some(transaction) = self.transaction.take() {
-            let snapshot = transaction.snapshot_timestamp();
-            let committed = transaction.commit().await.map_err(|error| engine_error(&error, None))?;
-            self.tell_end(snapshot, Some(committed));
-        }
-        for change in published {
-            let gone = match change {
-                CatalogChange::Create(_) => None,
-                CatalogChange::Drop(table) => Some(table.container()),
-                CatalogChange::Replace { old, new } => (old.container() != new.container()).then(|| old.container()),
-            };
-            if let Some(container) = gone {
-                // Already gone is as good.
-                let _ = self.database.engine().drop_container(container);
-            }
-        }
-        let claims = std::mem::take(&mut self.claims);
-        settle_indexes(self.database.engine(), self.database.catalog(), claims).await;
-        Ok(())
-    }
-
-    fn tell_end(&self, snapshot: Timestamp, committed: Option<Timestamp>) {
-        if let Some(observer) = self.database.observer() {
-            observer.transaction_ended(&EndedTransaction { session: &self.options, snapshot, committed });
-        }
-    }
-
-    /// Takes data, names and settings back.
-    pub(super) fn roll_back(&mut self) {
-        self.read_only = false;
-        if let Some((before, _)) = self.saved_settings.take() {
-            self.settings = before;
-        }
-        if let Some(transaction) = self.transaction.take() {
-            let snapshot = transaction.snapshot_timestamp();
-            transaction.rollback();
-            self.tell_end(snapshot, None);
-        }
-        for change in self.overlay.abandon() {
-            let made = match change {
-                CatalogChange::Create(table) => Some(table.container()),
-                CatalogChange::Drop(_) => None,
-                CatalogChange::Replace { old, new } => (old.container() != new.container()).then(|| new.container()),
-            };
-            if let Some(container) = made {
-                let _ = self.database.engine().drop_container(container);
-            }
-        }
-    }
-
-    /// Has the partitions drop what a transaction that was rolled back had built. Where nothing can be waited for, the
-    /// next statement does it.
-    pub(super) async fn settle(&mut self) {
-        if self.transaction.is_none() && self.overlay.is_empty() && !self.claims.is_empty() {
-            let claims = std::mem::take(&mut self.claims);
-            settle_indexes(self.database.engine(), self.database.catalog(), claims).await;
-        }
     }
 }
 

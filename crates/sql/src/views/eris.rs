@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::BooleanArray;
+use datafusion::arrow::array::{ArrayRef, BooleanArray};
 use eris_engine::EVENTS;
+use eris_storage::ContainerId;
 
 use super::{Columns, Named, View, integers, texts};
+use crate::catalog::CATALOG_CONTAINER;
 use crate::settings::SETTINGS;
 
 pub(super) const VIEWS: [View; 5] = [
@@ -48,6 +50,7 @@ fn partitions(known: &Named<'_>) -> Columns {
     vec![
         ("partition", integers(list.iter().map(|partition| partition.id.0))),
         ("container", integers(list.iter().map(|partition| u64::from(partition.container.0)))),
+        ("system", is_system(list.iter().map(|partition| partition.container))),
         ("node", integers(list.iter().map(|partition| u64::from(partition.home.0)))),
         ("rows", integers(list.iter().map(|partition| partition.rows))),
         ("bytes", integers(list.iter().map(|partition| partition.bytes))),
@@ -60,13 +63,14 @@ fn segments(known: &Named<'_>) -> Columns {
         .partitions()
         .into_iter()
         .flat_map(|partition| {
-            let (id, container) = (partition.id.0, u64::from(partition.container.0));
+            let (id, container) = (partition.id.0, partition.container);
             partition.segments.into_iter().map(move |segment| (id, container, segment))
         })
         .collect();
     vec![
         ("partition", integers(list.iter().map(|(partition, ..)| *partition))),
-        ("container", integers(list.iter().map(|(_, container, _)| *container))),
+        ("container", integers(list.iter().map(|(_, container, _)| u64::from(container.0)))),
+        ("system", is_system(list.iter().map(|(_, container, _)| *container))),
         ("segment", integers(list.iter().map(|(.., segment)| u64::from(segment.number.0)))),
         ("sealed", Arc::new(list.iter().map(|(.., segment)| Some(segment.sealed)).collect::<BooleanArray>())),
         ("module", texts(list.iter().map(|(.., segment)| segment.module.to_string()))),
@@ -74,6 +78,11 @@ fn segments(known: &Named<'_>) -> Columns {
         ("dead_rows", integers(list.iter().map(|(.., segment)| u64::from(segment.dead_rows)))),
         ("bytes", integers(list.iter().map(|(.., segment)| segment.bytes))),
     ]
+}
+
+/// Whether containers are ERIS's own, not those of tables and indexes.
+fn is_system(containers: impl Iterator<Item = ContainerId>) -> ArrayRef {
+    Arc::new(containers.map(|container| Some(container == CATALOG_CONTAINER)).collect::<BooleanArray>())
 }
 
 fn settings(_known: &Named<'_>) -> Columns {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod catalog;
+
 use std::sync::Arc;
 
 use eris_engine::{Engine, EngineOptions};

@@ -11,6 +11,7 @@ mod packed;
 mod rows;
 mod run;
 mod stored;
+mod stored_columns;
 mod view;
 mod views;
 

@@ -35,6 +35,19 @@ impl DeleteMap {
         }
     }
 
+    /// The rows among the first `rows` that a snapshot sees, one bit each; none if it sees all.
+    pub(crate) fn live_rows(&self, snapshot: &Snapshot<'_>, rows: u32) -> Option<Vec<u8>> {
+        let mut hidden = Vec::new();
+        if !self.hidden_in(snapshot, 0..rows, &mut hidden) {
+            return None;
+        }
+        let mut live = vec![0; (rows as usize).div_ceil(8)];
+        for (row, hidden) in hidden.iter().enumerate() {
+            live[row / 8] |= (1 - hidden) << (row % 8);
+        }
+        Some(live)
+    }
+
     /// Whether every row is there for everyone.
     pub(crate) fn is_empty(&self) -> bool {
         self.sparse.is_empty() && self.gone_count == 0

@@ -73,6 +73,21 @@ impl PinnedSegment {
         &self.segment
     }
 
+    /// The rows that the pin's snapshot sees, one bit each; none if it sees all of them.
+    pub fn live_rows(&self, snapshot: &Snapshot<'_>) -> Option<Vec<u8>> {
+        self.deletes.live_rows(snapshot, self.rows())
+    }
+
+    /// All rows, deleted ones included, columns in schema order. Where columns are held as such nothing is copied.
+    pub fn all_rows(&self) -> Batch {
+        self.segment.to_rows(&self.schema)
+    }
+
+    /// The schema of its partition when it was pinned.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
     /// The next rows that qualify and that the pin's snapshot sees: examines up to `rows_max` rows at a time until some
     /// are found; none at the end. Nothing is copied where a whole run of columns qualifies.
     pub fn scan(

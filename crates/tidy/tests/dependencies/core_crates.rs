@@ -3,8 +3,15 @@
 
 use crate::metadata::{GRAPH, Graph, sample};
 
-const CORE: &[&str] =
-    &["eris-platform", "eris-sync", "eris-storage", "eris-engine", "eris-operators", "eris-workloads"];
+const CORE: &[&str] = &[
+    "eris-platform",
+    "eris-sync",
+    "eris-storage",
+    "eris-engine",
+    "eris-operators",
+    "eris-durability",
+    "eris-workloads",
+];
 /// A name with one of these as a whole or before a hyphen.
 const FORBIDDEN_IN_CORE: &[&str] = &["arrow", "datafusion", "tokio", "parquet"];
 const USERS_OF_DATAFUSION: [&str; 2] = ["eris-binder", "eris-sql"];

@@ -1,0 +1,190 @@
+//! Making an empty engine what a checkpoint says, several blocks at a time.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use eris_engine::{Definition, Engine, EngineError};
+use eris_platform::{Files, IoQueue, io_queue};
+use eris_storage::{Batch, ContainerId, DataType};
+
+use super::block::{BlockKind, DataReader, damaged};
+use super::manifest::{BlockEntry, Manifest};
+use crate::directory::{DatabaseId, Directory};
+use crate::error::DurabilityError;
+
+/// Tells how far loading is: bytes that are loaded.
+type Tell<'t> = &'t mut (dyn FnMut(u64) + Send);
+
+/// What the loaders share.
+struct Work {
+    engine: Engine,
+    directory: PathBuf,
+    id: DatabaseId,
+    blocks: Mutex<VecDeque<BlockEntry>>,
+    done: Mutex<Done>,
+}
+
+#[derive(Default)]
+struct Done {
+    bytes: u64,
+    running: usize,
+    failure: Option<DurabilityError>,
+    waker: Option<std::task::Waker>,
+}
+
+impl Work {
+    fn done(&self) -> std::sync::MutexGuard<'_, Done> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<BlockEntry> {
+        if self.done().failure.is_some() {
+            return None;
+        }
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// Makes the containers of a checkpoint with their rows. What is made of rows (global indexes, foreign keys) is left to
+/// the caller, who gets the definitions of it.
+pub(crate) async fn load(
+    engine: &Engine,
+    directory: &Directory,
+    manifest: &mut Manifest,
+    tell: Tell<'_>,
+) -> Result<Vec<Definition>, DurabilityError> {
+    let mut left = Vec::new();
+    for stored in std::mem::take(&mut manifest.definitions) {
+        let definition = stored.definition().map_err(|reason| {
+            let path = directory.checkpoint().join(super::manifest::MANIFEST);
+            DurabilityError::Damaged { file: path, offset: None, reason, help: crate::error::RESTORE }
+        })?;
+        match definition {
+            Definition::GlobalIndex(..) | Definition::ForeignKey(_) => left.push(definition),
+            definition => engine.make(&definition).await?,
+        }
+    }
+    let work = Arc::new(Work {
+        engine: engine.clone(),
+        directory: directory.checkpoint(),
+        id: directory.id(),
+        blocks: Mutex::new(manifest.blocks.iter().cloned().collect()),
+        done: Mutex::default(),
+    });
+    let loaders = engine.worker_count().min(manifest.blocks.len());
+    work.done().running = loaders;
+    for number in 0..loaders {
+        let env = Arc::clone(engine.env());
+        let path = directory.checkpoint();
+        let queue = env.io_queue(&format!("eris-load-{number}"));
+        let queue = queue.map_err(DurabilityError::io("start the thread that reads", &path))?;
+        let loader = Loader { work: Arc::clone(&work), queue };
+        engine.spawn(loader.run());
+    }
+    std::future::poll_fn(|context| {
+        let mut done = work.done();
+        tell(done.bytes);
+        if done.running == 0 {
+            return std::task::Poll::Ready(());
+        }
+        done.waker = Some(context.waker().clone());
+        std::task::Poll::Pending
+    })
+    .await;
+    let failure = work.done().failure.take();
+    failure.map_or(Ok(left), Err)
+}
+
+struct Loader {
+    work: Arc<Work>,
+    queue: Arc<dyn IoQueue>,
+}
+
+/// Counts a loader out, however it ends.
+struct Running(Arc<Work>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let waker = {
+            let mut done = self.0.done();
+            done.running -= 1;
+            done.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Loader {
+    async fn run(self) {
+        let running = Running(Arc::clone(&self.work));
+        let mut ahead = self.read_next();
+        while let Some((entry, reading)) = ahead {
+            // The next block is read while this one is loaded.
+            ahead = self.read_next();
+            let loaded = match reading.await {
+                Ok(Ok(rows)) => self.load(&entry, rows).await,
+                Ok(Err(error)) => Err(error),
+                Err(error) => Err(DurabilityError::io("read", &self.work.directory)(error)),
+            };
+            let mut done = self.work.done();
+            match loaded {
+                Ok(()) => done.bytes += entry.place.length,
+                Err(error) => {
+                    done.failure.get_or_insert(error);
+                }
+            }
+            if let Some(waker) = &done.waker {
+                waker.wake_by_ref();
+            }
+        }
+        drop(running);
+    }
+
+    fn read_next(&self) -> Option<(BlockEntry, io_queue::IoTask<Result<Batch, DurabilityError>>)> {
+        let entry = self.work.next()?;
+        let types = self.work.engine.container(ContainerId(entry.container)).map(|it| it.schema().data_types());
+        let (of_job, directory, id) = (entry.clone(), self.work.directory.clone(), self.work.id);
+        let reading = io_queue::run(&self.queue, move |files| {
+            let types = types.unwrap_or_default();
+            read(files, &directory, id, &of_job, &types)
+        });
+        Some((entry, reading))
+    }
+
+    async fn load(&self, entry: &BlockEntry, rows: Batch) -> Result<(), DurabilityError> {
+        let container = ContainerId(entry.container);
+        let mut transaction = self.work.engine.begin();
+        let mut load = transaction.bulk(container)?;
+        load.append(rows).await?;
+        load.finish().await?;
+        transaction.commit().await.map(drop).map_err(|error: EngineError| error.into())
+    }
+}
+
+/// The rows of a block that are there.
+fn read(
+    files: &dyn Files,
+    directory: &std::path::Path,
+    id: DatabaseId,
+    entry: &BlockEntry,
+    types: &[DataType],
+) -> Result<Batch, DurabilityError> {
+    let reader = DataReader::open(files, directory, id, entry.place.file)?;
+    let bytes = reader.read(entry.place, BlockKind::Rows)?;
+    let broken = |reason: &str| damaged(reader.path(), entry.place.offset, reason);
+    let rows = Batch::load(types, &bytes).map_err(|error| broken(error.reason))?;
+    if rows.rows != entry.rows as usize || rows.columns.len() != types.len() {
+        return Err(broken("the block has other rows than the manifest says"));
+    }
+    let Some(place) = entry.live else { return Ok(rows) };
+    let reader = DataReader::open(files, directory, id, place.file)?;
+    let live = reader.read(place, BlockKind::LiveRows)?;
+    if live.len() != rows.rows.div_ceil(8) {
+        return Err(damaged(reader.path(), place.offset, "there is not one bit for each row"));
+    }
+    let is_live = |row: &u32| live[*row as usize / 8] >> (row % 8) & 1 != 0;
+    Ok(rows.take(&(0..rows.rows as u32).filter(is_live).collect::<Vec<_>>()))
+}

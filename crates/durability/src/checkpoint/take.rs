@@ -1,0 +1,345 @@
+//! Taking a checkpoint.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use eris_engine::{Definition, Engine, EngineError, Transaction};
+use eris_platform::{DeterministicMap, Env, Files, IoQueue, io_queue};
+use eris_storage::{AttributeId, Batch, ContainerId, PinnedSegment, Predicate, ReadRequest, SealedSegment};
+
+use super::block::{BlockKind, BlockPlace, DataWriter, HEADER_BYTES, number_of_name};
+use super::manifest::{BlockEntry, FileEntry, MANIFEST, Manifest};
+use crate::definitions::Stored;
+use crate::directory::{DatabaseId, Directory};
+use crate::error::DurabilityError;
+use crate::log::Log;
+
+/// Rows of open segments that are written as one block.
+const OPEN_ROWS: usize = 1 << 16;
+/// The same in bytes.
+const OPEN_BYTES: usize = 16 << 20;
+/// A data file of which less than one in so many bytes is needed is left: its blocks are written again.
+const SPARSE: u64 = 2;
+/// How often a container is read again whose schema moves meanwhile.
+const SCHEMA_TRIES: u32 = 100;
+
+/// What a checkpoint did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointReport {
+    /// Commits up to here are in it.
+    pub timestamp: u64,
+    /// Rows in it.
+    pub rows: u64,
+    /// Bytes that it wrote.
+    pub written_bytes: u64,
+    /// Bytes of earlier checkpoints that it names again.
+    pub reused_bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Where a segment's rows were written.
+#[derive(Debug)]
+struct Written {
+    /// Keeps the address from being another segment's.
+    segment: Weak<SealedSegment>,
+    place: BlockPlace,
+    #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
+    live: Option<BlockPlace>,
+}
+
+/// What is known between two checkpoints.
+pub(crate) struct Checkpointer {
+    env: Arc<dyn Env>,
+    directory: PathBuf,
+    id: DatabaseId,
+    queue: Arc<dyn IoQueue>,
+    /// By the segment's address.
+    written: DeterministicMap<usize, Written>,
+    files: Vec<FileEntry>,
+    next_file: u64,
+}
+
+/// A data file in the hands of the queue.
+type Data = Arc<std::sync::Mutex<DataWriter>>;
+
+impl Checkpointer {
+    /// `files`: what the last manifest names.
+    pub fn new(env: &Arc<dyn Env>, directory: &Directory, files: Vec<FileEntry>) -> Result<Self, DurabilityError> {
+        let path = directory.checkpoint();
+        let queue =
+            env.io_queue("eris-checkpoint").map_err(DurabilityError::io("start the thread that writes", &path))?;
+        let next_file = files.iter().map(|file| file.number + 1).max().unwrap_or(1);
+        let (env, id) = (Arc::clone(env), directory.id());
+        Ok(Self { env, directory: path, id, queue, written: DeterministicMap::default(), files, next_file })
+    }
+
+    /// Takes a checkpoint. Nothing is changed if it fails.
+    pub async fn take(&mut self, engine: &Engine, log: &Log) -> Result<CheckpointReport, DurabilityError> {
+        let begun = self.env.now();
+        let positions = log.checkpoint_positions();
+        let mut snapshot = engine.begin_behind_log().await;
+        // Planted: commits that the snapshot does not see may be in front of the position already.
+        let is_late = cfg!(feature = "bug_position_behind_snapshot");
+        let (position, replay_from) = if is_late { log.checkpoint_positions() } else { positions };
+        let timestamp = snapshot.snapshot_timestamp().0;
+        let mut manifest = Manifest::new(self.id, timestamp, position, replay_from);
+        let definitions = engine.definitions();
+        let data = self.begin_file().await?;
+        let mut report = CheckpointReport { timestamp, ..CheckpointReport::default() };
+        let taken = self.write_rows(&mut snapshot, &definitions, &data, &mut manifest, &mut report).await;
+        snapshot.rollback();
+        // Planted: the log goes before the manifest that makes up for it has its name.
+        if cfg!(feature = "bug_log_goes_before_manifest") && taken.is_ok() {
+            log.forget_in_front_of(replay_from);
+        }
+        let finished = match taken {
+            Ok(written) => {
+                self.finish(engine, &data, definitions, manifest, &mut report).await.map(|files| (written, files))
+            }
+            Err(error) => Err(error),
+        };
+        match finished {
+            Ok((written, files)) => {
+                self.written = written;
+                self.files = files;
+                log.forget_in_front_of(replay_from);
+                report.took = self.env.now() - begun;
+                Ok(report)
+            }
+            Err(error) => {
+                let path = lock(&data).path().to_path_buf();
+                // What nobody names is removed at the next opening, at the latest.
+                let removed = io_queue::run(&self.queue, move |files| files.remove(&path)).await;
+                drop(removed);
+                Err(error)
+            }
+        }
+    }
+
+    async fn begin_file(&mut self) -> Result<Data, DurabilityError> {
+        let (directory, id, number) = (self.directory.clone(), self.id, self.next_file);
+        self.next_file += 1;
+        let made = io_queue::run(&self.queue, move |files| DataWriter::create(files, &directory, id, number)).await;
+        let writer = made.and_then(|made| made).map_err(DurabilityError::io("make a data file in", &self.directory))?;
+        Ok(Arc::new(std::sync::Mutex::new(writer)))
+    }
+
+    /// Writes what is not written yet; gives where all segments are.
+    async fn write_rows(
+        &self,
+        snapshot: &mut Transaction,
+        definitions: &[Definition],
+        data: &Data,
+        manifest: &mut Manifest,
+        report: &mut CheckpointReport,
+    ) -> Result<DeterministicMap<usize, Written>, DurabilityError> {
+        let mut segments: Vec<(ContainerId, Arc<PinnedSegment>)> = Vec::new();
+        for definition in definitions {
+            let Definition::Container { schema, .. } = definition else { continue };
+            let id = schema.container;
+            let pinned = self.write_open_rows(snapshot, id, data, manifest, report).await?;
+            segments.extend(pinned.into_iter().map(|segment| (id, segment)));
+        }
+        let sparse = self.sparse_files(&segments);
+        let mut written = DeterministicMap::default();
+        let handle = snapshot.snapshot_handle();
+        for (container, pinned) in segments {
+            let known = self.known(&pinned).filter(|place| !sparse.contains(&place.file));
+            let (segment, snapshot) = (Arc::clone(&pinned), Arc::clone(&handle));
+            let (place, live) = self
+                .with_file(data, move |data| {
+                    let place = match known {
+                        Some(place) => place,
+                        None => data.append(BlockKind::Rows, |out| segment.all_rows().store(out))?,
+                    };
+                    let live = segment.live_rows(&snapshot.snapshot());
+                    let live = live.map(|live| data.append(BlockKind::LiveRows, |out| out.extend_from_slice(&live)));
+                    Ok((place, live.transpose()?))
+                })
+                .await?;
+            if known.is_some() {
+                report.reused_bytes += place.length;
+            }
+            report.rows += u64::from(pinned.rows());
+            let address = Arc::as_ptr(pinned.segment()) as usize;
+            // Planted: the rows are as they were, so the bitmap of the last time is named along with them.
+            #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
+            let live = known.and_then(|_| self.written.get(&address)).map_or(live, |before| before.live);
+            let now = Written {
+                segment: Arc::downgrade(pinned.segment()),
+                place,
+                #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
+                live,
+            };
+            written.insert(address, now);
+            manifest.blocks.push(BlockEntry { container: container.0, rows: pinned.rows(), place, live });
+        }
+        Ok(written)
+    }
+
+    /// Where the segment was written before.
+    fn known(&self, pinned: &PinnedSegment) -> Option<BlockPlace> {
+        let known = self.written.get(&(Arc::as_ptr(pinned.segment()) as usize))?;
+        known.segment.upgrade().filter(|segment| Arc::ptr_eq(segment, pinned.segment()))?;
+        Some(known.place)
+    }
+
+    /// Data files of earlier checkpoints of which little is needed still.
+    fn sparse_files(&self, segments: &[(ContainerId, Arc<PinnedSegment>)]) -> Vec<u64> {
+        let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
+        for place in segments.iter().filter_map(|(_, pinned)| self.known(pinned)) {
+            *needed.entry(place.file).or_default() += place.length;
+        }
+        let is_sparse = |file: &&FileEntry| {
+            let needed = needed.get(&file.number).copied().unwrap_or(0);
+            needed < file.bytes.saturating_sub(HEADER_BYTES) / SPARSE
+        };
+        self.files.iter().filter(is_sparse).map(|file| file.number).collect()
+    }
+
+    /// Writes the rows of open segments; gives the sealed ones.
+    async fn write_open_rows(
+        &self,
+        snapshot: &mut Transaction,
+        container: ContainerId,
+        data: &Data,
+        manifest: &mut Manifest,
+        report: &mut CheckpointReport,
+    ) -> Result<Vec<Arc<PinnedSegment>>, DurabilityError> {
+        for _ in 0..SCHEMA_TRIES {
+            let before = manifest.blocks.len();
+            match self.try_open_rows(snapshot, container, data, manifest).await {
+                Ok((rows, segments)) => {
+                    report.rows += rows;
+                    return Ok(segments);
+                }
+                // It was dropped since; the log says so.
+                Err(DurabilityError::Engine(EngineError::NoSuchContainer(_))) => {
+                    manifest.blocks.truncate(before);
+                    return Ok(Vec::new());
+                }
+                Err(DurabilityError::Engine(EngineError::SchemaMoved)) => manifest.blocks.truncate(before),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(EngineError::SchemaMoved.into())
+    }
+
+    async fn try_open_rows(
+        &self,
+        snapshot: &mut Transaction,
+        container: ContainerId,
+        data: &Data,
+        manifest: &mut Manifest,
+    ) -> Result<(u64, Vec<Arc<PinnedSegment>>), DurabilityError> {
+        snapshot.next_statement();
+        let request = everything(snapshot, container)?;
+        let mut stream = snapshot.pin_stream(container, &request)?;
+        let (mut rows, mut gathered, mut count, mut bytes) = (0, Vec::new(), 0, 0);
+        loop {
+            let next = stream.next_open().await?;
+            let is_last = next.is_none();
+            if let Some(batch) = next.filter(|batch| batch.rows > 0) {
+                count += batch.rows;
+                bytes += batch.bytes();
+                gathered.push(batch);
+            }
+            if count > 0 && (is_last || count >= OPEN_ROWS || bytes >= OPEN_BYTES) {
+                let batches = std::mem::take(&mut gathered);
+                let place = self
+                    .with_file(data, move |data| data.append(BlockKind::Rows, |out| Batch::concat(&batches).store(out)))
+                    .await?;
+                let entry = BlockEntry { container: container.0, rows: count as u32, place, live: None };
+                manifest.blocks.push(entry);
+                rows += count as u64;
+                (count, bytes) = (0, 0);
+            }
+            if is_last {
+                return Ok((rows, stream.into_segments().await?));
+            }
+        }
+    }
+
+    /// Runs a piece of work on the checkpoint's thread.
+    async fn with_file<T: Send + 'static>(
+        &self,
+        data: &Data,
+        work: impl FnOnce(&mut DataWriter) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, DurabilityError> {
+        let of_job = Arc::clone(data);
+        let done = io_queue::run(&self.queue, move |_| work(&mut lock(&of_job))).await;
+        done.and_then(|done| done).map_err(|error| DurabilityError::io("write", lock(data).path())(error))
+    }
+
+    /// Makes everything durable, then names it.
+    async fn finish(
+        &self,
+        engine: &Engine,
+        data: &Data,
+        definitions: Vec<Definition>,
+        mut manifest: Manifest,
+        report: &mut CheckpointReport,
+    ) -> Result<Vec<FileEntry>, DurabilityError> {
+        // The log must not end in front of what the checkpoint has.
+        // Planted: the checkpoint may know more than its log.
+        if !cfg!(feature = "bug_manifest_before_log") {
+            engine.sync_log().await?;
+        }
+        manifest.definitions = definitions.iter().map(Stored::of).collect();
+        self.with_file(data, |data| data.sync()).await?;
+        let (written, own) = {
+            let data = lock(data);
+            (data.end(), data.path().to_path_buf())
+        };
+        report.written_bytes = written;
+        let own = own.file_name().and_then(|name| number_of_name(name.to_str()?));
+        let named: std::collections::BTreeSet<u64> = manifest
+            .blocks
+            .iter()
+            .flat_map(|block| [Some(block.place.file), block.live.map(|live| live.file)])
+            .flatten()
+            .collect();
+        let mut files: Vec<FileEntry> =
+            self.files.iter().copied().filter(|file| named.contains(&file.number)).collect();
+        files.extend(own.filter(|own| named.contains(own)).map(|number| FileEntry { number, bytes: written }));
+        manifest.files.clone_from(&files);
+        let directory = self.directory.clone();
+        let kept = files.clone();
+        let named = io_queue::run(&self.queue, move |all| {
+            all.sync_directory(&directory)?;
+            manifest.write(all, &directory)?;
+            remove_orphans(all, &directory, &kept)
+        })
+        .await;
+        named.and_then(|named| named).map_err(DurabilityError::io("write the manifest in", &self.directory))?;
+        Ok(files)
+    }
+}
+
+fn lock(data: &Data) -> std::sync::MutexGuard<'_, DataWriter> {
+    data.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn everything(snapshot: &Transaction, container: ContainerId) -> Result<ReadRequest, EngineError> {
+    let attributes = snapshot.schema_of(container)?.attributes.len() as u16;
+    let desired = (0..attributes).map(AttributeId).collect();
+    Ok(ReadRequest { predicate: Predicate::all(), desired, order: None })
+}
+
+/// Removes what no manifest names.
+pub(crate) fn remove_orphans(files: &dyn Files, directory: &Path, kept: &[FileEntry]) -> io::Result<()> {
+    for name in files.list(directory)? {
+        let is_kept = match number_of_name(&name) {
+            Some(number) => kept.iter().any(|file| file.number == number),
+            None => name == MANIFEST,
+        };
+        if !is_kept {
+            files.remove(&directory.join(name))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Files that are not what they should be: each is refused with what is wrong, where, and what to do, and stays as it
+//! is.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod shelf;
+
+use eris_durability::{Damage, DurabilityError, DurabilityOptions};
+use eris_platform::{Env, SimulatedEnv};
+use shelf::{PATH, Shelf, files, is, log_file, open_or_panic, options, try_open};
+
+/// A closed database with keys 0 to 39 in two log files and more.
+fn closed_database() -> SimulatedEnv {
+    let env = SimulatedEnv::new(1);
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    shelf.insert(0..40);
+    shelf.close();
+    env
+}
+
+/// The same with a checkpoint behind key 29.
+fn with_checkpoint() -> SimulatedEnv {
+    let env = SimulatedEnv::new(1);
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    shelf.insert(0..30);
+    shelf.checkpoint();
+    shelf.insert(30..40);
+    shelf.close();
+    env
+}
+
+/// What opening says; nothing is changed by it.
+fn refusal(env: &SimulatedEnv) -> String {
+    let before = files(env);
+    let error = try_open(env, &options()).map(|_: Shelf| ()).expect_err("it is refused");
+    let after = files(env);
+    let names = |files: &[(String, Vec<u8>)]| files.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&after), names(&before), "a refused database stays as it is");
+    for ((path, before), (_, after)) in before.iter().zip(&after).filter(|((path, _), _)| !is(path, "lock")) {
+        assert!(before == after, "{path} of a refused database stays as it is");
+    }
+    error.to_string()
+}
+
+fn change(env: &SimulatedEnv, path: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = env.simulated_files().contents(path).unwrap_or_else(|| panic!("{path} exists"));
+    change(&mut bytes);
+    env.simulated_files().insert(path, bytes);
+}
+
+#[test]
+fn what_was_closed_is_there_again_and_again() {
+    for env in [closed_database(), with_checkpoint()] {
+        for round in 0..3 {
+            let mut shelf = open_or_panic(&env);
+            assert_eq!(shelf.keys(), (0..40 + round).collect::<Vec<_>>());
+            shelf.insert(40 + round..41 + round);
+            shelf.close();
+        }
+    }
+}
+
+#[test]
+fn an_empty_table_and_no_table_are_there_again() {
+    let env = SimulatedEnv::new(1);
+    open_or_panic(&env).close();
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    shelf.close();
+    let mut shelf = open_or_panic(&env);
+    assert_eq!(shelf.keys(), Vec::<i64>::new());
+    shelf.checkpoint();
+    shelf.close();
+    assert_eq!(open_or_panic(&env).keys(), Vec::<i64>::new());
+}
+
+#[test]
+fn a_torn_tail_is_the_end() {
+    let env = closed_database();
+    let logs = files(&env).iter().filter(|(path, _)| is(path, "log")).count();
+    let (path, bytes) = log_file(&env, logs - 1);
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("there are records") + 1;
+    // A byte of the last record, and all of it.
+    for cut in [end - 1, end - 20] {
+        change(&env, &path, |bytes| bytes[cut..].fill(0));
+        let mut shelf = open_or_panic(&env);
+        assert_eq!(shelf.keys(), (0..39).collect::<Vec<_>>());
+        drop(shelf);
+        env.lose_power();
+    }
+    let shorter = closed_database();
+    change(&shorter, &path, |bytes| bytes.truncate(end - 3));
+    assert_eq!(open_or_panic(&shorter).keys(), (0..39).collect::<Vec<_>>());
+}
+
+#[test]
+fn damage_in_the_middle_is_refused_unless_told_otherwise() {
+    let env = closed_database();
+    let (path, _) = log_file(&env, 0);
+    change(&env, &path, |bytes| bytes[1_500] ^= 1);
+    let text = refusal(&env);
+    assert!(text.starts_with(&format!("\"{path}\" is damaged at byte 1")), "{text}");
+    assert!(text.contains("no whole record at position 1"), "{text}");
+    assert!(text.ends_with("or open it with --damaged-log=end-there to leave out what stands behind"), "{text}");
+    let told = DurabilityOptions { damage: Damage::EndThere, ..options() };
+    let mut shelf = try_open(&env, &told).unwrap_or_else(|error| panic!("it opens: {error}"));
+    let kept = shelf.keys();
+    assert!(!kept.is_empty() && kept.len() < 40, "{kept:?}");
+    assert_eq!(kept, (0..kept.len() as i64).collect::<Vec<_>>(), "what stands in front of the damage is there");
+    shelf.insert(100..103);
+    shelf.close();
+    // What was left out is still on disk, and not read again.
+    assert!(files(&env).iter().any(|(path, _)| path.ends_with(".abandoned")));
+    let expected: Vec<i64> = kept.into_iter().chain(100..103).collect();
+    assert_eq!(open_or_panic(&env).keys(), expected);
+}
+
+#[test]
+fn a_log_file_that_is_gone_is_missed() {
+    let env = closed_database();
+    let (path, _) = log_file(&env, 1);
+    env.files().remove(path.as_ref()).expect("removed");
+    let text = refusal(&env);
+    assert!(text.contains("but the log goes on to"), "{text}");
+    let env = closed_database();
+    let (path, _) = log_file(&env, 0);
+    env.files().remove(path.as_ref()).expect("removed");
+    let text = refusal(&env);
+    assert!(text.contains("begins behind position 0") && text.contains("Restore"), "{text}");
+}
+
+#[test]
+fn files_of_other_databases_and_newer_versions_are_refused() {
+    let other = SimulatedEnv::new(2);
+    let mut shelf = open_or_panic(&other);
+    shelf.create();
+    shelf.insert(0..3);
+    shelf.checkpoint();
+    shelf.close();
+    let env = with_checkpoint();
+    let (path, bytes) = log_file(&env, 0);
+    let place = |name: &str| files(&env).iter().position(|(path, _)| path.ends_with(name)).expect("there");
+    // The other's log under this one's name.
+    let (_, foreign) = log_file(&other, 0);
+    let good = env.simulated_files().contents(&path).expect("there");
+    env.simulated_files().insert(&path, foreign);
+    let text = refusal(&env);
+    assert!(text.contains("is damaged at byte 0") && text.contains("belongs to another database"), "{text}");
+    env.simulated_files().insert(&path, good);
+    // A newer log, a newer manifest, a newer database.
+    change(&env, &path, |bytes| bytes[8] = 9);
+    assert!(refusal(&env).contains("has format 9, this version of ERIS reads up to 1; use the version"));
+    env.simulated_files().insert(&path, bytes);
+    let (manifest, bytes) = files(&env).swap_remove(place("manifest"));
+    change(&env, &manifest, |bytes| {
+        let text = String::from_utf8(bytes.clone()).expect("a text").replacen("\"format\":1", "\"format\":7", 1);
+        let line = text.split_once('\n').expect("two lines").0;
+        *bytes = format!("{line}\ncheck {:08x}\n", crc32c::crc32c(line.as_bytes())).into_bytes();
+    });
+    assert!(refusal(&env).contains("has format 7"));
+    let theirs = other.simulated_files().contents(&manifest).expect("there");
+    env.simulated_files().insert(&manifest, theirs);
+    assert!(refusal(&env).contains("it belongs to another database"));
+    env.simulated_files().insert(&manifest, bytes);
+    let identity = format!("{PATH}/eris.db");
+    change(&env, &identity, |bytes| {
+        *bytes = String::from_utf8(bytes.clone()).expect("a text").replace(":1,", ":3,").into_bytes();
+    });
+    let text = refusal(&env);
+    assert!(text.contains("eris.db\" has format 3"), "{text}");
+}
+
+#[test]
+fn every_byte_of_a_checkpoint_counts() {
+    let env = with_checkpoint();
+    let data: Vec<_> =
+        files(&env).into_iter().filter(|(path, _)| is(path, "data") || path.ends_with("manifest")).collect();
+    assert_eq!(data.len(), 2);
+    for (path, good) in data {
+        for at in (0..good.len()).step_by(7) {
+            // The rest of a header's 64 bytes is checked, too; padding there is none.
+            change(&env, &path, |bytes| bytes[at] ^= 0x10);
+            let text = refusal(&env);
+            let told = text.contains("is damaged") || text.contains("has format") || text.contains("UTF-8");
+            assert!(told, "byte {at} of {path}: {text}");
+            env.simulated_files().insert(&path, good.clone());
+        }
+        for length in [0, 10, 63, 64, good.len() / 2, good.len() - 1] {
+            change(&env, &path, |bytes| bytes.truncate(length));
+            assert!(refusal(&env).contains(&path), "{length} bytes of {path}");
+            env.simulated_files().insert(&path, good.clone());
+        }
+    }
+}
+
+#[test]
+fn a_log_that_ends_in_front_of_its_checkpoint_does_not_belong_to_it() {
+    let env = SimulatedEnv::new(1);
+    // One file, so that the checkpoint begins in its middle.
+    let large = DurabilityOptions { log_file_bytes: 64 << 10, ..options() };
+    let mut shelf = try_open(&env, &large).unwrap_or_else(|error| panic!("it opens: {error}"));
+    shelf.create();
+    shelf.insert(0..30);
+    shelf.checkpoint();
+    shelf.close();
+    let logs: Vec<_> = files(&env).into_iter().filter(|(path, _)| is(path, "log")).collect();
+    // The first file alone, without a record.
+    for (path, _) in &logs[1..] {
+        env.files().remove(path.as_ref()).expect("removed");
+    }
+    change(&env, &logs[0].0, |bytes| bytes[64..].fill(0));
+    let text = refusal(&env);
+    assert!(text.contains("where the checkpoint ends: they do not belong together"), "{text}");
+    for (path, good) in &logs {
+        env.simulated_files().insert(path, good.clone());
+    }
+    for (path, _) in &logs {
+        env.files().remove(path.as_ref()).expect("removed");
+    }
+    let text = refusal(&env);
+    assert!(text.contains("begins behind") && text.contains("Restore the directory from a backup"), "{text}");
+}
+
+#[test]
+fn a_database_is_open_once() {
+    let env = closed_database();
+    let first = open_or_panic(&env);
+    let text = try_open(&env, &options()).map(|_: Shelf| ()).expect_err("it is in use").to_string();
+    assert!(text.contains("in use by process") && text.ends_with("stop that process first"), "{text}");
+    first.close();
+    open_or_panic(&env).close();
+}
+
+#[test]
+fn other_directories_are_left_alone() {
+    let env = SimulatedEnv::new(1);
+    env.simulated_files().insert(format!("{PATH}/letter.txt"), b"dear".to_vec());
+    let text = refusal(&env);
+    assert!(text.contains("has files but no database (no \"eris.db\"); choose an empty or a new directory"), "{text}");
+}
+
+#[test]
+fn a_disk_without_room_or_rights_says_so() {
+    for (code, words) in [
+        (libc::EACCES, "the user who runs ERIS must own the directory"),
+        (libc::EROFS, "the file system is mounted read-only"),
+        (libc::ENOSPC, "make room and try again"),
+    ] {
+        let error = std::io::Error::from_raw_os_error(code);
+        let error = DurabilityError::Io { action: "create", path: PATH.into(), error };
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let env = SimulatedEnv::new(1);
+    env.simulated_files().set_capacity(Some(2_000));
+    let text = try_open(&env, &options()).map(|_: Shelf| ()).expect_err("there is no room").to_string();
+    assert!(text.contains("No space left on device") && text.contains("make room and try again"), "{text}");
+    env.simulated_files().set_capacity(None);
+    open_or_panic(&env).close();
+}

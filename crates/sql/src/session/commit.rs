@@ -1,0 +1,116 @@
+//! The end of a transaction: data, names and settings together, see [`crate::catalog::commit_names`] for the order.
+
+use eris_engine::Transaction;
+use eris_storage::Timestamp;
+use tokio::sync::oneshot;
+
+use super::observer::EndedTransaction;
+use super::session::Session;
+use crate::catalog::{CatalogChange, IndexClaim, commit_names, settle_indexes};
+use crate::database::Database;
+use crate::errors::SqlError;
+use crate::plan::engine_error;
+
+impl Session {
+    /// Commits data, names and settings, or takes all of them back.
+    pub(super) async fn commit(&mut self) -> Result<(), SqlError> {
+        self.read_only = false;
+        let committed = if self.overlay.is_empty() { self.commit_data().await } else { self.commit_with_names().await };
+        match committed {
+            Ok(()) => {
+                if let Some((_, committed)) = self.saved_settings.take() {
+                    self.settings = committed;
+                }
+            }
+            Err(_) => self.roll_back(),
+        }
+        committed
+    }
+
+    async fn commit_data(&mut self) -> Result<(), SqlError> {
+        if let Some(mut transaction) = self.transaction.take() {
+            let snapshot = transaction.snapshot_timestamp();
+            transaction.set_durability(self.settings.durability());
+            let committed = transaction.commit().await;
+            self.tell_end(snapshot, committed.as_ref().ok().copied());
+            committed.map_err(|error| engine_error(&error, None))?;
+        }
+        let claims = std::mem::take(&mut self.claims);
+        settle_indexes(self.database.engine(), self.database.catalog(), claims).await;
+        Ok(())
+    }
+
+    async fn commit_with_names(&mut self) -> Result<(), SqlError> {
+        let engine = self.database.engine().clone();
+        let mut transaction = self.transaction.take().unwrap_or_else(|| engine.begin());
+        transaction.set_durability(self.settings.durability());
+        let snapshot = transaction.snapshot_timestamp();
+        let names = Names {
+            database: self.database.clone(),
+            changes: self.overlay.take(),
+            claims: std::mem::take(&mut self.claims),
+        };
+        let (sender, receiver) = oneshot::channel();
+        // A task of its own: if the session ceased to wait in the middle, names could be committed and not published.
+        engine.spawn(async move {
+            let _ = sender.send(names.commit(transaction).await);
+        });
+        let lost = |_| Err(engine_error(&eris_engine::EngineError::ShuttingDown, None));
+        let committed = receiver.await.unwrap_or_else(lost);
+        self.tell_end(snapshot, committed.as_ref().ok().copied());
+        committed.map(drop)
+    }
+
+    fn tell_end(&self, snapshot: Timestamp, committed: Option<Timestamp>) {
+        if let Some(observer) = self.database.observer() {
+            observer.transaction_ended(&EndedTransaction { session: &self.options, snapshot, committed });
+        }
+    }
+
+    /// Takes data, names and settings back.
+    pub(super) fn roll_back(&mut self) {
+        self.read_only = false;
+        if let Some((before, _)) = self.saved_settings.take() {
+            self.settings = before;
+        }
+        if let Some(transaction) = self.transaction.take() {
+            let snapshot = transaction.snapshot_timestamp();
+            transaction.rollback();
+            self.tell_end(snapshot, None);
+        }
+        let changes = self.overlay.take();
+        drop_containers(&self.database, changes.iter().filter_map(CatalogChange::made));
+    }
+
+    /// Has the partitions drop what a transaction that was rolled back had built. Where nothing can be waited for, the
+    /// next statement does it.
+    pub(super) async fn settle(&mut self) {
+        if self.transaction.is_none() && self.overlay.is_empty() && !self.claims.is_empty() {
+            let claims = std::mem::take(&mut self.claims);
+            settle_indexes(self.database.engine(), self.database.catalog(), claims).await;
+        }
+    }
+}
+
+/// What a transaction changes beside data.
+struct Names {
+    database: Database,
+    changes: Vec<CatalogChange>,
+    claims: Vec<IndexClaim>,
+}
+
+impl Names {
+    /// Commits, then drops what nobody names any more.
+    async fn commit(self, transaction: Transaction) -> Result<Timestamp, SqlError> {
+        let Self { database, changes, claims } = self;
+        let committed = commit_names(database.catalog(), transaction, &changes).await;
+        let unnamed = if committed.is_ok() { CatalogChange::replaced } else { CatalogChange::made };
+        drop_containers(&database, changes.iter().filter_map(unnamed));
+        settle_indexes(database.engine(), database.catalog(), claims).await;
+        committed
+    }
+}
+
+fn drop_containers(database: &Database, containers: impl Iterator<Item = eris_storage::ContainerId>) {
+    containers.for_each(|container| database.catalog().containers().drop(database.engine(), container));
+}
