@@ -50,7 +50,8 @@ sim-sql SEED NODES="1" TRANSACTIONS="1000":
     ERIS_SEED={{ SEED }} ERIS_NODES={{ NODES }} ERIS_TRANSACTIONS={{ TRANSACTIONS }} \
         cargo test --release -p eris-server --test simulation histories -- --nocapture
 
-# Many seeds under the simulator: `just simulate engine 1000`, or SQL sessions on 4 nodes: `just simulate 4 1000`
+# Many seeds under the simulator: `just simulate engine 1000`, databases that lose their power: `just simulate
+# crashes 1000`, SQL sessions on 4 nodes: `just simulate 4 1000`
 simulate WHAT SEEDS *ARGS:
     scripts/simulate {{ WHAT }} {{ SEEDS }} {{ ARGS }}
 
