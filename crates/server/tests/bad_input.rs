@@ -74,7 +74,6 @@ fn statements_that_are_wrong_say_how() {
         // What there is not, with what to do instead.
         ("CREATE TABLE u (a int REFERENCES t (id))", "0A000", "REFERENCES"),
         ("SELECT * FROM t FOR UPDATE", "0A000", "40001"),
-        ("BEGIN ISOLATION LEVEL SERIALIZABLE", "0A000", "REPEATABLE READ"),
     ] {
         let shown = &sql[..sql.len().min(60)];
         let reply = client.query(sql);

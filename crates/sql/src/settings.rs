@@ -4,7 +4,7 @@
 //! something that changes nothing but what is shown (`application_name`). Everything else is refused: a client that
 //! sets `TimeZone` to something believes it.
 
-use eris_engine::Durability;
+use eris_engine::{Durability, IsolationLevel};
 use eris_platform::settings::{Scope, SettingDeclaration, SettingValues};
 use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
 
@@ -58,23 +58,52 @@ struct Compatibility {
     fixed: bool,
     /// Other spellings of the value in effect.
     same: &'static [&'static str],
+    /// Values that are obeyed as well.
+    others: &'static [&'static str],
 }
 
 const fn fixed(name: &'static str, value: &'static str, same: &'static [&'static str]) -> Compatibility {
-    Compatibility { name, value, fixed: true, same }
+    Compatibility { name, value, fixed: true, same, others: &[] }
+}
+
+/// The level of transactions that are told none.
+pub const DEFAULT_ISOLATION: &str = "default_transaction_isolation";
+/// The level of the open transaction.
+pub const TRANSACTION_ISOLATION: &str = "transaction_isolation";
+/// The levels by their names.
+pub const LEVELS: &str = "serializable, repeatable read, read committed, read uncommitted";
+
+/// The level in effect where this one is asked for.
+pub fn level_named(name: &str) -> Option<IsolationLevel> {
+    match name.trim().to_lowercase().as_str() {
+        "serializable" => Some(IsolationLevel::Serializable),
+        "repeatable read" | "read committed" | "read uncommitted" => Some(IsolationLevel::RepeatableRead),
+        _ => None,
+    }
+}
+
+/// The name of a level in effect.
+pub fn level_name(level: IsolationLevel) -> &'static str {
+    match level {
+        IsolationLevel::Serializable => "serializable",
+        IsolationLevel::RepeatableRead | IsolationLevel::ReadCommitted => "repeatable read",
+    }
 }
 
 /// The version that clients compare feature lists with.
 pub const SERVER_VERSION: &str = "15.0";
 
 const COMPATIBILITY: &[Compatibility] = &[
-    Compatibility { name: "application_name", value: "", fixed: false, same: &[] },
+    Compatibility { name: "application_name", value: "", fixed: false, same: &[], others: &[] },
     fixed("bytea_output", "hex", &[]),
     fixed("client_encoding", "UTF8", &["utf-8", "unicode", "utf_8"]),
     // Nothing below ERROR is sent, so any level is obeyed.
-    Compatibility { name: "client_min_messages", value: "notice", fixed: false, same: &[] },
+    Compatibility { name: "client_min_messages", value: "notice", fixed: false, same: &[], others: &[] },
     fixed("datestyle", "ISO, MDY", &["iso", "iso, mdy", "iso,mdy", "iso, dmy", "iso, ymd"]),
-    fixed("default_transaction_isolation", "repeatable read", &["read committed", "read uncommitted"]),
+    Compatibility {
+        others: &["serializable"],
+        ..fixed(DEFAULT_ISOLATION, "repeatable read", &["read committed", "read uncommitted"])
+    },
     fixed("default_transaction_read_only", "off", &["false"]),
     // Floats are always written with the digits that read back exactly, which is what 1 to 3 ask for.
     fixed("extra_float_digits", "1", &["2", "3"]),
@@ -93,7 +122,7 @@ const COMPATIBILITY: &[Compatibility] = &[
     fixed("standard_conforming_strings", "on", &["true", "yes", "1"]),
     fixed("statement_timeout", "0", &["0ms"]),
     fixed("timezone", "UTC", &["etc/utc", "gmt", "0", "utc0"]),
-    fixed("transaction_isolation", "repeatable read", &["read committed", "read uncommitted"]),
+    fixed(TRANSACTION_ISOLATION, "repeatable read", &["read committed", "read uncommitted"]),
     fixed("transaction_read_only", "off", &["false"]),
 ];
 
@@ -152,6 +181,11 @@ impl SessionSettings {
         let same = setting.value.eq_ignore_ascii_case(&wanted)
             || setting.same.iter().any(|spelling| spelling.eq_ignore_ascii_case(&wanted));
         if same {
+            self.shown[at] = setting.value.to_string();
+            return Ok(());
+        }
+        if setting.others.contains(&wanted.as_str()) {
+            self.shown[at] = wanted;
             return Ok(());
         }
         Err(SqlError::new(
@@ -231,6 +265,11 @@ impl SessionSettings {
     /// When commits are told.
     pub fn durability(&self) -> Durability {
         if self.own.get(SYNCHRONOUS_COMMIT).0 == "off" { Durability::Asynchronous } else { Durability::Synchronous }
+    }
+
+    /// The level of transactions that are told none.
+    pub fn isolation_level(&self) -> IsolationLevel {
+        self.show(DEFAULT_ISOLATION).and_then(|name| level_named(&name)).unwrap_or_default()
     }
 
     /// Silent retries of single statements.

@@ -283,6 +283,34 @@ fn colliding_statements_are_repeated() {
     loser.ok("UPDATE counter SET n = 1 WHERE id = 1");
 }
 
+/// Each client looks at both rows and changes one of them, as a single statement that begins again when it fails at its
+/// commit: no serial order lets the sum fall below what the condition keeps.
+#[test]
+fn single_statements_are_serializable_if_the_session_says_so() {
+    let instance = Instance::start(2, 2, DatabaseOptions { partitions: 3, ..DatabaseOptions::default() });
+    instance.session().ok("CREATE TABLE account (id int PRIMARY KEY, n int)");
+    instance.session().ok("INSERT INTO account VALUES (1, 50), (2, 50)");
+    let clients: Vec<_> = (0..4)
+        .map(|client| {
+            let mut session = instance.session();
+            session.ok("SET retries = 100000");
+            session.ok("SET default_transaction_isolation = serializable");
+            thread::spawn(move || {
+                for round in 0..40 {
+                    let id = 1 + (client + round) % 2;
+                    session.ok(&format!(
+                        "UPDATE account SET n = n - 7 WHERE id = {id} AND (SELECT sum(n) FROM account) >= 7"
+                    ));
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.join().unwrap();
+    }
+    assert_eq!(instance.session().rows("SELECT sum(n) FROM account"), ["2"]);
+}
+
 /// A write waits for the transaction that has the row, and goes on when that is rolled back.
 #[test]
 fn a_write_waits_for_an_open_block() {

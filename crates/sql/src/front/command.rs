@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use eris_engine::IsolationLevel;
+
 use crate::ast;
 use crate::types::SqlType;
 
@@ -270,13 +272,13 @@ pub struct CreateIndexCommand {
     pub if_not_exists: bool,
 }
 
-/// What BEGIN or SET TRANSACTION said; every level up to REPEATABLE READ is snapshot isolation.
+/// What BEGIN or SET TRANSACTION said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Isolation {
     /// READ ONLY: writes are refused; READ WRITE: they are not.
     pub read_only: Option<bool>,
-    /// A level was named.
-    pub level_given: bool,
+    /// The level, if one was named; every one up to REPEATABLE READ is snapshot isolation.
+    pub level: Option<IsolationLevel>,
 }
 
 /// The right side of SET.

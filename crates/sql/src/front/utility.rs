@@ -1,5 +1,7 @@
 //! Everything that is neither query nor DML nor DDL of tables: transactions, settings, prepared statements.
 
+use eris_engine::IsolationLevel;
+
 use super::command::{Command, Isolation, SetValue};
 use super::create::option_text;
 use super::lower::lower as lower_statement;
@@ -11,6 +13,7 @@ use crate::ast::{
     TransactionIsolationLevel, TransactionMode,
 };
 use crate::errors::SqlError;
+use crate::settings::{DEFAULT_ISOLATION, TRANSACTION_ISOLATION, level_name};
 
 pub(super) fn lower(statement: &Statement) -> Lowered<Command> {
     match statement {
@@ -51,7 +54,7 @@ pub(super) fn lower(statement: &Statement) -> Lowered<Command> {
             let words = variable.iter().map(|word| word.value.to_lowercase()).collect::<Vec<_>>();
             Ok(Command::Show(match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
                 ["all"] => None,
-                ["transaction", "isolation", "level"] => Some("transaction_isolation".to_string()),
+                ["transaction", "isolation", "level"] => Some(TRANSACTION_ISOLATION.to_string()),
                 ["time", "zone"] => Some("timezone".to_string()),
                 ["session", "authorization"] => Some("session_authorization".to_string()),
                 words => Some(words.join(".")),
@@ -98,13 +101,8 @@ fn isolation(modes: &[TransactionMode]) -> Lowered<Isolation> {
                 TransactionIsolationLevel::ReadUncommitted
                 | TransactionIsolationLevel::ReadCommitted
                 | TransactionIsolationLevel::RepeatableRead
-                | TransactionIsolationLevel::Snapshot => isolation.level_given = true,
-                TransactionIsolationLevel::Serializable => {
-                    return Err(SqlError::unsupported(
-                        "ISOLATION LEVEL SERIALIZABLE",
-                        "REPEATABLE READ gives snapshot isolation, the strongest level there is yet.",
-                    ));
-                }
+                | TransactionIsolationLevel::Snapshot => isolation.level = Some(IsolationLevel::RepeatableRead),
+                TransactionIsolationLevel::Serializable => isolation.level = Some(IsolationLevel::Serializable),
             },
         }
     }
@@ -137,9 +135,17 @@ fn lower_set(set: &Set) -> Lowered<Command> {
                 local: false,
             })
         }
-        Set::SetTransaction { modes, snapshot, session: _ } => {
+        Set::SetTransaction { modes, snapshot, session } => {
             refuse_if(snapshot.is_some(), "SET TRANSACTION SNAPSHOT", "Leave it out.")?;
-            Ok(Command::SetTransaction(isolation(modes)?))
+            let isolation = isolation(modes)?;
+            match isolation.level {
+                Some(level) if *session => Ok(Command::Set {
+                    name: DEFAULT_ISOLATION.to_string(),
+                    value: SetValue::Text(level_name(level).to_string()),
+                    local: false,
+                }),
+                _ => Ok(Command::SetTransaction(isolation)),
+            }
         }
         other => Err(SqlError::unsupported(other, "Write SET name = value.")),
     }

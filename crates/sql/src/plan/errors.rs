@@ -16,6 +16,10 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
     match error {
         EngineError::Storage(error) => storage_error(error, table),
         EngineError::Cancelled => SqlError::cancelled(),
+        EngineError::Unserializable { reason } => SqlError::new(SqlState::SERIALIZATION_FAILURE, error.to_string())
+            .detail(*reason)
+            .hint("The transaction might succeed if retried."),
+        EngineError::ReadOnly => SqlError::new(SqlState::READ_ONLY_TRANSACTION, error.to_string()),
         EngineError::Deadlock => SqlError::new(SqlState::DEADLOCK_DETECTED, error.to_string())
             .hint("The transaction might succeed if retried."),
         EngineError::LockTimeout | EngineError::LockNotAvailable => {

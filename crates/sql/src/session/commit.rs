@@ -15,6 +15,7 @@ impl Session {
     /// Commits data, names and settings, or takes all of them back.
     pub(super) async fn commit(&mut self) -> Result<(), SqlError> {
         self.read_only = false;
+        self.level = None;
         let committed = if self.overlay.is_empty() { self.commit_data().await } else { self.commit_with_names().await };
         match committed {
             Ok(()) => {
@@ -70,6 +71,7 @@ impl Session {
     /// Takes data, names and settings back.
     pub(super) fn roll_back(&mut self) {
         self.read_only = false;
+        self.level = None;
         if let Some((before, _)) = self.saved_settings.take() {
             self.settings = before;
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use eris_engine::IsolationLevel;
 use eris_storage::{Batch, DataType, Value};
 
 use super::execute::Attempt;
@@ -14,6 +15,7 @@ use crate::ast::Expr;
 use crate::catalog::CatalogVersion;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{Command, Isolation, SetValue};
+use crate::settings::{LEVELS, TRANSACTION_ISOLATION, level_name, level_named};
 use crate::types::SqlType;
 
 impl Session {
@@ -58,6 +60,26 @@ impl Session {
 
     fn set_isolation(&mut self, isolation: Isolation) {
         self.read_only = isolation.read_only.unwrap_or(self.read_only);
+        self.level = isolation.level.or(self.level);
+    }
+
+    /// SET TRANSACTION.
+    fn set_transaction(&mut self, isolation: Isolation) -> Result<(), SqlError> {
+        let late = |what| Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, format!("{what} before any query")));
+        let begun = self.block == Block::Open && self.transaction.is_some();
+        if begun && isolation.level.is_some() {
+            return late("SET TRANSACTION ISOLATION LEVEL must be called");
+        }
+        if begun && self.read_only && isolation.read_only == Some(false) {
+            return late("transaction read-write mode must be set");
+        }
+        if self.block != Block::Open {
+            self.warning(SqlState::NO_ACTIVE_TRANSACTION, "SET TRANSACTION can only be used in transaction blocks");
+            self.set_isolation(Isolation { level: None, ..isolation });
+            return Ok(());
+        }
+        self.set_isolation(isolation);
+        Ok(())
     }
 
     /// Statements that define names, settings or prepared statements.
@@ -70,19 +92,16 @@ impl Session {
         let done = |word| Ok(Attempt::Tag(CommandTag::Done(word)));
         match command {
             Command::SetTransaction(isolation) => {
-                if isolation.level_given && self.block == Block::Open && self.transaction.is_some() {
-                    return Err(SqlError::new(
-                        SqlState::ACTIVE_TRANSACTION,
-                        "SET TRANSACTION ISOLATION LEVEL must be called before any query",
-                    ));
-                }
-                if self.block != Block::Open {
-                    self.warning(
-                        SqlState::NO_ACTIVE_TRANSACTION,
-                        "SET TRANSACTION can only be used in transaction blocks",
-                    );
-                }
-                self.set_isolation(*isolation);
+                self.set_transaction(*isolation)?;
+                done("SET")
+            }
+            Command::Set { name, value: SetValue::Text(text), .. } if name == TRANSACTION_ISOLATION => {
+                let level = level_named(text).ok_or_else(|| {
+                    let message = format!("invalid value for parameter \"{name}\": \"{text}\"");
+                    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                        .hint(format!("Available values: {LEVELS}."))
+                })?;
+                self.set_transaction(Isolation { level: Some(level), read_only: None })?;
                 done("SET")
             }
             Command::Set { name, value, local } => {
@@ -165,11 +184,30 @@ impl Session {
         Ok(())
     }
 
+    /// Of the open transaction, or of the next one.
+    pub(super) fn isolation_level(&self) -> IsolationLevel {
+        self.level.unwrap_or_else(|| self.settings.isolation_level())
+    }
+
+    /// All settings, with what is in effect.
+    pub(super) fn shown_settings(&self) -> Vec<[String; 3]> {
+        let mut settings = self.settings.all();
+        for [name, value, _] in &mut settings {
+            if name == TRANSACTION_ISOLATION {
+                *value = level_name(self.isolation_level()).to_string();
+            }
+        }
+        settings
+    }
+
     fn show(&self, name: Option<&str>, planned: &Planned) -> Result<Attempt, SqlError> {
         let text = |text: String| Value::Text(text.into());
         let rows: Vec<Vec<Value>> = match name {
+            Some(name) if name.eq_ignore_ascii_case(TRANSACTION_ISOLATION) => {
+                vec![vec![text(level_name(self.isolation_level()).to_string())]]
+            }
             Some(name) => vec![vec![text(self.settings.show_or_refuse(name)?)]],
-            None => self.settings.all().into_iter().map(|row| row.into_iter().map(text).collect()).collect(),
+            None => self.shown_settings().into_iter().map(|row| row.into_iter().map(text).collect()).collect(),
         };
         let types = vec![DataType::Text; rows.first().map_or(1, Vec::len)];
         Ok(Attempt::ready(vec![Batch::from_rows(&types, &rows)], planned.columns.clone(), "SHOW"))

@@ -45,6 +45,12 @@ impl Session {
             match self.attempt(&statement.planned, &parameters, step).await {
                 Ok(Attempt::Tag(tag)) => match self.succeeded(step).await {
                     Ok(()) => return Ok(Outcome::Complete(tag)),
+                    // A commit may have lost, too: it took everything back.
+                    Err(error) if retries > 0 && error.is_retryable() && !is_utility(statement) => {
+                        retries -= 1;
+                        self.fail(&error).await;
+                        self.pause(retries).await;
+                    }
                     Err(error) => {
                         self.fail(&error).await;
                         return Err(error);
@@ -236,4 +242,8 @@ impl Attempt {
         let columns = columns.unwrap_or_else(|| Arc::from([]));
         Self::Rows { source: RowSource::Native(NativeRows::ready(Held::few(batches))), columns, word }
     }
+}
+
+fn is_utility(statement: &Prepared) -> bool {
+    matches!(statement.planned.body, Body::Utility)
 }

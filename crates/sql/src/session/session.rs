@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eris_engine::Transaction;
+use eris_engine::{IsolationLevel, Transaction};
 use eris_platform::Nanos;
 use eris_storage::Value;
 
@@ -56,6 +56,8 @@ pub struct Session {
     pub(super) block: Block,
     pub(super) transaction: Option<Transaction>,
     pub(super) read_only: bool,
+    /// What the open transaction was told to be; none: the session's default.
+    pub(super) level: Option<IsolationLevel>,
     pub(super) overlay: Overlay,
     /// Of the tables whose indexes the open transaction changes.
     pub(super) claims: Vec<IndexClaim>,
@@ -79,6 +81,7 @@ impl Session {
             block: Block::Idle,
             transaction: None,
             read_only: false,
+            level: None,
             overlay: Overlay::default(),
             claims: Vec::new(),
             cancel: SessionCancel::default(),
@@ -169,7 +172,7 @@ impl Session {
             version: self.database.version().to_string(),
             user: self.options.user.clone(),
             database: self.options.database.clone(),
-            settings: self.settings.all(),
+            settings: self.shown_settings(),
         }
     }
 
@@ -283,12 +286,19 @@ impl Session {
     pub(super) fn transaction(&mut self) -> &mut Transaction {
         let engine = self.database.engine();
         let handle = self.cancel.begin();
+        let level = self.isolation_level();
         let transaction = match &mut self.transaction {
             Some(transaction) => {
                 transaction.next_statement();
                 transaction
             }
-            none => none.insert(engine.begin()),
+            none => {
+                let mut transaction = engine.begin_with(level);
+                if self.read_only {
+                    transaction.declare_read_only();
+                }
+                none.insert(transaction)
+            }
         };
         transaction.set_cancel(handle);
         transaction
