@@ -55,6 +55,11 @@ sim-sql SEED NODES="1" TRANSACTIONS="1000":
 simulate WHAT SEEDS *ARGS:
     scripts/simulate {{ WHAT }} {{ SEEDS }} {{ ARGS }}
 
+# Kill a server that works N times, restart it, and check what it still knows: `just kill-cycles 60 --seed 7`
+kill-cycles N *ARGS:
+    cargo build --release
+    scripts/kill_cycles --cycles {{ N }} --binary {{ target }}/release/eris {{ ARGS }}
+
 # Placement on an emulated machine with four sockets (QEMU, about two minutes)
 numa *ARGS:
     scripts/numa {{ ARGS }}
