@@ -50,9 +50,15 @@ sim-sql SEED NODES="1" TRANSACTIONS="1000":
     ERIS_SEED={{ SEED }} ERIS_NODES={{ NODES }} ERIS_TRANSACTIONS={{ TRANSACTIONS }} \
         cargo test --release -p eris-server --test simulation histories -- --nocapture
 
-# Many seeds under the simulator: `just simulate engine 1000`, or SQL sessions on 4 nodes: `just simulate 4 1000`
+# Many seeds under the simulator: `just simulate engine 1000`, databases that lose their power: `just simulate
+# crashes 1000`, SQL sessions on 4 nodes: `just simulate 4 1000`
 simulate WHAT SEEDS *ARGS:
     scripts/simulate {{ WHAT }} {{ SEEDS }} {{ ARGS }}
+
+# Kill a server that works N times, restart it, and check what it still knows: `just kill-cycles 60 --seed 7`
+kill-cycles N *ARGS:
+    cargo build --release
+    scripts/kill_cycles --cycles {{ N }} --binary {{ target }}/release/eris {{ ARGS }}
 
 # Placement on an emulated machine with four sockets (QEMU, about two minutes)
 numa *ARGS:

@@ -6,6 +6,12 @@ import struct
 class ServerError(Exception):
     """An ErrorResponse: SQLSTATE and message."""
 
+    @property
+    def sqlstate(self):
+        """None if the connection ended instead."""
+        state, colon, _ = str(self).partition(": ")
+        return state if colon and len(state) == 5 else None
+
 
 class Connection:
     def __init__(self, port, host="127.0.0.1", user="eris", database="eris", timeout_s=600):

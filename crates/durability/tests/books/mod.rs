@@ -44,6 +44,11 @@ impl Books {
         txn
     }
 
+    /// How many there were so far.
+    pub fn begun(&self) -> u64 {
+        self.transactions.len() as u64
+    }
+
     pub fn committing(&mut self, txn: i64) {
         self.transactions.insert(txn, Known::Committing);
     }

@@ -5,8 +5,9 @@
 //!      └───────────┴──── aborted: gone at once
 //! ```
 //! A transaction is *prepared* when it decided to commit, before its record goes to the log: from then on it is
-//! nobody's victim, whatever becomes of the record. Its timestamp is taken behind that, so of two transactions the one that was
-//! committed before the other was prepared has the smaller one; of two that were prepared together nobody knows.
+//! nobody's victim, whatever becomes of the record. Its timestamp is taken behind that, so of two transactions the one
+//! that was committed before the other was prepared has the smaller one; of two that were prepared together nobody
+//! knows.
 //!
 //! **The rule.** `one -rw-> two -rw-> three` is dangerous if `three` is prepared or committed and may have committed
 //! before the other two; unless `one` writes nothing and has a snapshot that does not see `three`. (A cycle comes back

@@ -1,0 +1,45 @@
+//! A few cycles of `scripts/kill_cycles`: the server is killed while it works, and has what it acknowledged afterwards.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What the script prints, as it is.
+fn kill_cycles(arguments: &[&str]) -> Option<String> {
+    let python = Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !python.is_ok_and(|status| status.success()) {
+        println!("skipped: python3 is not installed");
+        return None;
+    }
+    let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "scripts", "kill_cycles"].iter().collect();
+    let output = Command::new("python3")
+        .arg(script)
+        .args(["--binary", env!("CARGO_BIN_EXE_eris")])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let texts = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{arguments:?}: {}\n{}", texts[0], texts[1]);
+    Some(texts[0].clone())
+}
+
+/// Seeds 1 to 3: a kill during a checkpoint, kills during recovery, a clean stop.
+#[test]
+fn what_was_acknowledged_survives() {
+    let arguments = ["--cycles", "3", "--acknowledgements", "200", "--seed", "1"];
+    let Some(printed) = kill_cycles(&arguments) else { return };
+    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(report["cycles"], 3, "{report}");
+    assert!(report["acknowledged"].as_u64().unwrap() >= 600 && report["checked"].as_u64().unwrap() >= 600, "{report}");
+    for violation in ["lost", "phantom", "half"] {
+        assert_eq!(report[violation], 0, "{report}");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused() {
+    let Some(printed) = kill_cycles(&["--read-only-directory"]) else { return };
+    print!("{printed}");
+}

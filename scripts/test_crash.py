@@ -1,0 +1,154 @@
+"""Tests of what `scripts/kill_cycles` concludes from ledgers: `python3 -m unittest discover scripts`."""
+import random
+import unittest
+
+from crash.ledger import ACKNOWLEDGED, OPEN, REFUSED, SENT, Attempt, ClientLedger, Verdict, judge
+from crash.tables import Table, TablesLedger, note
+from wire import ServerError
+
+START = 100
+
+
+def attempt(txn, seq, state=ACKNOWLEDGED, client=0):
+    """One whose COMMIT went out at `txn` and was answered half a second later."""
+    return Attempt(txn, client, seq, a=0, b=1, amount=txn, state=state, sent_at=float(txn), acknowledged_at=txn + 0.5)
+
+
+def ledger(*attempts, synchronous=True, client=0):
+    made = ClientLedger(client, synchronous)
+    made.recent = list(attempts)
+    return made
+
+
+def judged(ledgers, rows, **conditions):
+    """The verdict on a journal with these attempts, with the balances that it says."""
+    moved = sum(row.amount for row in rows)
+    return judge(ledgers, [row.row() for row in rows], {0: START - moved, 1: START + moved}, START, **conditions)
+
+
+class Transfers(unittest.TestCase):
+    def expect(self, verdict, **counts):
+        found = {name: getattr(verdict, name) for name in ("lost", "phantom", "half", "lost_asynchronous")}
+        self.assertEqual(found, {name: counts.get(name, 0) for name in found}, verdict.words)
+
+    def test_what_was_acknowledged_is_there(self):
+        one, two = attempt(1, 0), attempt(2, 1)
+        self.expect(judged([ledger(one, two)], [one, two]))
+        self.expect(judged([ledger(one, two)], [one]), lost=1)
+
+    def test_what_was_sent_may_be_there(self):
+        one, two = attempt(1, 0), attempt(2, 1, SENT)
+        self.expect(judged([ledger(one, two)], [one, two]))
+        self.expect(judged([ledger(one, two)], [one]))
+
+    def test_what_was_not_committed_is_not_there(self):
+        for state in (OPEN, REFUSED):
+            one = attempt(1, 0, state)
+            self.expect(judged([ledger(one)], [one]), phantom=1)
+            self.expect(judged([ledger(one)], []))
+        self.expect(judged([ledger()], [attempt(7, 0)]), phantom=1)
+
+    def test_a_row_is_what_was_sent_and_once(self):
+        one = attempt(1, 0)
+        other = Attempt(1, 0, 0, a=0, b=1, amount=2)
+        self.expect(judged([ledger(one)], [other]), phantom=1)
+        # Twice the same number in the order of the client, too.
+        self.expect(judged([ledger(one)], [one, one]), phantom=1, lost=1)
+
+    def test_asynchronous_commits_are_lost_from_the_end_only(self):
+        attempts = [attempt(1, 0), attempt(2, 1), attempt(3, 2)]
+        self.expect(judged([ledger(*attempts, synchronous=False)], attempts[:1]), lost_asynchronous=2)
+        in_the_middle = judged([ledger(*attempts, synchronous=False)], [attempts[0], attempts[2]])
+        # One by the times, one by the gap.
+        self.expect(in_the_middle, lost=2)
+
+    def test_the_order_holds_between_clients(self):
+        early, late = attempt(1, 0), attempt(2, 0, client=1)
+        ledgers = [ledger(early, synchronous=False), ledger(late, client=1)]
+        self.expect(judged(ledgers, [late]), lost=1)
+        # A commit that was under way beside the other one has no order with it.
+        early, late = attempt(1, 0), attempt(2, 0, client=1)
+        early.acknowledged_at = 2.5
+        self.expect(judged([ledger(early, synchronous=False), ledger(late, client=1)], [late]), lost_asynchronous=1)
+
+    def test_a_clean_stop_and_a_checkpoint_lose_nothing(self):
+        for conditions in ({"clean": True}, {"durable_before": 2.0}):
+            self.expect(judged([ledger(attempt(1, 0), synchronous=False)], [], **conditions), lost=1)
+        one = ledger(attempt(2, 0), synchronous=False)
+        self.expect(judged([one], [], durable_before=2.0), lost_asynchronous=1)
+
+    def test_half_a_transaction(self):
+        one = attempt(1, 0)
+        row = [one.row()]
+        self.expect(judge([ledger(one)], row, {0: START - 1, 1: START + 1}, START))
+        # The account and the sum.
+        self.expect(judge([ledger(one)], row, {0: START - 1, 1: START}, START), half=2)
+        self.expect(judge([ledger(one)], row, {0: START, 1: START}, START), half=2)
+
+    def test_the_next_cycle_goes_on_from_what_is_there(self):
+        attempts = [attempt(1, 0), attempt(2, 1), attempt(3, 2, SENT)]
+        clients = ledger(*attempts, synchronous=False)
+        self.expect(judged([clients], attempts[:1]), lost_asynchronous=1)
+        self.assertEqual((clients.next_seq(), clients.recent), (1, []))
+        # What was lost once does not come back, and what survived once is not lost.
+        self.expect(judged([clients], attempts[:2]), phantom=1)
+        self.expect(judged([clients], []), lost=1)
+
+
+class Tables(unittest.TestCase):
+    def setUp(self):
+        self.ledger = TablesLedger()
+        self.ledger.tables["t_1"] = Table((5, 6))
+
+    def expect(self, found, **counts):
+        verdict = Verdict()
+        self.ledger.judge(verdict, {"journal": Table(), **found})
+        self.assertEqual({name: getattr(verdict, name) for name in ("lost", "phantom", "half")},
+                         {"lost": 0, "phantom": 0, "half": 0, **counts}, verdict.words)
+
+    def test_tables_are_as_acknowledged(self):
+        self.expect({"t_1": Table((5, 6))})
+        self.expect({}, lost=1)
+        self.expect({"t_1": Table((5,))}, half=1)
+        self.expect({"t_1": Table((5, 6), indexed=True)}, half=1)
+        self.expect({"t_1": Table((5, 6)), "t_2": Table()}, phantom=1)
+
+    def test_a_change_under_way_is_made_or_not(self):
+        for change in (None, Table((5, 6, 7)), Table((5, 6), indexed=True)):
+            for here in (Table((5, 6)), change):
+                self.setUp()
+                self.ledger.pending = "t_1", change
+                found = {"t_1": here} if here else {}
+                self.expect(found)
+                # From now on it is settled.
+                self.expect(found)
+        self.setUp()
+        self.ledger.pending = "t_2", Table((1, 2), indexed=True)
+        self.expect({"t_1": Table((5, 6)), "t_2": Table((1,), indexed=True)}, half=1)
+
+    def test_a_refused_change_is_not_made(self):
+        self.ledger.pending = "t_1", None
+        self.ledger.refuse()
+        self.expect({}, lost=1)
+
+    def test_plans_fit_what_there_is(self):
+        rng = random.Random(1)
+        kinds = set()
+        for _ in range(500):
+            statements = self.ledger.plan(rng)
+            kinds.add(" ".join(statements[0].split()[:2]) if len(statements) == 1 else "whole")
+            self.ledger.acknowledge()
+            self.assertLessEqual(len(self.ledger.tables), 7)
+        self.assertEqual(kinds, {"CREATE TABLE", "DROP TABLE", "CREATE INDEX", "DROP INDEX", "whole"}
+                         | {"INSERT INTO"})
+        self.assertNotEqual(note(1), note(2))
+
+
+class Errors(unittest.TestCase):
+    def test_an_answer_has_a_state_and_an_end_has_none(self):
+        self.assertEqual(ServerError("40001: could not serialize access").sqlstate, "40001")
+        self.assertIsNone(ServerError("the server closed the connection").sqlstate)
+
+
+if __name__ == "__main__":
+    unittest.main()
