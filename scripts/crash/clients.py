@@ -7,8 +7,8 @@ from wire import ServerError
 
 # The transaction is gone, nothing of it was done: try again.
 RETRIED = ("40001", "40P01")
-# The server says goodbye, or has cancelled what was running: whether a commit was made shows later.
-STOPPED = ("57P01", "57P02", "57P03", "57014")
+# The server says goodbye: whether a commit was made shows later.
+STOPPED = ("57P01", "57P02", "57P03")
 
 
 class Life:

@@ -19,6 +19,6 @@ mod take;
 
 pub(crate) use control::{Control, run};
 pub(crate) use load::load;
-pub(crate) use manifest::Manifest;
+pub(crate) use manifest::{FileEntry, Manifest};
 pub use take::CheckpointReport;
 pub(crate) use take::{Checkpointer, remove_orphans};

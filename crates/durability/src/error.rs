@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use eris_engine::EngineError;
+use eris_engine::{EngineError, LogError};
 use thiserror::Error;
 
 /// An error of the files of a database.
@@ -77,10 +77,24 @@ pub(crate) const CUT: &str =
     "Restore the directory from a backup, or open it with --damaged-log=end-there to leave out what stands behind";
 
 impl DurabilityError {
+    /// Whether there is no room on the disk.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Io { error, .. } => is_full(error),
+            Self::Engine(EngineError::Log(LogError::Full { .. })) => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |error| Self::Io { action, path, error }
     }
+}
+
+/// Whether there is no room, on the disk or for the user.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn by(holder: Option<&String>) -> String {
@@ -95,7 +109,7 @@ fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; the user who runs ERIS must own the directory",
         io::ErrorKind::ReadOnlyFilesystem => "; the file system is mounted read-only",
-        io::ErrorKind::StorageFull => "; make room and try again",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room and try again",
         io::ErrorKind::NotFound => "; does the directory above exist?",
         _ => "",
     }

@@ -13,11 +13,13 @@ mod error;
 mod log;
 mod open;
 mod options;
+mod recover;
 mod replay;
 
 pub use checkpoint::CheckpointReport;
 pub use directory::{Directory, FORMAT_VERSION};
 pub use error::DurabilityError;
 pub use log::{Log, LogStatistics};
-pub use open::{Database, Phase, Progress, open};
+pub use open::{Database, open};
 pub use options::{Damage, DurabilityOptions};
+pub use recover::{Phase, Progress};

@@ -33,15 +33,15 @@ use eris_storage::TransactionId;
 use crate::checkpoint::Control;
 use crate::definitions;
 use crate::directory::{DatabaseId, Directory};
-use crate::error::DurabilityError;
+use crate::error::{DurabilityError, is_full};
 use crate::options::DurabilityOptions;
 
 use decide::Decisions;
 use file::{LogFile, create_spare};
 use record::{Kind, RECORD_BYTES_MAX};
-use state::{Appending, State};
+use state::{Appending, State, no_room};
 
-pub(crate) use reader::{LogReader, Step};
+pub(crate) use reader::{LogFiles, LogReader, Step};
 pub(crate) use record::{Kind as RecordKind, Record};
 pub use state::LogStatistics;
 
@@ -75,7 +75,8 @@ impl Shared {
 }
 
 impl Log {
-    /// Begins a log at `position`, behind everything that is there, in a new file; and notes that it does.
+    /// Begins a log at `position`, behind everything that is there, in a new file. Without room for one it begins, too,
+    /// and refuses commits until there is.
     pub(crate) fn begin(
         env: &Arc<dyn Env>,
         directory: &Directory,
@@ -90,9 +91,6 @@ impl Log {
                 files.remove(&path.join(&name)).map_err(failed("remove a spare file in"))?;
             }
         }
-        let capacity = options.log_file_bytes;
-        let (spare_path, file) = create_spare(files, &path, 0, capacity).map_err(failed("make a log file in"))?;
-        let first = LogFile { file, spare_path, first: position, capacity };
         let queue = |name| env.io_queue(name).map_err(failed("start the thread that writes"));
         let shared = Shared {
             env: Arc::clone(env),
@@ -101,12 +99,21 @@ impl Log {
             options: options.clone(),
             writes: queue("eris-log")?,
             allocations: queue("eris-log-files")?,
-            state: Mutex::new(State::new(first)),
+            state: Mutex::new(State::new(position, definitions::start(env.unix_micros()))),
             decisions: Decisions::default(),
         };
         let log = Self { shared: Arc::new(shared) };
-        let text = definitions::start(env.unix_micros());
-        log.shared.state().append(&log.shared, Kind::Start, 0, |out| out.extend_from_slice(text.as_bytes()));
+        let capacity = options.log_file_bytes;
+        let first = match create_spare(files, &path, 0, capacity) {
+            Ok((spare_path, file)) => Ok(LogFile { file, spare_path, first: position, capacity }),
+            // What is there can be read.
+            Err(error) if is_full(&error) => {
+                eprintln!("eris: \"{}\" has no room for a log file ({error}); make room to write", path.display());
+                Err((no_room(capacity, &error), env.now()))
+            }
+            Err(error) => return Err(failed("make a log file in")(error)),
+        };
+        log.shared.state().begin(first);
         Ok(log)
     }
 
@@ -268,7 +275,7 @@ impl CommitLog for Log {
         let text = definitions::to_text(definition);
         let shared = &self.shared;
         let mut state = shared.state();
-        state.room_for_definition(record::record_bytes(text.len()))?;
+        state.room_for_definition(shared, record::record_bytes(text.len()))?;
         state.append(shared, Kind::Definition, 0, |out| out.extend_from_slice(text.as_bytes()));
         state.write_soon(shared);
         Ok(())

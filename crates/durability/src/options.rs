@@ -23,6 +23,8 @@ pub struct DurabilityOptions {
     pub checkpoint_log_bytes: u64,
     /// ... and this long after the first commit behind the last one.
     pub checkpoint_interval: Duration,
+    /// Rows that are committed together when the log is done again.
+    pub replay_rows: usize,
     /// What is done about damage in the middle of the log.
     pub damage: Damage,
 }
@@ -34,6 +36,7 @@ impl Default for DurabilityOptions {
             asynchronous_delay: Duration::from_millis(10),
             checkpoint_log_bytes: 256 << 20,
             checkpoint_interval: Duration::from_mins(5),
+            replay_rows: 1_024,
             damage: Damage::default(),
         }
     }

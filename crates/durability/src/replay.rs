@@ -1,29 +1,48 @@
 //! Doing again what the log says, in an engine that nobody else uses yet.
+//!
+//! ```text
+//!   record ─> operation ─> its rows by key ─┬─> lane: transactions of many operations
+//!   record ─> definition: all lanes wait    └─> lane
+//! ```
+//! Nobody looks before all is done, so transactions need not be what they were: what counts is that the changes of each
+//! row are done in their order. Those of a row with a primary key are found by that, in whichever lane; those of other
+//! containers follow each other in one lane. Loads are spread over all lanes, segment by segment. Where a container
+//! goes from one manner to another, all lanes come to an end first.
+
+mod apply;
+mod lanes;
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use eris_engine::{
-    Change, Definition, Engine, EngineError, Read, RedoChange, RedoOperation, RowChange, RowFilter, Transaction,
-    redo_operations,
-};
+use eris_engine::{Definition, Engine, EngineError, RedoChange, RedoFormats, RedoOperation, redo_operations};
+use eris_platform::{DeterministicMap, DeterministicState};
 use eris_storage::{
-    AttributeId, Batch, Column, Comparison, Condition, ContainerId, PackedRows, Predicate, ReadRequest, Schema,
-    StatementNumber, Test, Timestamp, TransactionId, Value,
+    AttributeId, ContainerId, DataType, KeyEncoder, PackedRows, Schema, StatementNumber, Timestamp, TransactionId,
 };
 
 use crate::definitions;
-use crate::log::{Record, RecordKind};
+use crate::error::DurabilityError;
+use crate::log::{LogFiles, Record, RecordKind};
+use crate::options::DurabilityOptions;
 
-/// More rows of one insert are loaded as a segment.
-const BULK_ROWS_MIN: usize = 1_024;
+use apply::Step;
+use lanes::Lanes;
 
 /// What the log said so far.
 pub(crate) struct Replay<'e> {
     engine: &'e Engine,
-    /// Of transactions that are not decided yet.
-    parts: BTreeMap<TransactionId, Vec<u8>>,
+    lanes: Lanes,
+    /// What is known of containers, until a definition changes; none: it was dropped later on.
+    containers: DeterministicMap<ContainerId, Option<Known>>,
+    formats: RedoFormats,
+    key: KeyEncoder,
+    /// The lane that gets the next load.
+    next_lane: usize,
+    log: LogFiles<'e>,
+    /// Where the parts of transactions are that are not decided yet.
+    parts: BTreeMap<TransactionId, Vec<u64>>,
     /// Made at the end, of the rows that are there then.
     global_indexes: BTreeMap<ContainerId, Definition>,
     foreign_keys: BTreeMap<(ContainerId, Box<str>), Definition>,
@@ -33,13 +52,35 @@ pub(crate) struct Replay<'e> {
     pub transactions: u64,
 }
 
+/// A container as operations find it.
+struct Known {
+    schema: Arc<Schema>,
+    /// The attributes by which rows are given to lanes; none: all go to the same one.
+    key: Option<Box<[AttributeId]>>,
+    /// How its rows were given to lanes since these were all at an end.
+    manner: Option<Manner>,
+}
+
+/// How the rows of an operation are given to lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// Each to the lane of its key.
+    ByKey,
+    /// All to the lane of their container.
+    Together,
+    /// To any lane: new rows, and nothing else happens to them meanwhile.
+    Anywhere,
+}
+
 /// Why a record cannot be done again.
 #[derive(Debug)]
 pub(crate) enum Unusable {
     /// It does not say what a record says.
-    Malformed(String),
+    Malformed { position: u64, reason: String },
     /// The engine cannot: no memory, as a rule.
     Engine(EngineError),
+    /// A part of a transaction cannot be read again.
+    File(DurabilityError),
 }
 
 impl From<EngineError> for Unusable {
@@ -48,11 +89,29 @@ impl From<EngineError> for Unusable {
     }
 }
 
+impl From<DurabilityError> for Unusable {
+    fn from(error: DurabilityError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl Unusable {
+    fn malformed(position: u64, reason: &(impl ToString + ?Sized)) -> Self {
+        Self::Malformed { position, reason: reason.to_string() }
+    }
+}
+
 impl<'e> Replay<'e> {
-    pub fn new(engine: &'e Engine) -> Self {
+    pub fn new(engine: &'e Engine, log: LogFiles<'e>, options: &DurabilityOptions) -> Self {
         Self {
-            covered: (Timestamp(0), 0),
             engine,
+            log,
+            lanes: Lanes::start(engine, options.replay_rows),
+            containers: DeterministicMap::default(),
+            formats: RedoFormats::default(),
+            key: KeyEncoder::new(),
+            next_lane: 0,
+            covered: (Timestamp(0), 0),
             parts: BTreeMap::new(),
             global_indexes: BTreeMap::new(),
             foreign_keys: BTreeMap::new(),
@@ -88,29 +147,35 @@ impl<'e> Replay<'e> {
                 Ok(())
             }
             RecordKind::Definition => {
-                let definition = definitions::from_text(record.body).map_err(Unusable::Malformed)?;
+                let definition = definitions::from_text(record.body)
+                    .map_err(|reason| Unusable::malformed(record.position, &reason))?;
                 self.define(definition).await
             }
             RecordKind::Part => {
-                let (transaction, operations) = split_transaction(record.body)?;
-                self.parts.entry(transaction).or_default().extend_from_slice(operations);
+                let (transaction, _) = split_transaction(&record)?;
+                self.parts.entry(transaction).or_default().push(record.position);
                 Ok(())
             }
             RecordKind::Commit if record.timestamp <= self.covered.0.0 => Ok(()),
             RecordKind::Commit => {
                 self.committed(record.timestamp);
-                self.apply(record.body, &[]).await
+                self.apply(record.position, record.body, &[]).await
             }
             RecordKind::CommitWithParts => {
-                let (transaction, body) = split_transaction(record.body)?;
-                let (void, operations) = split_void(body)?;
-                let mut all = self.parts.remove(&transaction).unwrap_or_default();
+                let (transaction, body) = split_transaction(&record)?;
+                let (void, operations) = split_void(record.position, body)?;
+                let parts = self.parts.remove(&transaction).unwrap_or_default();
                 if record.timestamp <= self.covered.0.0 {
                     return Ok(());
                 }
-                all.extend_from_slice(operations);
                 self.committed(record.timestamp);
-                self.apply(&all, &void).await
+                for position in parts {
+                    // Read again: a transaction may be larger than memory has room for beside its rows.
+                    let bytes = self.log.read_at(position)?;
+                    let part = self.log.record(position, &bytes)?;
+                    self.apply(position, split_transaction(&part)?.1, &void).await?;
+                }
+                self.apply(record.position, operations, &void).await
             }
         }
     }
@@ -121,7 +186,16 @@ impl<'e> Replay<'e> {
     }
 
     async fn define(&mut self, definition: Definition) -> Result<(), Unusable> {
-        if self.put_off(&definition) { Ok(()) } else { Ok(self.engine.make(&definition).await?) }
+        if self.put_off(&definition) {
+            return Ok(());
+        }
+        // Nothing that rows depend on, and there are many.
+        let is_of_rows = !matches!(definition, Definition::Sequence(..) | Definition::SequenceDropped(_));
+        if is_of_rows {
+            self.lanes.drain().await?;
+            self.containers.clear();
+        }
+        Ok(self.engine.make(&definition).await?)
     }
 
     /// Notes what is made at the end; false if the definition is to be made now.
@@ -154,7 +228,8 @@ impl<'e> Replay<'e> {
     }
 
     /// Makes what is made of the rows.
-    pub async fn finish(mut self) -> Result<(), EngineError> {
+    pub async fn finish(mut self) -> Result<(), Unusable> {
+        self.lanes.drain().await?;
         for definition in std::mem::take(&mut self.global_indexes).values() {
             self.engine.make(definition).await?;
         }
@@ -164,42 +239,125 @@ impl<'e> Replay<'e> {
         Ok(())
     }
 
-    /// Does what a transaction did, without the statements that it rolled back.
-    async fn apply(&self, operations: &[u8], void: &[(u32, u32)]) -> Result<(), Unusable> {
+    /// Has done what a transaction did, without the statements that it rolled back.
+    async fn apply(&mut self, position: u64, operations: &[u8], void: &[(u32, u32)]) -> Result<(), Unusable> {
         let is_void =
             |statement: StatementNumber| void.iter().any(|(first, last)| (*first..=*last).contains(&statement.0));
-        let mut transaction = self.engine.begin();
-        let mut statements = 0;
         for operation in redo_operations(operations) {
-            let operation = operation.map_err(|error| Unusable::Malformed(error.to_string()))?;
-            if is_void(operation.header.statement) {
-                continue;
+            let operation = operation.map_err(|error| Unusable::malformed(position, &error))?;
+            if !is_void(operation.header.statement) {
+                self.operation(position, operation).await?;
             }
-            // Dropped later on.
-            let Some(container) = self.engine.container(operation.header.container) else { continue };
-            statements += 1;
-            if statements == StatementNumber::MAX {
-                // Nobody looks before all is done.
-                transaction.commit().await?;
-                transaction = self.engine.begin();
-                statements = 1;
-            }
-            transaction.next_statement();
-            apply(&mut transaction, &container.schema(), operation).await?;
         }
-        transaction.commit().await?;
         Ok(())
+    }
+
+    async fn operation(&mut self, position: u64, operation: RedoOperation<'_>) -> Result<(), Unusable> {
+        let id = operation.header.container;
+        let engine = self.engine;
+        let known = self.containers.entry(id).or_insert_with(|| Known::of(engine, id));
+        let Some(known) = known else { return Ok(()) };
+        let change = operation.change(&known.schema, &mut self.formats);
+        let change = change.map_err(|error| Unusable::malformed(position, &error))?;
+        let manner = known.manner_of(&change);
+        if known.manner.is_some_and(|before| before != manner) {
+            self.lanes.drain().await?;
+            self.containers.values_mut().flatten().for_each(|known| known.manner = None);
+        }
+        let Some(Some(known)) = self.containers.get_mut(&id) else { unreachable!("it was there a moment ago") };
+        known.manner = Some(manner);
+        let (lanes, rows) = (self.lanes.count(), change.rows());
+        let step = Step { position, schema: Arc::clone(&known.schema), change: Arc::new(change), rows: None };
+        let lane = match manner {
+            Manner::Anywhere => {
+                self.next_lane = (self.next_lane + 1) % lanes;
+                self.next_lane
+            }
+            Manner::Together => id.0 as usize % lanes,
+            Manner::ByKey if rows == 1 => self.keys(&step, lanes)[0],
+            Manner::ByKey => {
+                let of_rows = self.keys(&step, lanes);
+                for lane in 0..lanes {
+                    let rows: Box<[u32]> = (0..rows as u32).filter(|row| of_rows[*row as usize] == lane).collect();
+                    if !rows.is_empty() {
+                        let count = rows.len();
+                        self.lanes.push(lane, Step { rows: Some(rows), ..step.clone() }, count).await?;
+                    }
+                }
+                return Ok(());
+            }
+        };
+        self.lanes.push(lane, step, rows).await
+    }
+
+    /// The lanes of the rows of a change, by their keys.
+    fn keys(&mut self, step: &Step, lanes: usize) -> Vec<usize> {
+        let Some(Some(Known { key: Some(key), .. })) = self.containers.get(&step.schema.container) else {
+            unreachable!("rows go by their keys only if they have some")
+        };
+        let types = key.iter().map(|id| step.schema.attributes[id.index()].data_type);
+        let encoder = &mut self.key;
+        let mut lanes_of = |rows: &PackedRows, columns: &[(usize, DataType)]| {
+            let lane = |row| {
+                encoder.clear();
+                for (column, data_type) in columns {
+                    encoder.push(&rows.value(row, *column), *data_type);
+                }
+                let mut hasher = DeterministicState::default().build_hasher();
+                hasher.write(encoder.as_bytes());
+                (hasher.finish() >> 32) as usize % lanes
+            };
+            (0..rows.len()).map(lane).collect()
+        };
+        match &*step.change {
+            RedoChange::Insert { rows } => {
+                lanes_of(rows, &key.iter().map(|id| id.index()).zip(types).collect::<Vec<_>>())
+            }
+            // Their identity is the key.
+            RedoChange::Delete { rows, .. } | RedoChange::Update { rows, .. } => {
+                lanes_of(rows, &types.enumerate().collect::<Vec<_>>())
+            }
+            RedoChange::Load { .. } => unreachable!("loads go anywhere"),
+        }
     }
 }
 
-fn split_transaction(body: &[u8]) -> Result<(TransactionId, &[u8]), Unusable> {
-    let (number, rest) = body.split_first_chunk::<8>().ok_or_else(too_short)?;
+impl Known {
+    fn of(engine: &Engine, id: ContainerId) -> Option<Self> {
+        let schema = engine.container(id)?.schema();
+        // Another unique index sees rows of different keys in an order.
+        let is_free = schema.indexes.iter().all(|index| index.primary || !index.unique);
+        let identity = schema.row_identity();
+        let key = schema.primary_key().filter(|key| is_free && key.attributes == identity).map(|_| identity);
+        Some(Self { schema, key, manner: None })
+    }
+
+    fn manner_of(&self, change: &RedoChange) -> Manner {
+        let Some(key) = &self.key else {
+            return if matches!(change, RedoChange::Load { .. }) { Manner::Anywhere } else { Manner::Together };
+        };
+        match change {
+            RedoChange::Load { .. } => Manner::Anywhere,
+            RedoChange::Insert { .. } => Manner::ByKey,
+            // Written with another primary key in mind, or with none.
+            RedoChange::Delete { identity, .. } | RedoChange::Update { identity, .. } if identity != key => {
+                Manner::Together
+            }
+            RedoChange::Update { changed, .. } if changed.iter().any(|id| key.contains(id)) => Manner::Together,
+            RedoChange::Delete { .. } | RedoChange::Update { .. } => Manner::ByKey,
+        }
+    }
+}
+
+fn split_transaction<'r>(record: &Record<'r>) -> Result<(TransactionId, &'r [u8]), Unusable> {
+    let (number, rest) = record.body.split_first_chunk::<8>().ok_or_else(|| too_short(record.position))?;
     Ok((TransactionId(u64::from_le_bytes(*number)), rest))
 }
 
 type VoidStatements = Vec<(u32, u32)>;
 
-fn split_void(body: &[u8]) -> Result<(VoidStatements, &[u8]), Unusable> {
+fn split_void(position: u64, body: &[u8]) -> Result<(VoidStatements, &[u8]), Unusable> {
+    let too_short = || too_short(position);
     let (count, rest) = body.split_first_chunk::<4>().ok_or_else(too_short)?;
     let bytes = (u32::from_le_bytes(*count) as usize).checked_mul(8).ok_or_else(too_short)?;
     let (pairs, rest) = rest.split_at_checked(bytes).ok_or_else(too_short)?;
@@ -207,114 +365,6 @@ fn split_void(body: &[u8]) -> Result<(VoidStatements, &[u8]), Unusable> {
     Ok((pairs.chunks_exact(8).map(|pair| (number(pair), number(&pair[4..]))).collect(), rest))
 }
 
-fn too_short() -> Unusable {
-    Unusable::Malformed("it is too short".to_owned())
-}
-
-async fn apply(transaction: &mut Transaction, schema: &Schema, operation: RedoOperation<'_>) -> Result<(), Unusable> {
-    let change = operation.change(schema).map_err(|error| Unusable::Malformed(error.to_string()))?;
-    let container = schema.container;
-    match change {
-        RedoChange::Insert { rows } => {
-            let rows = widened(&rows, schema);
-            if rows.rows >= BULK_ROWS_MIN {
-                let mut load = transaction.bulk(container)?;
-                load.append(rows).await?;
-                load.finish().await?;
-            } else {
-                transaction.insert(container, rows).await?;
-            }
-        }
-        RedoChange::Delete { identity, rows } => {
-            for row in 0..rows.len() {
-                let read = named(container, &identity, &rows, row);
-                let found = transaction.delete(&read, Some(Arc::new(First::default()))).await?;
-                check_found(found, container)?;
-                transaction.next_statement();
-            }
-        }
-        RedoChange::Update { identity, rows, changed, new } => {
-            let new = new.to_batch();
-            for row in 0..rows.len() {
-                let read = named(container, &identity, &rows, row);
-                let values = new.take(&[row as u32]);
-                let change = Arc::new(Set { attributes: changed.clone(), values, first: First::default() });
-                let found = transaction.update(&read, change).await?;
-                check_found(found, container)?;
-                transaction.next_statement();
-            }
-        }
-    }
-    Ok(())
-}
-
-fn check_found(found: u64, container: ContainerId) -> Result<(), Unusable> {
-    if found == 1 {
-        return Ok(());
-    }
-    Err(Unusable::Malformed(format!("a row that it changes is not in container {}", container.0)))
-}
-
-/// The rows with attributes that were added since.
-fn widened(rows: &PackedRows, schema: &Schema) -> Batch {
-    let rows = rows.to_batch();
-    let added = &schema.attributes[rows.columns.len()..];
-    let null = |data_type| Column::constant(data_type, &Value::Null, rows.rows);
-    let columns = rows.columns.iter().cloned().chain(added.iter().map(|attribute| null(attribute.data_type)));
-    Batch { columns: columns.collect(), rows: rows.rows }
-}
-
-/// The row with this identity.
-fn named(container: ContainerId, identity: &[AttributeId], rows: &PackedRows, row: usize) -> Read {
-    let condition = |(place, id): (usize, &AttributeId)| {
-        let test = match rows.value(row, place) {
-            Value::Null => Test::IsNull,
-            value => Test::Compare(Comparison::Equal, value),
-        };
-        Condition { attribute: *id, test }
-    };
-    let conditions = identity.iter().enumerate().map(condition).collect();
-    Read {
-        container,
-        request: ReadRequest { predicate: Predicate { conditions }, desired: Arc::from([]), order: None },
-    }
-}
-
-/// Of rows that agree in everything one is as good as the other, and one was meant.
-#[derive(Default)]
-struct First(AtomicBool);
-
-impl First {
-    fn take(&self, batch: &Batch) -> Vec<u32> {
-        if batch.rows > 0 && !self.0.swap(true, Ordering::AcqRel) { vec![0] } else { Vec::new() }
-    }
-}
-
-impl RowFilter for First {
-    fn select(&self, batch: &Batch) -> Result<Vec<u32>, EngineError> {
-        Ok(self.take(batch))
-    }
-}
-
-/// New values for a row.
-struct Set {
-    attributes: Box<[AttributeId]>,
-    values: Batch,
-    first: First,
-}
-
-impl RowChange for Set {
-    fn inputs(&self) -> usize {
-        0
-    }
-
-    fn attributes(&self) -> &[AttributeId] {
-        &self.attributes
-    }
-
-    fn apply(&self, batch: &Batch) -> Result<Change, EngineError> {
-        let rows = self.first.take(batch);
-        let values = if rows.is_empty() { self.values.slice(0, 0) } else { self.values.clone() };
-        Ok(Change { rows: Some(rows), attributes: self.attributes.clone(), values })
-    }
+fn too_short(position: u64) -> Unusable {
+    Unusable::malformed(position, "it is too short")
 }

@@ -5,9 +5,12 @@
 
 mod shelf;
 
+use std::time::Duration;
+
 use eris_durability::{Damage, DurabilityError, DurabilityOptions};
+use eris_engine::{EngineError, LogError};
 use eris_platform::{Env, SimulatedEnv};
-use shelf::{PATH, Shelf, files, is, log_file, open_or_panic, options, try_open};
+use shelf::{PATH, Shelf, create_other, files, insert, is, log_file, open_or_panic, options, try_open};
 
 /// A closed database with keys 0 to 39 in two log files and more.
 fn closed_database() -> SimulatedEnv {
@@ -253,9 +256,40 @@ fn a_disk_without_room_or_rights_says_so() {
         assert!(error.to_string().contains(words), "{error}");
     }
     let env = SimulatedEnv::new(1);
-    env.simulated_files().set_capacity(Some(2_000));
+    env.simulated_files().set_capacity(Some(20));
     let text = try_open(&env, &options()).map(|_: Shelf| ()).expect_err("there is no room").to_string();
     assert!(text.contains("No space left on device") && text.contains("make room and try again"), "{text}");
     env.simulated_files().set_capacity(None);
     open_or_panic(&env).close();
+}
+
+#[test]
+fn on_a_full_disk_a_database_is_opened_and_read() {
+    let env = closed_database();
+    let used: usize = files(&env).iter().map(|(_, bytes)| bytes.len()).sum();
+    env.simulated_files().set_capacity(Some(used as u64 + 500));
+    let mut shelf = open_or_panic(&env);
+    let keys = shelf.keys();
+    assert!(!keys.is_empty());
+    let engine = shelf.engine();
+    let next = keys.len() as i64;
+    let attempt = |shelf: &mut Shelf| {
+        let engine = engine.clone();
+        shelf.simulation.block_on(async move { insert(&engine, next..next + 1).await }).expect("ends")
+    };
+    let refused = attempt(&mut shelf).expect_err("there is no room");
+    assert!(matches!(refused, EngineError::Log(LogError::Full { .. })), "{refused}");
+    let create = create_other(&engine).expect_err("nor for definitions");
+    assert!(matches!(create, EngineError::Log(LogError::Full { .. })), "{create}");
+    assert_eq!(shelf.keys(), keys);
+    env.simulated_files().set_capacity(None);
+    let later = shelf.engine();
+    let sleep = async move { later.sleep_until(later.env().now() + Duration::from_secs(2)).await };
+    shelf.simulation.block_on(sleep).expect("ends");
+    attempt(&mut shelf).expect("there is room");
+    create_other(&engine).expect("for definitions, too");
+    let expected: Vec<i64> = (0..=next).collect();
+    assert_eq!(shelf.keys(), expected);
+    shelf.close();
+    assert_eq!(open_or_panic(&env).keys(), expected);
 }

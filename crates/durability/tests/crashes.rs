@@ -153,6 +153,7 @@ fn options(random: &mut SeededRandom) -> (EngineOptions, DurabilityOptions) {
         checkpoint_log_bytes: [3_000, 20_000, 1 << 30][random.index(3)],
         checkpoint_interval: Duration::from_millis([1, 20, 10_000][random.index(3)]),
         asynchronous_delay: Duration::from_micros([0, 500, 10_000][random.index(3)]),
+        replay_rows: [1, 7, 1_000][random.index(3)],
         ..DurabilityOptions::default()
     };
     (engine, durability)

@@ -71,7 +71,7 @@ pub use operator::{Change, Collect, MicroOperator, OperatorState, Output, RowCha
 pub use options::EngineOptions;
 pub use partition_table::Partitioning;
 pub use placement::{MoveMethod, PlacementError};
-pub use redo::{NotRedo, RedoChange, RedoHeader, RedoOperation, redo_operations};
+pub use redo::{NotRedo, RedoChange, RedoFormats, RedoHeader, RedoOperation, redo_operations};
 pub use results::Results;
 pub use sequence::{Sequence, SequenceError, SequenceId, SequenceSpec, SequenceState};
 pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};

@@ -13,9 +13,11 @@
 //! Global indexes are not noted: they follow from the rows.
 
 mod buffer;
+mod formats;
 mod noting;
 mod operation;
 
 pub(crate) use buffer::{RedoBuffer, without};
+pub use formats::RedoFormats;
 pub(crate) use noting::Noting;
 pub use operation::{NotRedo, RedoChange, RedoHeader, RedoOperation, redo_operations};

@@ -12,17 +12,70 @@ use std::path::{Path, PathBuf};
 use eris_platform::{Files, OpenMode};
 
 use super::file::{BadHeader, FILE_HEADER_BYTES, check_header, position_of_name};
-use super::record::{ALIGNMENT, Record, read};
+use super::record::{ALIGNMENT, HEADER_BYTES, Record, length_of, read, whole};
 use crate::directory::DatabaseId;
 use crate::error::{CUT, DurabilityError, RESTORE};
 
-/// Reads the files of a log.
-pub(crate) struct LogReader<'f> {
+/// The files of a log, by the positions of their first records.
+#[derive(Clone)]
+pub(crate) struct LogFiles<'f> {
     files: &'f dyn Files,
     id: DatabaseId,
     directory: PathBuf,
-    /// Positions of the files' first records, ascending.
+    /// Ascending.
     firsts: Vec<u64>,
+}
+
+impl<'f> LogFiles<'f> {
+    fn list(files: &'f dyn Files, directory: &Path, id: DatabaseId) -> Result<Self, DurabilityError> {
+        let names = files.list(directory).map_err(DurabilityError::io("list", directory))?;
+        let mut firsts: Vec<u64> = names.iter().filter_map(|name| position_of_name(name)).collect();
+        firsts.sort_unstable();
+        Ok(Self { files, id, directory: directory.to_path_buf(), firsts })
+    }
+
+    /// The file in which a position lies, by its place among them; 0 if there is none.
+    fn place_of(&self, position: u64) -> usize {
+        self.firsts.partition_point(|first| *first <= position).saturating_sub(1)
+    }
+
+    fn path(&self, first: u64) -> PathBuf {
+        self.directory.join(super::file::file_name(first))
+    }
+
+    /// The bytes of the record at a position, to be looked at by [`Self::record`].
+    pub fn read_at(&self, position: u64) -> Result<Vec<u8>, DurabilityError> {
+        let first = self.firsts.get(self.place_of(position)).copied().unwrap_or(0);
+        let path = self.path(first);
+        let offset = FILE_HEADER_BYTES + position.saturating_sub(first);
+        let failed = || DurabilityError::io("read", &path);
+        let file = self.files.open_at(&path, OpenMode::Read).map_err(failed())?;
+        let mut header = [0; HEADER_BYTES];
+        file.read_exact_at(&mut header, offset).map_err(failed())?;
+        let left = file.len().map_err(failed())?.saturating_sub(offset);
+        let mut bytes = vec![0; length_of(&header).min(left) as usize];
+        file.read_exact_at(&mut bytes, offset).map_err(failed())?;
+        Ok(bytes)
+    }
+
+    /// The record that these bytes of a position are.
+    pub fn record<'b>(&self, position: u64, bytes: &'b [u8]) -> Result<Record<'b>, DurabilityError> {
+        let record = read(bytes, self.id, position).map(|(record, _)| record);
+        record.ok_or_else(|| {
+            let first = self.firsts.get(self.place_of(position)).copied().unwrap_or(0);
+            DurabilityError::Damaged {
+                file: self.path(first),
+                offset: Some(FILE_HEADER_BYTES + position.saturating_sub(first)),
+                reason: "the record is not what it was a moment ago".to_owned(),
+                help: CUT,
+            }
+        })
+    }
+}
+
+/// Reads the files of a log.
+pub(crate) struct LogReader<'f> {
+    log: LogFiles<'f>,
     /// The file that is read, by its place among them.
     place: usize,
     bytes: Vec<u8>,
@@ -39,13 +92,10 @@ pub(crate) enum Step<'r> {
 impl<'f> LogReader<'f> {
     /// Begins at `from`.
     pub fn open(files: &'f dyn Files, directory: &Path, id: DatabaseId, from: u64) -> Result<Self, DurabilityError> {
-        let names = files.list(directory).map_err(DurabilityError::io("list", directory))?;
-        let mut firsts: Vec<u64> = names.iter().filter_map(|name| position_of_name(name)).collect();
-        firsts.sort_unstable();
-        let place = firsts.partition_point(|first| *first <= from).saturating_sub(1);
-        let mut reader =
-            Self { files, id, directory: directory.to_path_buf(), firsts, place, bytes: Vec::new(), position: from };
-        match reader.firsts.get(place) {
+        let log = LogFiles::list(files, directory, id)?;
+        let place = log.place_of(from);
+        let mut reader = Self { log, place, bytes: Vec::new(), position: from };
+        match reader.log.firsts.get(place) {
             None if from == 0 => {}
             Some(first) if *first <= from => {
                 reader.load()?;
@@ -59,12 +109,17 @@ impl<'f> LogReader<'f> {
         Ok(reader)
     }
 
+    /// Its files.
+    pub fn files(&self) -> &LogFiles<'f> {
+        &self.log
+    }
+
     /// Whether the records of the first file come to where reading begins: a log of another time does not.
     fn check_reaches(&self, from: u64) -> Result<(), DurabilityError> {
         let mut position = self.first();
         while position < from {
             let at = (position - self.first()) as usize;
-            match read(self.bytes.get(at..).unwrap_or_default(), self.id, position) {
+            match read(self.bytes.get(at..).unwrap_or_default(), self.log.id, position) {
                 Some((_, length)) => position += length,
                 None => break,
             }
@@ -87,28 +142,28 @@ impl<'f> LogReader<'f> {
 
     /// Bytes of records that are at most left.
     pub fn bytes_left(&self) -> u64 {
-        let last = self.firsts.last().copied().unwrap_or(self.position).max(self.position);
-        let in_last = if self.place + 1 >= self.firsts.len() { self.bytes.len() as u64 } else { 0 };
+        let last = self.log.firsts.last().copied().unwrap_or(self.position).max(self.position);
+        let in_last = if self.place + 1 >= self.log.firsts.len() { self.bytes.len() as u64 } else { 0 };
         last - self.position + in_last.saturating_sub(last - self.first())
     }
 
     fn first(&self) -> u64 {
-        self.firsts.get(self.place).copied().unwrap_or(0)
+        self.log.firsts.get(self.place).copied().unwrap_or(0)
     }
 
     fn path(&self) -> PathBuf {
-        self.directory.join(super::file::file_name(self.first()))
+        self.log.path(self.first())
     }
 
     fn load(&mut self) -> Result<(), DurabilityError> {
         let path = self.path();
-        let opened = self.files.open_at(&path, OpenMode::Read).map_err(DurabilityError::io("open", &path))?;
+        let opened = self.log.files.open_at(&path, OpenMode::Read).map_err(DurabilityError::io("open", &path))?;
         let length = opened.len().map_err(DurabilityError::io("read", &path))?;
         let mut bytes = vec![0; length as usize];
         opened.read_exact_at(&mut bytes, 0).map_err(DurabilityError::io("read", &path))?;
         let damaged =
             |reason: String| DurabilityError::Damaged { file: path.clone(), offset: Some(0), reason, help: RESTORE };
-        check_header(&bytes, self.id, self.first()).map_err(|bad| match bad {
+        check_header(&bytes, self.log.id, self.first()).map_err(|bad| match bad {
             BadHeader::Newer(found) => DurabilityError::Newer { file: path.clone(), found: u64::from(found) },
             BadHeader::OtherDatabase(other) => damaged(format!("it belongs to another database, {other:016x}")),
             BadHeader::Damaged(reason) => damaged(reason.to_owned()),
@@ -123,25 +178,21 @@ impl<'f> LogReader<'f> {
     /// # Errors
     /// [`DurabilityError::Damaged`] in front of damage; [`Self::position`] is where it is.
     pub fn next(&mut self) -> Result<Step<'_>, DurabilityError> {
-        while self.firsts.get(self.place + 1) == Some(&self.position) {
+        while self.log.firsts.get(self.place + 1) == Some(&self.position) {
             self.place += 1;
             self.load()?;
         }
-        if self.firsts.is_empty() {
+        if self.log.firsts.is_empty() {
             return Ok(Step::End);
         }
         let at = (self.position - self.first()) as usize;
-        let limit = self.firsts.get(self.place + 1).map_or(self.bytes.len(), |next| (next - self.first()) as usize);
+        let limit = self.log.firsts.get(self.place + 1).map_or(self.bytes.len(), |next| (next - self.first()) as usize);
         let rest = self.bytes.get(at..limit.min(self.bytes.len())).unwrap_or_default();
-        match read(rest, self.id, self.position) {
-            Some((_, length)) => {
-                let position = self.position;
-                self.position += length;
-                // Again, because the first borrow must not outlive the change.
-                match read(&self.bytes[at..], self.id, position) {
-                    Some((record, _)) => Ok(Step::Record(record)),
-                    None => unreachable!("it was read a moment ago"),
-                }
+        match whole(rest, self.log.id, self.position) {
+            Some((kind, length)) => {
+                let record = &self.bytes[at..at + length];
+                self.position += length.next_multiple_of(ALIGNMENT as usize) as u64;
+                Ok(Step::Record(Record::of(kind, record)))
             }
             None => match self.what_is_wrong(at) {
                 None => Ok(Step::End),
@@ -157,13 +208,13 @@ impl<'f> LogReader<'f> {
 
     /// No whole record stands at the position: whether that is more than the end.
     fn what_is_wrong(&self, at: usize) -> Option<String> {
-        if let Some(next) = self.firsts.get(self.place + 1) {
+        if let Some(next) = self.log.firsts.get(self.place + 1) {
             return Some(format!("no whole record at position {}, but the log goes on to {next}", self.position));
         }
         let mut later = at + ALIGNMENT as usize;
         while later < self.bytes.len() {
             let position = self.first() + later as u64;
-            if let Some((record, _)) = read(&self.bytes[later..], self.id, position)
+            if let Some((record, _)) = read(&self.bytes[later..], self.log.id, position)
                 && record.durable > self.position
             {
                 let position = self.position;
@@ -177,13 +228,9 @@ impl<'f> LogReader<'f> {
         None
     }
 
-    /// Puts the files aside that begin behind the position: they are not read again.
-    pub fn put_later_files_aside(&self) -> Result<(), DurabilityError> {
-        for first in self.firsts.iter().filter(|first| **first > self.position) {
-            let path = self.directory.join(super::file::file_name(*first));
-            let aside = path.with_extension("log.abandoned");
-            self.files.rename(&path, &aside).map_err(DurabilityError::io("rename", &path))?;
-        }
-        self.files.sync_directory(&self.directory).map_err(DurabilityError::io("sync", &self.directory))
+    /// The files that begin behind the position.
+    pub fn later_files(&self) -> Vec<PathBuf> {
+        let later = self.log.firsts.iter().filter(|first| **first > self.position);
+        later.map(|first| self.log.path(*first)).collect()
     }
 }

@@ -85,31 +85,50 @@ pub(super) fn append(out: &mut Vec<u8>, id: DatabaseId, record: Record<'_>, writ
     out.resize(start + record_bytes(length - HEADER_BYTES) as usize, 0);
 }
 
-/// The record at the front of `bytes`, if there is a whole one that belongs at `position`; and its length in the file.
-pub(super) fn read(bytes: &[u8], id: DatabaseId, position: u64) -> Option<(Record<'_>, u64)> {
+/// How long a record with such a header says that it is.
+pub(super) fn length_of(header: &[u8; HEADER_BYTES]) -> u64 {
+    u64::from(short(header, 4))
+}
+
+/// What stands at the front of `bytes`, if it is a whole record that belongs at `position`; and its bytes without the
+/// zeros behind it.
+pub(super) fn whole(bytes: &[u8], id: DatabaseId, position: u64) -> Option<(Kind, usize)> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
-    let long = |at: usize| {
-        let mut number = [0; 8];
-        number.copy_from_slice(&header[at..at + 8]);
-        u64::from_le_bytes(number)
-    };
-    let short = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     // The cheap question first: this is asked for every place of a damaged log.
-    let (stands, length) = (long(8), short(4) as usize);
+    let (stands, length) = (long(header, 8), short(header, 4) as usize);
     if stands != position || length < HEADER_BYTES || length > bytes.len() {
         return None;
     }
-    if short(0) != check(id, &bytes[4..length]) {
+    if short(header, 0) != check(id, &bytes[4..length]) {
         return None;
     }
-    let record = Record {
-        position,
-        durable: long(16),
-        timestamp: long(24),
-        kind: Kind::of(header[32])?,
-        body: &bytes[HEADER_BYTES..length],
-    };
-    Some((record, record_bytes(length - HEADER_BYTES)))
+    Some((Kind::of(header[32])?, length))
+}
+
+/// The record at the front of `bytes`, if there is a whole one that belongs at `position`; and its length in the file.
+pub(super) fn read(bytes: &[u8], id: DatabaseId, position: u64) -> Option<(Record<'_>, u64)> {
+    let (kind, length) = whole(bytes, id, position)?;
+    Some((Record::of(kind, &bytes[..length]), record_bytes(length - HEADER_BYTES)))
+}
+
+impl<'a> Record<'a> {
+    /// The record of this kind that these bytes are; somebody has found them [`whole`].
+    pub(super) fn of(kind: Kind, bytes: &'a [u8]) -> Self {
+        let (position, durable, timestamp) = (long(bytes, 8), long(bytes, 16), long(bytes, 24));
+        Self { position, durable, timestamp, kind, body: &bytes[HEADER_BYTES..] }
+    }
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}
+
+fn short(bytes: &[u8], at: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(number)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Where the log is, what waits to be written, and who waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -60,6 +61,11 @@ struct InFlight {
     commit: PendingCommit,
 }
 
+/// The error of a commit for which there is no room.
+pub(super) fn no_room(capacity: u64, error: &io::Error) -> LogError {
+    LogError::Full { reason: format!("no further file of {capacity} bytes: {error}").into() }
+}
+
 /// Whether there is room.
 pub(super) enum Appending {
     Now,
@@ -83,10 +89,13 @@ pub(super) struct State {
     /// Where the next record goes.
     position: u64,
     durable: u64,
-    current: LogFile,
+    /// The file that takes it; none until there is one.
+    current: Option<LogFile>,
     /// Whether the current file has records, written or not.
     has_begun: bool,
     next: Option<LogFile>,
+    /// The body of the record in front of all others, until it is appended.
+    start: Option<String>,
     files_made: u64,
     is_allocating: bool,
     /// The last time that the system refused room.
@@ -110,13 +119,15 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn new(first: LogFile) -> Self {
+    /// Begins at `position`; the record of kind [`Kind::Start`] comes first.
+    pub fn new(position: u64, start: String) -> Self {
         Self {
-            position: first.first,
-            durable: first.first,
-            current: first,
+            position,
+            durable: position,
+            current: None,
             has_begun: false,
             next: None,
+            start: Some(start),
             files_made: 1,
             is_allocating: false,
             refused: None,
@@ -137,8 +148,16 @@ impl State {
 
     // ---- room
 
+    /// The first file, or why there is none: it is asked for again.
+    pub fn begin(&mut self, first: Result<LogFile, (LogError, Nanos)>) {
+        match first {
+            Ok(first) => self.next = Some(first),
+            Err(refused) => self.refused = Some(refused),
+        }
+    }
+
     fn left(&self) -> u64 {
-        self.current.capacity - (self.position - self.current.first)
+        self.current.as_ref().map_or(0, |current| current.capacity - (self.position - current.first))
     }
 
     fn check_open(&self) -> Result<(), LogError> {
@@ -154,43 +173,60 @@ impl State {
         }
         let wanted = length + DEFINITIONS_BYTES.min(shared.options.log_file_bytes / 4);
         if self.left() >= wanted {
-            if self.next.is_none() && self.left() < self.current.capacity / 2 {
+            let is_half_full = self.current.as_ref().is_some_and(|current| self.left() < current.capacity / 2);
+            if self.next.is_none() && is_half_full {
                 self.allocate(shared, 0);
             }
             return Ok(Appending::Now);
         }
-        if self.next.as_ref().is_some_and(|next| next.capacity >= wanted) {
-            self.begin_next_file();
+        if self.next_has(wanted) {
+            self.begin_next_file(shared);
             return Ok(Appending::Now);
         }
-        if !self.is_allocating {
-            if let Some((error, at)) = &self.refused
-                && shared.env.now() < *at + REFUSAL_LASTS
-            {
-                return Err(error.clone());
-            }
-            self.allocate(shared, wanted);
-        }
+        self.ask_for_room(shared, wanted)?;
         Ok(Appending::Later)
     }
 
+    /// Has a file made, unless that was refused a moment ago.
+    fn ask_for_room(&mut self, shared: &Arc<Shared>, wanted: u64) -> Result<(), LogError> {
+        if let Some((error, at)) = &self.refused
+            && !self.is_allocating
+            && shared.env.now() < *at + REFUSAL_LASTS
+        {
+            return Err(error.clone());
+        }
+        self.allocate(shared, wanted);
+        Ok(())
+    }
+
     /// Definitions do not wait: there is room for some of them at the end of each file.
-    pub fn room_for_definition(&mut self, length: u64) -> Result<(), LogError> {
+    pub fn room_for_definition(&mut self, shared: &Arc<Shared>, length: u64) -> Result<(), LogError> {
         self.check_open()?;
-        if self.left() < length && self.next.as_ref().is_some_and(|next| next.capacity >= length) {
-            self.begin_next_file();
+        if self.left() < length && self.next_has(length) {
+            self.begin_next_file(shared);
         }
         if self.left() >= length {
             return Ok(());
         }
-        let reason = Arc::from("there is no further log file yet");
+        // For whoever tries again.
+        self.ask_for_room(shared, length)?;
+        let reason = Arc::from("there is no further log file yet; try again");
         Err(self.refused.as_ref().map_or(LogError::Full { reason }, |(error, _)| error.clone()))
     }
 
-    fn begin_next_file(&mut self) {
+    /// Whether the next file has room for a record of so many bytes.
+    fn next_has(&self, length: u64) -> bool {
+        let start = self.start.as_ref().map_or(0, |start| record::record_bytes(start.len()));
+        self.next.as_ref().is_some_and(|next| next.capacity >= start + length)
+    }
+
+    fn begin_next_file(&mut self, shared: &Shared) {
         let Some(next) = self.next.take() else { unreachable!("there is a next file") };
-        self.current = LogFile { first: self.position, ..next };
+        self.current = Some(LogFile { first: self.position, ..next });
         self.has_begun = false;
+        if let Some(start) = self.start.take() {
+            self.append(shared, Kind::Start, 0, |out| out.extend_from_slice(start.as_bytes()));
+        }
     }
 
     /// Has a file made, for records of `wanted` bytes or more.
@@ -203,7 +239,8 @@ impl State {
         let old = self.next.take();
         let number = self.files_made;
         self.files_made += 1;
-        let capacity = shared.options.log_file_bytes.max(wanted);
+        let start = self.start.as_ref().map_or(0, |start| record::record_bytes(start.len()));
+        let capacity = shared.options.log_file_bytes.max(start + wanted);
         let of_job = Arc::clone(shared);
         shared.allocations.submit(Box::new(move |files| {
             if let Some(old) = old {
@@ -220,8 +257,7 @@ impl State {
                         state.next = Some(LogFile { file, spare_path, first: 0, capacity });
                     }
                     Err(error) => {
-                        let reason = format!("no further file of {capacity} bytes: {error}");
-                        state.refused = Some((LogError::Full { reason: reason.into() }, of_job.env.now()));
+                        state.refused = Some((no_room(capacity, &error), of_job.env.now()));
                     }
                 }
                 std::mem::take(&mut state.wait_for_room)
@@ -238,12 +274,14 @@ impl State {
 
     /// Appends a record, for which there is room.
     pub fn append(&mut self, shared: &Shared, kind: Kind, timestamp: u64, write: impl FnOnce(&mut Vec<u8>)) {
-        let offset = FILE_HEADER_BYTES + (self.position - self.current.first);
+        let Some(current) = &self.current else { unreachable!("there is room") };
+        let (first, capacity) = (current.first, current.capacity);
+        let offset = FILE_HEADER_BYTES + (self.position - first);
         let begins = !self.has_begun;
         self.has_begun = true;
         if begins || self.batch.writes.is_empty() {
             let bytes = std::mem::take(&mut self.buffer);
-            self.batch.writes.push(Write { file: self.current.clone(), offset, bytes, begins });
+            self.batch.writes.push(Write { file: current.clone(), offset, bytes, begins });
         }
         let Some(last) = self.batch.writes.last_mut() else { unreachable!("a write was pushed") };
         let before = last.bytes.len();
@@ -253,8 +291,8 @@ impl State {
         self.batch.bytes += length;
         self.position += length as u64;
         self.statistics.bytes += length as u64;
-        let used = self.position - self.current.first;
-        assert!(used <= self.current.capacity, "{used} bytes in a log file for {}", self.current.capacity);
+        let used = self.position - first;
+        assert!(used <= capacity, "{used} bytes in a log file for {capacity}");
         self.note_growth();
     }
 

@@ -73,6 +73,11 @@ pub fn create(engine: &Engine) -> Result<(), EngineError> {
     engine.create_container(ContainerSpec { schema: schema(id), partitioning }).map(drop)
 }
 
+pub fn create_other(engine: &Engine) -> Result<(), EngineError> {
+    let partitioning = Partitioning::Range(Box::new([AttributeId(0)]));
+    engine.create_container(ContainerSpec { schema: schema(engine.next_container_id()), partitioning }).map(drop)
+}
+
 pub async fn insert(engine: &Engine, keys: std::ops::Range<i64>) -> Result<(), EngineError> {
     for key in keys {
         let mut transaction = engine.begin();

@@ -3,22 +3,18 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use eris_storage::{
-    AttributeId, Batch, DataType, PackedRows, RowAddress, RowFormat, Schema, Snapshot, StorageError, Store, Written,
-};
+use eris_storage::{AttributeId, Batch, PackedRows, RowAddress, Schema, Snapshot, StorageError, Store, Written};
 
-use super::operation::{DELETE, HEADER_BYTES, INSERT, UPDATE};
+use super::formats::RedoFormats;
+use super::operation::{DELETE, HEADER_BYTES, INSERT, LOAD, UPDATE};
 use crate::container::Container;
 use crate::runtime::Runtime;
 use crate::serializable::Tracking;
 use crate::transactions::TransactionObject;
 
-/// Formats that a thread keeps at hand.
-const FORMATS_MAX: usize = 32;
-
-/// More rows are several operations, so that a thread's memory for them stays small.
-const OPERATION_ROWS_MAX: usize = 4_096;
-/// The same for bytes: rows in row-wise form have 32-bit offsets.
+/// So many new rows are written column by column, as the segments that they are or will be.
+const LOAD_ROWS_MIN: usize = 1_024;
+/// More bytes are several operations: rows in row-wise form have 32-bit offsets.
 const OPERATION_BYTES_MAX: usize = 1 << 28;
 
 /// Memory that notes reuse.
@@ -26,26 +22,11 @@ const OPERATION_BYTES_MAX: usize = 1 << 28;
 struct Scratch {
     identities: PackedRows,
     rows: PackedRows,
-    formats: Vec<Arc<RowFormat>>,
+    formats: RedoFormats,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-impl Scratch {
-    /// The format of rows of these types.
-    fn format(&mut self, types: impl Iterator<Item = DataType> + Clone) -> Arc<RowFormat> {
-        if let Some(known) = self.formats.iter().find(|known| known.data_types().iter().copied().eq(types.clone())) {
-            return Arc::clone(known);
-        }
-        let format = Arc::new(RowFormat::new(types));
-        if self.formats.len() == FORMATS_MAX {
-            self.formats.remove(0);
-        }
-        self.formats.push(Arc::clone(&format));
-        format
-    }
 }
 
 /// Where a write is noted: for the log, if there is one, and for a SERIALIZABLE transaction.
@@ -83,17 +64,23 @@ impl<'a> Noting<'a> {
 
     fn log_inserted(self, schema: &Schema, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<(), StorageError> {
         let Some((runtime, object)) = self.to else { return Ok(()) };
-        if rows.rows > 1 && (rows.rows > OPERATION_ROWS_MAX || rows.bytes() > OPERATION_BYTES_MAX) {
+        if rows.rows > 1 && rows.bytes() > OPERATION_BYTES_MAX {
             let half = rows.rows / 2;
             self.log_inserted(schema, snapshot, &rows.slice(0, half))?;
             return self.log_inserted(schema, snapshot, &rows.slice(half, rows.rows - half));
         }
+        let changed = rows.columns.len();
+        if rows.rows >= LOAD_ROWS_MIN.min(schema.segment_rows as usize) {
+            return Ok(object.note_redo(&runtime.redo_memory, runtime.options.write_ahead_bytes, |out| {
+                Header { kind: LOAD, identity: &[], changed, schema, snapshot }.write(out, |out| rows.store(out));
+            })?);
+        }
         SCRATCH.with_borrow_mut(|scratch| {
-            let format = scratch.format(schema.attributes.iter().map(|attribute| attribute.data_type));
+            let format = scratch.formats.of(schema.attributes.iter().map(|attribute| attribute.data_type));
             scratch.rows.clear(&format);
             scratch.rows.extend(rows);
             object.note_redo(&runtime.redo_memory, runtime.options.write_ahead_bytes, |out| {
-                let header = Header { kind: INSERT, identity: &[], changed: rows.columns.len(), schema, snapshot };
+                let header = Header { kind: INSERT, identity: &[], changed, schema, snapshot };
                 header.write(out, |out| scratch.rows.store(out));
             })
         })?;
@@ -174,7 +161,7 @@ impl<'a> Noting<'a> {
             if !changed.is_empty() {
                 let schema = &**store.schema();
                 keep(&mut scratch.identities, &changed);
-                let format = scratch.format(attributes.iter().map(|id| schema.attributes[id.index()].data_type));
+                let format = scratch.formats.of(attributes.iter().map(|id| schema.attributes[id.index()].data_type));
                 scratch.rows.clear(&format);
                 if changed.len() == new.rows {
                     scratch.rows.extend(new);
@@ -199,7 +186,7 @@ impl<'a> Noting<'a> {
 
 fn pack_identities(scratch: &mut Scratch, store: &mut Store, snapshot: &Snapshot<'_>, addresses: &[RowAddress]) {
     let schema = store.schema();
-    let format = scratch.format(store.identity().iter().map(|id| schema.attributes[id.index()].data_type));
+    let format = scratch.formats.of(store.identity().iter().map(|id| schema.attributes[id.index()].data_type));
     scratch.identities.clear(&format);
     store.pack_identities(snapshot, addresses, &mut scratch.identities);
 }

@@ -4,20 +4,26 @@
 //!   bytes u32 | kind u8 | 0 u8 | identity u16 | changed u16 | 0 u16 | container u32 | schema version u32
 //!   statement u32
 //!   identity x attribute u16 | changed x attribute u16
-//!   insert: rows, all attributes of the schema version     delete: identities     update: identities, new values
+//!   insert, load: rows, all attributes of the schema version     delete: identities     update: identities, new values
 //! ```
 //! All numbers are little-endian; `bytes` counts the whole operation, and rows are as
-//! [`PackedRows::store`](eris_storage::PackedRows::store) writes them. An insert names no attributes: its rows have the
+//! [`PackedRows::store`](eris_storage::PackedRows::store) writes them, those of a load as
+//! [`Batch::store`](eris_storage::Batch::store) does. Neither inserts nor loads name attributes: their rows have the
 //! first `changed` ones of the schema.
 
 use std::fmt;
 use std::sync::Arc;
 
-use eris_storage::{AttributeId, ContainerId, NotRows, PackedRows, RowFormat, Schema, SchemaVersion, StatementNumber};
+use eris_storage::{
+    AttributeId, Batch, ContainerId, NotRows, PackedRows, RowFormat, Schema, SchemaVersion, StatementNumber,
+};
+
+use super::formats::RedoFormats;
 
 pub(super) const INSERT: u8 = 1;
 pub(super) const DELETE: u8 = 2;
 pub(super) const UPDATE: u8 = 3;
+pub(super) const LOAD: u8 = 4;
 
 /// Bytes in front of the attributes.
 pub(super) const HEADER_BYTES: usize = 24;
@@ -78,6 +84,11 @@ pub enum RedoChange {
         /// The first attributes of the schema, as many as there were.
         rows: PackedRows,
     },
+    /// Many new rows at once, column by column.
+    Load {
+        /// The first attributes of the schema, as many as there were.
+        rows: Batch,
+    },
     /// Rows go.
     Delete {
         /// What tells them apart.
@@ -96,6 +107,16 @@ pub enum RedoChange {
         /// The values behind the update, row by row.
         new: PackedRows,
     },
+}
+
+impl RedoChange {
+    /// How many rows it is about.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Insert { rows } | Self::Delete { rows, .. } | Self::Update { rows, .. } => rows.len(),
+            Self::Load { rows } => rows.rows,
+        }
+    }
 }
 
 /// The operations in `bytes`, one behind the other.
@@ -133,22 +154,25 @@ fn split_first(bytes: &[u8]) -> Result<(RedoOperation<'_>, &[u8]), NotRedo> {
 
 impl RedoOperation<'_> {
     /// What it does to rows of this schema, which is that of the header's version or a later one.
-    pub fn change(&self, schema: &Schema) -> Result<RedoChange, NotRedo> {
+    pub fn change(&self, schema: &Schema, formats: &mut RedoFormats) -> Result<RedoChange, NotRedo> {
         let RedoHeader { kind, identity, changed, .. } = self.header;
         let body = &self.bytes[HEADER_BYTES..];
-        if kind == INSERT {
+        if matches!(kind, INSERT | LOAD) {
             let attributes = (0..changed).map(AttributeId);
-            let rows = take_rows(&format_of(schema, attributes)?, body)?;
-            return Ok(RedoChange::Insert { rows });
+            let format = format_of(schema, attributes, formats)?;
+            return Ok(match kind {
+                LOAD => RedoChange::Load { rows: Batch::load(format.data_types(), body)? },
+                _ => RedoChange::Insert { rows: take_rows(&format, body)? },
+            });
         }
         let (identity, body) = take_attributes(identity, body)?;
         let (changed, body) = take_attributes(changed, body)?;
-        let format = format_of(schema, identity.iter().copied())?;
+        let format = format_of(schema, identity.iter().copied(), formats)?;
         match kind {
             DELETE => Ok(RedoChange::Delete { rows: take_rows(&format, body)?, identity }),
             UPDATE => {
                 let (rows, body) = PackedRows::load(&format, body)?;
-                let new = take_rows(&format_of(schema, changed.iter().copied())?, body)?;
+                let new = take_rows(&format_of(schema, changed.iter().copied(), formats)?, body)?;
                 if rows.len() != new.len() {
                     return Err(wrong(format!("an update of {} rows with values for {}", rows.len(), new.len())));
                 }
@@ -171,12 +195,13 @@ fn take_attributes(count: u16, bytes: &[u8]) -> Result<(Box<[AttributeId]>, &[u8
     Ok((ids, rest))
 }
 
-fn format_of(schema: &Schema, attributes: impl Iterator<Item = AttributeId>) -> Result<Arc<RowFormat>, NotRedo> {
-    let types: Result<Vec<_>, NotRedo> = attributes
-        .map(|id| match schema.attribute(id) {
-            Some(attribute) => Ok(attribute.data_type),
-            None => Err(wrong(format!("container {} has no attribute {id}", schema.container.0))),
-        })
-        .collect();
-    Ok(Arc::new(RowFormat::new(types?)))
+fn format_of(
+    schema: &Schema,
+    attributes: impl Iterator<Item = AttributeId> + Clone,
+    formats: &mut RedoFormats,
+) -> Result<Arc<RowFormat>, NotRedo> {
+    if let Some(unknown) = attributes.clone().find(|id| schema.attribute(*id).is_none()) {
+        return Err(wrong(format!("container {} has no attribute {unknown}", schema.container.0)));
+    }
+    Ok(formats.of(attributes.map(|id| schema.attributes[id.index()].data_type)))
 }

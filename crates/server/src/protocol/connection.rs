@@ -196,6 +196,12 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             self.wire.reply.report(&notice);
         }
         match result {
+            // Cancelled because the server stops: that is what the client is told, and nothing before it.
+            Err(Failure::Statement(report))
+                if self.wire.signal.is_stopping() && report.sqlstate == SqlState::QUERY_CANCELED =>
+            {
+                Err(Stop::Dismissed.into())
+            }
             Err(Failure::Statement(report) | Failure::Refused(_, report)) => {
                 self.backend.spoil();
                 // Those that the transaction had changed are what they were.

@@ -155,8 +155,11 @@ impl Session {
         };
         match files.checkpoint().await {
             Ok(_) => Ok(()),
-            Err(error) => Err(SqlError::new(SqlState::IO_ERROR, format!("checkpoint failed: {error}"))
-                .hint("The log is kept, so nothing is lost.")),
+            Err(error) => {
+                let state = if error.is_full() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
+                Err(SqlError::new(state, format!("checkpoint failed: {error}"))
+                    .hint("The log is kept, so nothing is lost."))
+            }
         }
     }
 

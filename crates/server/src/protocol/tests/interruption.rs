@@ -92,7 +92,7 @@ fn a_server_that_stops_says_so_to_idle_and_busy() {
     for client in [&mut idle, &mut busy] {
         client.registry.stop();
         let answers = read(&client.run());
-        assert_eq!(answers.last().unwrap(), "error 57P01 terminating connection due to administrator command");
+        assert_eq!(answers, ["error 57P01 terminating connection due to administrator command"]);
         assert!(client.ended());
         assert_eq!(client.calls().last().unwrap(), "close");
     }

@@ -1,0 +1,199 @@
+//! Lanes: tasks that do changes again side by side, each in the order in which it gets them.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use eris_engine::{Engine, EngineError};
+
+use super::Unusable;
+use super::apply::{Applier, Step};
+
+/// Chunks that wait for a lane before whoever reads the log does.
+const CHUNKS_MAX: usize = 4;
+
+/// Steps that are done in one transaction.
+#[derive(Default)]
+struct Chunk {
+    steps: Vec<Step>,
+    rows: usize,
+}
+
+/// See the [module](self). Dropping ends them.
+pub(super) struct Lanes {
+    lanes: Vec<(Arc<Queue>, Chunk)>,
+    /// Rows that are committed together.
+    chunk_rows: usize,
+}
+
+impl Lanes {
+    /// As many as there are workers.
+    pub fn start(engine: &Engine, chunk_rows: usize) -> Self {
+        let lane = |_| {
+            let queue = Arc::new(Queue::default());
+            engine.spawn(run(engine.clone(), Consumer(Arc::clone(&queue))));
+            (queue, Chunk::default())
+        };
+        Self { lanes: (0..engine.worker_count()).map(lane).collect(), chunk_rows }
+    }
+
+    pub fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Gives a lane a step, which has so many rows.
+    pub async fn push(&mut self, lane: usize, step: Step, rows: usize) -> Result<(), Unusable> {
+        let (queue, chunk) = &mut self.lanes[lane];
+        chunk.steps.push(step);
+        chunk.rows += rows;
+        if chunk.rows < self.chunk_rows {
+            return Ok(());
+        }
+        queue.push(std::mem::take(chunk)).await
+    }
+
+    /// Waits until everything that lanes were given is done.
+    pub async fn drain(&mut self) -> Result<(), Unusable> {
+        for (queue, chunk) in &mut self.lanes {
+            if !chunk.steps.is_empty() {
+                queue.push(std::mem::take(chunk)).await?;
+            }
+        }
+        for (queue, _) in &self.lanes {
+            queue.drained().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        for (queue, _) in &self.lanes {
+            queue.end();
+        }
+    }
+}
+
+async fn run(engine: Engine, consumer: Consumer) {
+    while let Some(chunk) = consumer.0.next().await {
+        if let Err(unusable) = apply(&engine, chunk).await {
+            return consumer.0.fail(unusable);
+        }
+    }
+}
+
+async fn apply(engine: &Engine, chunk: Chunk) -> Result<(), Unusable> {
+    let mut steps = chunk.steps;
+    // Containers are independent of each other. A stable sort, so that the steps of each keep their order.
+    steps.sort_by_key(|step| step.schema.container);
+    let mut transaction = engine.begin();
+    for of_container in steps.chunk_by(|one, other| one.schema.container == other.schema.container) {
+        let mut applier = Applier::new(&mut transaction);
+        for step in of_container {
+            applier.apply(step.clone()).await?;
+        }
+        applier.finish().await?;
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+/// What is between whoever reads the log and a lane.
+#[derive(Default)]
+struct Queue(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    chunks: VecDeque<Chunk>,
+    /// Whether the lane is at one that it took out.
+    is_busy: bool,
+    is_over: bool,
+    failure: Option<Unusable>,
+    /// Waits for room, or for all to be done.
+    producer: Option<Waker>,
+    consumer: Option<Waker>,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `is_reached` says so, or the lane has failed.
+    async fn wait(&self, is_reached: impl Fn(&State) -> bool) -> Result<(), Unusable> {
+        poll_fn(|context| {
+            let mut state = self.state();
+            if let Some(failure) = state.failure.take() {
+                return Poll::Ready(Err(failure));
+            }
+            if is_reached(&state) {
+                return Poll::Ready(Ok(()));
+            }
+            state.producer = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    async fn push(&self, chunk: Chunk) -> Result<(), Unusable> {
+        self.wait(|state| state.chunks.len() < CHUNKS_MAX).await?;
+        let consumer = {
+            let mut state = self.state();
+            state.chunks.push_back(chunk);
+            state.consumer.take()
+        };
+        consumer.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    async fn drained(&self) -> Result<(), Unusable> {
+        self.wait(|state| state.chunks.is_empty() && !state.is_busy).await
+    }
+
+    /// What the lane does next; what it did before is done.
+    async fn next(&self) -> Option<Chunk> {
+        poll_fn(|context| {
+            let mut state = self.state();
+            state.is_busy = false;
+            let producer = state.producer.take();
+            let next = if state.is_over { None } else { state.chunks.pop_front() };
+            state.is_busy = next.is_some();
+            let is_over = state.is_over;
+            if next.is_none() {
+                state.consumer = Some(context.waker().clone());
+            }
+            drop(state);
+            producer.into_iter().for_each(Waker::wake);
+            if next.is_some() || is_over { Poll::Ready(next) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    fn fail(&self, unusable: Unusable) {
+        self.state().failure.get_or_insert(unusable);
+    }
+
+    fn end(&self) {
+        let consumer = {
+            let mut state = self.state();
+            state.is_over = true;
+            state.consumer.take()
+        };
+        consumer.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The lane's end of a queue: whoever waits for it hears when it goes.
+struct Consumer(Arc<Queue>);
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        let producer = {
+            let mut state = self.0.state();
+            state.failure.get_or_insert(Unusable::Engine(EngineError::Cancelled));
+            state.producer.take()
+        };
+        producer.into_iter().for_each(Waker::wake);
+    }
+}
