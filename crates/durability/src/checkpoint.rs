@@ -21,4 +21,4 @@ pub(crate) use control::{Control, run};
 pub(crate) use load::load;
 pub(crate) use manifest::{FileEntry, Manifest};
 pub use take::CheckpointReport;
-pub(crate) use take::{Checkpointer, remove_orphans};
+pub(crate) use take::{Checkpointer, WrittenSegments, remove_orphans};

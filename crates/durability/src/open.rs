@@ -43,7 +43,7 @@ pub async fn open(
     log.attach(engine);
     let path = directory.checkpoint();
     remove_orphans(env.files(), &path, &recovered.files).map_err(DurabilityError::io("clean up", &path))?;
-    let checkpointer = Checkpointer::new(&env, &directory, recovered.files)?;
+    let checkpointer = Checkpointer::new(&env, &directory, recovered.files, recovered.written)?;
     let control = Arc::new(Control::default());
     log.watch(&control, options.checkpoint_log_bytes);
     engine.spawn(run(engine.clone(), log.clone(), Arc::downgrade(&control), checkpointer, options.clone()));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use eris_engine::Engine;
 
-use crate::checkpoint::{FileEntry, Manifest, load};
+use crate::checkpoint::{FileEntry, Manifest, WrittenSegments, load};
 use crate::directory::Directory;
 use crate::error::{CUT, DurabilityError};
 use crate::log::{LogReader, Step};
@@ -44,6 +44,8 @@ pub(crate) struct Recovered {
     pub abandoned: Vec<PathBuf>,
     /// Data files of the checkpoint.
     pub files: Vec<FileEntry>,
+    /// Segments that are as these have them.
+    pub written: WrittenSegments,
     /// What was done again.
     pub log: Progress,
 }
@@ -60,14 +62,14 @@ pub(crate) async fn recover(
     let replay_from = manifest.as_ref().map_or(0, |manifest| manifest.replay_from);
     let mut reader = LogReader::open(all_files, &directory.log(), directory.id(), replay_from)?;
     let mut replay = Replay::new(engine, reader.files().clone(), options);
-    let (mut files, mut covered) = (Vec::new(), 0);
+    let (mut files, mut written, mut covered) = (Vec::new(), WrittenSegments::default(), 0);
     if let Some(mut manifest) = manifest {
         let all_bytes = manifest.blocks.iter().map(|block| block.place.length).sum();
         let mut tell =
             |done_bytes| progress(Progress { phase: Phase::Checkpoint, done_bytes, all_bytes, transactions: 0 });
-        let left = load(engine, directory, &mut manifest, &mut tell).await?;
-        replay.begin_behind(manifest.timestamp, manifest.position, left);
-        files = manifest.files;
+        let loaded = load(engine, directory, &mut manifest, &mut tell).await?;
+        replay.begin_behind(manifest.timestamp, manifest.position, loaded.left);
+        (files, written) = (manifest.files, loaded.written);
         covered = manifest.position;
     }
     let (from, all_bytes) = (reader.position(), reader.bytes_left());
@@ -103,7 +105,7 @@ pub(crate) async fn recover(
     let (last, transactions) = (replay.last, replay.transactions);
     replay.finish().await.map_err(|unusable| unusable_log(directory, unusable))?;
     engine.continue_behind(last);
-    Ok(Recovered { position, abandoned, files, log: state(position, transactions) })
+    Ok(Recovered { position, abandoned, files, written, log: state(position, transactions) })
 }
 
 fn unusable_log(directory: &Directory, unusable: Unusable) -> DurabilityError {

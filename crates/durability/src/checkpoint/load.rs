@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use eris_engine::{Definition, Engine, EngineError};
+use eris_engine::{Definition, Engine};
 use eris_platform::{Files, IoQueue, io_queue};
-use eris_storage::{Batch, ContainerId, DataType};
+use eris_storage::{Batch, ContainerId, DataType, SealedSegment};
 
 use super::block::{BlockKind, DataReader, damaged};
 use super::manifest::{BlockEntry, Manifest};
+use super::take::WrittenSegments;
 use crate::directory::{DatabaseId, Directory};
 use crate::error::DurabilityError;
 
@@ -29,6 +30,7 @@ struct Work {
 struct Done {
     bytes: u64,
     running: usize,
+    written: WrittenSegments,
     failure: Option<DurabilityError>,
     waker: Option<std::task::Waker>,
 }
@@ -46,14 +48,21 @@ impl Work {
     }
 }
 
-/// Makes the containers of a checkpoint with their rows. What is made of rows (global indexes, foreign keys) is left to
-/// the caller, who gets the definitions of it.
+/// What was loaded, and what is left to the caller.
+pub(crate) struct Loaded {
+    /// Definitions of what is made of rows: global indexes, foreign keys.
+    pub left: Vec<Definition>,
+    /// Segments that are as a block has them.
+    pub written: WrittenSegments,
+}
+
+/// Makes the containers of a checkpoint with their rows.
 pub(crate) async fn load(
     engine: &Engine,
     directory: &Directory,
     manifest: &mut Manifest,
     tell: Tell<'_>,
-) -> Result<Vec<Definition>, DurabilityError> {
+) -> Result<Loaded, DurabilityError> {
     let mut left = Vec::new();
     for stored in std::mem::take(&mut manifest.definitions) {
         let definition = stored.definition().map_err(|reason| {
@@ -92,8 +101,9 @@ pub(crate) async fn load(
         std::task::Poll::Pending
     })
     .await;
-    let failure = work.done().failure.take();
-    failure.map_or(Ok(left), Err)
+    let mut done = work.done();
+    let written = std::mem::take(&mut done.written);
+    done.failure.take().map_or(Ok(Loaded { left, written }), Err)
 }
 
 struct Loader {
@@ -131,7 +141,12 @@ impl Loader {
             };
             let mut done = self.work.done();
             match loaded {
-                Ok(()) => done.bytes += entry.place.length,
+                Ok(segment) => {
+                    done.bytes += entry.place.length;
+                    if let Some((segment, columns)) = segment {
+                        done.written.add(&segment, columns, &entry);
+                    }
+                }
                 Err(error) => {
                     done.failure.get_or_insert(error);
                 }
@@ -154,13 +169,22 @@ impl Loader {
         Some((entry, reading))
     }
 
-    async fn load(&self, entry: &BlockEntry, rows: Batch) -> Result<(), DurabilityError> {
+    /// Loads the rows of a block; gives the segment that holds all of them, and nothing else, if there is one, and its
+    /// columns.
+    async fn load(
+        &self,
+        entry: &BlockEntry,
+        rows: Batch,
+    ) -> Result<Option<(Arc<SealedSegment>, usize)>, DurabilityError> {
         let container = ContainerId(entry.container);
+        let (columns, is_whole) = (rows.columns.len(), rows.rows == entry.rows as usize);
         let mut transaction = self.work.engine.begin();
         let mut load = transaction.bulk(container)?;
         load.append(rows).await?;
-        load.finish().await?;
-        transaction.commit().await.map(drop).map_err(|error: EngineError| error.into())
+        let (_, segments) = load.finish_segments().await?;
+        transaction.commit().await?;
+        let only = (segments.len() == 1 && is_whole).then(|| segments[0].upgrade()).flatten();
+        Ok(only.filter(|segment| segment.rows() == entry.rows).map(|segment| (segment, columns)))
     }
 }
 

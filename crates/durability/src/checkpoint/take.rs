@@ -46,9 +46,35 @@ pub struct CheckpointReport {
 struct Written {
     /// Keeps the address from being another segment's.
     segment: Weak<SealedSegment>,
+    /// Columns of the block: a schema may get further attributes.
+    columns: usize,
     place: BlockPlace,
     #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
     live: Option<BlockPlace>,
+}
+
+/// Segments whose rows are in a block, by their addresses.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenSegments(DeterministicMap<usize, Written>);
+
+impl WrittenSegments {
+    /// Notes a segment that was made of all rows of a block.
+    pub(super) fn add(&mut self, segment: &Arc<SealedSegment>, columns: usize, entry: &BlockEntry) {
+        let written = Written {
+            segment: Arc::downgrade(segment),
+            columns,
+            place: entry.place,
+            #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
+            live: entry.live,
+        };
+        self.0.insert(Arc::as_ptr(segment) as usize, written);
+    }
+
+    fn find(&self, pinned: &PinnedSegment) -> Option<&Written> {
+        let known = self.0.get(&(Arc::as_ptr(pinned.segment()) as usize))?;
+        known.segment.upgrade().filter(|segment| Arc::ptr_eq(segment, pinned.segment()))?;
+        (known.columns == pinned.schema().attributes.len()).then_some(known)
+    }
 }
 
 /// What is known between two checkpoints.
@@ -57,8 +83,7 @@ pub(crate) struct Checkpointer {
     directory: PathBuf,
     id: DatabaseId,
     queue: Arc<dyn IoQueue>,
-    /// By the segment's address.
-    written: DeterministicMap<usize, Written>,
+    written: WrittenSegments,
     files: Vec<FileEntry>,
     next_file: u64,
 }
@@ -67,14 +92,19 @@ pub(crate) struct Checkpointer {
 type Data = Arc<std::sync::Mutex<DataWriter>>;
 
 impl Checkpointer {
-    /// `files`: what the last manifest names.
-    pub fn new(env: &Arc<dyn Env>, directory: &Directory, files: Vec<FileEntry>) -> Result<Self, DurabilityError> {
+    /// `files` and `written`: what the last manifest names, and the segments that were made of it.
+    pub fn new(
+        env: &Arc<dyn Env>,
+        directory: &Directory,
+        files: Vec<FileEntry>,
+        written: WrittenSegments,
+    ) -> Result<Self, DurabilityError> {
         let path = directory.checkpoint();
         let queue =
             env.io_queue("eris-checkpoint").map_err(DurabilityError::io("start the thread that writes", &path))?;
         let next_file = files.iter().map(|file| file.number + 1).max().unwrap_or(1);
         let (env, id) = (Arc::clone(env), directory.id());
-        Ok(Self { env, directory: path, id, queue, written: DeterministicMap::default(), files, next_file })
+        Ok(Self { env, directory: path, id, queue, written, files, next_file })
     }
 
     /// Takes a checkpoint. Nothing is changed if it fails.
@@ -136,7 +166,7 @@ impl Checkpointer {
         data: &Data,
         manifest: &mut Manifest,
         report: &mut CheckpointReport,
-    ) -> Result<DeterministicMap<usize, Written>, DurabilityError> {
+    ) -> Result<WrittenSegments, DurabilityError> {
         let mut segments: Vec<(ContainerId, Arc<PinnedSegment>)> = Vec::new();
         for definition in definitions {
             let Definition::Container { schema, .. } = definition else { continue };
@@ -145,7 +175,7 @@ impl Checkpointer {
             segments.extend(pinned.into_iter().map(|segment| (id, segment)));
         }
         let sparse = self.sparse_files(&segments);
-        let mut written = DeterministicMap::default();
+        let mut written = WrittenSegments::default();
         let handle = snapshot.snapshot_handle();
         for (container, pinned) in segments {
             let known = self.known(&pinned).filter(|place| !sparse.contains(&place.file));
@@ -165,27 +195,19 @@ impl Checkpointer {
                 report.reused_bytes += place.length;
             }
             report.rows += u64::from(pinned.rows());
-            let address = Arc::as_ptr(pinned.segment()) as usize;
             // Planted: the rows are as they were, so the bitmap of the last time is named along with them.
             #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
-            let live = known.and_then(|_| self.written.get(&address)).map_or(live, |before| before.live);
-            let now = Written {
-                segment: Arc::downgrade(pinned.segment()),
-                place,
-                #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
-                live,
-            };
-            written.insert(address, now);
-            manifest.blocks.push(BlockEntry { container: container.0, rows: pinned.rows(), place, live });
+            let live = known.and_then(|_| self.written.find(&pinned)).map_or(live, |before| before.live);
+            let entry = BlockEntry { container: container.0, rows: pinned.rows(), place, live };
+            written.add(pinned.segment(), pinned.schema().attributes.len(), &entry);
+            manifest.blocks.push(entry);
         }
         Ok(written)
     }
 
     /// Where the segment was written before.
     fn known(&self, pinned: &PinnedSegment) -> Option<BlockPlace> {
-        let known = self.written.get(&(Arc::as_ptr(pinned.segment()) as usize))?;
-        known.segment.upgrade().filter(|segment| Arc::ptr_eq(segment, pinned.segment()))?;
-        Some(known.place)
+        self.written.find(pinned).map(|known| known.place)
     }
 
     /// Data files of earlier checkpoints of which little is needed still.

@@ -142,9 +142,11 @@ impl<'f> LogReader<'f> {
 
     /// Bytes of records that are at most left.
     pub fn bytes_left(&self) -> u64 {
-        let last = self.log.firsts.last().copied().unwrap_or(self.position).max(self.position);
-        let in_last = if self.place + 1 >= self.log.firsts.len() { self.bytes.len() as u64 } else { 0 };
-        last - self.position + in_last.saturating_sub(last - self.first())
+        let Some(last) = self.log.firsts.last().copied() else { return 0 };
+        let length = self.log.files.open_at(&self.log.path(last), OpenMode::Read).and_then(|file| file.len());
+        // Only to tell how far reading is.
+        let in_last = length.unwrap_or(0).saturating_sub(FILE_HEADER_BYTES);
+        (last + in_last).saturating_sub(self.position)
     }
 
     fn first(&self) -> u64 {

@@ -5,12 +5,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use eris_durability::{Database, DurabilityError, DurabilityOptions, open};
+use eris_durability::{CheckpointReport, Database, DurabilityError, DurabilityOptions, open};
 use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Read, Simulation};
 use eris_platform::{Env, SimulatedEnv};
 use eris_storage::{
-    Attribute, AttributeId, Batch, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, Layout, Predicate,
-    ReadRequest, Schema, SchemaVersion, Value,
+    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
+    Layout, Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
 };
 
 pub const PATH: &str = "/db";
@@ -125,12 +125,43 @@ impl Shelf {
         self.simulation.block_on(async move { keys(&engine).await }).expect("ends").expect("reads")
     }
 
-    pub fn checkpoint(&mut self) {
+    /// Inserts rows as segments.
+    pub fn load(&mut self, keys: std::ops::Range<i64>) {
+        let engine = self.engine();
+        let load = async move {
+            let mut transaction = engine.begin();
+            let mut load = transaction.bulk(TABLE)?;
+            for key in keys {
+                load.append(row(key, &format!("the text of row {key}"))).await?;
+            }
+            load.finish().await?;
+            transaction.commit().await
+        };
+        self.simulation.block_on(load).expect("ends").expect("loads");
+    }
+
+    pub fn delete(&mut self, keys: std::ops::Range<i64>) {
+        let engine = self.engine();
+        let delete = async move {
+            let mut transaction = engine.begin();
+            for key in keys {
+                transaction.next_statement();
+                let test = Test::Compare(Comparison::Equal, Value::Int64(key));
+                let conditions = Arc::new([Condition { attribute: AttributeId(0), test }]);
+                let request = ReadRequest { predicate: Predicate { conditions }, desired: Arc::from([]), order: None };
+                assert_eq!(transaction.delete(&Read { container: TABLE, request }, None).await?, 1);
+            }
+            transaction.commit().await
+        };
+        self.simulation.block_on(delete).expect("ends").expect("deletes");
+    }
+
+    pub fn checkpoint(&mut self) -> CheckpointReport {
         let database = self.database.take().expect("open");
         let (outcome, database) =
             self.simulation.block_on(async move { (database.checkpoint().await, database) }).expect("ends");
-        outcome.expect("a checkpoint is taken");
         self.database = Some(database);
+        outcome.expect("a checkpoint is taken")
     }
 
     pub fn close(mut self) {

@@ -4,7 +4,7 @@
 //! split while rows were gathered divides what it gets (see `partition::forward`).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use eris_platform::Reservation;
 use eris_storage::{Batch, ContainerId, Key, PartitionId, SealedSegment, Value};
@@ -39,6 +39,7 @@ pub struct BulkLoad<'t> {
     gathered: Vec<Gathered>,
     gathered_bytes: Reservation,
     in_flight: VecDeque<InFlight>,
+    segments: Vec<Weak<SealedSegment>>,
     rows: u64,
     /// What was known when it began: foreign keys that are added later were not checked.
     rules: KnownRules,
@@ -78,6 +79,7 @@ impl<'t> BulkLoad<'t> {
             gathered: Vec::new(),
             gathered_bytes,
             in_flight: VecDeque::new(),
+            segments: Vec::new(),
             rows: 0,
             rules,
         })
@@ -104,7 +106,13 @@ impl<'t> BulkLoad<'t> {
     }
 
     /// Attaches what is left and waits for everything; returns the number of rows.
-    pub async fn finish(mut self) -> Result<u64, EngineError> {
+    pub async fn finish(self) -> Result<u64, EngineError> {
+        self.finish_segments().await.map(|(rows, _)| rows)
+    }
+
+    /// The same; also gives the segments that were made, each with rows in the order in which they came. A partition
+    /// that split meanwhile has made other ones of the same rows, and fewer rows than a segment is worth are in none.
+    pub async fn finish_segments(mut self) -> Result<(u64, Vec<Weak<SealedSegment>>), EngineError> {
         self.refresh_table();
         let segment_rows = self.container.schema().segment_rows as usize;
         loop {
@@ -119,7 +127,7 @@ impl<'t> BulkLoad<'t> {
         knew_all(&self.container, self.rules)?;
         self.transaction.check_operation().await?;
         self.transaction.check_serializable()?;
-        Ok(self.rows)
+        Ok((self.rows, std::mem::take(&mut self.segments)))
     }
 
     /// After a split, what was gathered under the old bounds is divided anew.
@@ -243,6 +251,7 @@ impl<'t> BulkLoad<'t> {
             let runtime = &transaction.runtime;
             let arena = runtime.machine.arena(partition.home());
             let segment = SealedSegment::build_in(&self.container.schema(), &rows, &runtime.memory, arena)?;
+            self.segments.push(Arc::downgrade(&segment));
             Attachment::Segment { segment, rows }
         };
         let attachment = dataflow.attach(attachment)?;

@@ -1,0 +1,54 @@
+//! What checkpoints write, and what they name again.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod shelf;
+
+use eris_platform::SimulatedEnv;
+use shelf::{Shelf, open_or_panic};
+
+/// Segments of 64 rows each.
+const ROWS: i64 = 640;
+
+fn loaded(env: &SimulatedEnv) -> Shelf {
+    let mut shelf = open_or_panic(env);
+    shelf.create();
+    shelf.load(0..ROWS);
+    shelf
+}
+
+#[test]
+fn segments_are_written_once_even_across_a_restart() {
+    let env = SimulatedEnv::new(1);
+    let mut shelf = loaded(&env);
+    let first = shelf.checkpoint();
+    assert!(first.written_bytes > 20 * ROWS as u64 && first.reused_bytes == 0, "{first:?}");
+    let second = shelf.checkpoint();
+    assert!(second.reused_bytes > 20 * ROWS as u64 && second.written_bytes < 500, "{second:?}");
+    shelf.close();
+    for _ in 0..2 {
+        let mut shelf = open_or_panic(&env);
+        let again = shelf.checkpoint();
+        assert_eq!(again.reused_bytes, second.reused_bytes, "{again:?}");
+        assert!(again.written_bytes < 500, "{again:?}");
+        shelf.close();
+    }
+    assert_eq!(open_or_panic(&env).keys(), (0..ROWS).collect::<Vec<_>>());
+}
+
+#[test]
+fn rows_that_are_gone_stay_gone_in_segments_that_are_named_again() {
+    let env = SimulatedEnv::new(2);
+    let mut shelf = loaded(&env);
+    shelf.checkpoint();
+    let mut left: Vec<i64> = (0..ROWS).collect();
+    for gone in [5..9, 130..140, 600..601] {
+        left.retain(|key| !gone.contains(key));
+        shelf.delete(gone);
+        let report = shelf.checkpoint();
+        assert!(report.reused_bytes > 0, "{report:?}");
+        shelf.close();
+        shelf = open_or_panic(&env);
+        assert_eq!(shelf.keys(), left);
+    }
+}
