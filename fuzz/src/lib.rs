@@ -3,6 +3,7 @@
 //!
 //! - [`conversation`]: a client of the server whose bytes come from the fuzzer; targets `protocol` and `session`.
 //! - [`ast_pass`]: SQL text through the parser and the pass that refuses; [`sql_text`] writes such text out of bytes.
+//! - [`files`]: bytes in the files of a database, under checks that are right; target `files`.
 //! - [`message`]: bytes in place of the engine's own messages; target `message`.
 //! - [`segment`]: bytes that tell what happens to a partition's segments; target `segment`, read by
 //!   [`segment_input`].
@@ -13,6 +14,8 @@ pub mod ast_pass;
 pub mod bounded;
 #[cfg(feature = "front")]
 pub mod conversation;
+#[cfg(feature = "durability")]
+pub mod files;
 #[cfg(feature = "engine")]
 pub mod message;
 pub mod segment;
