@@ -13,6 +13,7 @@
 
 mod block;
 mod control;
+mod histories;
 mod load;
 mod manifest;
 mod take;

@@ -172,12 +172,12 @@ fn ids(numbers: Vec<u16>) -> Box<[AttributeId]> {
     numbers.into_iter().map(AttributeId).collect()
 }
 
-fn to_hex(bytes: &[u8]) -> String {
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
     let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or_else(|| unreachable!("half a byte"));
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(digit).collect();
     bytes.ok_or_else(|| format!("\"{text}\" is not hexadecimal"))
@@ -367,7 +367,7 @@ impl StoredType {
 }
 
 impl StoredLayouts {
-    fn of(layouts: &SegmentLayouts) -> Self {
+    pub(crate) fn of(layouts: &SegmentLayouts) -> Self {
         let members = |layout: &PhysicalLayout| {
             let member = |member: &LayoutMember| StoredMember {
                 module: member.module.to_string(),
@@ -378,7 +378,7 @@ impl StoredLayouts {
         Self { open: members(&layouts.open), sealed: members(&layouts.sealed) }
     }
 
-    fn layouts(self) -> SegmentLayouts {
+    pub(crate) fn layouts(self) -> SegmentLayouts {
         let layout = |members: Vec<StoredMember>| {
             let member = |member: StoredMember| LayoutMember {
                 module: member.module.into(),

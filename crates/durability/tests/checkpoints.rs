@@ -4,8 +4,10 @@
 
 mod shelf;
 
+use eris_engine::PartitionHistory;
 use eris_platform::SimulatedEnv;
-use shelf::{Shelf, open_or_panic};
+use eris_storage::{PhysicalLayout, ROW_STATIC, SegmentLayouts};
+use shelf::{Shelf, TABLE, open_or_panic};
 
 /// Segments of 64 rows each.
 const ROWS: i64 = 640;
@@ -51,4 +53,37 @@ fn rows_that_are_gone_stay_gone_in_segments_that_are_named_again() {
         shelf = open_or_panic(&env);
         assert_eq!(shelf.keys(), left);
     }
+}
+
+#[test]
+fn layouts_and_statistics_survive() {
+    let env = SimulatedEnv::new(3);
+    let mut shelf = loaded(&env);
+    let engine = shelf.engine();
+    let rows = SegmentLayouts {
+        open: PhysicalLayout::single(ROW_STATIC, 2),
+        sealed: PhysicalLayout::single(ROW_STATIC, 2),
+    };
+    let partition = engine.access_statistics(TABLE).expect("there is a table")[0].0;
+    let layouts = rows.clone();
+    let set = async move { engine.set_layout(TABLE, Some(partition), Some(layouts)).await };
+    shelf.simulation.block_on(set).expect("ends").expect("sets");
+    for _ in 0..3 {
+        shelf.keys();
+    }
+    let before: Vec<_> = histories(&shelf);
+    assert_eq!(before[0].layouts.as_deref(), Some(&rows));
+    assert!(before[0].accesses.reads >= 3 && before[0].accesses.attributes[0].links >= 3, "{:?}", before[0]);
+    shelf.checkpoint();
+    let expected = histories(&shelf);
+    shelf.close();
+    let mut shelf = open_or_panic(&env);
+    assert_eq!(histories(&shelf), expected);
+    shelf.keys();
+    assert!(histories(&shelf)[0].accesses.reads > expected[0].accesses.reads, "and they go on");
+}
+
+fn histories(shelf: &Shelf) -> Vec<PartitionHistory> {
+    let of_table = |history: &PartitionHistory| history.container == TABLE;
+    shelf.engine().partition_histories().into_iter().filter(of_table).collect()
 }

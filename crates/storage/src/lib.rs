@@ -28,7 +28,7 @@ pub use batch::{
 pub use error::StorageError;
 pub use ids::{AttributeId, ContainerId, IndexId, PartitionId, RowOffset, SchemaVersion, SegmentNumber};
 pub use key::{Key, KeyEncoder, KeyPart, key_of_row, key_of_values};
-pub use micro::MicroPlanDescription;
+pub use micro::{AttributeTotals, MicroPlanDescription};
 pub use modules::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, COLUMN_GROUP, COLUMN_SEGMENTS,
     COMPOSITE, Count, HASH_INDEX, IndexPath, IndexScanState, Inserted, ORDERED_INDEX, PathAttribute, PathConfiguration,
@@ -40,10 +40,10 @@ pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, T
 pub use schema::{Attribute, IndexDefinition, IndexKind, Layout, SEGMENT_ROWS_DEFAULT, Schema};
 pub use segment::SealedSegment;
 pub use store::{
-    AccessStatistics, AttachCursor, AttributeStatistics, Found, Gateway, Horizon, IndexBuildCursor, LockedRows,
-    LookupCursor, LookupRequest, Maintained, PinnedCursor, PinnedPartition, PinnedSegment, PositionOf, Progress,
-    ReadCursor, RowLock, SegmentDescription, SplitBoundary, SplitMoved, SplitStep, Store, StoreCounters, StoreOptions,
-    StoreStatistics, Written,
+    AccessHistory, AccessStatistics, AttachCursor, AttributeStatistics, Found, Gateway, Horizon, IndexBuildCursor,
+    LockedRows, LookupCursor, LookupRequest, Maintained, PinnedCursor, PinnedPartition, PinnedSegment, PositionOf,
+    Progress, ReadCursor, RowLock, SegmentDescription, SplitBoundary, SplitMoved, SplitStep, Store, StoreCounters,
+    StoreOptions, StoreStatistics, Written,
 };
 pub use types::{DECIMAL64_PRECISION_MAX, DataType, Physical};
 pub use value::Value;

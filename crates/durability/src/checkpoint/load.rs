@@ -63,16 +63,25 @@ pub(crate) async fn load(
     manifest: &mut Manifest,
     tell: Tell<'_>,
 ) -> Result<Loaded, DurabilityError> {
+    let broken = |reason| DurabilityError::Damaged {
+        file: directory.checkpoint().join(super::manifest::MANIFEST),
+        offset: None,
+        reason,
+        help: crate::error::RESTORE,
+    };
     let mut left = Vec::new();
     for stored in std::mem::take(&mut manifest.definitions) {
-        let definition = stored.definition().map_err(|reason| {
-            let path = directory.checkpoint().join(super::manifest::MANIFEST);
-            DurabilityError::Damaged { file: path, offset: None, reason, help: crate::error::RESTORE }
-        })?;
+        let definition = stored.definition().map_err(broken)?;
         match definition {
             Definition::GlobalIndex(..) | Definition::ForeignKey(_) => left.push(definition),
             definition => engine.make(&definition).await?,
         }
+    }
+    let mut histories = Vec::new();
+    for stored in std::mem::take(&mut manifest.histories) {
+        let history = stored.history().map_err(broken)?;
+        engine.restore_layouts(&history)?;
+        histories.push(history);
     }
     let work = Arc::new(Work {
         engine: engine.clone(),
@@ -101,6 +110,10 @@ pub(crate) async fn load(
         std::task::Poll::Pending
     })
     .await;
+    for history in &histories {
+        // A partition that is not there any more has nothing to go on from.
+        engine.restore_accesses(history);
+    }
     let mut done = work.done();
     let written = std::mem::take(&mut done.written);
     done.failure.take().map_or(Ok(Loaded { left, written }), Err)

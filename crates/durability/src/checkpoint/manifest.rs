@@ -12,6 +12,7 @@ use eris_platform::{Files, OpenMode};
 use serde::{Deserialize, Serialize};
 
 use super::block::BlockPlace;
+use super::histories::StoredHistory;
 use crate::definitions::Stored;
 use crate::directory::DatabaseId;
 use crate::error::{DurabilityError, RESTORE};
@@ -33,6 +34,8 @@ pub(crate) struct Manifest {
     /// Where the log has to be read from: parts of transactions under way lie in front of `position`.
     pub replay_from: u64,
     pub definitions: Vec<Stored>,
+    /// What partitions were told and learnt.
+    pub histories: Vec<StoredHistory>,
     pub blocks: Vec<BlockEntry>,
     /// Data files that the blocks are in.
     pub files: Vec<FileEntry>,
@@ -60,8 +63,17 @@ pub(crate) struct FileEntry {
 impl Manifest {
     pub fn new(id: DatabaseId, timestamp: u64, position: u64, replay_from: u64) -> Self {
         let database = format!("{:016x}", id.0);
-        let (definitions, blocks, files) = (Vec::new(), Vec::new(), Vec::new());
-        Self { format: FORMAT, database, timestamp, position, replay_from, definitions, blocks, files }
+        Self {
+            format: FORMAT,
+            database,
+            timestamp,
+            position,
+            replay_from,
+            definitions: Vec::new(),
+            histories: Vec::new(),
+            blocks: Vec::new(),
+            files: Vec::new(),
+        }
     }
 
     /// Replaces the manifest in a directory; durable when it returns.

@@ -11,6 +11,7 @@ use eris_platform::{DeterministicMap, Env, Files, IoQueue, io_queue};
 use eris_storage::{AttributeId, Batch, ContainerId, PinnedSegment, Predicate, ReadRequest, SealedSegment};
 
 use super::block::{BlockKind, BlockPlace, DataWriter, HEADER_BYTES, number_of_name};
+use super::histories::StoredHistory;
 use super::manifest::{BlockEntry, FileEntry, MANIFEST, Manifest};
 use crate::definitions::Stored;
 use crate::directory::{DatabaseId, Directory};
@@ -312,6 +313,7 @@ impl Checkpointer {
             engine.sync_log().await?;
         }
         manifest.definitions = definitions.iter().map(Stored::of).collect();
+        manifest.histories = engine.partition_histories().iter().map(StoredHistory::of).collect();
         self.with_file(data, |data| data.sync()).await?;
         let (written, own) = {
             let data = lock(data);

@@ -111,6 +111,11 @@ impl PlanCache {
         totals
     }
 
+    /// What was done with plans that are gone, to be added to.
+    pub(crate) fn gone_mut(&mut self) -> &mut AccessTotals {
+        &mut self.gone
+    }
+
     /// Forgets what was done, but not what was learnt about the data.
     pub(crate) fn begin_horizon(&mut self) {
         self.gone = self.totals();

@@ -15,4 +15,5 @@ pub(crate) use cache::PlanCache;
 pub(crate) use compile::{Access, IndexUse, MicroPlan, compile};
 pub use describe::MicroPlanDescription;
 pub(crate) use describe::{UsedModules, describe};
+pub use usage::AttributeTotals;
 pub(crate) use usage::{AccessTotals, share_of_each};

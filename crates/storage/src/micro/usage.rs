@@ -76,14 +76,19 @@ impl Touched {
     }
 }
 
-/// What was done to one attribute.
+/// What was done to one attribute, in numbers that add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct AttributeTotals {
+pub struct AttributeTotals {
+    /// Scans by it, or of it.
     pub scans: u64,
+    /// Requests that found their rows by it.
     pub lookups: u64,
+    /// Rows whose value was linked.
     pub links: u64,
-    examined: u64,
-    qualified: f64,
+    /// Rows that were tested with a condition on it.
+    pub examined: u64,
+    /// Those of them that it let through.
+    pub qualified: f64,
 }
 
 impl AttributeTotals {
@@ -125,6 +130,31 @@ impl AccessTotals {
             self.attributes.resize(id.index() + 1, AttributeTotals::default());
         }
         &mut self.attributes[id.index()]
+    }
+
+    /// By attribute id, as far as any was touched.
+    pub(crate) fn attributes(&self) -> &[AttributeTotals] {
+        &self.attributes
+    }
+
+    /// Adds what was done elsewhere.
+    pub(crate) fn add_all(
+        &mut self,
+        requests: u64,
+        attributes: &[AttributeTotals],
+        combinations: &[(Box<[AttributeId]>, u64)],
+    ) {
+        self.requests += requests;
+        for (position, more) in attributes.iter().enumerate() {
+            let totals = self.attribute_mut(AttributeId(position as u16));
+            totals.scans += more.scans;
+            totals.lookups += more.lookups;
+            totals.links += more.links;
+            totals.narrowed(more.examined, more.qualified);
+        }
+        for (ids, count) in combinations {
+            *self.combinations.entry(ids.clone()).or_default() += count;
+        }
     }
 
     /// Adds what was done with a plan.

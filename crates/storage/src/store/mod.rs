@@ -51,7 +51,7 @@ pub use pin::{PinnedCursor, PinnedPartition, PinnedSegment};
 pub use row_locks::{LockedRows, RowLock};
 pub use split::{PositionOf, SplitBoundary, SplitMoved, SplitStep};
 pub use statistics::{SegmentDescription, StoreCounters, StoreStatistics};
-pub use usage::{AccessStatistics, AttributeStatistics};
+pub use usage::{AccessHistory, AccessStatistics, AttributeStatistics};
 pub use write::{Progress, Written};
 
 /// What a store needs.

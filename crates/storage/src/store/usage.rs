@@ -3,7 +3,7 @@
 use super::Store;
 use crate::batch::Batch;
 use crate::ids::AttributeId;
-use crate::micro::{AccessTotals, share_of_each};
+use crate::micro::{AccessTotals, AttributeTotals, share_of_each};
 use crate::predicate::{ReadRequest, Test};
 use crate::segment::{NewRows, SealedSegment};
 use std::sync::Arc;
@@ -44,6 +44,23 @@ pub struct AccessStatistics {
     pub combinations: Vec<(Box<[AttributeId]>, u64)>,
     /// One per attribute of the schema.
     pub attributes: Vec<AttributeStatistics>,
+}
+
+/// What a partition counted of its accesses, in numbers with which another store of the same rows goes on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AccessHistory {
+    /// Time spent on requests that came as messages.
+    pub processing: Duration,
+    /// Reads.
+    pub reads: u64,
+    /// Deletes and updates.
+    pub writes: u64,
+    /// Insert calls.
+    pub insert_calls: u64,
+    /// By attribute id, as far as any was read.
+    pub attributes: Vec<AttributeTotals>,
+    /// Attributes that were read together, with the number of requests.
+    pub combinations: Vec<(Box<[AttributeId]>, u64)>,
 }
 
 /// What pins count beside each other.
@@ -183,6 +200,32 @@ impl Store {
             attributes: attributes.collect(),
             combinations: totals.combinations.into_iter().collect(),
         }
+    }
+
+    /// What was counted of accesses in this horizon.
+    pub fn access_history(&self) -> AccessHistory {
+        let totals = self.access_totals();
+        AccessHistory {
+            processing: self.usage.processing,
+            reads: totals.requests,
+            writes: self.usage.writes,
+            insert_calls: self.usage.insert_calls,
+            attributes: totals.attributes().to_vec(),
+            combinations: totals.combinations.into_iter().collect(),
+        }
+    }
+
+    /// Goes on from what a store counted that had the same rows: what it took to get them here does not count.
+    /// Attributes that the schema does not have are left out.
+    pub fn continue_history(&mut self, history: &AccessHistory) {
+        let known = self.schema().attributes.len();
+        self.begin_horizon();
+        let attributes = &history.attributes[..known.min(history.attributes.len())];
+        let is_known = |(ids, _): &&(Box<[AttributeId]>, u64)| ids.iter().all(|id| id.index() < known);
+        let combinations: Vec<_> = history.combinations.iter().filter(is_known).cloned().collect();
+        self.plans.gone_mut().add_all(history.reads, attributes, &combinations);
+        self.usage.processing = history.processing;
+        (self.usage.writes, self.usage.insert_calls) = (history.writes, history.insert_calls);
     }
 
     /// Begins a new observation horizon: what describes the workload starts at zero again, what describes the data
