@@ -132,8 +132,8 @@ pub struct RecoveryReport {
     pub plain_read_s: f64,
     pub plain_read_bytes_per_s: f64,
     pub plain_read: &'static str,
-    /// Of the time of a plain read.
-    pub share_of_plain_read: f64,
+    /// The time of a plain read, as a share of that of opening.
+    pub plain_read_share: f64,
     pub right: bool,
     pub violations: Vec<String>,
 }
@@ -195,7 +195,7 @@ pub fn recovery(
         plain_read_s,
         plain_read_bytes_per_s: read_bytes as f64 / plain_read_s,
         plain_read: PLAIN_READ,
-        share_of_plain_read: plain_read_s / open_s,
+        plain_read_share: plain_read_s / open_s,
         right: violations.is_empty(),
         violations,
     })

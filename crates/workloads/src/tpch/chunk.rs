@@ -120,3 +120,17 @@ impl Chunk {
         bytes.sum::<usize>() as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_bytes_of_their_types() {
+        let mut text = TextColumn::default();
+        text.push("three");
+        text.push("");
+        let columns = vec![Column::Int32(vec![1, 2]), Column::Decimal(vec![3, 4]), Column::Text(text)];
+        assert_eq!(Chunk { columns }.value_bytes(), 2 * 4 + 2 * 8 + 5);
+    }
+}
