@@ -168,11 +168,11 @@ fn commits_beside_disk_and_echo() -> Result<(), BenchError> {
 fn recovery_from_each() -> Result<(), BenchError> {
     for from in [RecoverFrom::Checkpoint, RecoverFrom::Load, RecoverFrom::Transactions] {
         let options = RecoveryOptions {
-            scale_factor: 0.001,
+            scale_factor: 0.01,
             transactions: 1_000,
             repeat: 2,
             memory_limit_bytes: 1 << 30,
-            ..RecoveryOptions::new(new_directory(from.name()), from)
+            ..RecoveryOptions::new(new_directory("recovery"), from)
         };
         let mut fill_and_end = |options: &RecoveryOptions| {
             let (instance, filled) = fill(options)?;

@@ -9,7 +9,7 @@ fn what_a_killed_process_wrote_is_recovered() {
     let directory = std::env::temp_dir().join(format!("eris-bench-recovery-{}", std::process::id()));
     for (from, transactions) in [("checkpoint", 0..=0), ("load", 8..=100), ("transactions", 500..=600)] {
         let output = Command::new(env!("CARGO_BIN_EXE_eris"))
-            .args(["bench", "recovery", "--sf", "0.001", "--transactions", "500", "--repeat", "1", "--from", from])
+            .args(["bench", "recovery", "--sf", "0.01", "--transactions", "500", "--repeat", "1", "--from", from])
             .args(["--memory-limit", "1G", "--db"])
             .arg(&directory)
             .stdin(Stdio::null())
