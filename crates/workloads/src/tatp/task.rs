@@ -265,6 +265,7 @@ impl TaskClient {
     }
 
     /// When its commits are told.
+    #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
     }
