@@ -54,3 +54,26 @@ impl CheckpointArguments {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// `eris bench checkpoint`, alone.
+    #[derive(Debug, Parser)]
+    struct Checkpoint {
+        #[command(flatten)]
+        arguments: CheckpointArguments,
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_benchmark() {
+        assert!(Checkpoint::try_parse_from(["checkpoint"]).is_err(), "a directory has to be named");
+        match Checkpoint::try_parse_from(["checkpoint", "--db", "dir"]) {
+            Ok(checkpoint) => assert_eq!(checkpoint.arguments.options(), CheckpointOptions::new("dir".into())),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

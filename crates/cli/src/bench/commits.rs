@@ -50,3 +50,26 @@ impl CommitsArguments {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// `eris bench commits`, alone.
+    #[derive(Debug, Parser)]
+    struct Commits {
+        #[command(flatten)]
+        arguments: CommitsArguments,
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_benchmark() {
+        assert!(Commits::try_parse_from(["commits"]).is_err(), "a directory has to be named");
+        match Commits::try_parse_from(["commits", "--db", "dir"]) {
+            Ok(commits) => assert_eq!(commits.arguments.options(), CommitsOptions::new("dir".into())),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

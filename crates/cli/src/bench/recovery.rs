@@ -117,3 +117,28 @@ pub fn fill_and_kill(options: &RecoveryOptions) -> Result<Filled, BenchError> {
     serde_json::from_str(&line)
         .map_err(|_| BenchError::Options(format!("the process that fills the directory ended: {ended}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// `eris bench recovery`, alone.
+    #[derive(Debug, Parser)]
+    struct Recovery {
+        #[command(flatten)]
+        arguments: RecoveryArguments,
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_benchmark() {
+        assert!(Recovery::try_parse_from(["recovery"]).is_err(), "a directory has to be named");
+        match Recovery::try_parse_from(["recovery", "--db", "dir"]) {
+            Ok(recovery) => {
+                assert_eq!(recovery.arguments.options(), RecoveryOptions::new("dir".into(), RecoverFrom::Checkpoint))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
