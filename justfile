@@ -1,7 +1,8 @@
 # Recipes for daily work. `just` lists them; each is one command that works without `just` too.
 
 # Crates that build without Arrow, DataFusion and tokio.
-core := "-p eris-platform -p eris-sync -p eris-storage -p eris-engine -p eris-operators -p eris-workloads"
+core := "-p eris-platform -p eris-sync -p eris-storage -p eris-engine -p eris-operators -p eris-durability \
+    -p eris-workloads"
 target := env("CARGO_TARGET_DIR", "target")
 
 # List the recipes

@@ -5,6 +5,7 @@ A script registers one small function per line and calls `main`. A function retu
 what it should. Nothing counts as reached that was not run.
 """
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -202,6 +203,23 @@ def bench(name, *options, result, timeout=3600):
     if not path.is_file():
         raise Failed(f"{shown(command)} wrote no report")
     return json.loads(path.read_text()), shown(command)
+
+
+@contextlib.contextmanager
+def on_disk(name="db"):
+    """The path of a new directory or file in TMPDIR, which has to be on a disk; removed with the block."""
+    with tempfile.TemporaryDirectory(prefix="eris-on-disk-") as parent:
+        kind = run(["stat", "--file-system", "--format=%T", parent]).strip()
+        if kind in ("tmpfs", "ramfs"):
+            raise Unavailable(f"{parent} is in memory: set TMPDIR to a directory on a disk")
+        yield pathlib.Path(parent) / name
+
+
+def bench_on_disk(name, *options, result, timeout=3600):
+    """Runs a benchmark of a database in a directory on a disk; returns its report and the command."""
+    with on_disk() as directory:
+        report, command = bench(name, "--db", directory, *options, result=result, timeout=timeout)
+    return report, command.replace(str(directory), "DIR")
 
 
 def core_report(name, options, timeout=3600):

@@ -1,5 +1,8 @@
 //! Why a benchmark could not be run. A wrong answer is not an error: it stands in the report.
 
+use std::sync::Arc;
+
+use eris::{DurabilityError, ServeError};
 use eris_workloads::connection::SqlFailure;
 use eris_workloads::kv::KvError;
 use eris_workloads::tpch::tbl::TblError;
@@ -12,6 +15,12 @@ pub enum BenchError {
     Engine(#[from] eris_engine::EngineError),
     #[error(transparent)]
     Open(#[from] eris::OpenError),
+    #[error(transparent)]
+    Files(#[from] DurabilityError),
+    #[error("no checkpoint: {0}")]
+    Checkpoint(#[from] Arc<DurabilityError>),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
     #[error("{0}")]
     Sql(#[from] SqlFailure),
     #[error(transparent)]

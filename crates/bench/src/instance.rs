@@ -5,13 +5,15 @@ mod connection;
 pub use connection::EmbeddedConnection;
 
 use crate::error::BenchError;
-use eris::{Database, Options};
+use eris::{Database, DurabilityOptions, Options, ServerHandle};
 use eris_engine::{Engine, EngineOptions, Event};
 use eris_platform::{Nanos, RealEnv};
 use eris_sql::{Outcome, Session, SessionOptions, SqlError, SqlType};
 use eris_storage::{Batch, ContainerId};
 use eris_workloads::connection::{Rows, SqlConnection, SqlFailure};
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,19 @@ pub struct InstanceOptions {
     pub split_rows: Option<u64>,
 }
 
+impl InstanceOptions {
+    fn of_database(&self) -> Options {
+        Options {
+            workers: self.workers,
+            nodes: self.nodes,
+            memory_limit_bytes: self.memory_limit_bytes,
+            in_place: self.in_place,
+            split_rows: self.split_rows.unwrap_or(EngineOptions::default().split_rows),
+            ..Options::default()
+        }
+    }
+}
+
 /// Starts an engine alone.
 pub fn start_engine(options: &InstanceOptions) -> Result<Engine, BenchError> {
     let engine_options = EngineOptions {
@@ -36,6 +51,31 @@ pub fn start_engine(options: &InstanceOptions) -> Result<Engine, BenchError> {
         ..EngineOptions::default()
     };
     Ok(Engine::start(Arc::new(RealEnv::new()), engine_options)?)
+}
+
+/// Has an engine's commits kept in a directory, for as long as the result lives.
+pub fn open_files(
+    engine: &Engine,
+    directory: &Path,
+    durability: &DurabilityOptions,
+) -> Result<Arc<eris_durability::Database>, BenchError> {
+    let (opening, directory, durability) = (engine.clone(), directory.to_path_buf(), durability.clone());
+    let opened =
+        engine.block_on(async move { eris_durability::open(&opening, &directory, &durability, |_| {}).await })?;
+    Ok(Arc::new(opened?))
+}
+
+/// What a log did, under the names of the reports.
+pub fn log_counters(files: &eris_durability::Database) -> BTreeMap<String, u64> {
+    let log = files.log().statistics();
+    let counters = [
+        ("log_commits", log.commits),
+        ("log_bytes", log.bytes),
+        ("log_syncs", log.syncs),
+        ("log_busy_nanos", log.busy_nanos),
+        ("log_idle_nanos", log.idle_nanos),
+    ];
+    counters.map(|(name, count)| (name.to_owned(), count)).into()
 }
 
 /// The engine's counters under the names of the reports.
@@ -89,15 +129,17 @@ pub struct TimedAnswer {
 
 impl Instance {
     pub fn start(options: &InstanceOptions) -> Result<Self, BenchError> {
-        let options = Options {
-            workers: options.workers,
-            nodes: options.nodes,
-            memory_limit_bytes: options.memory_limit_bytes,
-            in_place: options.in_place,
-            split_rows: options.split_rows.unwrap_or(EngineOptions::default().split_rows),
-            ..Options::default()
-        };
-        Ok(Self { database: Database::open(options)? })
+        Ok(Self { database: Database::open(options.of_database())? })
+    }
+
+    /// The same in a directory, with what is there.
+    pub fn open(
+        options: &InstanceOptions,
+        directory: &Path,
+        durability: &DurabilityOptions,
+    ) -> Result<Self, BenchError> {
+        let database = Database::open_directory(directory, options.of_database(), durability, |_| {})?;
+        Ok(Self { database })
     }
 
     /// Measures a database that is open already, and that stays open.
@@ -110,7 +152,27 @@ impl Instance {
     }
 
     pub fn counters(&self) -> BTreeMap<String, u64> {
-        counters(self.engine())
+        let mut counters = counters(self.engine());
+        counters.extend(self.database.files().map(|files| log_counters(files)).unwrap_or_default());
+        counters
+    }
+
+    /// The files of an instance that was opened in a directory.
+    pub fn files(&self) -> Result<&Arc<eris_durability::Database>, BenchError> {
+        self.database.files().ok_or_else(|| BenchError::Options("the database has no directory".to_owned()))
+    }
+
+    /// Serves clients on a port of the system's choice.
+    pub fn serve(&self) -> Result<ServerHandle, BenchError> {
+        Ok(self.database.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?)
+    }
+
+    /// Ends as if the process had: nothing is waited for.
+    pub fn abandon(self) {
+        if let Some(files) = self.database.files() {
+            files.abandon();
+        }
+        self.engine().shutdown();
     }
 
     pub fn shutdown(self) {

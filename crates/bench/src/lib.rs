@@ -1,18 +1,27 @@
-//! Experiments: TPC-H, TATP and the key-value store on ERIS, beside other systems, with reports as JSON.
+//! Experiments: TPC-H, TATP, the key-value store, commits, checkpoints and recovery on ERIS, beside other systems and
+//! what the machine itself can do, with reports as JSON.
 
+mod checkpoint;
+mod commits;
+mod directory;
 mod error;
 mod figures;
 mod instance;
 mod kv;
 mod process;
+mod recovery;
 mod tatp;
 mod tpch;
 
+pub use checkpoint::{CheckpointLatencyReport, CheckpointOptions, checkpoint};
+pub use commits::{CommitsOptions, CommitsReport, commits};
 pub use error::BenchError;
 pub use instance::{EmbeddedConnection, Instance, InstanceOptions, TimedAnswer};
 pub use kv::kv;
 pub use process::ProcessId;
+pub use recovery::{Filled, RecoverFrom, RecoveryOptions, RecoveryReport, fill, recovery};
 pub use tatp::{KindResult, Latency, TatpOptions, TatpReport, Via, tatp};
 pub use tpch::{
-    Peer, PeerAnswer, PeerKind, PeerResult, QueryResult, TpchOptions, TpchReport, load as load_tpch, run_query, tpch,
+    Loaded, Peer, PeerAnswer, PeerKind, PeerResult, QueryResult, TpchOptions, TpchReport, load as load_tpch, run_query,
+    tpch,
 };

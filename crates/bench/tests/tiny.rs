@@ -2,8 +2,13 @@
 //! complete.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use eris_bench::{BenchError, TatpOptions, TatpReport, TpchOptions, TpchReport, Via, kv, tatp, tpch};
+use eris_bench::{
+    BenchError, CheckpointOptions, CommitsOptions, RecoverFrom, RecoveryOptions, TatpOptions, TatpReport, TpchOptions,
+    TpchReport, Via, checkpoint, commits, fill, kv, recovery, tatp, tpch,
+};
+use eris_engine::Durability;
 use eris_workloads::kv::{Baseline, KvOptions};
 use eris_workloads::tpch::dump;
 use serde_json::Value;
@@ -70,15 +75,23 @@ fn missing_files_are_named() {
     }
 }
 
+/// A directory that does not exist.
+fn new_directory(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("eris-tiny-{name}-{}", std::process::id()))
+}
+
 fn run_tatp(via: Via) -> Result<TatpReport, BenchError> {
+    run_tatp_with(TatpOptions { via, ..TatpOptions::default() })
+}
+
+fn run_tatp_with(options: TatpOptions) -> Result<TatpReport, BenchError> {
     let options = TatpOptions {
         subscribers: 1_000,
         seconds: 0.5,
         warm_up_seconds: 0.1,
         permuted_numbers: true,
         memory_limit_bytes: 1 << 30,
-        via,
-        ..TatpOptions::default()
+        ..options
     };
     let report = tatp(&options, &mut |_| {})?;
     assert!(report.consistent, "{:?}", report.violation_examples);
@@ -108,6 +121,97 @@ fn tatp_over_tasks() -> Result<(), BenchError> {
 #[test]
 fn tatp_over_sql() -> Result<(), BenchError> {
     run_tatp(Via::Sql { url: None }).map(drop)
+}
+
+#[test]
+fn tatp_with_a_log() -> Result<(), BenchError> {
+    for (via, durability) in [
+        (Via::Task, Durability::Asynchronous),
+        (Via::Task, Durability::Synchronous),
+        (Via::Sql { url: None }, Durability::Asynchronous),
+    ] {
+        let directory = new_directory("tatp");
+        let options = TatpOptions { via, durability, directory: Some(directory.clone()), ..TatpOptions::default() };
+        let report = run_tatp_with(options)?;
+        let asynchronous = durability == Durability::Asynchronous;
+        assert_eq!(report.log, Some(if asynchronous { "asynchronous" } else { "synchronous" }));
+        assert!(report.counters["log_commits"] > 10, "{:?}", report.counters);
+        assert!(!directory.exists(), "what was written stays");
+    }
+    Ok(())
+}
+
+#[test]
+fn commits_beside_disk_and_echo() -> Result<(), BenchError> {
+    let options = CommitsOptions {
+        accounts: 1_000,
+        rounds: 2,
+        commits: 20,
+        clients: 4,
+        seconds: 0.1,
+        ..CommitsOptions::new(new_directory("commits"))
+    };
+    let report = commits(&options, &mut |_| {})?;
+    assert!(!options.directory.exists(), "what was written stays");
+    assert!((20..=4_096).contains(&report.commit_bytes), "{} bytes of a commit", report.commit_bytes);
+    assert!(report.request_bytes > 20 && report.answer_bytes > 10, "{report:?}");
+    for of_one in [&report.one_client.disk, &report.one_client.task, &report.one_client.echo, &report.one_client.sql] {
+        assert!(0.0 < of_one.p50_us && of_one.p50_us <= of_one.p99_us && of_one.p50_us_of_rounds.len() == 2);
+    }
+    for of_many in [&report.many_clients.task, &report.many_clients.sql] {
+        assert!(of_many.commits_per_s > 0.0 && of_many.commits_per_sync >= 1.0 && of_many.idle_share < 1.0);
+    }
+    Ok(())
+}
+
+#[test]
+fn recovery_from_each() -> Result<(), BenchError> {
+    for from in [RecoverFrom::Checkpoint, RecoverFrom::Load, RecoverFrom::Transactions] {
+        let options = RecoveryOptions {
+            scale_factor: 0.01,
+            transactions: 1_000,
+            repeat: 2,
+            memory_limit_bytes: 1 << 30,
+            ..RecoveryOptions::new(new_directory("recovery"), from)
+        };
+        let mut fill_and_end = |options: &RecoveryOptions| {
+            let (instance, filled) = fill(options)?;
+            instance.abandon();
+            Ok(filled)
+        };
+        let report = recovery(&options, &mut fill_and_end, &mut |_| {})?;
+        assert!(report.right, "{:?}", report.violations);
+        assert!(report.table_rows >= 1_000 && report.table_bytes > 50 * report.table_rows, "{report:?}");
+        let replayed = if from == RecoverFrom::Checkpoint { 0..=0 } else { 8..=2_000 };
+        assert!(replayed.contains(&report.transactions), "{report:?}");
+        assert_eq!(report.checkpoint_file_bytes > 0, from == RecoverFrom::Checkpoint, "{report:?}");
+        assert!(!options.directory.exists(), "what was written stays");
+    }
+    Ok(())
+}
+
+#[test]
+fn point_reads_beside_checkpoints() -> Result<(), BenchError> {
+    let options = CheckpointOptions {
+        rows: 1_000,
+        fresh_rows: 50_000,
+        requests: 100,
+        rounds: 2,
+        seconds: 0.05,
+        memory_limit_bytes: 1 << 30,
+        ..CheckpointOptions::new(new_directory("checkpoint"))
+    };
+    let report = checkpoint(&options, &mut |_| {})?;
+    assert!(report.alone.count >= 100 && report.beside_checkpoint.count >= 100, "{report:?}");
+    assert!(report.p999_ratio > 0.0 && report.checkpoint_written_bytes >= report.fresh_bytes, "{report:?}");
+    assert!(!options.directory.exists(), "what was written stays");
+    Ok(())
+}
+
+#[test]
+fn what_exists_is_not_overwritten() {
+    let options = CommitsOptions::new(std::env::temp_dir());
+    assert!(matches!(commits(&options, &mut |_| {}), Err(BenchError::Options(_))));
 }
 
 #[test]

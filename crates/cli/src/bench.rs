@@ -1,7 +1,10 @@
 //! `eris bench`: the experiments of `eris-bench` from the command line. Progress goes to standard error, figures as
 //! JSON to a file or to standard output.
 
+mod checkpoint;
+mod commits;
 mod kv;
+mod recovery;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use eris_bench::{BenchError, PeerKind, ProcessId, TatpOptions, TpchOptions, Via};
+use eris_engine::Durability;
 use eris_workloads::tatp::KeyDistribution;
 
 use crate::failure::Failure;
@@ -28,6 +32,12 @@ pub enum Benchmark {
     Tatp(TatpArguments),
     /// Key-value store: tasks that look up 1,000 keys at a time, over the task API
     Kv(kv::KvArguments),
+    /// Durable commits of one row: one client beside what disk and network take, many clients beside the log's counters
+    Commits(commits::CommitsArguments),
+    /// How long a database takes to be there again after its process was killed
+    Recovery(recovery::RecoveryArguments),
+    /// Point reads that arrive by the clock, alone and beside checkpoints
+    Checkpoint(checkpoint::CheckpointArguments),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -108,6 +118,12 @@ pub struct TatpArguments {
     /// Process of that server, to count its CPU time
     #[arg(long, value_name = "PID", requires = "url")]
     server_pid: Option<u32>,
+    /// Keep the database of this process in a new directory, which is removed again
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    db: Option<PathBuf>,
+    /// Whether a commit is told once it is on disk, or, with off, once it is visible
+    #[arg(long, value_name = "WHEN", default_value = "on", value_parser = ["on", "off"])]
+    synchronous_commit: String,
     /// Never run a command in place: everything goes by message
     #[arg(long)]
     no_in_place: bool,
@@ -177,6 +193,23 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
             figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
             if report.consistent { Ok(()) } else { Err(Failure::new("the values found are not those of their keys")) }
         }
+        Benchmark::Commits(arguments) => {
+            let figures = Figures::open(arguments.json())?;
+            let report = eris_bench::commits(&arguments.options(), &mut progress)?;
+            figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)
+        }
+        Benchmark::Recovery(arguments) if arguments.fills() => recovery::fill(&arguments.options()),
+        Benchmark::Recovery(arguments) => {
+            let figures = Figures::open(arguments.json())?;
+            let report = eris_bench::recovery(&arguments.options(), &mut recovery::fill_and_kill, &mut progress)?;
+            figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
+            if report.right { Ok(()) } else { Err(Failure::Message(report.violations.join("; "))) }
+        }
+        Benchmark::Checkpoint(arguments) => {
+            let figures = Figures::open(arguments.json())?;
+            let report = eris_bench::checkpoint(&arguments.options(), &mut progress)?;
+            figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)
+        }
     }
 }
 
@@ -231,6 +264,11 @@ impl TatpArguments {
             memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
             via,
             server: self.server_pid.map(ProcessId),
+            directory: self.db.clone(),
+            durability: match self.synchronous_commit.as_str() {
+                "off" => Durability::Asynchronous,
+                _ => Durability::Synchronous,
+            },
             in_place: !self.no_in_place,
             keys: match self.keys {
                 Keys::Uniform => KeyDistribution::Uniform,

@@ -3,7 +3,8 @@
 use eris_engine::{Engine, EngineOptions};
 use eris_platform::RealEnv;
 use eris_workloads::columns::{
-    PointReadsOptions, Shape, capacity, create, expected_sum, run_point_reads, sum_values, value_of,
+    PointReadsOptions, Shape, capacity, create, expected_sum, run_point_reads, run_point_reads_beside, sum_values,
+    value_of,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,12 @@ fn sums_and_point_reads_agree_with_the_formula() {
             let reads = run_point_reads(&engine, options).expect("reads succeed");
             assert_eq!(reads.latency.count(), 400, "as many as were due");
             assert!(reads.scans > 0, "a scan ran beside them");
+            let (sleeper, until) = (engine.clone(), engine.env().now() + Duration::from_millis(100));
+            let options = PointReadsOptions { duration: Duration::from_mins(1), beside_scan_of: None, ..options };
+            let work = async move { sleeper.sleep_until(until).await };
+            let (reads, ()) = run_point_reads_beside(&engine, options, work).expect("reads succeed");
+            // From a little after the work began to its end, which may be late on a busy machine.
+            assert!(reads.latency.count() >= 100, "{} reads", reads.latency.count());
         }
     }
     engine.shutdown();

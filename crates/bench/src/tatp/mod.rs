@@ -8,11 +8,13 @@ pub use report::{KindResult, Latency, TatpReport};
 
 use crate::error::BenchError;
 use crate::process::ProcessId;
+use eris_engine::Durability;
 use eris_workloads::tatp::{
     Consistency, FOREIGN_KEYS, KeyDistribution, Phase, Population, PopulationOptions, RunOptions, RunResult,
     SUCCESS_RULE, THROUGHPUT_RULE, TransactionKind,
 };
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +40,11 @@ pub struct TatpOptions {
     pub via: Via,
     /// The server whose CPU time is counted, when there is a URL.
     pub server: Option<ProcessId>,
+    /// A new directory in which the database of this process is kept, and removed at the end. Without one there is no
+    /// log.
+    pub directory: Option<PathBuf>,
+    /// When commits are told; without a log it does not matter.
+    pub durability: Durability,
     pub in_place: bool,
     pub keys: KeyDistribution,
     pub permuted_numbers: bool,
@@ -57,6 +64,8 @@ impl Default for TatpOptions {
             memory_limit_bytes: 8 << 30,
             via: Via::Task,
             server: None,
+            directory: None,
+            durability: Durability::default(),
             in_place: true,
             keys: KeyDistribution::NonUniform,
             permuted_numbers: false,
@@ -73,6 +82,9 @@ impl TatpOptions {
         }
         if !(self.seconds > 0.0 && self.seconds < 1e6 && (0.0..1e6).contains(&self.warm_up_seconds)) {
             return refuse("--seconds is a positive number");
+        }
+        if self.directory.is_some() && matches!(self.via, Via::Sql { url: Some(_) }) {
+            return refuse("--db is for a database in this process; a server behind --url has its own");
         }
         Ok(())
     }
@@ -153,6 +165,12 @@ fn report(options: &TatpOptions, measured: Measured) -> TatpReport {
         workers: in_process.then_some(options.workers),
         nodes: in_process.then_some(options.nodes),
         partitions: options.partitions,
+        log: match (&options.directory, options.durability) {
+            _ if !in_process => None,
+            (None, _) => Some("none"),
+            (Some(_), Durability::Synchronous) => Some("synchronous"),
+            (Some(_), Durability::Asynchronous) => Some("asynchronous"),
+        },
         in_place: in_process.then_some(options.in_place),
         keys: options.keys.name(),
         permuted_numbers: options.permuted_numbers,

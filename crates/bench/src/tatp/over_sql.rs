@@ -1,9 +1,12 @@
 //! TATP over SQL: a server behind a URL, or sessions of a database in this process.
 
 use super::{CpuMeter, Measured, TatpOptions};
+use crate::directory::NewDirectory;
 use crate::error::BenchError;
 use crate::instance::{Instance, InstanceOptions};
 use crate::process::ProcessId;
+use eris::DurabilityOptions;
+use eris_engine::Durability;
 use eris_workloads::connection::{SqlConnection, SqlFailure};
 use eris_workloads::postgres::{PostgresConnection, PostgresUrl};
 use eris_workloads::tatp::sql::{DestinationStatements, SqlClient, load};
@@ -20,17 +23,31 @@ pub(super) fn run(
         let url: PostgresUrl = url.parse().map_err(|error| BenchError::Options(format!("--url: {error}")))?;
         let server = options.server;
         let meter = CpuMeter::new(move || server.and_then(ProcessId::tree_cpu_time));
-        return measure(options, &|| connect(&url), meter, progress);
+        let open = || {
+            let mut connection = connect(&url)?;
+            tell(&mut *connection, options.durability)?;
+            Ok(connection)
+        };
+        return measure(options, &open, meter, progress);
     }
-    let instance = Instance::start(&InstanceOptions {
+    let of_instance = InstanceOptions {
         workers: options.workers,
         nodes: options.nodes,
         memory_limit_bytes: options.memory_limit_bytes,
         in_place: options.in_place,
         split_rows: None,
-    })?;
+    };
+    let directory = options.directory.as_deref().map(NewDirectory::create).transpose()?;
+    let instance = match &directory {
+        None => Instance::start(&of_instance)?,
+        Some(directory) => Instance::open(&of_instance, &directory.database(), &DurabilityOptions::default())?,
+    };
     let meter = CpuMeter::new(|| ProcessId::own().cpu_time());
-    let open = || Ok(Box::new(instance.connect()) as Box<dyn SqlConnection>);
+    let open = || {
+        let mut connection: Box<dyn SqlConnection> = Box::new(instance.connect());
+        tell(&mut *connection, options.durability)?;
+        Ok(connection)
+    };
     let mut measured = measure(options, &open, meter, progress)?;
     measured.counters = instance.counters();
     instance.shutdown();
@@ -43,6 +60,14 @@ fn connect(url: &PostgresUrl) -> Result<Box<dyn SqlConnection>, SqlFailure> {
     match connection.execute("SET default_transaction_isolation = 'repeatable read'", &[]) {
         Err(failure) if failure.sqlstate.starts_with("08") => Err(failure),
         _ => Ok(Box::new(connection)),
+    }
+}
+
+/// Says when commits are to be told; servers do it when they are on disk unless they are asked otherwise.
+fn tell(connection: &mut dyn SqlConnection, durability: Durability) -> Result<(), SqlFailure> {
+    match durability {
+        Durability::Synchronous => Ok(()),
+        Durability::Asynchronous => connection.execute("SET synchronous_commit = off", &[]).map(drop),
     }
 }
 

@@ -26,6 +26,8 @@ pub struct TatpReport {
     pub workers: Option<usize>,
     pub nodes: Option<usize>,
     pub partitions: Option<usize>,
+    /// Whether commits go into a log, and whether they wait for it: `none`, `synchronous`, `asynchronous`.
+    pub log: Option<&'static str>,
     pub in_place: Option<bool>,
     pub keys: &'static str,
     pub permuted_numbers: bool,

@@ -20,26 +20,40 @@ enum Source {
     File(PathBuf),
 }
 
-type Rows = Box<dyn Iterator<Item = Result<Batch, TblError>> + Send>;
+/// Batches, each with the bytes of its values.
+type Rows = Box<dyn Iterator<Item = Result<(u64, Batch), TblError>> + Send>;
+
+/// What was loaded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Loaded {
+    pub rows: u64,
+    /// Bytes of the values alone: 4 or 8 for a number or a date, as many as it has for a text.
+    pub value_bytes: u64,
+    pub took: Duration,
+}
+
+fn with_value_bytes(chunk: Chunk) -> (u64, Batch) {
+    (chunk.value_bytes(), chunk.into_batch())
+}
 
 impl Source {
     fn open(self, table: Table) -> Result<Rows, TblError> {
         match self {
             Self::Generated { scale_factor, part } => {
-                Ok(Box::new(generate(table, scale_factor, part).map(|chunk| Ok(chunk.into_batch()))))
+                Ok(Box::new(generate(table, scale_factor, part).map(|chunk| Ok(with_value_bytes(chunk)))))
             }
             Self::File(path) => {
                 let mut reader = TblReader::open(&path, table)?;
                 Ok(Box::new(std::iter::from_fn(move || {
-                    reader.next_chunk().map(|chunk| chunk.map(Chunk::into_batch)).transpose()
+                    reader.next_chunk().map(|chunk| chunk.map(with_value_bytes)).transpose()
                 })))
             }
         }
     }
 }
 
-/// Creates and fills all tables; returns the time it took.
-pub fn load(instance: &Instance, options: &TpchOptions) -> Result<Duration, BenchError> {
+/// Creates and fills all tables.
+pub fn load(instance: &Instance, options: &TpchOptions) -> Result<Loaded, BenchError> {
     let start = Instant::now();
     let storage_options = options.storage_options();
     for table in Table::ALL {
@@ -67,21 +81,33 @@ pub fn load(instance: &Instance, options: &TpchOptions) -> Result<Duration, Benc
         });
     }
     drop(sender);
+    let mut all = Loaded::default();
     for loaded in receiver {
-        loaded?;
+        let (rows, value_bytes) = loaded?;
+        all.rows += rows;
+        all.value_bytes += value_bytes;
     }
-    Ok(start.elapsed())
+    Ok(Loaded { took: start.elapsed(), ..all })
 }
 
-async fn load_part(engine: &Engine, container: ContainerId, table: Table, source: Source) -> Result<u64, BenchError> {
+/// Gives the rows of the part, and the bytes of their values.
+async fn load_part(
+    engine: &Engine,
+    container: ContainerId,
+    table: Table,
+    source: Source,
+) -> Result<(u64, u64), BenchError> {
     let mut transaction = engine.begin();
     let mut bulk = transaction.bulk(container)?;
+    let mut value_bytes = 0;
     for batch in source.open(table)? {
-        bulk.append(batch?).await?;
+        let (bytes, batch) = batch?;
+        value_bytes += bytes;
+        bulk.append(batch).await?;
     }
     let rows = bulk.finish().await?;
     transaction.commit().await?;
-    Ok(rows)
+    Ok((rows, value_bytes))
 }
 
 /// Links the data files of a directory into another one.

@@ -5,7 +5,7 @@ mod peers;
 mod refresh;
 mod report;
 
-pub use load::load;
+pub use load::{Loaded, load};
 pub use peers::{Peer, PeerAnswer, PeerKind};
 pub use report::{PeerResult, QueryResult, TpchReport};
 
@@ -88,7 +88,7 @@ pub fn tpch(options: &TpchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tpc
         split_rows: options.split_rows,
     })?;
     progress(&format!("loading scale factor {}", options.scale_factor));
-    let load = load(&instance, options)?;
+    let load = load(&instance, options)?.took;
     let mut peers = start_peers(options, progress)?;
     let refresh = Refresh::start(&instance, options.refresh_clients, options.scale_factor)?;
     let mut results = Vec::new();

@@ -25,7 +25,7 @@ pub fn tpch(instance: &Instance, scale_factor: f64, workers: usize) -> Result<Du
         });
         loop {
             match receiver.recv_timeout(GLANCE) {
-                Ok(loaded) => return loaded.map_err(Failure::from),
+                Ok(loaded) => return loaded.map(|loaded| loaded.took).map_err(Failure::from),
                 Err(RecvTimeoutError::Timeout) => {
                     let used = instance.engine().memory().used();
                     progress.show(&format!("  loading ... {}, {}", seconds(start.elapsed()), megabytes(used)));

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub use bandwidth::BandwidthProbe;
 pub use noise::machine_noise;
-pub use point_reads::{PointReads, PointReadsOptions, capacity, run_point_reads};
+pub use point_reads::{PointReads, PointReadsOptions, capacity, run_point_reads, run_point_reads_beside};
 pub use scan::{expected_sum, sum_values};
 
 const KEY: AttributeId = AttributeId(0);

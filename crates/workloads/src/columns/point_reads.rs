@@ -17,6 +17,8 @@ use std::time::Duration;
 const CAPACITY_READS: u64 = 32;
 /// How often to look whether the last reads have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
+/// The end of work that has none yet, in nanoseconds of the engine's clock.
+const NEVER: u64 = u64::MAX;
 
 /// What is read, and how often.
 #[derive(Clone, Copy, Debug)]
@@ -184,12 +186,7 @@ pub fn run_point_reads(engine: &Engine, options: PointReadsOptions) -> Result<Po
             let _ = scans_sender.send(count);
         });
     }
-    let workers = engine.worker_count();
-    let between = Duration::from_secs_f64(workers as f64 / options.reads_per_s);
-    let latency = on_each_worker(engine, |worker| {
-        let reader = Reader::new(engine, worker, options.container, options.rows, options.seed);
-        arrive(reader, between.mul_f64(worker as f64 / workers as f64), between, options.duration)
-    })?;
+    let latency = arrive_on_each_worker(engine, options, &Arc::new(AtomicU64::new(NEVER)))?;
     over.store(true, Ordering::Release);
     let mut result = PointReads { latency, scans: 0 };
     if options.beside_scan_of.is_some() {
@@ -198,12 +195,49 @@ pub fn run_point_reads(engine: &Engine, options: PointReadsOptions) -> Result<Po
     Ok(result)
 }
 
-/// Starts reads when they are due, until the time is over.
+/// Runs the reads for as long as some work does, at most for their own duration; gives what the work ends with, too.
+///
+/// Every read counts that was due before the work ended, also one that could not be started before.
+pub fn run_point_reads_beside<T: Send + 'static>(
+    engine: &Engine,
+    options: PointReadsOptions,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<(PointReads, T), EngineError> {
+    let work_end = Arc::new(AtomicU64::new(NEVER));
+    let (sender, receiver) = mpsc::channel();
+    let (env, told_end) = (Arc::clone(engine.env()), Arc::clone(&work_end));
+    engine.spawn(async move {
+        let value = work.await;
+        told_end.store(env.now().0, Ordering::Release);
+        // The receiver waits below; it is gone only if the run is.
+        let _ = sender.send(value);
+    });
+    let latency = arrive_on_each_worker(engine, options, &work_end)?;
+    let value = receiver.recv().map_err(|_| lost())?;
+    Ok((PointReads { latency, scans: 0 }, value))
+}
+
+fn arrive_on_each_worker(
+    engine: &Engine,
+    options: PointReadsOptions,
+    work_end: &Arc<AtomicU64>,
+) -> Result<Histogram, EngineError> {
+    let workers = engine.worker_count();
+    let between = Duration::from_secs_f64(workers as f64 / options.reads_per_s);
+    on_each_worker(engine, |worker| {
+        let reader = Reader::new(engine, worker, options.container, options.rows, options.seed);
+        let first = between.mul_f64(worker as f64 / workers as f64);
+        arrive(reader, first, between, options.duration, Arc::clone(work_end))
+    })
+}
+
+/// Starts reads when they are due, until the time is over or the work beside them has ended.
 async fn arrive(
     mut reader: Reader,
     first: Duration,
     between: Duration,
     duration: Duration,
+    work_end: Arc<AtomicU64>,
 ) -> Result<Histogram, EngineError> {
     let env = Arc::clone(reader.engine.env());
     let begin = env.now();
@@ -215,6 +249,9 @@ async fn arrive(
         }
         if env.now() < due {
             reader.engine.sleep_until(due).await;
+        }
+        if due.0 >= work_end.load(Ordering::Acquire) {
+            break;
         }
         reader.start(due);
     }

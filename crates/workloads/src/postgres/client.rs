@@ -28,6 +28,7 @@ pub struct PostgresConnection {
     stream: TcpStream,
     incoming: Incoming,
     outgoing: Outgoing,
+    sent_bytes: u64,
     statements: Vec<Statement>,
 }
 
@@ -45,8 +46,8 @@ impl PostgresConnection {
             SqlFailure::new("08001", format!("cannot connect to {}:{}: {error}", url.host, url.port))
         })?;
         stream.set_nodelay(true).map_err(|error| broken(&error))?;
-        let mut connection =
-            Self { stream, incoming: Incoming::default(), outgoing: Outgoing::default(), statements: Vec::new() };
+        let (incoming, outgoing) = (Incoming::default(), Outgoing::default());
+        let mut connection = Self { stream, incoming, outgoing, sent_bytes: 0, statements: Vec::new() };
         connection.start_up(url)?;
         Ok(connection)
     }
@@ -88,7 +89,13 @@ impl PostgresConnection {
         }
     }
 
+    /// Bytes sent and received so far.
+    pub fn traffic_bytes(&self) -> (u64, u64) {
+        (self.sent_bytes, self.incoming.received_bytes())
+    }
+
     fn flush(&mut self) -> Result<(), SqlFailure> {
+        self.sent_bytes += self.outgoing.bytes().len() as u64;
         let written = self.stream.write_all(self.outgoing.bytes());
         self.outgoing.clear();
         written.map_err(|error| broken(&error))

@@ -57,9 +57,15 @@ pub(super) struct Incoming {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes that the stream gave so far.
+    received: u64,
 }
 
 impl Incoming {
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.received
+    }
+
     /// The next message: its tag and its body.
     pub(super) fn next(&mut self, stream: &mut impl Read) -> io::Result<(u8, Body<'_>)> {
         self.fill(stream, 5)?;
@@ -88,7 +94,10 @@ impl Incoming {
         while self.end - self.start < count {
             match stream.read(&mut self.buffer[self.end..]) {
                 Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
-                Ok(read) => self.end += read,
+                Ok(read) => {
+                    self.end += read;
+                    self.received += read as u64;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

@@ -30,12 +30,15 @@ pub fn run(
         let threads: Vec<_> = clients
             .into_iter()
             .zip(0u64..)
-            .map(|(client, number)| {
+            .map(|(mut client, number)| {
                 let inputs = Inputs::new(Arc::clone(population), options.keys, options.seed.wrapping_add(number));
                 let started = &started;
                 scope.spawn(move || {
                     started.wait();
-                    drive(client, inputs, options)
+                    let statistics = drive(&mut client, inputs, options);
+                    // Its connection ends behind the measured time: a server's process that is gone by then would take
+                    // its processor time along.
+                    (client, statistics)
                 })
             })
             .collect();
@@ -49,8 +52,8 @@ pub fn run(
         let mut failure = None;
         for thread in threads {
             match thread.join() {
-                Ok(Ok(client)) => statistics.merge(client),
-                Ok(Err(error)) => failure = Some(error),
+                Ok((_, Ok(client))) => statistics.merge(client),
+                Ok((_, Err(error))) => failure = Some(error),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -58,7 +61,7 @@ pub fn run(
     })
 }
 
-fn drive(mut client: SqlClient, mut inputs: Inputs, options: &RunOptions) -> Result<Statistics, SqlFailure> {
+fn drive(client: &mut SqlClient, mut inputs: Inputs, options: &RunOptions) -> Result<Statistics, SqlFailure> {
     let begin = Instant::now();
     let mut statistics = Statistics::default();
     let end_at = options.warm_up + options.measured;

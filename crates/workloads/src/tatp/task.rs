@@ -8,7 +8,7 @@ use super::schema::{BIT_1, ColumnType, DATA_A, Table, VLR_LOCATION};
 use super::transactions::{Completed, ForwardingChange, ForwardingKey, Transaction};
 use crate::connection::{Rows, SqlValue};
 use eris_engine::{
-    Change, ContainerSpec, Engine, EngineError, GlobalIndexSpec, Partitioning, Read, RowChange,
+    Change, ContainerSpec, Durability, Engine, EngineError, GlobalIndexSpec, Partitioning, Read, RowChange,
     Transaction as EngineTransaction,
 };
 use eris_storage::{
@@ -234,6 +234,7 @@ fn set(attribute: usize, data_type: DataType, value: Value) -> Arc<dyn RowChange
 pub struct TaskClient {
     engine: Engine,
     containers: Containers,
+    durability: Durability,
     subscriber_data: Arc<[AttributeId]>,
     access_data: Arc<[AttributeId]>,
     s_id: Arc<[AttributeId]>,
@@ -251,6 +252,7 @@ impl TaskClient {
         Self {
             engine: engine.clone(),
             containers,
+            durability: Durability::default(),
             subscriber_data: columns(0..Table::Subscriber.columns().len() as u16),
             access_data: columns(2..6),
             s_id: Arc::new([S_ID]),
@@ -262,6 +264,12 @@ impl TaskClient {
         }
     }
 
+    /// When its commits are told.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -269,6 +277,7 @@ impl TaskClient {
     /// Runs a transaction once; the caller repeats it when the error is retryable.
     pub async fn run(&mut self, transaction: &Transaction) -> Result<Completed, EngineError> {
         let mut engine_transaction = self.engine.begin();
+        engine_transaction.set_durability(self.durability);
         match self.body(&mut engine_transaction, transaction).await {
             Ok((completed, End::Commit)) => engine_transaction.commit().await.map(|_| completed),
             Ok((completed, End::Rollback)) => {

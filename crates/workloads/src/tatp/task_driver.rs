@@ -30,10 +30,21 @@ pub fn run(
     options: &RunOptions,
     on_phase: PhaseHook<'_>,
 ) -> Result<RunResult, EngineError> {
+    run_clients(&TaskClient::new(engine, containers), population, options, on_phase)
+}
+
+/// The same with clients that are copies of this one.
+pub fn run_clients(
+    client: &TaskClient,
+    population: &Arc<Population>,
+    options: &RunOptions,
+    on_phase: PhaseHook<'_>,
+) -> Result<RunResult, EngineError> {
+    let engine = client.engine();
     let (sender, receiver) = mpsc::channel();
-    for client in 0..options.clients {
-        let inputs = Inputs::new(Arc::clone(population), options.keys, options.seed.wrapping_add(u64::from(client)));
-        let (client, options, sender) = (TaskClient::new(engine, containers), *options, sender.clone());
+    for number in 0..options.clients {
+        let inputs = Inputs::new(Arc::clone(population), options.keys, options.seed.wrapping_add(u64::from(number)));
+        let (client, options, sender) = (client.clone(), *options, sender.clone());
         engine.spawn(async move {
             // The receiver waits below; it is gone only if the run is.
             let _ = sender.send(drive(client, inputs, options, Until::TimeIsOver).await);

@@ -109,4 +109,28 @@ impl Chunk {
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, Column::len)
     }
+
+    /// Bytes of the values alone: 4 or 8 for a number or a date, as many as it has for a text.
+    pub fn value_bytes(&self) -> u64 {
+        let bytes = self.columns.iter().map(|column| match column {
+            Column::Int32(values) | Column::Date(values) => size_of_val(values.as_slice()),
+            Column::Int64(values) | Column::Decimal(values) => size_of_val(values.as_slice()),
+            Column::Text(values) => values.parts().0.len(),
+        });
+        bytes.sum::<usize>() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_bytes_of_their_types() {
+        let mut text = TextColumn::default();
+        text.push("three");
+        text.push("");
+        let columns = vec![Column::Int32(vec![1, 2]), Column::Decimal(vec![3, 4]), Column::Text(text)];
+        assert_eq!(Chunk { columns }.value_bytes(), 2 * 4 + 2 * 8 + 5);
+    }
 }
