@@ -60,10 +60,8 @@ fn layouts_and_statistics_survive() {
     let env = SimulatedEnv::new(3);
     let mut shelf = loaded(&env);
     let engine = shelf.engine();
-    let rows = SegmentLayouts {
-        open: PhysicalLayout::single(ROW_STATIC, 2),
-        sealed: PhysicalLayout::single(ROW_STATIC, 2),
-    };
+    let rows =
+        SegmentLayouts { open: PhysicalLayout::single(ROW_STATIC, 2), sealed: PhysicalLayout::single(ROW_STATIC, 2) };
     let partition = engine.access_statistics(TABLE).expect("there is a table")[0].0;
     let layouts = rows.clone();
     let set = async move { engine.set_layout(TABLE, Some(partition), Some(layouts)).await };

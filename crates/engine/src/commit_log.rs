@@ -22,6 +22,7 @@ use eris_storage::{StatementNumber, Timestamp, TransactionId};
 use thiserror::Error;
 
 use crate::definition::Definition;
+use crate::runtime::keep_work;
 use crate::transactions::{TransactionManager, TransactionObject};
 
 /// Why a transaction does not get into the log. Cheap to clone: one failure reaches everybody who waits.
@@ -142,6 +143,14 @@ impl PendingCommit {
     /// Its timestamp.
     pub fn timestamp(&self) -> Timestamp {
         self.timestamp
+    }
+
+    /// Decides several, in the order of their timestamps. A worker that does this goes on with the first of their tasks
+    /// itself: nobody is woken for one.
+    pub fn decide_all(commits: impl IntoIterator<Item = (Self, Result<(), LogError>)>) {
+        keep_work(1);
+        commits.into_iter().for_each(|(commit, outcome)| commit.decide(outcome));
+        keep_work(0);
     }
 
     /// Says what became of it; in the order of timestamps. It becomes visible, and its task is woken.

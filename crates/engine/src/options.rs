@@ -114,9 +114,11 @@ pub(crate) const REACTOR_SHARE: u64 = 8;
 /// Steps between two thoughts of the process's memory, which is looked at ten times a second at most.
 pub(crate) const MEMORY_SHARE: u64 = 64;
 /// Idle steps before a worker parks.
-pub(crate) const SPIN_STEPS: u32 = 64;
-/// A worker whose next timer is due sooner stays awake: the operating system sleeps in whole milliseconds.
-pub(crate) const SLEEP_MIN: Duration = Duration::from_millis(1);
+pub(crate) const SPIN_STEPS_MAX: u32 = 64;
+/// The same where there is never work within them.
+pub(crate) const SPIN_STEPS_MIN: u32 = 4;
+/// A worker whose next timer is due sooner stays awake: the operating system wakes it some fifty microseconds late.
+pub(crate) const SLEEP_MIN: Duration = Duration::from_micros(20);
 /// Maintenance of a partition that somebody else is at is tried again after this time.
 pub(crate) const LATCHED_RETRY: Duration = Duration::from_micros(500);
 /// A tail that took no row for this long is closed and sealed, if it has rows enough; a partition in which no row was

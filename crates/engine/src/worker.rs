@@ -15,8 +15,8 @@ use crate::maintenance::maintain;
 use crate::message::Class;
 use crate::node::Node;
 use crate::options::{
-    LONG_POLL_QUANTA, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS, STEP_TASKS_MAX,
-    STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
+    LONG_POLL_QUANTA, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS_MAX, SPIN_STEPS_MIN,
+    STEP_TASKS_MAX, STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
@@ -33,12 +33,14 @@ pub(crate) struct Worker {
     outbox: Outbox,
     steps: u64,
     idle_steps: u32,
+    /// Idle steps before it parks: more as long as there was work within them.
+    spin_steps: u32,
 }
 
 impl Worker {
     pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
         let outbox = Outbox::of_worker(node, &runtime);
-        Self { runtime, number, index, node, reactor, outbox, steps: 0, idle_steps: 0 }
+        Self { runtime, number, index, node, reactor, outbox, steps: 0, idle_steps: 0, spin_steps: SPIN_STEPS_MAX }
     }
 
     pub fn node(&self) -> NodeId {
@@ -51,7 +53,8 @@ impl Worker {
             if self.step() {
                 continue;
             }
-            if self.idle_steps >= SPIN_STEPS {
+            if self.idle_steps >= self.spin_steps {
+                self.spin_steps = (self.spin_steps / 2).max(SPIN_STEPS_MIN);
                 self.park();
                 self.idle_steps = 0;
             } else {
@@ -75,6 +78,10 @@ impl Worker {
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
         let helped = (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE)) && self.help_coordinate();
         let worked = worked || flushed || coordinated || helped || !self.outbox.messages.is_empty();
+        if worked && self.idle_steps > 0 {
+            // Looking around was worth it.
+            self.spin_steps = (self.spin_steps * 2).min(SPIN_STEPS_MAX);
+        }
         self.idle_steps = if worked { 0 } else { self.idle_steps.saturating_add(1) };
         worked
     }

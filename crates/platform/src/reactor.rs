@@ -16,7 +16,8 @@ use crate::streams::{ByteStream, Listener};
 pub trait Reactor: Send {
     /// Waits for at most `timeout` (`None`: without limit), then wakes the wakers of streams that became ready and
     /// returns how many stream events there were. An [`unpark`](ReactorHandle::unpark) since the last poll makes it
-    /// return at once. A zero timeout only looks. The operating system waits in whole milliseconds, rounded up.
+    /// return at once. A zero timeout only looks. The operating system may come back some fifty microseconds late, and
+    /// with long timeouts in whole milliseconds.
     fn poll(&mut self, timeout: Option<Duration>) -> io::Result<usize>;
 
     fn handle(&self) -> ReactorHandle;

@@ -58,10 +58,9 @@ impl Decisions {
     /// Decides what there is.
     fn decide_all(&self) {
         let commits = std::mem::take(&mut self.queue().commits);
-        for (commit, outcome) in commits {
-            commit.decide(outcome);
-            self.length.fetch_sub(1, Ordering::AcqRel);
-        }
+        let count = commits.len();
+        PendingCommit::decide_all(commits);
+        self.length.fetch_sub(count, Ordering::AcqRel);
     }
 
     /// Has the task look: there is something to be written soon.

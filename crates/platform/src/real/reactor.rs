@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use crate::streams::{ByteStream, Listener};
 
 /// Events taken from the kernel in one poll; more wait for the next.
 const EVENTS_MAX: usize = 256;
+/// `mio` waits in whole milliseconds, which is too long for these.
+const SHORT: Duration = Duration::from_millis(10);
 /// The token of the eventfd; sources count from 0 and never get here.
 const UNPARK: Token = Token(usize::MAX);
 
@@ -42,6 +45,11 @@ impl RealReactor {
 
 impl Reactor for RealReactor {
     fn poll(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        let mut timeout = timeout;
+        if let Some(short) = timeout.filter(|timeout| !timeout.is_zero() && *timeout < SHORT) {
+            wait(&self.poll, short)?;
+            timeout = Some(Duration::ZERO);
+        }
         match self.poll.poll(&mut self.events, timeout) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
@@ -66,6 +74,16 @@ impl Reactor for RealReactor {
     fn handle(&self) -> ReactorHandle {
         ReactorHandle::new(Arc::new(Arc::clone(&self.back_end)))
     }
+}
+
+/// Waits until there are events, or the time is over, or a signal came; takes none of the events.
+fn wait(poll: &mio::Poll, timeout: Duration) -> io::Result<()> {
+    let mut descriptor = libc::pollfd { fd: poll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
+    // SAFETY: both pointers are to values that outlive the call; the descriptor is open as long as `poll` lives.
+    let result = unsafe { libc::ppoll(&raw mut descriptor, 1, &raw const time, std::ptr::null()) };
+    let error = || io::Error::last_os_error();
+    if result >= 0 || error().kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error()) }
 }
 
 /// The shared part of a reactor.
