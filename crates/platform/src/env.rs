@@ -43,4 +43,9 @@ pub trait Env: Send + Sync + 'static {
     ///
     /// A real queue is a thread, which may run where the calling thread may: a pinned worker is not the one to call.
     fn io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>>;
+
+    /// The same for work that nobody waits for: it gives way to whoever else wants the processor.
+    fn background_io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
+        self.io_queue(name)
+    }
 }

@@ -102,7 +102,12 @@ impl Env for RealEnv {
 
     fn io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
         let files: Arc<dyn Files> = Arc::<RealFiles>::clone(&self.files);
-        Ok(Arc::new(io_queue::RealIoQueue::start(name, files)?))
+        Ok(Arc::new(io_queue::RealIoQueue::start(name, files, io_queue::Priority::Normal)?))
+    }
+
+    fn background_io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
+        let files: Arc<dyn Files> = Arc::<RealFiles>::clone(&self.files);
+        Ok(Arc::new(io_queue::RealIoQueue::start(name, files, io_queue::Priority::Background)?))
     }
 }
 

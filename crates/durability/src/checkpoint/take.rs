@@ -101,8 +101,9 @@ impl Checkpointer {
         written: WrittenSegments,
     ) -> Result<Self, DurabilityError> {
         let path = directory.checkpoint();
-        let queue =
-            env.io_queue("eris-checkpoint").map_err(DurabilityError::io("start the thread that writes", &path))?;
+        let queue = env
+            .background_io_queue("eris-checkpoint")
+            .map_err(DurabilityError::io("start the thread that writes", &path))?;
         let next_file = files.iter().map(|file| file.number + 1).max().unwrap_or(1);
         let (env, id) = (Arc::clone(env), directory.id());
         Ok(Self { env, directory: path, id, queue, written, files, next_file })

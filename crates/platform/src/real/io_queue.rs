@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::threads::STACK_BYTES;
+use super::threads::{self, STACK_BYTES};
 use crate::files::Files;
 use crate::io_queue::{IoJob, IoQueue, run_guarded};
 
@@ -22,6 +22,13 @@ use crate::io_queue::{IoJob, IoQueue, run_guarded};
 const SPIN_MAX: Duration = Duration::from_micros(5);
 /// Looks between two glances at the clock.
 const LOOKS_PER_GLANCE: u32 = 32;
+
+/// Who gets the processor first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Priority {
+    Normal,
+    Background,
+}
 
 pub(super) struct RealIoQueue {
     shared: Arc<Shared>,
@@ -46,13 +53,17 @@ struct Waiting {
 }
 
 impl RealIoQueue {
-    pub(super) fn start(name: &str, files: Arc<dyn Files>) -> io::Result<RealIoQueue> {
+    pub(super) fn start(name: &str, files: Arc<dyn Files>, priority: Priority) -> io::Result<RealIoQueue> {
         let shared = Arc::new(Shared { waiting: Mutex::default(), look: AtomicBool::new(false), wake: Condvar::new() });
         // Who spins on the only CPU keeps the submitter from it.
-        let spin = thread::available_parallelism().is_ok_and(|cpus| cpus > NonZero::<usize>::MIN);
+        let spin = priority == Priority::Normal
+            && thread::available_parallelism().is_ok_and(|cpus| cpus > NonZero::<usize>::MIN);
         let thread = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn({
             let (shared, name) = (Arc::clone(&shared), name.to_owned());
             move || {
+                if priority == Priority::Background {
+                    threads::give_way();
+                }
                 let mut jobs = VecDeque::new();
                 while shared.take(&mut jobs, spin) {
                     jobs.drain(..).for_each(|job| run_guarded(&name, job, &*files));
