@@ -38,9 +38,15 @@ pub trait Files: Send + Sync {
     /// `InvalidData`, and the error says which.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 
+    /// The names of the directories in a directory, sorted.
+    fn list_directories(&self, directory: &Path) -> io::Result<Vec<String>>;
+
     /// Creates a directory and those above it that are missing. When it returns, what it created is durable. One that
     /// exists is fine.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory, durably; `DirectoryNotEmpty` if there is something in it.
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
 
     /// Returns when the names in a directory are durable: what was created, renamed and removed there.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
@@ -53,6 +59,10 @@ pub trait Files: Send + Sync {
     ///
     /// The lock is advisory: it keeps out who asks for it, and nobody else.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// Keeps out whoever would [`lock`](Self::lock) an existing file, without writing anything: it needs no more than
+    /// the right to read. Others may do the same at the same time. `WouldBlock` if the file is locked.
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 }
 
 /// What [`Files::open_at`] opens, and what may be done with it then.
@@ -130,7 +140,8 @@ pub trait PositionedFile: Send + Sync + Debug {
 
 /// A locked file; see [`Files::lock`]. Dropping it ends the lock.
 pub trait FileLock: Send + Sync + Debug {
-    /// Replaces what the file holds, for people who look who has the lock. It is not made durable.
+    /// Replaces what the file holds, for people who look who has the lock. It is not made durable. An error for a
+    /// shared lock.
     fn write_contents(&self, bytes: &[u8]) -> io::Result<()>;
 }
 

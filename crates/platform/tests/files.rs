@@ -267,67 +267,45 @@ fn a_lock_is_held_once() {
     });
 }
 
-/// A file that does as little as it may.
-#[derive(Debug, Default)]
-struct Reluctant {
-    bytes: Mutex<Vec<u8>>,
-    calls: AtomicU64,
-    /// From this call on nothing more is done.
-    ends_at: u64,
-}
-
-impl Reluctant {
-    fn next(&self) -> io::Result<usize> {
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        if call >= self.ends_at {
-            return Ok(0);
-        }
-        if call.is_multiple_of(2) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(1) }
-    }
-}
-
-impl PositionedFile for Reluctant {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let count = self.next()?;
-        buffer[..count].copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..count]);
-        Ok(count)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        let count = self.next()?;
-        let mut target = self.bytes.lock().unwrap();
-        assert_eq!(target.len() as u64, offset);
-        target.extend(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.bytes.lock().unwrap().len() as u64)
-    }
-
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        Ok(())
-    }
+#[test]
+fn a_shared_lock_keeps_out_who_would_have_it_alone() {
+    in_both_worlds(|world| {
+        let files = world.files();
+        assert_eq!(code(files.lock_shared(&path("lock"))), libc::ENOENT);
+        let held = files.lock(&path("lock")).unwrap();
+        assert_eq!(code(files.lock_shared(&path("lock"))), libc::EWOULDBLOCK);
+        drop(held);
+        let shared = [files.lock_shared(&path("lock")).unwrap(), files.lock_shared(&path("lock")).unwrap()];
+        assert!(shared[0].write_contents(b"mine").is_err(), "it was opened to be read");
+        let [first, second] = shared;
+        drop(first);
+        assert_eq!(code(files.lock(&path("lock"))), libc::EWOULDBLOCK);
+        drop(second);
+        files.lock(&path("lock")).unwrap();
+    });
 }
 
 #[test]
-fn short_and_interrupted_operations_are_continued() {
-    let file = Reluctant { ends_at: u64::MAX, ..Reluctant::default() };
-    file.write_all_at(b"reluctantly", 0).unwrap();
-    let mut bytes = [0; 7];
-    file.read_exact_at(&mut bytes, 2).unwrap();
-    assert_eq!(&bytes, b"luctant");
-    let file = Reluctant { ends_at: 5, ..Reluctant::default() };
-    assert_eq!(file.write_all_at(b"abc", 0).unwrap_err().kind(), io::ErrorKind::WriteZero);
-    assert_eq!(file.read_exact_at(&mut bytes, 0).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+fn empty_directories_are_removed() {
+    in_both_worlds(|world| {
+        let files = world.files();
+        files.create_directory(&path("b/c")).unwrap();
+        files.create_directory(&path("a")).unwrap();
+        create(files, "file", b"");
+        create(files, "a/file", b"");
+        assert_eq!(files.list_directories(Path::new("/data")).unwrap(), ["a", "b"]);
+        assert_eq!(code(files.list_directories(&path("file"))), libc::ENOTDIR);
+        for full in ["a", "b"] {
+            assert_eq!(code(files.remove_directory(&path(full))), libc::ENOTEMPTY);
+        }
+        files.remove(&path("a/file")).unwrap();
+        for empty in ["a", "b/c", "b"] {
+            files.remove_directory(&path(empty)).unwrap();
+        }
+        assert_eq!(files.list_directories(Path::new("/data")).unwrap(), [""; 0]);
+        assert_eq!(code(files.remove_directory(&path("b"))), libc::ENOENT);
+        assert_eq!(code(files.remove_directory(&path("file"))), libc::ENOTDIR);
+    });
 }
 
 /// Operations drawn at random do the same in both worlds, mistakes included.

@@ -20,6 +20,15 @@ impl RealFileLock {
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+
+    pub(super) fn share(path: &Path) -> io::Result<RealFileLock> {
+        let file = fs::File::open(path)?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(RealFileLock(file)),
+            Err(TryLockError::WouldBlock) => Err(io::Error::from_raw_os_error(libc::EWOULDBLOCK)),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
 }
 
 impl FileLock for RealFileLock {

@@ -32,6 +32,22 @@ impl RealFiles {
         }
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
+
+    /// The names in a directory: of its directories, or of everything else.
+    fn names(&self, directory: &Path, directories: bool) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.resolve(directory))? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() == directories {
+                names.push(entry.file_name().into_string().map_err(|name| {
+                    let message = format!("the file name {} in {} is not UTF-8", name.display(), directory.display());
+                    io::Error::new(io::ErrorKind::InvalidData, message)
+                })?);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
 }
 
 impl Files for RealFiles {
@@ -70,18 +86,17 @@ impl Files for RealFiles {
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.resolve(directory))? {
-            let entry = entry?;
-            if !entry.file_type()?.is_dir() {
-                names.push(entry.file_name().into_string().map_err(|name| {
-                    let message = format!("the file name {} in {} is not UTF-8", name.display(), directory.display());
-                    io::Error::new(io::ErrorKind::InvalidData, message)
-                })?);
-            }
-        }
-        names.sort_unstable();
-        Ok(names)
+        self.names(directory, false)
+    }
+
+    fn list_directories(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.names(directory, true)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        let path = self.resolve(path);
+        fs::remove_dir(&path)?;
+        sync_directory(path.parent().unwrap_or(&path))
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
@@ -123,6 +138,10 @@ impl Files for RealFiles {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         Ok(Box::new(RealFileLock::take(&self.resolve(path))?))
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        Ok(Box::new(RealFileLock::share(&self.resolve(path))?))
     }
 }
 

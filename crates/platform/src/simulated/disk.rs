@@ -27,6 +27,8 @@ pub(super) struct Disk {
     inodes: BTreeMap<InodeNumber, Inode>,
     inode_next: u64,
     locked: BTreeSet<InodeNumber>,
+    /// By how many at the same time.
+    shared: BTreeMap<InodeNumber, usize>,
     operations: u64,
     planned: BTreeMap<u64, FileFault>,
     /// The first operation that has no power.
@@ -48,6 +50,7 @@ impl Disk {
             inodes: BTreeMap::new(),
             inode_next: 0,
             locked: BTreeSet::new(),
+            shared: BTreeMap::new(),
             operations: 0,
             planned: BTreeMap::new(),
             power_lost_at: None,
@@ -213,6 +216,18 @@ impl Disk {
         self.names.list(directory)
     }
 
+    pub(super) fn list_directories(&mut self, directory: &Path) -> io::Result<Vec<String>> {
+        self.begin(false)?;
+        self.names.list_directories(directory)
+    }
+
+    pub(super) fn remove_directory(&mut self, path: &Path) -> io::Result<()> {
+        self.begin(false)?;
+        self.names.remove_directory(path)?;
+        self.drop_unreferenced();
+        Ok(())
+    }
+
     /// One operation for each directory that is missing, so that the power can be lost in between.
     pub(super) fn create_directory(&mut self, path: &Path) -> io::Result<()> {
         let missing = self.names.missing_directories(path);
@@ -317,17 +332,37 @@ impl Disk {
 
     pub(super) fn lock(&mut self, path: PathBuf) -> io::Result<InodeNumber> {
         let number = self.open_or_create(path)?;
-        if self.locked.insert(number) {
+        if !self.shared.contains_key(&number) && self.locked.insert(number) {
             return Ok(number);
         }
         self.close(number);
         Err(os_error(libc::EWOULDBLOCK))
     }
 
+    pub(super) fn lock_shared(&mut self, path: &Path) -> io::Result<InodeNumber> {
+        let number = self.open(path)?;
+        if self.locked.contains(&number) {
+            self.close(number);
+            return Err(os_error(libc::EWOULDBLOCK));
+        }
+        *self.shared.entry(number).or_default() += 1;
+        Ok(number)
+    }
+
     /// Ends a lock; its handle is still to be closed.
-    pub(super) fn unlock(&mut self, number: InodeNumber) {
-        let held = self.locked.remove(&number);
-        assert!(held, "{number:?} was unlocked and not locked");
+    pub(super) fn unlock(&mut self, number: InodeNumber, shared: bool) {
+        if !shared {
+            let held = self.locked.remove(&number);
+            assert!(held, "{number:?} was unlocked and not locked");
+            return;
+        }
+        let Some(holders) = self.shared.get_mut(&number) else {
+            unreachable!("{number:?} was unlocked and not locked")
+        };
+        *holders -= 1;
+        if *holders == 0 {
+            self.shared.remove(&number);
+        }
     }
 
     pub(super) fn lose_power(&mut self) {
@@ -336,6 +371,7 @@ impl Disk {
             inode.lose_power(&self.faults, &mut self.random);
         }
         self.locked.clear();
+        self.shared.clear();
         self.drop_unreferenced();
         self.power_lost_at = None;
         self.planned.clear();

@@ -147,8 +147,16 @@ impl Files for SimulatedFiles {
         self.disk().list(&normal(directory))
     }
 
+    fn list_directories(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.disk().list_directories(&normal(directory))
+    }
+
     fn create_directory(&self, path: &Path) -> io::Result<()> {
         self.disk().create_directory(&normal(path))
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.disk().remove_directory(&normal(path))
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
@@ -161,6 +169,11 @@ impl Files for SimulatedFiles {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = self.handle(Access::Write, |disk| disk.lock(normal(path)))?;
-        Ok(Box::new(SimulatedFileLock::new(file)))
+        Ok(Box::new(SimulatedFileLock::new(file, false)))
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = self.handle(Access::Read, |disk| disk.lock_shared(&normal(path)))?;
+        Ok(Box::new(SimulatedFileLock::new(file, true)))
     }
 }

@@ -160,6 +160,28 @@ impl Names {
         Ok(names)
     }
 
+    /// Directories in a directory.
+    pub(super) fn list_directories(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.expect_directory(directory)?;
+        let within = self.directories.iter().filter(|path| path.parent() == Some(directory));
+        // They were created by names that are text.
+        Ok(within.filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect())
+    }
+
+    /// Durable at once, as its creation was: what happened in it before is, too.
+    pub(super) fn remove_directory(&mut self, path: &Path) -> io::Result<()> {
+        self.expect_directory(path)?;
+        let within = |other: &Path| other.parent() == Some(path);
+        let is_empty =
+            !self.live.keys().any(|file| within(file)) && !self.directories.iter().any(|other| within(other));
+        if !is_empty || path.parent().is_none() {
+            return Err(error(libc::ENOTEMPTY));
+        }
+        self.sync(path);
+        self.directories.remove(path);
+        Ok(())
+    }
+
     /// What has to be created for `path` to be a directory, from above to below.
     pub(super) fn missing_directories(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         if self.live.contains_key(path) {

@@ -136,11 +136,12 @@ impl File for SimulatedFile {
 #[derive(Debug)]
 pub(super) struct SimulatedFileLock {
     file: OpenFile,
+    shared: bool,
 }
 
 impl SimulatedFileLock {
-    pub(super) fn new(file: OpenFile) -> SimulatedFileLock {
-        SimulatedFileLock { file }
+    pub(super) fn new(file: OpenFile, shared: bool) -> SimulatedFileLock {
+        SimulatedFileLock { file, shared }
     }
 }
 
@@ -154,7 +155,7 @@ impl FileLock for SimulatedFileLock {
 impl Drop for SimulatedFileLock {
     fn drop(&mut self) {
         if let Some(mut disk) = self.file.disk() {
-            disk.unlock(self.file.inode);
+            disk.unlock(self.file.inode, self.shared);
         }
     }
 }
