@@ -34,6 +34,8 @@ pub struct ContainerSpec {
 pub struct Container {
     id: ContainerId,
     schema: RwLock<Arc<Schema>>,
+    /// The schema that the log knows already, while partitions are moved to it.
+    announced: Lock<Option<Arc<Schema>>>,
     table: RwLock<Arc<PartitionTable>>,
     global_indexes: RwLock<Arc<[Arc<GlobalIndex>]>>,
     references: References,
@@ -66,6 +68,7 @@ impl Container {
         Self {
             id: schema.container,
             schema: RwLock::new(schema),
+            announced: Lock::default(),
             table: RwLock::new(Arc::new(table)),
             global_indexes: RwLock::new(Arc::from([])),
             references: References::default(),
@@ -129,8 +132,23 @@ impl Container {
         {
             let mut current = write(&self.schema);
             *current = with_layouts(schema, current.physical.clone());
+            *lock(&self.announced) = None;
         }
         self.count_change();
+    }
+
+    /// From now on this is its schema as far as the log is concerned; [`Self::set_schema`] follows.
+    pub(crate) fn announce_schema(&self, schema: Arc<Schema>) {
+        *lock(&self.announced) = Some(schema);
+    }
+
+    /// The version of its schema that the log knows.
+    pub(crate) fn defined_schema(&self) -> Arc<Schema> {
+        let current = read(&self.schema);
+        match &*lock(&self.announced) {
+            Some(announced) => with_layouts(Arc::clone(announced), current.physical.clone()),
+            None => Arc::clone(&current),
+        }
     }
 
     /// Whether nobody else changes the schema; then nobody does until the end.

@@ -3,16 +3,18 @@
 
 mod make;
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use eris_storage::{ContainerId, Key, Schema, SegmentLayouts};
 
 use crate::container::Container;
 use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::foreign_key::{ForeignKeySpec, Side};
 use crate::global_index::GlobalIndexSpec;
 use crate::partition_table::Partitioning;
 use crate::sequence::{SequenceId, SequenceSpec, SequenceState};
+use crate::transaction::Transaction;
 
 /// A change of what exists. Each says the whole of what it names, so that to make it again does nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,15 +55,71 @@ impl Definition {
             Partitioning::Range(_) => table.entries().iter().filter_map(|entry| entry.lower.clone()).collect(),
             Partitioning::Hash { .. } | Partitioning::Size { .. } => Box::default(),
         };
-        let (schema, partitioning) = (container.schema(), Partitioning::clone(&table.partitioning));
+        let (schema, partitioning) = (container.defined_schema(), Partitioning::clone(&table.partitioning));
         Self::Container { schema, partitioning, cuts, like }
     }
 }
 
+/// The right to change definitions: nobody else changes or lists them until it is dropped.
+pub(crate) struct Definitions<'e> {
+    engine: &'e Engine,
+    _held: MutexGuard<'e, ()>,
+}
+
+impl Definitions<'_> {
+    /// Tells the log, if there is one, what takes effect before this is dropped.
+    pub fn note(&self, definition: impl FnOnce() -> Definition) -> Result<(), EngineError> {
+        match self.engine.runtime().log() {
+            Some(log) => Ok(log.define(&definition())?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything there is at one moment: rows, and what else exists.
+pub struct Whole {
+    /// Sees every row, also of containers that are dropped while it reads.
+    pub snapshot: Transaction,
+    /// In an order in which it can be made again. The rows of the snapshot obey all of it.
+    pub definitions: Vec<Definition>,
+    /// Kept, if they are dropped.
+    containers: Vec<Arc<Container>>,
+}
+
+impl Whole {
+    /// The containers of this moment that have rows of their own, dropped since or not.
+    pub fn containers(&self) -> Vec<Arc<Container>> {
+        self.containers.clone()
+    }
+}
+
 impl Engine {
+    /// Before a change of definitions, which is short and waits for nothing.
+    pub(crate) fn begin_definition(&self) -> Definitions<'_> {
+        Definitions { engine: self, _held: self.runtime().hold_definitions() }
+    }
+
+    /// Everything there is at one moment, with every commit that is in the log by now.
+    ///
+    /// Definitions change while nobody holds them, and a snapshot is taken in no time: so the two are of one moment.
+    /// Whatever is enforced then holds for the rows of the snapshot, because it held for all rows that were there when
+    /// it became a definition, and every later commit obeys it. Definitions that go leave first, and then cease to be
+    /// enforced. A container that is dropped later is kept until the result is dropped.
+    pub async fn begin_whole(&self) -> Whole {
+        drop(self.begin_behind_log().await);
+        let _held = self.runtime().hold_definitions();
+        let containers = self.runtime().containers().into_iter().filter(|container| container.is_logged());
+        Whole { snapshot: self.begin(), definitions: self.list_definitions(), containers: containers.collect() }
+    }
+
     /// Everything that exists, in an order in which it can be made again. Taken while definitions change, it has each
     /// of these changes or not.
     pub fn definitions(&self) -> Vec<Definition> {
+        let _held = self.runtime().hold_definitions();
+        self.list_definitions()
+    }
+
+    fn list_definitions(&self) -> Vec<Definition> {
         let runtime = self.runtime();
         let containers = runtime.containers();
         let mut definitions = Vec::new();
@@ -76,7 +134,7 @@ impl Engine {
             }
         }
         for container in &containers {
-            for key in container.foreign_keys(Side::Child) {
+            for key in container.foreign_keys(Side::Child).into_iter().filter(|key| key.is_established()) {
                 definitions.push(Definition::ForeignKey(key.spec().clone()));
             }
         }

@@ -233,10 +233,12 @@ impl Engine {
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(spec.partitioning), entries);
         let container = Arc::new(Container::new(spec.schema, table, logged));
+        let definitions = self.begin_definition();
         if logged {
-            self.define(|| Definition::of_container(&container, None))?;
+            definitions.note(|| Definition::of_container(&container, None))?;
         }
         runtime.add_container(Arc::clone(&container));
+        drop(definitions);
         Ok(container)
     }
 
@@ -246,12 +248,13 @@ impl Engine {
     /// # Errors
     /// [`EngineError::ForeignKey`] if others refer to it.
     pub fn drop_container(&self, id: ContainerId) -> Result<(), EngineError> {
+        let definitions = self.begin_definition();
         self.release_references(&*self.runtime.container(id)?)?;
         let container = self.runtime.remove_container(id)?;
         for index in container.global_indexes().iter().flat_map(|indexes| indexes.iter()) {
             self.runtime.remove_container(index.container().id())?;
         }
-        self.define(|| Definition::ContainerDropped(id))
+        definitions.note(|| Definition::ContainerDropped(id))
     }
 
     /// Creates a global index of a container that has no rows yet, and that nobody inserts into meanwhile: rows of a
@@ -265,7 +268,8 @@ impl Engine {
         let (schema, partitioning) = spec.hidden_container(&container, self.next_container_id())?;
         let hidden = self.create_hidden_container(ContainerSpec { schema: Arc::new(schema), partitioning })?;
         let id = hidden.id();
-        self.define(|| Definition::GlobalIndex(spec.clone(), id))?;
+        let definitions = self.begin_definition();
+        definitions.note(|| Definition::GlobalIndex(spec.clone(), id))?;
         container.add_global_index(Arc::new(GlobalIndex::new(&container, &spec.attributes, hidden)));
         Ok(id)
     }
@@ -298,14 +302,6 @@ impl Engine {
         let Some(log) = self.runtime.log() else { return Ok(()) };
         let mut ticket = None;
         Ok(poll_fn(|context| log.poll_durable(context, &mut ticket)).await?)
-    }
-
-    /// Notes a change of definitions in the log, if there is one.
-    pub(crate) fn define(&self, definition: impl FnOnce() -> Definition) -> Result<(), EngineError> {
-        match self.runtime.log() {
-            Some(log) => Ok(log.define(&definition())?),
-            None => Ok(()),
-        }
     }
 
     /// Begins a transaction whose snapshot has every commit that is in the log by now.

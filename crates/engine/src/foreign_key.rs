@@ -86,6 +86,8 @@ pub(crate) struct ForeignKey {
     child_attributes: Arc<[AttributeId]>,
     /// Nobody enforces it any more: checks that were put off are not run.
     dropped: AtomicBool,
+    /// It was found to hold; until then it may be taken back.
+    established: AtomicBool,
 }
 
 impl ForeignKey {
@@ -96,7 +98,8 @@ impl ForeignKey {
         let (target, target_attributes) = target(&parent, &spec.parent.attributes)
             .ok_or_else(|| ForeignKeyError::NoUniqueKey { parent: spec.parent.name.clone() })?;
         let child_attributes = spec.child.attributes.iter().copied().collect();
-        Ok(Self { spec: spec.clone(), target, target_attributes, child_attributes, dropped: AtomicBool::new(false) })
+        let (dropped, established) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { spec: spec.clone(), target, target_attributes, child_attributes, dropped, established })
     }
 
     /// What it was made of.
@@ -107,6 +110,15 @@ impl ForeignKey {
     /// Whether it was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Whether the rows that existed were found to obey it: it is a definition from then on.
+    pub fn is_established(&self) -> bool {
+        self.established.load(Ordering::Acquire)
+    }
+
+    fn mark_established(&self) {
+        self.established.store(true, Ordering::Release);
     }
 
     /// The attributes of a side's rows that a check needs.

@@ -34,7 +34,8 @@ impl Engine {
         let table = container.table();
         let target = match partition {
             None => {
-                self.define(|| Definition::Layouts(container.id(), layouts.clone()))?;
+                let definitions = self.begin_definition();
+                definitions.note(|| Definition::Layouts(container.id(), layouts.clone()))?;
                 container.set_layouts(layouts.clone());
                 None
             }

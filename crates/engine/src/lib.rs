@@ -7,7 +7,7 @@
 //! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups; [`traffic`] counts between nodes.
 //! - [`transactions`] hands out snapshots and timestamps; [`serializable`] says which of them may not commit together.
 //!   What they wrote ([`redo`]) goes into a [`commit_log`], and so does every [`definition`]. [`maintenance`] and
-//!   [`placement`] keep partitions in shape.
+//!   [`placement`] keep partitions in shape; [`integrity`] says whether they are.
 
 mod admission;
 mod assignments;
@@ -24,6 +24,7 @@ mod foreign_key;
 mod global_index;
 mod history;
 mod ids;
+mod integrity;
 mod layout;
 mod lock;
 mod lookup;
@@ -59,7 +60,7 @@ pub use cancel::CancelHandle;
 pub use commit_log::{Commit, CommitLog, Durability, LogError, PendingCommit};
 pub use container::{Container, ContainerSpec, SYSTEM_CONTAINER};
 pub use counters::{EVENTS, Event};
-pub use definition::Definition;
+pub use definition::{Definition, Whole};
 pub use description::{EngineStatistics, PartitionDescription};
 pub use engine::Engine;
 pub use error::EngineError;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, MutexGuard, RwLock, Weak};
 use std::task::{Wake, Waker};
 
 use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, Reservation};
@@ -51,6 +51,8 @@ pub(crate) struct Runtime {
     pub admission: Admission,
     pub sequences: Sequences,
     containers: RwLock<std::collections::BTreeMap<ContainerId, Arc<Container>>>,
+    /// Held while the log is told of a change of definitions and the change takes effect.
+    defining: Lock<()>,
     /// By id. Weak: partition tables own the partitions, and running dataflows own their tables.
     partitions: RwLock<Vec<Weak<LivingPartition>>>,
     dataflows: [Lock<DeterministicMap<u64, Arc<Dataflow>>>; DATAFLOW_SHARDS],
@@ -163,6 +165,7 @@ impl Runtime {
             transactions: Arc::new(TransactionManager::new(workers)),
             nodes: nodes.into_boxed_slice(),
             containers: RwLock::default(),
+            defining: Lock::default(),
             partitions: RwLock::default(),
             dataflows: std::array::from_fn(|_| Lock::default()),
             next_container: AtomicU32::new(SYSTEM_CONTAINER.0 + 1),
@@ -244,6 +247,11 @@ impl Runtime {
     #[inline]
     pub fn log(&self) -> Option<&Arc<dyn CommitLog>> {
         self.log.get()
+    }
+
+    /// While it is held definitions are what the log knows. Nobody waits for anything else who has it.
+    pub fn hold_definitions(&self) -> MutexGuard<'_, ()> {
+        lock(&self.defining)
     }
 
     pub fn is_halted(&self) -> bool {

@@ -17,6 +17,7 @@ use crate::definition::Definition;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::ticket::Ticket;
+use crate::transaction::until_visible;
 
 impl Engine {
     /// Builds an index in every partition, then moves the container to `schema`, which has it. If a partition cannot
@@ -36,8 +37,20 @@ impl Engine {
                     Ok(()) => transaction.alter(&container, Arc::clone(&schema)).await,
                     Err(error) => Err(error),
                 };
-                match built.and_then(|()| engine.define(|| Definition::Schema(Arc::clone(&schema)))) {
-                    Ok(()) => container.set_schema(schema),
+                if built.is_ok() {
+                    // What the partitions took for gone is gone for every snapshot from here on: a snapshot of what
+                    // exists, taken when the index does, has no two rows of one key.
+                    let transactions = &engine.runtime().transactions;
+                    until_visible(transactions, transactions.last_taken()).await;
+                }
+                let established = built.and_then(|()| {
+                    let definitions = engine.begin_definition();
+                    definitions.note(|| Definition::Schema(Arc::clone(&schema)))?;
+                    container.set_schema(Arc::clone(&schema));
+                    Ok(())
+                });
+                match established {
+                    Ok(()) => {}
                     Err(error) => {
                         transaction.alter(&container, before).await?;
                         return Err(error);
@@ -62,7 +75,11 @@ impl Engine {
             let container = Arc::clone(&container);
             async move {
                 let mut transaction = engine.begin();
-                engine.define(|| Definition::Schema(Arc::clone(&schema)))?;
+                {
+                    let definitions = engine.begin_definition();
+                    definitions.note(|| Definition::Schema(Arc::clone(&schema)))?;
+                    container.announce_schema(Arc::clone(&schema));
+                }
                 transaction.alter(&container, Arc::clone(&schema)).await?;
                 container.set_schema(schema);
                 transaction.commit().await.map(drop)

@@ -311,6 +311,13 @@ impl Sequence {
 }
 
 impl Sequences {
+    /// Says which of them are not within their bounds.
+    pub fn check_bounds(&self) -> Vec<String> {
+        let known = read(&self.known);
+        let strays = known.values().filter(|sequence| !sequence.spec.contains(sequence.state().last));
+        strays.map(|sequence| format!("sequence \"{}\" is beyond its bounds", sequence.spec.name)).collect()
+    }
+
     pub fn definitions(&self) -> Vec<Definition> {
         read(&self.known).values().map(|sequence| sequence.definition()).collect()
     }

@@ -58,7 +58,9 @@ impl Engine {
         }
         self.wait_for_writers(&[child.id(), parent.id()]).await?;
         self.check_children(&key).await?;
-        self.define(|| Definition::ForeignKey(spec.clone()))?;
+        let definitions = self.begin_definition();
+        definitions.note(|| Definition::ForeignKey(spec.clone()))?;
+        key.mark_established();
         proposed.holds = true;
         Ok(())
     }
@@ -67,6 +69,7 @@ impl Engine {
     pub(crate) fn restore_foreign_key(&self, spec: &ForeignKeySpec) -> Result<(), EngineError> {
         let runtime = self.runtime();
         let key = Arc::new(ForeignKey::new(runtime, spec)?);
+        key.mark_established();
         runtime.container(spec.child.container)?.add_foreign_key(&key)?;
         if !key.is_own() {
             runtime.container(spec.parent.container)?.add_foreign_key(&key)?;
@@ -77,11 +80,12 @@ impl Engine {
     /// Drops a foreign key of a child.
     pub fn drop_foreign_key(&self, child: ContainerId, name: &str) -> Result<(), EngineError> {
         let container = self.runtime().container(child)?;
+        let definitions = self.begin_definition();
         let keys = container.foreign_keys(Side::Child);
         let key = keys.iter().find(|key| *key.spec.name == *name);
         let key = key.ok_or_else(|| ForeignKeyError::NoSuchConstraint { name: name.into() })?;
         forget(self.runtime(), key);
-        self.define(|| Definition::ForeignKeyDropped(child, name.into()))
+        definitions.note(|| Definition::ForeignKeyDropped(child, name.into()))
     }
 
     /// The foreign keys in which a container is the child, then those in which it is the parent of another one.
@@ -129,7 +133,7 @@ impl Engine {
     }
 
     /// Looks for children without a parent, all in one snapshot.
-    async fn check_children(&self, key: &ForeignKey) -> Result<(), EngineError> {
+    pub(crate) async fn check_children(&self, key: &ForeignKey) -> Result<(), EngineError> {
         let mut transaction = self.begin();
         let child = &key.spec.child;
         let request =

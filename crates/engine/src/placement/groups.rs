@@ -113,11 +113,13 @@ impl Engine {
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(partitioning), entries);
         let container = Arc::new(Container::new(schema, table, true));
-        let defined = self.define(|| Definition::of_container(&container, Some(like.id())));
-        defined.map_err(|_| PlacementError::NotLogged)?;
+        let definitions = self.begin_definition();
+        let noted = definitions.note(|| Definition::of_container(&container, Some(like.id())));
+        noted.map_err(|_| PlacementError::NotLogged)?;
         container.set_group(Arc::clone(&group));
         group.join(&container);
         runtime.add_container(Arc::clone(&container));
+        drop(definitions);
         Ok(container)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use eris_storage::{Batch, ContainerId, PinnedSegment, ReadRequest};
 
 use super::Transaction;
+use crate::container::Container;
 use crate::dataflow::Work;
 use crate::error::EngineError;
 use crate::message::Primitive;
@@ -40,11 +41,20 @@ impl Transaction {
     /// The same for who does not want all open rows at once.
     pub fn pin_stream(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinStream, EngineError> {
         let container = self.runtime.container(container)?;
+        self.pin_stream_of(&container, request)
+    }
+
+    /// The same for a container that may be dropped by now: its rows are there for who has it.
+    pub fn pin_stream_of(
+        &mut self,
+        container: &Arc<Container>,
+        request: &ReadRequest,
+    ) -> Result<PinStream, EngineError> {
         self.begin_operation()?;
-        self.track_read(&container, &request.predicate)?;
+        self.track_read(container, &request.predicate)?;
         let table = container.table();
         let work = Work::Pin { request: request.clone() };
-        let operator = Self::operator(&container, &table, work, Some(request));
+        let operator = Self::operator(container, &table, work, Some(request));
         let dataflow = self.dataflow(vec![operator]);
         let messages = self.messages(&dataflow, Primitive::Pin);
         Ok(PinStream { results: self.start(dataflow, messages) })

@@ -10,7 +10,8 @@
 
 use super::{Store, StoreIndex};
 use crate::address::RowAddress;
-use crate::ids::RowOffset;
+use crate::batch::Batch;
+use crate::ids::{AttributeId, RowOffset};
 use crate::key::{Key, KeyEncoder};
 use crate::modules::IndexScanState;
 use crate::mvcc::{Word, WordKind};
@@ -18,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Entries fetched in one go.
 const ENTRIES: usize = 1_024;
+/// Rows looked at in one go.
+const ROWS: usize = 1_024;
 
 impl Store {
     /// Says what is wrong with an index, if anything is.
@@ -47,6 +50,32 @@ impl Store {
             None => Ok(()),
             Some((what, _)) => Err(format!("{what} remain")),
         }
+    }
+
+    /// Hands out all live rows with all attributes, until somebody finds something wrong with them.
+    pub fn check_rows(&self, mut check: impl FnMut(&Batch) -> Result<(), String>) -> Result<(), String> {
+        let attributes: Vec<AttributeId> = (0..self.schema.attributes.len() as u16).map(AttributeId).collect();
+        let mut rows = self.live_rows();
+        loop {
+            let some: Vec<RowAddress> = rows.by_ref().take(ROWS).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            check(&Batch { columns: self.link_attributes(&attributes, &some).into(), rows: some.len() })?;
+        }
+    }
+
+    /// The newest versions of rows that were committed.
+    fn live_rows(&self) -> impl Iterator<Item = RowAddress> {
+        let segments = self.live_segments().filter(|segment| !self.attaching.contains(&segment.number));
+        segments.flat_map(move |segment| {
+            (0..segment.rows()).filter_map(move |offset| {
+                let row = RowAddress::new(segment.number, RowOffset(offset));
+                let begun = matches!(segment.begin(offset).kind(), WordKind::Timestamp(_));
+                let live = begun && segment.begin(offset) != Word::NEVER && segment.end(offset) == Word::NEVER;
+                (live && !segment.is_vacated(offset) && !self.is_leaving(row)).then_some(row)
+            })
+        })
     }
 
     fn check_index(&self, index: &StoreIndex) -> Result<(), String> {
@@ -86,28 +115,20 @@ impl Store {
 
     fn check_live_rows(&self, index: &StoreIndex, entries: &BTreeSet<u64>) -> Result<(), String> {
         let mut keys: BTreeMap<Key, RowAddress> = BTreeMap::new();
-        for segment in self.live_segments().filter(|segment| !self.attaching.contains(&segment.number)) {
-            for offset in 0..segment.rows() {
-                let row = RowAddress::new(segment.number, RowOffset(offset));
-                let begun = matches!(segment.begin(offset).kind(), WordKind::Timestamp(_));
-                let live = begun && segment.begin(offset) != Word::NEVER && segment.end(offset) == Word::NEVER;
-                if !live || segment.is_vacated(offset) || self.is_leaving(row) {
-                    continue;
-                }
-                if !entries.contains(&row.to_bits()) {
-                    return Err(format!("{row:?} is live and has no entry"));
-                }
-                let columns = self.link_attributes(&index.definition.attributes, &[row]);
-                if !index.definition.unique || columns.iter().any(|column| column.is_null(0)) {
-                    continue;
-                }
-                let mut encoder = KeyEncoder::new();
-                for (column, part) in columns.iter().zip(index.path.parts()) {
-                    encoder.push_row(column, 0, *part);
-                }
-                if let Some(other) = keys.insert(encoder.finish(), row) {
-                    return Err(format!("{other:?} and {row:?} are live and have one key"));
-                }
+        for row in self.live_rows() {
+            if !entries.contains(&row.to_bits()) {
+                return Err(format!("{row:?} is live and has no entry"));
+            }
+            let columns = self.link_attributes(&index.definition.attributes, &[row]);
+            if !index.definition.unique || columns.iter().any(|column| column.is_null(0)) {
+                continue;
+            }
+            let mut encoder = KeyEncoder::new();
+            for (column, part) in columns.iter().zip(index.path.parts()) {
+                encoder.push_row(column, 0, *part);
+            }
+            if let Some(other) = keys.insert(encoder.finish(), row) {
+                return Err(format!("{other:?} and {row:?} are live and have one key"));
             }
         }
         Ok(())
@@ -126,8 +147,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::batch::Batch;
-    use crate::ids::{AttributeId, ContainerId, IndexId, SchemaVersion};
+    use crate::ids::{ContainerId, IndexId, SchemaVersion};
     use crate::mvcc::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId};
     use crate::schema::{Attribute, IndexDefinition, IndexKind, Layout, Schema};
     use crate::store::{Horizon, StoreOptions};
