@@ -83,12 +83,12 @@ pub struct Whole {
     /// In an order in which it can be made again. The rows of the snapshot obey all of it.
     pub definitions: Vec<Definition>,
     /// Kept, if they are dropped.
-    containers: Vec<Arc<Container>>,
+    containers: Vec<(Arc<Container>, Arc<Schema>)>,
 }
 
 impl Whole {
-    /// The containers of this moment that have rows of their own, dropped since or not.
-    pub fn containers(&self) -> Vec<Arc<Container>> {
+    /// The containers of this moment that have rows of their own, dropped since or not, and their schemas then.
+    pub fn containers(&self) -> Vec<(Arc<Container>, Arc<Schema>)> {
         self.containers.clone()
     }
 }
@@ -108,8 +108,9 @@ impl Engine {
     pub async fn begin_whole(&self) -> Whole {
         drop(self.begin_behind_log().await);
         let _held = self.runtime().hold_definitions();
-        let containers = self.runtime().containers().into_iter().filter(|container| container.is_logged());
-        Whole { snapshot: self.begin(), definitions: self.list_definitions(), containers: containers.collect() }
+        let logged = self.runtime().containers().into_iter().filter(|container| container.is_logged());
+        let containers = logged.map(|container| (Arc::clone(&container), container.defined_schema())).collect();
+        Whole { snapshot: self.begin(), definitions: self.list_definitions(), containers }
     }
 
     /// Everything that exists, in an order in which it can be made again. Taken while definitions change, it has each

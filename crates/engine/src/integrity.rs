@@ -57,12 +57,7 @@ impl Engine {
         let mut findings = Findings { wrong: Vec::new(), wrong_max };
         let containers = self.runtime().containers();
         for container in &containers {
-            let table = container.table();
-            for place in 0..table.entries().len() {
-                if let Err(wrong) = self.check_partition(container, &table, place).await {
-                    findings.add(wrong);
-                }
-            }
+            self.check_partitions(container, &mut findings).await;
             let like = container.group().and_then(|group| group.members().into_iter().next());
             if like.is_some_and(|like| !self.are_partitioned_alike(&like, container)) {
                 findings.add(format!("container {} is not cut as its group is", container.id().0));
@@ -86,16 +81,29 @@ impl Engine {
         Ok(findings.wrong)
     }
 
-    async fn check_partition(&self, container: &Container, table: &PartitionTable, place: usize) -> Result<(), String> {
-        let partition = &table.entries()[place].partition;
-        let told = |wrong: String| format!("partition {place} of container {}: {wrong}", container.id().0);
-        for _ in 0..QUIET_TRIES {
-            if let Some(checked) = check_quiet_partition(container, table, partition) {
-                return checked.map_err(told);
+    /// All partitions of one version of the table. They may still be dividing what was loaded.
+    async fn check_partitions(&self, container: &Container, findings: &mut Findings) {
+        'versions: loop {
+            let table = container.table();
+            let mut wrong = Vec::new();
+            for (place, partition) in table.partitions().enumerate() {
+                let mut tries = 0;
+                let checked = loop {
+                    if container.table().version != table.version {
+                        continue 'versions;
+                    }
+                    match check_quiet_partition(container, &table, partition) {
+                        Some(checked) => break checked,
+                        None if tries == QUIET_TRIES => break Err("it does not come to rest".to_owned()),
+                        None => tries += 1,
+                    }
+                    self.sleep_until(self.env().now() + QUIET_PAUSE).await;
+                };
+                let told = |what: String| format!("partition {place} of container {}: {what}", container.id().0);
+                wrong.extend(checked.err().map(told));
             }
-            self.sleep_until(self.env().now() + QUIET_PAUSE).await;
+            return wrong.into_iter().for_each(|wrong| findings.add(wrong));
         }
-        Err(told("it does not come to rest".to_owned()))
     }
 
     /// Each row that has a key has an entry, which leads to its partition; and there are as many entries as such rows.
@@ -164,7 +172,11 @@ fn check_quiet_partition(
     partition: &Partition,
 ) -> Option<Result<(), String>> {
     let state = partition.try_latch()?;
-    state.store.check_quiet().ok()?;
+    state.store.check_quiet().ok().filter(|()| !state.is_changing())?;
+    // Tables are published while the partitions that they change are latched.
+    if container.table().version != table.version {
+        return None;
+    }
     if table.bounds_of(partition.id).is_none_or(|bounds| bounds != state.bounds) {
         return Some(Err("it has other bounds than the partition table says".to_owned()));
     }

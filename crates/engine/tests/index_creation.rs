@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Simulation};
+use eris_engine::{ContainerSpec, Definition, Engine, EngineError, EngineOptions, Partitioning, Simulation};
 use eris_platform::test_load;
 use eris_storage::{ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion, StorageError};
 
@@ -163,4 +163,32 @@ fn index_builds_that_wait_leave_the_quantum_to_others() {
         let commands = count(&simulation, "commands");
         assert!(commands < 100_000, "{commands} commands");
     }
+}
+
+/// The log knows that an index goes before the first partition ceases to keep it; so whoever lists definitions must.
+#[test]
+fn an_index_that_goes_is_no_definition_while_partitions_have_it() {
+    let mut simulation = run(7, options(1_000, Duration::from_micros(20)), 1, false);
+    let engine = simulation.engine().clone();
+    let container = ContainerId(2);
+    let has_index = |schema: &Schema| schema.index(BY_AMOUNT).is_some();
+    let is_defined = |engine: &Engine| {
+        engine.definitions().iter().any(|definition| match definition {
+            Definition::Container { schema, .. } => schema.container == container && has_index(schema),
+            _ => false,
+        })
+    };
+    let schema = engine.container(container).expect("there").schema();
+    assert!(has_index(&schema) && is_defined(&engine));
+    let (task, next) = (engine.clone(), Arc::new(with_index(&schema, false)));
+    engine.spawn(async move { task.drop_index(next).await.expect("dropped") });
+    let mut between = 0;
+    let ended = simulation.run_until(|| {
+        let is_kept = has_index(&engine.container(container).expect("there").schema());
+        between += u32::from(is_kept && !is_defined(&engine));
+        assert!(is_kept || !is_defined(&engine), "an index is defined that nobody has");
+        !is_kept
+    });
+    ended.expect("runs");
+    assert!(between > 0, "partitions were moved while it was no definition");
 }
