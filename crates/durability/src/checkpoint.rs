@@ -13,13 +13,17 @@
 
 mod block;
 mod control;
+mod copy;
 mod histories;
 mod load;
 mod manifest;
 mod take;
+mod verify;
 
 pub(crate) use control::{Control, run};
+pub(crate) use copy::{Copied, copy_blocks};
 pub(crate) use load::load;
 pub(crate) use manifest::{FileEntry, Manifest};
 pub use take::CheckpointReport;
 pub(crate) use take::{Checkpointer, WrittenSegments, remove_orphans};
+pub(crate) use verify::{Checked, check_data};

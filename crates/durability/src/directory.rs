@@ -22,6 +22,7 @@ pub const FORMAT_VERSION: u64 = 1;
 
 pub(crate) const IDENTITY: &str = "eris.db";
 const CHECKPOINT: &str = "checkpoint";
+const LOG: &str = "log";
 const LOCK: &str = "eris.lock";
 
 /// A number of its own, so that files of different databases are not taken for each other's.
@@ -29,11 +30,20 @@ const LOCK: &str = "eris.lock";
 pub(crate) struct DatabaseId(pub u64);
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Identity {
     /// What this is, for whoever finds it.
     kind: String,
     format: u64,
     database: String,
+    /// Of backups and what is restored: without a checkpoint they are not whole, and there is no log that says so.
+    #[serde(default, skip_serializing_if = "is_false")]
+    begins_with_checkpoint: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 const KIND: &str = "ERIS database";
@@ -44,7 +54,9 @@ pub struct Directory {
     path: PathBuf,
     id: DatabaseId,
     is_new: bool,
-    _lock: Box<dyn FileLock>,
+    begins_with_checkpoint: bool,
+    /// None: it is only read, and nobody ever locked it.
+    _lock: Option<Box<dyn FileLock>>,
 }
 
 impl Directory {
@@ -61,18 +73,37 @@ impl Directory {
             return Err(DurabilityError::NotADatabase { directory: path.to_path_buf() });
         }
         let lock = lock(files, path)?;
-        let id = if is_new {
+        if is_new {
+            refuse_unfinished(files, path)?;
+        }
+        let (id, begins_with_checkpoint) = if is_new {
             let id = DatabaseId(env.random_u64());
-            write_identity(files, path, id)?;
-            id
+            write_identity(files, path, id, false)?;
+            (id, false)
         } else {
             read_identity(files, &identity)?
         };
-        let log = path.join("log");
-        files.create_directory(&log).map_err(DurabilityError::io("create", &log))?;
-        let checkpoint = path.join(CHECKPOINT);
-        files.create_directory(&checkpoint).map_err(DurabilityError::io("create", &checkpoint))?;
-        Ok(Self { path: path.to_path_buf(), id, is_new, _lock: lock })
+        create_parts(files, path)?;
+        Ok(Self { path: path.to_path_buf(), id, is_new, begins_with_checkpoint, _lock: Some(lock) })
+    }
+
+    /// Opens the directory of a database that is not to be changed: nothing is written, and nobody opens it to change
+    /// it until this is dropped.
+    pub(crate) fn open_to_read(files: &dyn Files, path: &Path) -> Result<Self, DurabilityError> {
+        files.list(path).map_err(DurabilityError::io("list", path))?;
+        let identity = path.join(IDENTITY);
+        if !files.exists(&identity) {
+            refuse_unfinished(files, path)?;
+            return Err(DurabilityError::NotADatabase { directory: path.to_path_buf() });
+        }
+        let lock_path = path.join(LOCK);
+        let lock = match files.lock_shared(&lock_path) {
+            Ok(lock) => Some(lock),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(refused_lock(files, path, error)),
+        };
+        let (id, begins_with_checkpoint) = read_identity(files, &identity)?;
+        Ok(Self { path: path.to_path_buf(), id, is_new: false, begins_with_checkpoint, _lock: lock })
     }
 
     /// Where it is.
@@ -89,6 +120,11 @@ impl Directory {
         self.id
     }
 
+    /// Whether it had a checkpoint before it had a log.
+    pub(crate) fn begins_with_checkpoint(&self) -> bool {
+        self.begins_with_checkpoint
+    }
+
     /// Where the last checkpoint is.
     pub(crate) fn checkpoint(&self) -> PathBuf {
         self.path.join(CHECKPOINT)
@@ -96,7 +132,105 @@ impl Directory {
 
     /// Where log files are.
     pub(crate) fn log(&self) -> PathBuf {
-        self.path.join("log")
+        self.path.join(LOG)
+    }
+}
+
+/// A directory that is being filled. It is no database until [`Self::finish`] says which one it is.
+#[derive(Debug)]
+pub(crate) struct NewDirectory {
+    pub directory: Directory,
+    made: bool,
+}
+
+impl NewDirectory {
+    /// Begins to fill a directory that is missing or empty, for the database of this id. The directory above it exists.
+    pub fn begin(files: &dyn Files, path: &Path, id: DatabaseId) -> Result<Self, DurabilityError> {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        if let Some(above) = above {
+            files.list(above).map_err(DurabilityError::io("create a directory in", above))?;
+        }
+        let made = !files.exists(path);
+        if made {
+            files.create_directory(path).map_err(DurabilityError::io("create", path))?;
+        }
+        let begun = Self::lock_empty(files, path, id, made);
+        if begun.is_err() && made {
+            // It stays if somebody else has put something there.
+            let _ = files.remove_directory(path);
+        }
+        let new = begun?;
+        match create_parts(files, path) {
+            Ok(()) => Ok(new),
+            Err(error) => {
+                new.remove(files);
+                Err(error)
+            }
+        }
+    }
+
+    fn lock_empty(files: &dyn Files, path: &Path, id: DatabaseId, made: bool) -> Result<Self, DurabilityError> {
+        refuse_full(files, path, None)?;
+        let lock = lock(files, path)?;
+        // Somebody may have been faster.
+        match refuse_full(files, path, Some(LOCK)) {
+            Ok(()) => {}
+            Err(error @ DurabilityError::NotEmpty { .. }) => return Err(error),
+            Err(error) => {
+                let _ = files.remove(&path.join(LOCK));
+                return Err(error);
+            }
+        }
+        let (path, lock) = (path.to_path_buf(), Some(lock));
+        let directory = Directory { path, id, is_new: true, begins_with_checkpoint: true, _lock: lock };
+        Ok(Self { directory, made })
+    }
+
+    /// From now on it is a database, also after a crash: everything else in it is durable.
+    pub fn finish(&self, files: &dyn Files) -> Result<(), DurabilityError> {
+        write_identity(files, &self.directory.path, self.directory.id, true)
+    }
+
+    /// Removes what was made, as far as that can be: what is left is no database.
+    pub fn remove(self, files: &dyn Files) {
+        let path = &self.directory.path;
+        let (checkpoint, log) = (self.directory.checkpoint(), self.directory.log());
+        // The identity first: without it the rest is nothing.
+        let identity = [IDENTITY.to_owned(), temporary(IDENTITY)].map(|name| path.join(name));
+        let data = files.list(&checkpoint).unwrap_or_default().into_iter().map(|name| checkpoint.join(name));
+        for file in identity.into_iter().chain(data).chain([path.join(LOCK)]) {
+            let _ = files.remove(&file);
+        }
+        for directory in [&checkpoint, &log].into_iter().chain(self.made.then_some(path)) {
+            let _ = files.remove_directory(directory);
+        }
+    }
+}
+
+/// The directories in which a database is.
+fn create_parts(files: &dyn Files, path: &Path) -> Result<(), DurabilityError> {
+    for part in [path.join(LOG), path.join(CHECKPOINT)] {
+        files.create_directory(&part).map_err(DurabilityError::io("create", &part))?;
+    }
+    Ok(())
+}
+
+/// A directory without an identity is new, unless it has what is made behind the identity only: of a backup that did
+/// not come to its end, or of a database that lost its identity.
+fn refuse_unfinished(files: &dyn Files, path: &Path) -> Result<(), DurabilityError> {
+    if files.exists(&path.join(LOG)) || files.exists(&path.join(CHECKPOINT)) {
+        return Err(DurabilityError::Unfinished { directory: path.to_path_buf() });
+    }
+    Ok(())
+}
+
+/// Refuses a directory that has anything but this.
+fn refuse_full(files: &dyn Files, path: &Path, own: Option<&str>) -> Result<(), DurabilityError> {
+    let mut names = files.list(path).map_err(DurabilityError::io("list", path))?;
+    names.extend(files.list_directories(path).map_err(DurabilityError::io("list", path))?);
+    match names.into_iter().find(|name| Some(&**name) != own) {
+        Some(name) => Err(DurabilityError::NotEmpty { directory: path.to_path_buf(), name }),
+        None => Ok(()),
     }
 }
 
@@ -109,20 +243,31 @@ fn lock(files: &dyn Files, directory: &Path) -> Result<Box<dyn FileLock>, Durabi
             let _ = lock.write_contents(holder.as_bytes());
             Ok(lock)
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let holder = files.read_to_string(&path).ok().filter(|holder| !holder.is_empty());
-            Err(DurabilityError::InUse { directory: directory.to_path_buf(), holder })
-        }
-        Err(error) => Err(DurabilityError::io("lock", &path)(error)),
+        Err(error) => Err(refused_lock(files, directory, error)),
     }
+}
+
+fn refused_lock(files: &dyn Files, directory: &Path, error: io::Error) -> DurabilityError {
+    let path = directory.join(LOCK);
+    if error.kind() == io::ErrorKind::WouldBlock {
+        let holder = files.read_to_string(&path).ok().filter(|holder| !holder.is_empty());
+        return DurabilityError::InUse { directory: directory.to_path_buf(), holder };
+    }
+    DurabilityError::io("lock", &path)(error)
 }
 
 fn temporary(name: &str) -> String {
     format!("{name}.new")
 }
 
-fn write_identity(files: &dyn Files, directory: &Path, id: DatabaseId) -> Result<(), DurabilityError> {
-    let identity = Identity { kind: KIND.to_owned(), format: FORMAT_VERSION, database: format!("{:016x}", id.0) };
+fn write_identity(
+    files: &dyn Files,
+    directory: &Path,
+    id: DatabaseId,
+    begins_with_checkpoint: bool,
+) -> Result<(), DurabilityError> {
+    let (kind, database) = (KIND.to_owned(), format!("{:016x}", id.0));
+    let identity = Identity { kind, format: FORMAT_VERSION, database, begins_with_checkpoint };
     let text = serde_json::to_string(&identity).unwrap_or_else(|_| unreachable!("numbers and texts are JSON"));
     let (temporary, path) = (directory.join(temporary(IDENTITY)), directory.join(IDENTITY));
     let written = || -> io::Result<()> {
@@ -138,14 +283,18 @@ fn write_identity(files: &dyn Files, directory: &Path, id: DatabaseId) -> Result
     written().map_err(DurabilityError::io("write", &path))
 }
 
-fn read_identity(files: &dyn Files, path: &Path) -> Result<DatabaseId, DurabilityError> {
+/// Which database it is, and whether it began with a checkpoint.
+fn read_identity(files: &dyn Files, path: &Path) -> Result<(DatabaseId, bool), DurabilityError> {
     let damaged =
         |reason: String| DurabilityError::Damaged { file: path.to_path_buf(), offset: None, reason, help: RESTORE };
     let text = files.read_to_string(path).map_err(DurabilityError::io("read", path))?;
+    if !text.ends_with('\n') {
+        return Err(damaged("it is cut off".to_owned()));
+    }
     // The format first: all else may have changed.
     let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
     let format = value.get("format").and_then(serde_json::Value::as_u64);
-    let format = format.ok_or_else(|| damaged("it says no format".to_owned()))?;
+    let format = format.filter(|format| *format > 0).ok_or_else(|| damaged("it says no format".to_owned()))?;
     if format > FORMAT_VERSION {
         return Err(DurabilityError::Newer { file: path.to_path_buf(), found: format });
     }
@@ -154,6 +303,6 @@ fn read_identity(files: &dyn Files, path: &Path) -> Result<DatabaseId, Durabilit
         return Err(damaged(format!("it is of kind \"{}\"", identity.kind)));
     }
     u64::from_str_radix(&identity.database, 16)
-        .map(DatabaseId)
+        .map(|id| (DatabaseId(id), identity.begins_with_checkpoint))
         .map_err(|_| damaged(format!("\"{}\" is no id of a database", identity.database)))
 }

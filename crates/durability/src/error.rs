@@ -26,6 +26,35 @@ pub enum DurabilityError {
         /// The directory.
         directory: PathBuf,
     },
+    /// The directory has parts of a database, and nothing that says of which.
+    #[error(
+        "\"{}\" has parts of a database but no \"{}\": a backup or restore that did not come to its end, or a database \
+         that lost this file. Remove the directory, or restore it from a backup",
+        .directory.display(), crate::directory::IDENTITY
+    )]
+    Unfinished {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Something is where a new database is to be written.
+    #[error("\"{}\" is not empty: it has \"{name}\"; choose an empty or a new directory", .directory.display())]
+    NotEmpty {
+        /// The directory.
+        directory: PathBuf,
+        /// Something that is there.
+        name: String,
+    },
+    /// A directory is to be restored that is no backup.
+    #[error(
+        "\"{}\" is no backup: {reason}. Make a backup of it with \"eris backup --db {} DIR\", and restore that",
+        .directory.display(), .directory.display()
+    )]
+    NotABackup {
+        /// The directory.
+        directory: PathBuf,
+        /// What it has, or has not.
+        reason: &'static str,
+    },
     /// A newer version of ERIS wrote it.
     #[error(
         "\"{}\" has format {found}, this version of ERIS reads up to {}; use the version that wrote it, or a newer one",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use eris_engine::Engine;
+use eris_storage::Timestamp;
 
 use crate::checkpoint::{FileEntry, Manifest, WrittenSegments, load};
 use crate::directory::Directory;
@@ -38,6 +39,8 @@ pub struct Progress {
 
 /// What was found.
 pub(crate) struct Recovered {
+    /// The last commit that is there.
+    pub last: Timestamp,
     /// Where the log ends.
     pub position: u64,
     /// Log files that are left out, because of damage in front of them.
@@ -59,6 +62,10 @@ pub(crate) async fn recover(
 ) -> Result<Recovered, DurabilityError> {
     let all_files = engine.env().files();
     let manifest = Manifest::read(all_files, &directory.checkpoint(), directory.id())?;
+    if manifest.is_none() && directory.begins_with_checkpoint() {
+        let reason = format!("\"{}\" has no checkpoint, with which it began", directory.path().display());
+        return Err(DurabilityError::Missing { reason });
+    }
     let replay_from = manifest.as_ref().map_or(0, |manifest| manifest.replay_from);
     let mut reader = LogReader::open(all_files, &directory.log(), directory.id(), replay_from)?;
     let mut replay = Replay::new(engine, reader.files().clone(), options);
@@ -105,10 +112,10 @@ pub(crate) async fn recover(
     let (last, transactions) = (replay.last, replay.transactions);
     replay.finish().await.map_err(|unusable| unusable_log(directory, unusable))?;
     engine.continue_behind(last);
-    Ok(Recovered { position, abandoned, files, written, log: state(position, transactions) })
+    Ok(Recovered { last, position, abandoned, files, written, log: state(position, transactions) })
 }
 
-fn unusable_log(directory: &Directory, unusable: Unusable) -> DurabilityError {
+pub(crate) fn unusable_log(directory: &Directory, unusable: Unusable) -> DurabilityError {
     match unusable {
         Unusable::Engine(error) => error.into(),
         Unusable::File(error) => error,

@@ -96,7 +96,7 @@ impl From<DurabilityError> for Unusable {
 }
 
 impl Unusable {
-    fn malformed(position: u64, reason: &(impl ToString + ?Sized)) -> Self {
+    pub fn malformed(position: u64, reason: &(impl ToString + ?Sized)) -> Self {
         Self::Malformed { position, reason: reason.to_string() }
     }
 }
@@ -346,6 +346,16 @@ impl Known {
             RedoChange::Update { changed, .. } if changed.iter().any(|id| key.contains(id)) => Manner::Together,
             RedoChange::Delete { .. } | RedoChange::Update { .. } => Manner::ByKey,
         }
+    }
+}
+
+/// What a record did; nothing, if it is of another kind.
+pub(crate) fn operations_of<'r>(record: &Record<'r>) -> Result<&'r [u8], Unusable> {
+    match record.kind {
+        RecordKind::Start | RecordKind::Definition => Ok(&[]),
+        RecordKind::Commit => Ok(record.body),
+        RecordKind::Part => Ok(split_transaction(record)?.1),
+        RecordKind::CommitWithParts => Ok(split_void(record.position, split_transaction(record)?.1)?.1),
     }
 }
 

@@ -72,6 +72,11 @@ fn check(id: DatabaseId, place: BlockPlace, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(check, bytes)
 }
 
+/// How many rows are there, as live rows say.
+pub(super) fn live_count(live: &[u8]) -> u64 {
+    live.iter().map(|byte| u64::from(byte.count_ones())).sum()
+}
+
 /// A data file that grows.
 #[derive(Debug)]
 pub(super) struct DataWriter {
@@ -156,6 +161,48 @@ impl DataReader {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Looks at all bytes of a file that has so many, whether anybody needs them or not, and tells what is wrong. Gives
+    /// the blocks that it found.
+    pub fn check(&self, bytes: u64, tell: &mut dyn FnMut(DurabilityError)) -> Result<u64, DurabilityError> {
+        let end = self.file.len().map_err(DurabilityError::io("read", &self.path))?;
+        if end != bytes {
+            tell(damaged(&self.path, bytes.min(end), &format!("it has {end} bytes, the manifest says {bytes}")));
+        }
+        let (mut offset, mut blocks) = (HEADER_BYTES, 0);
+        while offset < end {
+            let mut header = [0; BLOCK_HEADER_BYTES];
+            if end - offset >= BLOCK_HEADER_BYTES as u64 {
+                self.file.read_exact_at(&mut header, offset).map_err(DurabilityError::io("read", &self.path))?;
+            }
+            let kind = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+            let mut length = [0; 8];
+            length.copy_from_slice(&header[8..]);
+            let length = u64::from_le_bytes(length);
+            let kinds = [BlockKind::Rows, BlockKind::LiveRows];
+            let place = BlockPlace { file: self.number, offset, length };
+            match kinds.into_iter().find(|known| *known as u32 == kind) {
+                Some(kind) if length >= BLOCK_HEADER_BYTES as u64 && length <= end - offset => {
+                    match self.read(place, kind) {
+                        Err(error @ DurabilityError::Damaged { .. }) => tell(error),
+                        read => drop(read?),
+                    }
+                }
+                // Where the next one begins is not known.
+                _ => {
+                    tell(damaged(&self.path, offset, "no block begins here"));
+                    return Ok(blocks);
+                }
+            }
+            blocks += 1;
+            offset += length;
+        }
+        Ok(blocks)
     }
 
     /// The body of a block.

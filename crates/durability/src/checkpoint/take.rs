@@ -1,16 +1,16 @@
 //! Taking a checkpoint.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use eris_engine::{Definition, Engine, EngineError, Transaction};
+use eris_engine::{CancelHandle, Container, Definition, Engine, EngineError, Transaction, Whole};
 use eris_platform::{DeterministicMap, Env, Files, IoQueue, io_queue};
-use eris_storage::{AttributeId, Batch, ContainerId, PinnedSegment, Predicate, ReadRequest, SealedSegment};
+use eris_storage::{AttributeId, Batch, ContainerId, PinnedSegment, Predicate, ReadRequest, Schema, SealedSegment};
 
-use super::block::{BlockKind, BlockPlace, DataWriter, HEADER_BYTES, number_of_name};
+use super::block::{BlockKind, BlockPlace, DataWriter, HEADER_BYTES, live_count, number_of_name};
 use super::histories::StoredHistory;
 use super::manifest::{BlockEntry, FileEntry, MANIFEST, Manifest};
 use crate::definitions::Stored;
@@ -40,6 +40,15 @@ pub struct CheckpointReport {
     pub reused_bytes: u64,
     /// How long it took.
     pub took: Duration,
+}
+
+/// The log that goes on where a checkpoint ends. A backup has none.
+#[derive(Clone, Copy)]
+struct Behind<'l> {
+    log: &'l Log,
+    /// What the log has from here on need not be in the checkpoint.
+    position: u64,
+    replay_from: u64,
 }
 
 /// Where a segment's rows were written.
@@ -105,28 +114,62 @@ impl Checkpointer {
             .background_io_queue("eris-checkpoint")
             .map_err(DurabilityError::io("start the thread that writes", &path))?;
         let next_file = files.iter().map(|file| file.number + 1).max().unwrap_or(1);
-        let (env, id) = (Arc::clone(env), directory.id());
-        Ok(Self { env, directory: path, id, queue, written, files, next_file })
+        Ok(Self { written, files, next_file, ..Self::on(env, directory, &queue) })
+    }
+
+    /// Of a directory that has no checkpoint, on a thread that is there.
+    pub fn on(env: &Arc<dyn Env>, directory: &Directory, queue: &Arc<dyn IoQueue>) -> Self {
+        let (env, queue, id) = (Arc::clone(env), Arc::clone(queue), directory.id());
+        let (directory, files) = (directory.checkpoint(), Vec::new());
+        Self { env, directory, id, queue, written: WrittenSegments::default(), files, next_file: 1 }
     }
 
     /// Takes a checkpoint. Nothing is changed if it fails.
     pub async fn take(&mut self, engine: &Engine, log: &Log) -> Result<CheckpointReport, DurabilityError> {
         let begun = self.env.now();
         let positions = log.checkpoint_positions();
-        let mut snapshot = engine.begin_behind_log().await;
+        let whole = engine.begin_whole().await;
         // Planted: commits that the snapshot does not see may be in front of the position already.
         let is_late = cfg!(feature = "bug_position_behind_snapshot");
         let (position, replay_from) = if is_late { log.checkpoint_positions() } else { positions };
-        let timestamp = snapshot.snapshot_timestamp().0;
+        let mut report = self.write(engine, whole, Some(Behind { log, position, replay_from })).await?;
+        log.forget_in_front_of(replay_from);
+        report.took = self.env.now() - begun;
+        Ok(report)
+    }
+
+    /// Takes the first checkpoint of a directory that gets no log: of everything there is at one moment, all of it
+    /// durable in the database that it is of. `cancel` ends it early.
+    pub async fn take_without_log(
+        &mut self,
+        engine: &Engine,
+        cancel: CancelHandle,
+    ) -> Result<CheckpointReport, DurabilityError> {
+        let begun = self.env.now();
+        let mut whole = engine.begin_whole().await;
+        whole.snapshot.set_cancel(cancel);
+        let mut report = self.write(engine, whole, None).await?;
+        report.took = self.env.now() - begun;
+        Ok(report)
+    }
+
+    async fn write(
+        &mut self,
+        engine: &Engine,
+        mut whole: Whole,
+        behind: Option<Behind<'_>>,
+    ) -> Result<CheckpointReport, DurabilityError> {
+        let timestamp = whole.snapshot.snapshot_timestamp().0;
+        let (position, replay_from) = behind.map_or((0, 0), |behind| (behind.position, behind.replay_from));
         let mut manifest = Manifest::new(self.id, timestamp, position, replay_from);
-        let definitions = engine.definitions();
         let data = self.begin_file().await?;
         let mut report = CheckpointReport { timestamp, ..CheckpointReport::default() };
-        let taken = self.write_rows(&mut snapshot, &definitions, &data, &mut manifest, &mut report).await;
+        let taken = self.write_rows(engine, &mut whole, behind, &data, &mut manifest, &mut report).await;
+        let Whole { snapshot, definitions, .. } = whole;
         snapshot.rollback();
         // Planted: the log goes before the manifest that makes up for it has its name.
-        if cfg!(feature = "bug_log_goes_before_manifest") && taken.is_ok() {
-            log.forget_in_front_of(replay_from);
+        if let (Some(behind), true, true) = (behind, cfg!(feature = "bug_log_goes_before_manifest"), taken.is_ok()) {
+            behind.log.forget_in_front_of(replay_from);
         }
         let finished = match taken {
             Ok(written) => {
@@ -138,8 +181,6 @@ impl Checkpointer {
             Ok((written, files)) => {
                 self.written = written;
                 self.files = files;
-                log.forget_in_front_of(replay_from);
-                report.took = self.env.now() - begun;
                 Ok(report)
             }
             Err(error) => {
@@ -163,45 +204,60 @@ impl Checkpointer {
     /// Writes what is not written yet; gives where all segments are.
     async fn write_rows(
         &self,
-        snapshot: &mut Transaction,
-        definitions: &[Definition],
+        engine: &Engine,
+        whole: &mut Whole,
+        behind: Option<Behind<'_>>,
         data: &Data,
         manifest: &mut Manifest,
         report: &mut CheckpointReport,
     ) -> Result<WrittenSegments, DurabilityError> {
         let mut segments: Vec<(ContainerId, Arc<PinnedSegment>)> = Vec::new();
-        for definition in definitions {
-            let Definition::Container { schema, .. } = definition else { continue };
-            let id = schema.container;
-            let pinned = self.write_open_rows(snapshot, id, data, manifest, report).await?;
+        let mut columns: DeterministicMap<ContainerId, usize> = DeterministicMap::default();
+        for (container, schema) in whole.containers() {
+            let id = container.id();
+            // It was dropped since: a log says so, what has none must have its rows.
+            if behind.is_some() && engine.container(id).is_none() {
+                continue;
+            }
+            columns.insert(id, schema.attributes.len());
+            let request = everything(&schema);
+            let pinned =
+                self.write_open_rows(&mut whole.snapshot, (&container, &request), data, manifest, report).await?;
             segments.extend(pinned.into_iter().map(|segment| (id, segment)));
         }
         let sparse = self.sparse_files(&segments);
         let mut written = WrittenSegments::default();
-        let handle = snapshot.snapshot_handle();
+        let (handle, cancel) = (whole.snapshot.snapshot_handle(), whole.snapshot.cancel_handle());
         for (container, pinned) in segments {
-            let known = self.known(&pinned).filter(|place| !sparse.contains(&place.file));
+            if cancel.is_cancelled() {
+                return Err(EngineError::Cancelled.into());
+            }
+            // It may have got further attributes since.
+            let columns = columns.get(&container).copied().unwrap_or(usize::MAX);
+            let has_more = pinned.schema().attributes.len() > columns;
+            let known = self.known(&pinned).filter(|place| !has_more && !sparse.contains(&place.file));
             let (segment, snapshot) = (Arc::clone(&pinned), Arc::clone(&handle));
-            let (place, live) = self
+            let (place, live, rows) = self
                 .with_file(data, move |data| {
                     let place = match known {
                         Some(place) => place,
-                        None => data.append(BlockKind::Rows, |out| segment.all_rows().store(out))?,
+                        None => data.append(BlockKind::Rows, |out| first(segment.all_rows(), columns).store(out))?,
                     };
                     let live = segment.live_rows(&snapshot.snapshot());
+                    let rows = live.as_deref().map_or(u64::from(segment.rows()), live_count);
                     let live = live.map(|live| data.append(BlockKind::LiveRows, |out| out.extend_from_slice(&live)));
-                    Ok((place, live.transpose()?))
+                    Ok((place, live.transpose()?, rows))
                 })
                 .await?;
             if known.is_some() {
                 report.reused_bytes += place.length;
             }
-            report.rows += u64::from(pinned.rows());
+            report.rows += rows;
             // Planted: the rows are as they were, so the bitmap of the last time is named along with them.
             #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
             let live = known.and_then(|_| self.written.find(&pinned)).map_or(live, |before| before.live);
             let entry = BlockEntry { container: container.0, rows: pinned.rows(), place, live };
-            written.add(pinned.segment(), pinned.schema().attributes.len(), &entry);
+            written.add(pinned.segment(), pinned.schema().attributes.len().min(columns), &entry);
             manifest.blocks.push(entry);
         }
         Ok(written)
@@ -229,7 +285,7 @@ impl Checkpointer {
     async fn write_open_rows(
         &self,
         snapshot: &mut Transaction,
-        container: ContainerId,
+        container: (&Arc<Container>, &ReadRequest),
         data: &Data,
         manifest: &mut Manifest,
         report: &mut CheckpointReport,
@@ -241,11 +297,6 @@ impl Checkpointer {
                     report.rows += rows;
                     return Ok(segments);
                 }
-                // It was dropped since; the log says so.
-                Err(DurabilityError::Engine(EngineError::NoSuchContainer(_))) => {
-                    manifest.blocks.truncate(before);
-                    return Ok(Vec::new());
-                }
                 Err(DurabilityError::Engine(EngineError::SchemaMoved)) => manifest.blocks.truncate(before),
                 Err(error) => return Err(error),
             }
@@ -256,13 +307,12 @@ impl Checkpointer {
     async fn try_open_rows(
         &self,
         snapshot: &mut Transaction,
-        container: ContainerId,
+        (container, request): (&Arc<Container>, &ReadRequest),
         data: &Data,
         manifest: &mut Manifest,
     ) -> Result<(u64, Vec<Arc<PinnedSegment>>), DurabilityError> {
         snapshot.next_statement();
-        let request = everything(snapshot, container)?;
-        let mut stream = snapshot.pin_stream(container, &request)?;
+        let mut stream = snapshot.pin_stream_of(container, request)?;
         let (mut rows, mut gathered, mut count, mut bytes) = (0, Vec::new(), 0, 0);
         loop {
             let next = stream.next_open().await?;
@@ -277,7 +327,7 @@ impl Checkpointer {
                 let place = self
                     .with_file(data, move |data| data.append(BlockKind::Rows, |out| Batch::concat(&batches).store(out)))
                     .await?;
-                let entry = BlockEntry { container: container.0, rows: count as u32, place, live: None };
+                let entry = BlockEntry { container: container.id().0, rows: count as u32, place, live: None };
                 manifest.blocks.push(entry);
                 rows += count as u64;
                 (count, bytes) = (0, 0);
@@ -314,7 +364,17 @@ impl Checkpointer {
             engine.sync_log().await?;
         }
         manifest.definitions = definitions.iter().map(Stored::of).collect();
-        manifest.histories = engine.partition_histories().iter().map(StoredHistory::of).collect();
+        // Layouts that were set meanwhile may name attributes that the definitions do not have.
+        let grown = definitions.iter().filter_map(|definition| match definition {
+            Definition::Container { schema, .. } => {
+                let now = engine.container(schema.container)?.schema();
+                (now.attributes.len() > schema.attributes.len()).then_some(schema.container)
+            }
+            _ => None,
+        });
+        let grown: BTreeSet<ContainerId> = grown.collect();
+        let histories = engine.partition_histories().into_iter().filter(|history| !grown.contains(&history.container));
+        manifest.histories = histories.map(|history| StoredHistory::of(&history)).collect();
         self.with_file(data, |data| data.sync()).await?;
         let (written, own) = {
             let data = lock(data);
@@ -322,7 +382,7 @@ impl Checkpointer {
         };
         report.written_bytes = written;
         let own = own.file_name().and_then(|name| number_of_name(name.to_str()?));
-        let named: std::collections::BTreeSet<u64> = manifest
+        let named: BTreeSet<u64> = manifest
             .blocks
             .iter()
             .flat_map(|block| [Some(block.place.file), block.live.map(|live| live.file)])
@@ -349,10 +409,17 @@ fn lock(data: &Data) -> std::sync::MutexGuard<'_, DataWriter> {
     data.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn everything(snapshot: &Transaction, container: ContainerId) -> Result<ReadRequest, EngineError> {
-    let attributes = snapshot.schema_of(container)?.attributes.len() as u16;
-    let desired = (0..attributes).map(AttributeId).collect();
-    Ok(ReadRequest { predicate: Predicate::all(), desired, order: None })
+fn everything(schema: &Schema) -> ReadRequest {
+    let desired = (0..schema.attributes.len() as u16).map(AttributeId).collect();
+    ReadRequest { predicate: Predicate::all(), desired, order: None }
+}
+
+/// The first columns of rows.
+fn first(rows: Batch, columns: usize) -> Batch {
+    if rows.columns.len() <= columns {
+        return rows;
+    }
+    rows.project(&(0..columns).collect::<Vec<_>>())
 }
 
 /// Removes what no manifest names.

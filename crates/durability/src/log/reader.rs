@@ -109,6 +109,12 @@ impl<'f> LogReader<'f> {
         Ok(reader)
     }
 
+    /// Begins with the first record that is there.
+    pub fn open_first(files: &'f dyn Files, directory: &Path, id: DatabaseId) -> Result<Self, DurabilityError> {
+        let log = LogFiles::list(files, directory, id)?;
+        Self::open(files, directory, id, log.firsts.first().copied().unwrap_or(0))
+    }
+
     /// Its files.
     pub fn files(&self) -> &LogFiles<'f> {
         &self.log

@@ -1,5 +1,7 @@
 //! What clients know, and whether a recovered bank agrees with it.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use eris_engine::SequenceId;
@@ -117,6 +119,22 @@ impl Books {
         tickets.dedup();
         assert_eq!(tickets.len(), before, "a ticket was given twice");
         self.highest_ticket = self.highest_ticket.max(tickets.last().copied().unwrap_or(0));
+    }
+
+    /// Compares the journal of a copy that has every commit up to a timestamp, and no other, with what is known. Nobody
+    /// waits for an end.
+    pub fn check_copy(&self, journal: &[Vec<i64>], copied: Timestamp) {
+        let present: BTreeSet<i64> = journal.iter().map(|row| row[0]).collect();
+        assert_eq!(present.len(), journal.len(), "a transaction is in the journal twice");
+        for (txn, known) in &self.transactions {
+            let expected = match known {
+                Known::Committed { timestamp, .. } => *timestamp <= copied,
+                Known::Begun | Known::RolledBack => false,
+                other => panic!("transaction {txn} is {other:?}"),
+            };
+            assert_eq!(present.contains(txn), expected, "transaction {txn} in a copy of {copied:?}: {known:?}");
+        }
+        assert!(present.iter().all(|txn| self.transactions.contains_key(txn)), "a transaction that nobody began");
     }
 
     /// Whether all tables say what the entries say, and these what the journal says.

@@ -28,9 +28,18 @@ pub fn options() -> DurabilityOptions {
 
 /// Opens what is there.
 pub fn try_open(env: &SimulatedEnv, options: &DurabilityOptions) -> Result<Shelf, DurabilityError> {
+    try_open_at(env, PATH, options)
+}
+
+/// Opens what is elsewhere.
+pub fn try_open_at(
+    env: &SimulatedEnv,
+    path: &'static str,
+    options: &DurabilityOptions,
+) -> Result<Shelf, DurabilityError> {
     let mut simulation = Simulation::on(env, EngineOptions::default()).expect("starts");
     let (engine, options) = (simulation.engine().clone(), options.clone());
-    let opened = simulation.block_on(async move { open(&engine, Path::new(PATH), &options, |_| {}).await });
+    let opened = simulation.block_on(async move { open(&engine, Path::new(path), &options, |_| {}).await });
     let database = Some(opened.expect("opening comes to its end")?);
     Ok(Shelf { simulation, database })
 }
@@ -178,8 +187,13 @@ pub fn is(path: &str, extension: &str) -> bool {
 
 /// Every file below the database's directory, with its bytes.
 pub fn files(env: &SimulatedEnv) -> Vec<(String, Vec<u8>)> {
+    files_at(env, PATH)
+}
+
+/// The same of another directory.
+pub fn files_at(env: &SimulatedEnv, path: &str) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
-    for directory in [PATH.to_owned(), format!("{PATH}/log"), format!("{PATH}/checkpoint")] {
+    for directory in [path.to_owned(), format!("{path}/log"), format!("{path}/checkpoint")] {
         for name in env.files().list(directory.as_ref()).unwrap_or_default() {
             let path = format!("{directory}/{name}");
             let bytes = env.simulated_files().contents(&path).expect("it is listed");

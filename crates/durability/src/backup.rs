@@ -1,0 +1,130 @@
+//! Backups: a directory that is a database of its own, written while the one that it is of goes on.
+//!
+//! ```text
+//!   lock, directories ─> everything at one moment ─> rows ─> log of the source durable ─> manifest ─> "eris.db"
+//! ```
+//! It is the first checkpoint of another database: the code that takes checkpoints writes it, under another id, with
+//! all blocks and at position 0 of a log that is empty. The last thing that is written is the file that says what the
+//! directory is; so what a backup leaves that did not come to its end is refused.
+//!
+//! **What exists and what is stored agree.** A checkpoint may be of a moment at which a container has been made and its
+//! rows have not, or name one that is dropped before its rows are written: the log behind it makes up for that. A
+//! backup has no log, so both are taken of one moment ([`Engine::begin_whole`]), and containers of that moment are kept
+//! until they are written, whoever drops them. So nothing is waited for and nothing tried again, whatever is defined
+//! meanwhile. Names of SQL are rows of the system container, and at every moment
+//!
+//! * a container is made before the commit that names it, and dropped after the commit that ceases to;
+//! * an index is built before the commit that names it, and dropped after the commit that ceases to.
+//!
+//! So whatever the rows of that moment name exists in the backup. What they do not name, of transactions that had not
+//! committed, is dropped when the backup is opened, as after a crash.
+//!
+//! **What is in it is durable in the source**: the log is synced behind the snapshot.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use eris_engine::{CancelHandle, Engine};
+use eris_platform::{Env, IoQueue, io_queue};
+
+use crate::checkpoint::{CheckpointReport, Checkpointer};
+use crate::directory::{DatabaseId, NewDirectory};
+use crate::error::DurabilityError;
+
+/// What a backup has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Commits up to here are in it, and no others.
+    pub timestamp: u64,
+    /// Rows in it, those of the catalog included.
+    pub rows: u64,
+    /// Bytes of its rows.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Writes everything that was committed when this was called, or a little later, into a directory that is missing or
+/// empty. The engine may have files of its own or live in memory only, and works on. A task of the engine.
+///
+/// # Errors
+/// Nothing is left in the directory then, unless that cannot be removed either. [`DurabilityError::Engine`] with
+/// `Cancelled` if `cancel` was.
+pub async fn back_up(engine: &Engine, target: &Path, cancel: CancelHandle) -> Result<BackupReport, DurabilityError> {
+    let env = engine.env();
+    let failed = || DurabilityError::io("start the thread that writes", target);
+    let queue = env.background_io_queue("eris-backup").map_err(failed())?;
+    let new = Target::begin(env, &queue, target).await?;
+    let outcome = new.fill(engine, cancel).await;
+    match outcome {
+        Ok(report) => {
+            new.keep();
+            let CheckpointReport { timestamp, rows, written_bytes, took, .. } = report;
+            Ok(BackupReport { timestamp, rows, bytes: written_bytes, took })
+        }
+        Err(error) => {
+            new.remove().await;
+            Err(error)
+        }
+    }
+}
+
+/// A directory that is removed unless it is kept: also if nobody waits any more.
+struct Target {
+    path: PathBuf,
+    queue: Arc<dyn IoQueue>,
+    new: Option<Arc<NewDirectory>>,
+}
+
+impl Target {
+    async fn begin(env: &Arc<dyn Env>, queue: &Arc<dyn IoQueue>, path: &Path) -> Result<Self, DurabilityError> {
+        let (of_job, id) = (path.to_path_buf(), DatabaseId(env.random_u64()));
+        let mut target = Self { path: path.to_path_buf(), queue: Arc::clone(queue), new: None };
+        target.new = Some(target.run(move |files| NewDirectory::begin(files, &of_job, id)).await?.into());
+        Ok(target)
+    }
+
+    /// Runs a piece of work on the thread of the backup.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn eris_platform::Files) -> Result<T, DurabilityError> + Send + 'static,
+    ) -> Result<T, DurabilityError> {
+        match io_queue::run(&self.queue, work).await {
+            Ok(done) => done,
+            Err(error) => Err(DurabilityError::io("write", &self.path)(error)),
+        }
+    }
+
+    async fn fill(&self, engine: &Engine, cancel: CancelHandle) -> Result<CheckpointReport, DurabilityError> {
+        let Some(new) = self.new.clone() else { unreachable!("it was begun") };
+        let mut checkpointer = Checkpointer::on(engine.env(), &new.directory, &self.queue);
+        let report = checkpointer.take_without_log(engine, cancel).await?;
+        self.run(move |files| new.finish(files)).await?;
+        Ok(report)
+    }
+
+    fn keep(mut self) {
+        self.new = None;
+    }
+
+    async fn remove(mut self) {
+        if let Some(new) = self.new.take().and_then(Arc::into_inner) {
+            // What cannot be removed is no database all the same.
+            let _ = io_queue::run(&self.queue, move |files| new.remove(files)).await;
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Some(new) = self.new.take() {
+            // Behind the jobs that were under way.
+            self.queue.submit(Box::new(move |files| {
+                if let Some(new) = Arc::into_inner(new) {
+                    new.remove(files);
+                }
+            }));
+        }
+    }
+}
