@@ -109,6 +109,8 @@ states! {
     DEADLOCK_DETECTED = b"40P01";
     /// syntax_error
     SYNTAX = b"42601";
+    /// invalid_name
+    INVALID_NAME = b"42602";
     /// insufficient_privilege
     INSUFFICIENT_PRIVILEGE = b"42501";
     /// duplicate_column
@@ -163,6 +165,8 @@ states! {
     DISK_FULL = b"53100";
     /// io_error
     IO_ERROR = b"58030";
+    /// object_in_use
+    OBJECT_IN_USE = b"55006";
     /// lock_not_available
     LOCK_NOT_AVAILABLE = b"55P03";
     /// query_canceled
@@ -173,6 +177,8 @@ states! {
     IO = b"58030";
     /// undefined_file
     NO_SUCH_FILE = b"58P01";
+    /// duplicate_file
+    DUPLICATE_FILE = b"58P02";
     /// protocol_violation
     PROTOCOL = b"08P01";
     /// internal_error

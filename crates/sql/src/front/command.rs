@@ -111,6 +111,8 @@ pub enum Command {
     },
     /// CHECKPOINT.
     Checkpoint,
+    /// BACKUP TO a directory.
+    Backup(String),
     /// DEALLOCATE name, DEALLOCATE ALL (`None`).
     Deallocate(Option<String>),
     /// DISCARD.

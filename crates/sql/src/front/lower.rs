@@ -37,7 +37,6 @@ pub fn lower(statement: &Statement) -> Lowered<Command> {
                 other => Err(SqlError::unsupported(format!("DROP {other}"), "Tables and indexes can be dropped.")),
             }
         }
-        Statement::Call(function) if function.to_string().eq_ignore_ascii_case("checkpoint") => Ok(Command::Checkpoint),
         Statement::Truncate(truncate) => create::truncate(truncate),
         Statement::Explain {
             describe_alias: _,

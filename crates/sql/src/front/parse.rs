@@ -133,13 +133,7 @@ fn is_space(token: &TokenWithSpan) -> bool {
 }
 
 fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
-    // The parser does not know it, but what it means: the call of something without arguments.
-    if let [only] = tokens
-        && matches!(&only.token, Token::Word(word) if word.quote_style.is_none()
-            && word.value.eq_ignore_ascii_case("checkpoint"))
-    {
-        let mut call = tokens.to_vec();
-        call.insert(0, TokenWithSpan::wrap(Token::make_keyword("CALL")));
+    if let Some(call) = as_call(tokens) {
         return Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(call).parse_statement();
     }
     let dialect = BoundedDialect::new(tokens.len());
@@ -171,6 +165,29 @@ fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
         "Expected: end of statement, found: {} at Line: {}, Column: {}",
         next.token, at.line, at.column
     )))
+}
+
+/// Statements that the parser does not know, but what they mean: `CHECKPOINT` is a call without arguments, `BACKUP TO
+/// 'directory'` one with an argument.
+fn as_call(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
+    let is = |token: &TokenWithSpan, name: &str| match &token.token {
+        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name),
+        _ => false,
+    };
+    let words: Vec<&TokenWithSpan> = tokens.iter().filter(|token| !is_space(token)).collect();
+    let added = |token| TokenWithSpan::wrap(token);
+    let call = added(Token::make_keyword("CALL"));
+    match words[..] {
+        [only] if is(only, "checkpoint") => Some(vec![call, only.clone()]),
+        [name, to, directory]
+            if is(name, "backup")
+                && is(to, "to")
+                && matches!(directory.token, Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_)) =>
+        {
+            Some(vec![call, name.clone(), added(Token::LParen), directory.clone(), added(Token::RParen)])
+        }
+        _ => None,
+    }
 }
 
 fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {

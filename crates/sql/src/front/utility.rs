@@ -9,8 +9,8 @@ use super::names::{fold, setting_name, simple_name};
 use super::type_names::sql_type_of;
 use super::{Lowered, expressions, refuse_if};
 use crate::ast::{
-    ContextModifier, DiscardObject, Expr, Reset, ResetStatement, Set, Statement, TransactionAccessMode,
-    TransactionIsolationLevel, TransactionMode,
+    ContextModifier, DiscardObject, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Reset,
+    ResetStatement, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };
 use crate::errors::SqlError;
 use crate::settings::{DEFAULT_ISOLATION, TRANSACTION_ISOLATION, level_name};
@@ -82,12 +82,30 @@ pub(super) fn lower(statement: &Statement) -> Lowered<Command> {
             let name = fold(name)?;
             Ok(Command::Deallocate((name != "all").then_some(name)))
         }
+        Statement::Call(function) => call(function),
         Statement::Discard { object_type } => Ok(Command::Discard { all: matches!(object_type, DiscardObject::ALL) }),
         other => {
             let text = other.to_string();
             let words: Vec<&str> = text.split_whitespace().take(2).collect();
             Err(SqlError::unsupported(words.join(" "), "See the documentation for the statements there are."))
         }
+    }
+}
+
+/// What stands for statements that the parser does not know, see [`super::parse`].
+fn call(function: &Function) -> Lowered<Command> {
+    let name = function.name.to_string().to_lowercase();
+    let argument = match &function.args {
+        FunctionArguments::List(list) => match list.args.as_slice() {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] => Some(value),
+            _ => None,
+        },
+        FunctionArguments::None | FunctionArguments::Subquery(_) => None,
+    };
+    match (name.as_str(), argument) {
+        ("checkpoint", None) if matches!(function.args, FunctionArguments::None) => Ok(Command::Checkpoint),
+        ("backup", Some(directory @ Expr::Value(_))) => Ok(Command::Backup(option_text(directory))),
+        _ => Err(SqlError::unsupported(format!("CALL {name}"), "There are no procedures.")),
     }
 }
 

@@ -135,6 +135,10 @@ impl Session {
                 self.checkpoint().await?;
                 done("CHECKPOINT")
             }
+            Command::Backup(directory) => {
+                self.block.refuse_inside("BACKUP")?;
+                self.backup(directory, planned).await
+            }
             Command::Discard { all } => {
                 if *all {
                     self.block.refuse_inside("DISCARD ALL")?;

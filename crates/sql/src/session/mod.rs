@@ -1,5 +1,6 @@
 //! Sessions: statements in, rows and tags out, transactions in between.
 
+mod backup;
 mod cache;
 mod cancel;
 mod commit;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::backup::backup_columns;
 use super::plans::QueryPlan;
 use super::prepared::ColumnDescription;
 use super::sleep::{SleepPlan, split_sleep};
@@ -150,6 +151,7 @@ pub(super) fn plan(
         Command::Show(None) => {
             (Body::Utility, Vec::new(), Some(text_columns(&["name", "setting", "description"])), false)
         }
+        Command::Backup(_) => (Body::Utility, Vec::new(), Some(backup_columns()), false),
         Command::Explain(explain) => {
             // Planned now, so that what is wrong with the statement is said at once.
             let inner = plan(text.clone(), (*explain.statement).clone(), declared, scope)?;
