@@ -2,10 +2,13 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::backup::BackupArguments;
 use crate::bench::BenchArguments;
 use crate::demo::DemoArguments;
+use crate::restore::RestoreArguments;
 use crate::serve::ServeArguments;
 use crate::shell::ShellArguments;
+use crate::verify::VerifyArguments;
 
 /// ERIS: an in-memory SQL database of living partitions, for transactions and analytics on the same data.
 #[derive(Debug, Parser)]
@@ -23,6 +26,12 @@ pub enum Command {
     Serve(ServeArguments),
     /// Run SQL in an embedded database
     Shell(ShellArguments),
+    /// Write everything that is committed into a directory of its own, of a database that is served or that is closed
+    Backup(BackupArguments),
+    /// Make a database of a backup
+    Restore(RestoreArguments),
+    /// Read everything in a directory and check what must hold of it, without changing anything
+    Verify(VerifyArguments),
     /// Run a benchmark and write its figures as JSON
     Bench(BenchArguments),
 }
@@ -44,6 +53,11 @@ mod tests {
             "eris serve",
             "eris serve --listen 127.0.0.1:5433 --workers 2 --nodes 1 --memory-limit 1000000000",
             "eris shell -c SELECT",
+            "eris backup dir",
+            "eris backup --url postgres://eris@localhost:5433/eris dir",
+            "eris backup --db source --workers 1 dir",
+            "eris restore backup dir",
+            "eris verify --workers 2 --memory-limit 4G dir",
             "eris demo",
             "eris bench tpch --sf 1 --data dir --workers 2 --nodes 1 --partitions 7 --layout row --repeat 3 \
              --peers duckdb,datafusion,hyper --json out.json",

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use eris::{Damage, Database, DurabilityOptions, Phase, Progress};
+use eris::{Damage, Database, DurabilityOptions, OpenError, Phase, Progress};
 
 use crate::failure::Failure;
 use crate::resources::{Resources, bytes};
@@ -37,7 +37,12 @@ pub enum DamagedLog {
 impl Directory {
     /// Opens the database; says on standard error how far that is, if it takes a while.
     pub fn open(&self, resources: &Resources) -> Result<Database, Failure> {
-        let Some(directory) = &self.db else { return Ok(Database::open(resources.options())?) };
+        Ok(self.try_open(resources)?)
+    }
+
+    /// The same for who looks at the error.
+    pub fn try_open(&self, resources: &Resources) -> Result<Database, OpenError> {
+        let Some(directory) = &self.db else { return Database::open(resources.options()) };
         let default = DurabilityOptions::default();
         let options = DurabilityOptions {
             damage: match self.damaged_log {
@@ -48,22 +53,19 @@ impl Directory {
             ..default
         };
         let mut telling = Telling::default();
-        let opened = Database::open_directory(directory, resources.options(), &options, move |progress| {
-            telling.tell(&progress);
-        });
-        Ok(opened?)
+        Database::open_directory(directory, resources.options(), &options, move |progress| telling.tell(&progress))
     }
 }
 
 /// What the user was told last.
 #[derive(Default)]
-struct Telling {
+pub struct Telling {
     last: Option<(Phase, u64)>,
     written: bool,
 }
 
 impl Telling {
-    fn tell(&mut self, progress: &Progress) {
+    pub fn tell(&mut self, progress: &Progress) {
         let percent = (progress.done_bytes * 100).checked_div(progress.all_bytes).unwrap_or(100).min(100);
         if self.last == Some((progress.phase, percent)) {
             return;

@@ -1,14 +1,17 @@
 //! The `eris` binary: one subcommand, one module.
 
 mod arguments;
+mod backup;
 mod bench;
 mod demo;
 mod directory;
 mod failure;
 mod resources;
+mod restore;
 mod serve;
 mod shell;
 mod signals;
+mod verify;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
             signals::end_with_the_reader();
             shell::run(&options)
         }
+        Command::Backup(options) => backup::run(&options),
+        Command::Restore(options) => restore::run(&options),
+        Command::Verify(options) => verify::run(&options),
         Command::Bench(options) => bench::run(&options),
     };
     match result {

@@ -77,7 +77,7 @@ impl Database {
         Ok(opened?)
     }
 
-    fn of_engine(engine: Engine, options: Options) -> Result<Database, OpenError> {
+    pub(crate) fn of_engine(engine: Engine, options: Options) -> Result<Database, OpenError> {
         let sql_options = DatabaseOptions { fallback: options.fallback, ..DatabaseOptions::default() };
         let sql = eris_sql::Database::new(engine.clone(), sql_options)?;
         Ok(Database { engine, sql })

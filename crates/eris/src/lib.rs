@@ -11,6 +11,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod backup;
 mod channel;
 mod connection;
 mod database;
@@ -18,9 +19,12 @@ mod options;
 mod results;
 mod tables;
 
+pub use backup::{Verified, restore, verify};
 pub use connection::{Connection, Event, Statement};
 pub use database::{Database, OpenError};
-pub use eris_durability::{Damage, DurabilityError, DurabilityOptions, Phase, Progress};
+pub use eris_durability::{
+    BackupReport, Damage, DurabilityError, DurabilityOptions, Phase, Progress, RestoreReport, VerifyReport,
+};
 pub use eris_server::{ServeError, ServerHandle};
 pub use eris_sql::{ColumnDescription, Notice, SqlError, SqlType, TransactionStatus};
 pub use eris_storage::{Batch, Value};

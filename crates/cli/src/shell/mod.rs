@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::resources::Resources;
 use crate::shell::format::Format;
 use crate::shell::session::ShellSession;
+pub use crate::shell::session::print;
 use crate::signals::Signals;
 
 #[derive(Args, Clone, Debug)]
