@@ -96,7 +96,7 @@ fn run(seed: u64) -> (u64, usize) {
     });
     let world = made.expect("ends").expect("makes");
     let known: Arc<Mutex<Books>> = Arc::default();
-    for client in 0..1 + random.below(4) as i64 {
+    for client in 0..=random.below(4) as i64 {
         spawn_client(&engine, &world, &known, client, SeededRandom::new(random.next_u64()));
     }
     world.site.build(&engine, &mut random, ROUNDS);
