@@ -240,7 +240,9 @@ fn backups_of_a_server_that_works() {
         bounds.push((target, before, now()));
     }
     over.store(true, Ordering::Relaxed);
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
     // Nobody works: the last one has all.
     let (last, all) = (place.path("last"), now());
     succeeds(&["backup", "--url", &server.url, &last]);
@@ -437,12 +439,12 @@ fn damage_is_found() {
     let directory = closed(&place);
     for (path, good) in contents(&directory) {
         let name = path.to_str().unwrap();
-        if name.ends_with(".lock") || good.is_empty() {
+        let is = |extension: &str| path.extension().is_some_and(|found| found == extension);
+        if is("lock") || good.is_empty() {
             continue;
         }
-        let is_log = name.ends_with(".log");
         // What a crash left of a log's end is no damage: its beginning is cut off here.
-        for length in if is_log { vec![10, 63] } else { vec![good.len() / 2, good.len() - 1] } {
+        for length in if is("log") { vec![10, 63] } else { vec![good.len() / 2, good.len() - 1] } {
             std::fs::write(&path, &good[..length]).unwrap();
             let errors = refusal(&["verify", "--workers", "1", &directory]);
             assert!(errors.contains("is damaged"), "{length} bytes of {name}: {errors}");
