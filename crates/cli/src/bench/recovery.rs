@@ -136,7 +136,7 @@ mod tests {
         assert!(Recovery::try_parse_from(["recovery"]).is_err(), "a directory has to be named");
         match Recovery::try_parse_from(["recovery", "--db", "dir"]) {
             Ok(recovery) => {
-                assert_eq!(recovery.arguments.options(), RecoveryOptions::new("dir".into(), RecoverFrom::Checkpoint))
+                assert_eq!(recovery.arguments.options(), RecoveryOptions::new("dir".into(), RecoverFrom::Checkpoint));
             }
             Err(error) => panic!("{error}"),
         }
