@@ -33,7 +33,8 @@ pub fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
     let directory = arguments.directory.display();
     if !wrong.is_empty() {
         let more = if wrong.len() >= WRONG_MAX { " or more" } else { "" };
-        eprintln!("{directory}: {} things{more} are wrong", wrong.len());
+        let s = if wrong.len() == 1 { "" } else { "s" };
+        eprintln!("{directory} is damaged: {}{more} finding{s}", wrong.len());
         for wrong in wrong {
             eprintln!("  {wrong}");
         }

@@ -487,7 +487,7 @@ fn what_contradicts_itself_is_found() {
     database.connect().execute("CHECKPOINT").unwrap();
     database.close();
     let errors = refusal(&["verify", "--workers", "1", &directory]);
-    assert!(errors.contains("1 things are wrong") && errors.contains("\"planted\""), "{errors}");
+    assert!(errors.contains("is damaged: 1 finding\n") && errors.contains("\"planted\""), "{errors}");
     // A name without a table.
     let database = open();
     database.engine().drop_container(container).unwrap();
