@@ -11,6 +11,7 @@
 mod bank;
 mod books;
 mod builders;
+mod schemas;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

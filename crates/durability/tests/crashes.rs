@@ -12,6 +12,7 @@
 
 mod bank;
 mod books;
+mod schemas;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -101,7 +101,7 @@ impl Engine {
 
     /// Everything there is at one moment, with every commit that is in the log by now.
     ///
-    /// Definitions change while nobody holds them, and a snapshot is taken in no time: so the two are of one moment.
+    /// Definitions do not change while they are held, and a snapshot is taken meanwhile: so the two are of one moment.
     /// Whatever is enforced then holds for the rows of the snapshot, because it held for all rows that were there when
     /// it became a definition, and every later commit obeys it. Definitions that go leave first, and then cease to be
     /// enforced. A container that is dropped later is kept until the result is dropped.

@@ -44,21 +44,19 @@ impl Engine {
         histories
     }
 
-    /// Gives a partition back the layouts that it had, before its rows come. Only while nobody else uses the engine.
-    /// False if there is no such partition (any more).
-    pub fn restore_layouts(&self, history: &PartitionHistory) -> Result<bool, EngineError> {
-        let Some(partition) = self.partition_of(history) else { return Ok(false) };
-        let Some(mut state) = latch_patiently(&partition) else { return Ok(false) };
-        state.store.set_layouts(history.layouts.clone())?;
-        Ok(true)
+    /// Gives a partition back the layouts that it had, before its rows come; if it is there. Only while nobody else
+    /// uses the engine.
+    pub fn restore_layouts(&self, history: &PartitionHistory) -> Result<(), EngineError> {
+        let Some(partition) = self.partition_of(history) else { return Ok(()) };
+        let Some(mut state) = latch_patiently(&partition) else { return Ok(()) };
+        Ok(state.store.set_layouts(history.layouts.clone())?)
     }
 
-    /// Has a partition go on from what it had counted of accesses, when its rows are there.
-    pub fn restore_accesses(&self, history: &PartitionHistory) -> bool {
-        let Some(partition) = self.partition_of(history) else { return false };
-        let Some(mut state) = latch_patiently(&partition) else { return false };
+    /// Has a partition go on from what it had counted of accesses, when its rows are there; if it is there.
+    pub fn restore_accesses(&self, history: &PartitionHistory) {
+        let Some(partition) = self.partition_of(history) else { return };
+        let Some(mut state) = latch_patiently(&partition) else { return };
         state.store.continue_history(&history.accesses);
-        true
     }
 
     fn partition_of(&self, history: &PartitionHistory) -> Option<Partition> {

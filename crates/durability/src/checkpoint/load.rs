@@ -111,7 +111,6 @@ pub(crate) async fn load(
     })
     .await;
     for history in &histories {
-        // A partition that is not there any more has nothing to go on from.
         engine.restore_accesses(history);
     }
     let mut done = work.done();

@@ -312,7 +312,7 @@ impl Checkpointer {
         manifest: &mut Manifest,
     ) -> Result<(u64, Vec<Arc<PinnedSegment>>), DurabilityError> {
         snapshot.next_statement();
-        let mut stream = snapshot.pin_stream_of(container, request)?;
+        let mut stream = snapshot.pin_stream(container, request)?;
         let (mut rows, mut gathered, mut count, mut bytes) = (0, Vec::new(), 0, 0);
         loop {
             let next = stream.next_open().await?;

@@ -39,15 +39,19 @@ impl<'f> LogFiles<'f> {
         self.firsts.partition_point(|first| *first <= position).saturating_sub(1)
     }
 
+    /// The file in which a record stands, and where it begins there.
+    fn find(&self, position: u64) -> (PathBuf, u64) {
+        let first = self.firsts.get(self.place_of(position)).copied().unwrap_or(0);
+        (self.path(first), FILE_HEADER_BYTES + position.saturating_sub(first))
+    }
+
     fn path(&self, first: u64) -> PathBuf {
         self.directory.join(super::file::file_name(first))
     }
 
     /// The bytes of the record at a position, to be looked at by [`Self::record`].
     pub fn read_at(&self, position: u64) -> Result<Vec<u8>, DurabilityError> {
-        let first = self.firsts.get(self.place_of(position)).copied().unwrap_or(0);
-        let path = self.path(first);
-        let offset = FILE_HEADER_BYTES + position.saturating_sub(first);
+        let (path, offset) = self.find(position);
         let failed = || DurabilityError::io("read", &path);
         let file = self.files.open_at(&path, OpenMode::Read).map_err(failed())?;
         let mut header = [0; HEADER_BYTES];
@@ -62,10 +66,10 @@ impl<'f> LogFiles<'f> {
     pub fn record<'b>(&self, position: u64, bytes: &'b [u8]) -> Result<Record<'b>, DurabilityError> {
         let record = read(bytes, self.id, position).map(|(record, _)| record);
         record.ok_or_else(|| {
-            let first = self.firsts.get(self.place_of(position)).copied().unwrap_or(0);
+            let (file, offset) = self.find(position);
             DurabilityError::Damaged {
-                file: self.path(first),
-                offset: Some(FILE_HEADER_BYTES + position.saturating_sub(first)),
+                file,
+                offset: Some(offset),
                 reason: "the record is not what it was a moment ago".to_owned(),
                 help: CUT,
             }

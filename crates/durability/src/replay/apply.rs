@@ -46,29 +46,23 @@ impl<'t> Applier<'t> {
     pub async fn apply(&mut self, step: Step) -> Result<(), Unusable> {
         let Step { position, schema, change, rows } = step;
         let container = schema.container;
-        let some = |batch: Batch| rows.as_ref().map_or(batch.clone(), |rows| batch.take(rows));
+        let rows = rows.as_deref();
         match &*change {
-            RedoChange::Insert { rows: new } => return self.gather(schema, some(new.to_batch())).await,
-            RedoChange::Load { rows: new } => return self.gather(schema, some(new.clone())).await,
-            RedoChange::Delete { .. } | RedoChange::Update { .. } => self.insert_gathered().await?,
-        }
-        let each: Vec<usize> = match &rows {
-            Some(rows) => rows.iter().map(|row| *row as usize).collect(),
-            None => (0..change.rows()).collect(),
-        };
-        match &*change {
-            RedoChange::Insert { .. } | RedoChange::Load { .. } => {}
-            RedoChange::Delete { identity, rows } => {
-                for row in each {
-                    let read = named(container, identity, rows, row);
+            RedoChange::Insert { rows: new } => return self.gather(schema, selected(new.to_batch(), rows)).await,
+            RedoChange::Load { rows: new } => return self.gather(schema, selected(new.clone(), rows)).await,
+            RedoChange::Delete { identity, rows: old } => {
+                self.insert_gathered().await?;
+                for row in each(old.len(), rows) {
+                    let read = named(container, identity, old, row);
                     let found = self.transaction.delete(&read, Some(Arc::new(First::default()))).await;
                     self.check_found(found, container, position)?;
                 }
             }
-            RedoChange::Update { identity, rows, changed, new } => {
+            RedoChange::Update { identity, rows: old, changed, new } => {
+                self.insert_gathered().await?;
                 let new = new.to_batch();
-                for row in each {
-                    let read = named(container, identity, rows, row);
+                for row in each(old.len(), rows) {
+                    let read = named(container, identity, old, row);
                     let values = new.take(&[row as u32]);
                     let change = Arc::new(Set { attributes: changed.clone(), values, first: First::default() });
                     let found = self.transaction.update(&read, change).await;
@@ -119,6 +113,19 @@ impl<'t> Applier<'t> {
         let reason = format!("a row that it changes is not in container {}", container.0);
         Err(Unusable::malformed(position, &reason))
     }
+}
+
+/// These rows of a batch, or all.
+fn selected(batch: Batch, rows: Option<&[u32]>) -> Batch {
+    match rows {
+        Some(rows) => batch.take(rows),
+        None => batch,
+    }
+}
+
+/// These rows, or all of so many.
+fn each(count: usize, rows: Option<&[u32]>) -> Vec<usize> {
+    rows.map_or_else(|| (0..count).collect(), |rows| rows.iter().map(|row| *row as usize).collect())
 }
 
 fn is_bulk(rows: &Batch, schema: &Schema) -> bool {

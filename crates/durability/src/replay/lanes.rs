@@ -88,10 +88,11 @@ async fn apply(engine: &Engine, chunk: Chunk) -> Result<(), Unusable> {
     // Containers are independent of each other. A stable sort, so that the steps of each keep their order.
     steps.sort_by_key(|step| step.schema.container);
     let mut transaction = engine.begin();
-    for of_container in steps.chunk_by(|one, other| one.schema.container == other.schema.container) {
+    let mut steps = steps.into_iter().peekable();
+    while let Some(container) = steps.peek().map(|step| step.schema.container) {
         let mut applier = Applier::new(&mut transaction);
-        for step in of_container {
-            applier.apply(step.clone()).await?;
+        while let Some(step) = steps.next_if(|step| step.schema.container == container) {
+            applier.apply(step).await?;
         }
         applier.finish().await?;
     }

@@ -17,9 +17,11 @@ use eris_engine::{
 };
 use eris_platform::SeededRandom;
 use eris_storage::{
-    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
-    Layout, Predicate, ReadRequest, RowLock, Schema, SchemaVersion, Test, Timestamp, Value,
+    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, Predicate, ReadRequest, RowLock, Test,
+    Timestamp, Value,
 };
+
+use crate::schemas::{attribute, schema};
 
 pub const ACCOUNTS: i64 = 24;
 pub const MOVERS: i64 = 6;
@@ -40,30 +42,6 @@ pub struct Bank {
     pub tokens: ContainerId,
     pub entries: ContainerId,
     pub journal: ContainerId,
-}
-
-fn attribute(name: &str, data_type: DataType, nullable: bool) -> Attribute {
-    Attribute { name: name.into(), data_type, nullable }
-}
-
-fn schema(container: ContainerId, attributes: &[Attribute], keyed: bool, segment_rows: u32) -> Arc<Schema> {
-    let key = IndexDefinition {
-        id: IndexId(1),
-        name: "pkey".into(),
-        attributes: Box::new([AttributeId(0)]),
-        unique: true,
-        primary: true,
-        kind: IndexKind::Ordered,
-    };
-    Arc::new(Schema {
-        container,
-        version: SchemaVersion(1),
-        attributes: attributes.into(),
-        indexes: if keyed { Box::new([key]) } else { Box::default() },
-        layout: Layout::Default,
-        physical: None,
-        segment_rows,
-    })
 }
 
 impl Bank {

@@ -16,9 +16,11 @@ use eris_engine::{
 };
 use eris_platform::SeededRandom;
 use eris_storage::{
-    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
-    Layout, Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
+    AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, Predicate,
+    ReadRequest, Schema, SchemaVersion, Test, Value,
 };
+
+use crate::schemas::{attribute, schema};
 
 const A_CONTAINER: i64 = 1;
 const AN_INDEX: i64 = 2;
@@ -37,30 +39,10 @@ pub struct Site {
     leaves: ContainerId,
 }
 
-fn schema(container: ContainerId, attributes: usize, keyed: bool) -> Arc<Schema> {
-    let attribute =
-        |place: usize| Attribute { name: format!("a{place}").into(), data_type: DataType::Int64, nullable: false };
-    let key = IndexDefinition {
-        id: IndexId(1),
-        name: "pkey".into(),
-        attributes: Box::new([AttributeId(0)]),
-        unique: true,
-        primary: true,
-        kind: IndexKind::Ordered,
-    };
-    Arc::new(Schema {
-        container,
-        version: SchemaVersion(1),
-        attributes: (0..attributes).map(attribute).collect(),
-        indexes: if keyed { Box::new([key]) } else { Box::default() },
-        layout: Layout::Default,
-        physical: None,
-        segment_rows: 16,
-    })
-}
-
 fn make(engine: &Engine, attributes: usize, keyed: bool) -> Result<ContainerId, EngineError> {
-    let schema = schema(engine.next_container_id(), attributes, keyed);
+    let number = |place: usize| attribute(&format!("a{place}"), DataType::Int64, false);
+    let attributes: Vec<_> = (0..attributes).map(number).collect();
+    let schema = schema(engine.next_container_id(), &attributes, keyed, 16);
     let partitioning = Partitioning::Range(Box::new([AttributeId(0)]));
     engine.create_container(ContainerSpec { schema, partitioning }).map(|container| container.id())
 }

@@ -9,9 +9,10 @@ use eris_durability::{CheckpointReport, Database, DurabilityError, DurabilityOpt
 use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Read, Simulation};
 use eris_platform::{Env, SimulatedEnv};
 use eris_storage::{
-    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
-    Layout, Predicate, ReadRequest, Schema, SchemaVersion, Test, Value,
+    AttributeId, Batch, Comparison, Condition, ContainerId, DataType, Predicate, ReadRequest, Schema, Test, Value,
 };
+
+use crate::schemas::{attribute, schema};
 
 pub const PATH: &str = "/db";
 pub const TABLE: ContainerId = ContainerId(2);
@@ -48,24 +49,9 @@ pub fn open_or_panic(env: &SimulatedEnv) -> Shelf {
     try_open(env, &options()).unwrap_or_else(|error| panic!("the database opens: {error}"))
 }
 
-fn schema(container: ContainerId) -> Arc<Schema> {
-    let attribute = |name: &str, data_type, nullable| Attribute { name: name.into(), data_type, nullable };
-    Arc::new(Schema {
-        container,
-        version: SchemaVersion(1),
-        attributes: Box::new([attribute("key", DataType::Int64, false), attribute("text", DataType::Text, true)]),
-        indexes: Box::new([IndexDefinition {
-            id: IndexId(1),
-            name: "pkey".into(),
-            attributes: Box::new([AttributeId(0)]),
-            unique: true,
-            primary: true,
-            kind: IndexKind::Ordered,
-        }]),
-        layout: Layout::Default,
-        physical: None,
-        segment_rows: 64,
-    })
+fn table(container: ContainerId) -> Arc<Schema> {
+    let attributes = [attribute("key", DataType::Int64, false), attribute("text", DataType::Text, true)];
+    schema(container, &attributes, true, 64)
 }
 
 pub fn row(key: i64, text: &str) -> Batch {
@@ -79,12 +65,12 @@ pub fn create(engine: &Engine) -> Result<(), EngineError> {
     let id = engine.next_container_id();
     assert_eq!(id, TABLE);
     let partitioning = Partitioning::Range(Box::new([AttributeId(0)]));
-    engine.create_container(ContainerSpec { schema: schema(id), partitioning }).map(drop)
+    engine.create_container(ContainerSpec { schema: table(id), partitioning }).map(drop)
 }
 
 pub fn create_other(engine: &Engine) -> Result<(), EngineError> {
     let partitioning = Partitioning::Range(Box::new([AttributeId(0)]));
-    engine.create_container(ContainerSpec { schema: schema(engine.next_container_id()), partitioning }).map(drop)
+    engine.create_container(ContainerSpec { schema: table(engine.next_container_id()), partitioning }).map(drop)
 }
 
 pub async fn insert(engine: &Engine, keys: std::ops::Range<i64>) -> Result<(), EngineError> {

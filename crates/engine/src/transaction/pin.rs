@@ -30,7 +30,8 @@ impl Transaction {
     /// Pins the sealed segments of a container and copies the qualifying rows of its open ones. A SERIALIZABLE
     /// transaction counts as having read what qualifies, so it must not look at others in the segments.
     pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
-        let mut stream = self.pin_stream(container, request)?;
+        let container = self.runtime.container(container)?;
+        let mut stream = self.pin_stream(&container, request)?;
         let mut open = Vec::new();
         while let Some(batch) = stream.next_open().await? {
             open.push(batch);
@@ -38,18 +39,9 @@ impl Transaction {
         Ok(PinnedScan { segments: stream.into_segments().await?, open })
     }
 
-    /// The same for who does not want all open rows at once.
-    pub fn pin_stream(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinStream, EngineError> {
-        let container = self.runtime.container(container)?;
-        self.pin_stream_of(&container, request)
-    }
-
-    /// The same for a container that may be dropped by now: its rows are there for who has it.
-    pub fn pin_stream_of(
-        &mut self,
-        container: &Arc<Container>,
-        request: &ReadRequest,
-    ) -> Result<PinStream, EngineError> {
+    /// The same for who does not want all open rows at once. The container may be dropped by now: its rows are there
+    /// for who has it.
+    pub fn pin_stream(&mut self, container: &Arc<Container>, request: &ReadRequest) -> Result<PinStream, EngineError> {
         self.begin_operation()?;
         self.track_read(container, &request.predicate)?;
         let table = container.table();

@@ -44,8 +44,7 @@ impl RealReactor {
 }
 
 impl Reactor for RealReactor {
-    fn poll(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        let mut timeout = timeout;
+    fn poll(&mut self, mut timeout: Option<Duration>) -> io::Result<usize> {
         if let Some(short) = timeout.filter(|timeout| !timeout.is_zero() && *timeout < SHORT) {
             wait(&self.poll, short)?;
             timeout = Some(Duration::ZERO);
