@@ -61,8 +61,10 @@ impl RealIoQueue {
         let thread = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn({
             let (shared, name) = (Arc::clone(&shared), name.to_owned());
             move || {
-                if priority == Priority::Background {
-                    threads::give_way();
+                match priority {
+                    // Somebody waits for what it does, and it mostly waits for the disk.
+                    Priority::Normal => threads::take_short_turns(),
+                    Priority::Background => threads::give_way(),
                 }
                 let mut jobs = VecDeque::new();
                 while shared.take(&mut jobs, spin) {
