@@ -97,6 +97,9 @@ pub struct TatpArguments {
     /// Clients, each with one transaction under way
     #[arg(long, value_name = "N", default_value_t = 4)]
     clients: u32,
+    /// Threads that the clients of a server share [default: as many as there are processors]
+    #[arg(long, value_name = "N", requires = "url", value_parser = clap::value_parser!(u32).range(1..))]
+    client_threads: Option<u32>,
     /// Worker threads in total
     #[arg(long, value_name = "N", default_value_t = 2)]
     workers: usize,
@@ -258,6 +261,7 @@ impl TatpArguments {
             seconds: self.seconds,
             warm_up_seconds: self.warm_up,
             clients: self.clients,
+            client_threads: self.client_threads,
             workers: self.workers,
             nodes: self.nodes,
             partitions: self.partitions,

@@ -1,11 +1,13 @@
 //! The SQL side of a workload: one small blocking connection trait, so that the same driver runs against ERIS embedded,
 //! ERIS over the wire and PostgreSQL.
 //!
-//! Blocking is enough for clients: a closed-loop driver has one thread per connection, and a benchmark query has
-//! nothing else to do while it waits. Values are kept to what the workloads need; decimals and dates travel as text in
+//! Blocking is enough for most clients: a benchmark query has nothing else to do while it waits. Where many clients of a
+//! server share a thread, there is [`SharedThread`]. Values are kept to what the workloads need; decimals and dates travel as text in
 //! their SQL spelling, because the answer check compares them as exact decimal text anyway.
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 
 /// One value of a parameter or of a result row.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,5 +118,41 @@ pub trait SqlConnection: Send {
 
     fn rollback(&mut self) -> Result<(), SqlFailure> {
         self.execute("ROLLBACK", &[]).map(drop)
+    }
+}
+
+/// A connection of which a [`crowd`](crate::crowd) may have many on one thread: while one waits for its server, the others go on.
+pub trait SharedThread: Send {
+    /// For what has no need to share.
+    fn holding(&mut self) -> &mut dyn SqlConnection;
+
+    /// Where it waits; `None` if it holds its thread instead.
+    fn socket(&self) -> io::Result<Option<OwnedFd>>;
+
+    fn ask(&mut self, sql: &str) -> impl Future<Output = Result<SqlResult, SqlFailure>>;
+
+    fn ask_prepared(
+        &mut self,
+        statement: StatementId,
+        params: &[SqlValue],
+    ) -> impl Future<Output = Result<SqlResult, SqlFailure>>;
+}
+
+/// Any connection, on a thread of its own.
+impl SharedThread for Box<dyn SqlConnection> {
+    fn holding(&mut self) -> &mut dyn SqlConnection {
+        &mut **self
+    }
+
+    fn socket(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
+    }
+
+    async fn ask(&mut self, sql: &str) -> Result<SqlResult, SqlFailure> {
+        (**self).execute(sql, &[])
+    }
+
+    async fn ask_prepared(&mut self, statement: StatementId, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
+        (**self).execute_prepared(statement, params)
     }
 }

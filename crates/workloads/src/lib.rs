@@ -6,6 +6,7 @@
 
 pub mod columns;
 pub mod connection;
+pub mod crowd;
 pub mod histogram;
 pub mod index_size;
 pub mod kv;

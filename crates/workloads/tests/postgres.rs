@@ -44,10 +44,9 @@ fn tatp_runs_and_leaves_consistent_tables() {
     let population = Arc::new(Population::new(options));
     let mut connection = connect().unwrap();
     load(&mut connection, &population, "").unwrap();
-    let clients = (0..4).map(|number| {
-        let statements = if number % 2 == 0 { DestinationStatements::Join } else { DestinationStatements::Separate };
-        SqlClient::new(Box::new(connect().unwrap()), statements).unwrap()
-    });
+    let client = |statements| SqlClient::new(connect().unwrap(), statements).unwrap();
+    let threads = [DestinationStatements::Join, DestinationStatements::Separate]
+        .map(|statements| vec![client(statements), client(statements)]);
     let run_options = RunOptions {
         clients: 4,
         warm_up: Duration::from_millis(200),
@@ -55,7 +54,7 @@ fn tatp_runs_and_leaves_consistent_tables() {
         keys: KeyDistribution::NonUniform,
         seed: 3,
     };
-    let result = run_over_sql(clients.collect(), &population, &run_options, &mut |_| {}).unwrap();
+    let result = run_over_sql(threads.into(), &population, &run_options, &mut |_| {}).unwrap();
     assert!(result.statistics.completed() > 1_000, "{}", result.statistics.completed());
     let found = check(&population, &result.statistics.forwarding_changes, |table, range| {
         let sql = format!("SELECT * FROM {} WHERE s_id >= {} AND s_id < {}", table.name(), range.start, range.end);

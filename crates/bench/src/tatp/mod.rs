@@ -33,6 +33,8 @@ pub struct TatpOptions {
     pub seconds: f64,
     pub warm_up_seconds: f64,
     pub clients: u32,
+    /// Threads that the clients of a server share; without it as many as there are processors.
+    pub client_threads: Option<u32>,
     pub workers: usize,
     pub nodes: usize,
     pub partitions: Option<usize>,
@@ -58,6 +60,7 @@ impl Default for TatpOptions {
             seconds: 10.0,
             warm_up_seconds: 1.0,
             clients: 4,
+            client_threads: None,
             workers: 2,
             nodes: 1,
             partitions: None,
@@ -83,10 +86,27 @@ impl TatpOptions {
         if !(self.seconds > 0.0 && self.seconds < 1e6 && (0.0..1e6).contains(&self.warm_up_seconds)) {
             return refuse("--seconds is a positive number");
         }
-        if self.directory.is_some() && matches!(self.via, Via::Sql { url: Some(_) }) {
+        if self.client_threads == Some(0) {
+            return refuse("--client-threads is at least 1");
+        }
+        if self.client_threads.is_some() && !self.drives_server() {
+            return refuse("--client-threads is for clients of a server; without --url each client has a thread");
+        }
+        if self.directory.is_some() && self.drives_server() {
             return refuse("--db is for a database in this process; a server behind --url has its own");
         }
         Ok(())
+    }
+
+    fn drives_server(&self) -> bool {
+        matches!(self.via, Via::Sql { url: Some(_) })
+    }
+
+    /// Threads of SQL clients: clients of a server share some, a session in this process holds its own.
+    fn client_threads(&self) -> u32 {
+        let processors = || std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        let threads = if self.drives_server() { self.client_threads.unwrap_or_else(processors) } else { self.clients };
+        threads.min(self.clients)
     }
 
     fn population(&self) -> Arc<Population> {
@@ -145,7 +165,7 @@ fn report(options: &TatpOptions, measured: Measured) -> TatpReport {
             latency_us: Latency::of(&counts.latency),
         }
     });
-    let in_process = !matches!(options.via, Via::Sql { url: Some(_) });
+    let in_process = !options.drives_server();
     TatpReport {
         benchmark: "tatp",
         throughput_per_s: measured.run.throughput_per_s(),
@@ -158,6 +178,7 @@ fn report(options: &TatpOptions, measured: Measured) -> TatpReport {
         subscribers: options.subscribers,
         measured_s: seconds,
         clients: options.clients,
+        client_threads: matches!(options.via, Via::Sql { .. }).then(|| options.client_threads()),
         via: match &options.via {
             Via::Task => "task",
             Via::Sql { .. } => "sql",

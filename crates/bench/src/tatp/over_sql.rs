@@ -7,7 +7,7 @@ use crate::instance::{Instance, InstanceOptions};
 use crate::process::ProcessId;
 use eris::DurabilityOptions;
 use eris_engine::Durability;
-use eris_workloads::connection::{SqlConnection, SqlFailure};
+use eris_workloads::connection::{SharedThread, SqlConnection, SqlFailure};
 use eris_workloads::postgres::{PostgresConnection, PostgresUrl};
 use eris_workloads::tatp::sql::{DestinationStatements, SqlClient, load};
 use eris_workloads::tatp::{Consistency, ForwardingChange, ForwardingKey, Population, check, run_over_sql};
@@ -25,7 +25,7 @@ pub(super) fn run(
         let meter = CpuMeter::new(move || server.and_then(ProcessId::tree_cpu_time));
         let open = || {
             let mut connection = connect(&url)?;
-            tell(&mut *connection, options.durability)?;
+            tell(&mut connection, options.durability)?;
             Ok(connection)
         };
         return measure(options, &open, meter, progress);
@@ -54,12 +54,12 @@ pub(super) fn run(
     Ok(measured)
 }
 
-fn connect(url: &PostgresUrl) -> Result<Box<dyn SqlConnection>, SqlFailure> {
+fn connect(url: &PostgresUrl) -> Result<PostgresConnection, SqlFailure> {
     let mut connection = PostgresConnection::connect(url)?;
     // Snapshot isolation is what ERIS has; where the setting exists, the server gives the same.
     match connection.execute("SET default_transaction_isolation = 'repeatable read'", &[]) {
         Err(failure) if failure.sqlstate.starts_with("08") => Err(failure),
-        _ => Ok(Box::new(connection)),
+        _ => Ok(connection),
     }
 }
 
@@ -71,11 +71,11 @@ fn tell(connection: &mut dyn SqlConnection, durability: Durability) -> Result<()
     }
 }
 
-type Open<'a> = &'a dyn Fn() -> Result<Box<dyn SqlConnection>, SqlFailure>;
+type Open<'a, C> = &'a dyn Fn() -> Result<C, SqlFailure>;
 
-fn measure(
+fn measure<C: SharedThread>(
     options: &TatpOptions,
-    open: Open<'_>,
+    open: Open<'_, C>,
     mut meter: CpuMeter,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Measured, BenchError> {
@@ -84,7 +84,7 @@ fn measure(
     let start = Instant::now();
     let mut connection = open()?;
     let storage = options.partitions.map_or_else(String::new, |partitions| format!("partitions = {partitions}"));
-    load(&mut *connection, &population, &storage)?;
+    load(connection.holding(), &population, &storage)?;
     let load = start.elapsed();
 
     let (clients, destination) = clients(options, open)?;
@@ -92,15 +92,22 @@ fn measure(
     let run = run_over_sql(clients, &population, &options.run_options(), &mut |phase| meter.on_phase(phase))?;
 
     progress("checking consistency");
-    let consistency = consistency(&mut *connection, &population, &run.statistics.forwarding_changes)?;
+    let consistency = consistency(connection.holding(), &population, &run.statistics.forwarding_changes)?;
     let new_destination = destination.name();
     Ok(Measured { run, server_cpu: meter.spent(), load, consistency, counters: BTreeMap::new(), new_destination })
 }
 
-/// One client per connection. Where the server refuses the join as not supported, all ask with two statements.
-fn clients(options: &TatpOptions, open: Open<'_>) -> Result<(Vec<SqlClient>, DestinationStatements), BenchError> {
-    let all = |destination| -> Result<Vec<SqlClient>, SqlFailure> {
-        (0..options.clients).map(|_| SqlClient::new(open()?, destination)).collect()
+/// One client per connection, by thread. Where the server refuses the join as not supported, all ask with two
+/// statements.
+fn clients<C: SharedThread>(
+    options: &TatpOptions,
+    open: Open<'_, C>,
+) -> Result<(Vec<Vec<SqlClient<C>>>, DestinationStatements), BenchError> {
+    let threads = options.client_threads();
+    let all = |destination| -> Result<Vec<Vec<SqlClient<C>>>, SqlFailure> {
+        let of_thread = |thread| (thread..options.clients).step_by(threads as usize);
+        let client = |_| SqlClient::new(open()?, destination);
+        (0..threads).map(|thread| of_thread(thread).map(client).collect()).collect()
     };
     match all(DestinationStatements::Join) {
         Err(failure) if failure.sqlstate == "0A000" => {

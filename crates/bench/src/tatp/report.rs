@@ -21,6 +21,8 @@ pub struct TatpReport {
     pub subscribers: u32,
     pub measured_s: f64,
     pub clients: u32,
+    /// Threads that the clients share; `null` for tasks.
+    pub client_threads: Option<u32>,
     pub via: &'static str,
     /// Of the engine in this process; `null` for a server elsewhere.
     pub workers: Option<usize>,

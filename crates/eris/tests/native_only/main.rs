@@ -53,7 +53,8 @@ fn tatp_is_consistent() {
         let population = Arc::new(Population::new(options));
         let mut connection = connect();
         load(&mut *connection, &population, storage).unwrap();
-        let clients = (0..4).map(|_| SqlClient::new(connect(), DestinationStatements::Join).unwrap()).collect();
+        let client = || SqlClient::new(connect(), DestinationStatements::Join).unwrap();
+        let clients = (0..4).map(|_| vec![client()]).collect();
         let options = RunOptions {
             clients: 4,
             warm_up: Duration::from_millis(50),

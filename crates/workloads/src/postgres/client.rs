@@ -6,9 +6,11 @@
 use super::url::PostgresUrl;
 use super::values::{Format, TypeOid, parameter_format, read_field, result_format, write_parameter};
 use super::wire::{Body, Incoming, Outgoing, put_i16, put_text};
-use crate::connection::{SqlConnection, SqlFailure, SqlResult, SqlValue, StatementId};
+use crate::connection::{SharedThread, SqlConnection, SqlFailure, SqlResult, SqlValue, StatementId};
+use crate::crowd::blocking;
 use std::io::{self, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 
 #[derive(Debug, Clone, Copy)]
 struct ResultColumn {
@@ -22,7 +24,7 @@ struct Statement {
     columns: Vec<ResultColumn>,
 }
 
-/// A blocking connection to a PostgreSQL or ERIS server.
+/// A connection to a PostgreSQL or ERIS server.
 #[derive(Debug)]
 pub struct PostgresConnection {
     stream: TcpStream,
@@ -65,7 +67,7 @@ impl PostgresConnection {
         });
         self.flush()?;
         loop {
-            let (tag, mut body) = self.incoming.next(&mut self.stream).map_err(|error| broken(&error))?;
+            let (tag, mut body) = blocking(self.incoming.next(&mut self.stream)).map_err(|error| broken(&error))?;
             match tag {
                 b'R' => match body.i32()? {
                     0 => {}
@@ -103,11 +105,14 @@ impl PostgresConnection {
 
     /// Sends what is collected and hands every message to `handle` until the server is ready again. The first error,
     /// of the server or of `handle`, is the result.
-    fn exchange(&mut self, mut handle: impl FnMut(u8, Body<'_>) -> Result<(), SqlFailure>) -> Result<(), SqlFailure> {
+    async fn exchange(
+        &mut self,
+        mut handle: impl FnMut(u8, Body<'_>) -> Result<(), SqlFailure>,
+    ) -> Result<(), SqlFailure> {
         self.flush()?;
         let mut result = Ok(());
         loop {
-            let (tag, body) = self.incoming.next(&mut self.stream).map_err(|error| broken(&error))?;
+            let (tag, body) = self.incoming.next(&mut self.stream).await.map_err(|error| broken(&error))?;
             match tag {
                 b'Z' => return result,
                 b'N' | b'S' | b'A' => {}
@@ -117,7 +122,7 @@ impl PostgresConnection {
         }
     }
 
-    fn describe(&mut self, name: &str, sql: &str) -> Result<Statement, SqlFailure> {
+    async fn describe(&mut self, name: &str, sql: &str) -> Result<Statement, SqlFailure> {
         self.outgoing.message(b'P', |body| {
             put_text(body, name);
             put_text(body, sql);
@@ -145,11 +150,12 @@ impl PostgresConnection {
                 other => return Err(unexpected(other)),
             }
             Ok(())
-        })?;
+        })
+        .await?;
         Ok(statement)
     }
 
-    fn run(&mut self, name: &str, statement: &Statement, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
+    async fn run(&mut self, name: &str, statement: &Statement, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
         if params.len() != statement.parameters.len() {
             let (found, expected) = (params.len(), statement.parameters.len());
             return Err(SqlFailure::new("08P01", format!("{found} parameters where the statement has {expected}")));
@@ -174,11 +180,12 @@ impl PostgresConnection {
                 other => return Err(unexpected(other)),
             }
             Ok(())
-        })?;
+        })
+        .await?;
         Ok(result)
     }
 
-    fn simple_query(&mut self, sql: &str) -> Result<SqlResult, SqlFailure> {
+    async fn simple_query(&mut self, sql: &str) -> Result<SqlResult, SqlFailure> {
         self.outgoing.message(b'Q', |body| put_text(body, sql));
         let mut columns = Vec::new();
         let mut result = SqlResult::default();
@@ -195,46 +202,51 @@ impl PostgresConnection {
                 other => return Err(unexpected(other)),
             }
             Ok(())
-        })?;
+        })
+        .await?;
         Ok(result)
+    }
+
+    async fn run_prepared(&mut self, statement: StatementId, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
+        // Taken out for the call, because `run` borrows the whole connection.
+        let mut prepared = std::mem::take(&mut self.statements[statement.0 as usize]);
+        let result = self.run(&statement_name(statement), &prepared, params).await;
+        std::mem::swap(&mut self.statements[statement.0 as usize], &mut prepared);
+        result
     }
 }
 
 impl SqlConnection for PostgresConnection {
     fn execute(&mut self, sql: &str, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
         if params.is_empty() {
-            return self.simple_query(sql);
+            return blocking(self.simple_query(sql));
         }
-        let statement = self.describe("", sql)?;
-        self.run("", &statement, params)
+        let statement = blocking(self.describe("", sql))?;
+        blocking(self.run("", &statement, params))
     }
 
     fn prepare(&mut self, sql: &str) -> Result<StatementId, SqlFailure> {
         let id = StatementId(self.statements.len() as u32);
-        let statement = self.describe(&statement_name(id), sql)?;
+        let statement = blocking(self.describe(&statement_name(id), sql))?;
         self.statements.push(statement);
         Ok(id)
     }
 
     fn execute_prepared(&mut self, statement: StatementId, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
-        // Taken out for the call, because `run` borrows the whole connection.
-        let mut prepared = std::mem::take(&mut self.statements[statement.0 as usize]);
-        let result = self.run(&statement_name(statement), &prepared, params);
-        std::mem::swap(&mut self.statements[statement.0 as usize], &mut prepared);
-        result
+        blocking(self.run_prepared(statement, params))
     }
 
     fn copy_in(&mut self, sql: &str, data: &mut dyn Iterator<Item = Vec<u8>>) -> Result<u64, SqlFailure> {
         self.outgoing.message(b'Q', |body| put_text(body, sql));
         self.flush()?;
         loop {
-            let (tag, body) = self.incoming.next(&mut self.stream).map_err(|error| broken(&error))?;
+            let (tag, body) = blocking(self.incoming.next(&mut self.stream)).map_err(|error| broken(&error))?;
             match tag {
                 b'G' => break,
                 b'N' | b'S' => {}
                 b'E' => {
                     let failure = body.failure()?;
-                    self.exchange(|_, _| Ok(()))?;
+                    blocking(self.exchange(|_, _| Ok(())))?;
                     return Err(failure);
                 }
                 other => return Err(unexpected(other)),
@@ -246,14 +258,38 @@ impl SqlConnection for PostgresConnection {
         }
         self.outgoing.message(b'c', |_| {});
         let mut rows = 0;
-        self.exchange(|tag, mut body| match tag {
+        blocking(self.exchange(|tag, mut body| match tag {
             b'C' => {
                 rows = rows_of_tag(body.text()?);
                 Ok(())
             }
             other => Err(unexpected(other)),
-        })?;
+        }))?;
         Ok(rows)
+    }
+}
+
+impl SharedThread for PostgresConnection {
+    fn holding(&mut self) -> &mut dyn SqlConnection {
+        self
+    }
+
+    fn socket(&self) -> io::Result<Option<OwnedFd>> {
+        self.stream.try_clone().map(|stream| Some(stream.into()))
+    }
+
+    async fn ask(&mut self, sql: &str) -> Result<SqlResult, SqlFailure> {
+        self.incoming.shares_thread = true;
+        let result = self.simple_query(sql).await;
+        self.incoming.shares_thread = false;
+        result
+    }
+
+    async fn ask_prepared(&mut self, statement: StatementId, params: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
+        self.incoming.shares_thread = true;
+        let result = self.run_prepared(statement, params).await;
+        self.incoming.shares_thread = false;
+        result
     }
 }
 

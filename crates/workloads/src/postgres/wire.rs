@@ -5,6 +5,7 @@
 //! ```
 
 use crate::connection::SqlFailure;
+use crate::crowd;
 use std::io::{self, Read};
 
 /// Longest message a server may send; PostgreSQL's own limit on a row is 1 GiB.
@@ -59,6 +60,8 @@ pub(super) struct Incoming {
     end: usize,
     /// Bytes that the stream gave so far.
     received: u64,
+    /// Whether others go on with the thread until the stream is readable.
+    pub(super) shares_thread: bool,
 }
 
 impl Incoming {
@@ -67,21 +70,21 @@ impl Incoming {
     }
 
     /// The next message: its tag and its body.
-    pub(super) fn next(&mut self, stream: &mut impl Read) -> io::Result<(u8, Body<'_>)> {
-        self.fill(stream, 5)?;
+    pub(super) async fn next(&mut self, stream: &mut impl Read) -> io::Result<(u8, Body<'_>)> {
+        self.fill(stream, 5).await?;
         let head = &self.buffer[self.start..self.start + 5];
         let (tag, length) = (head[0], u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize);
         if !(4..=MESSAGE_BYTES_MAX).contains(&length) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
         }
-        self.fill(stream, 1 + length)?;
+        self.fill(stream, 1 + length).await?;
         let body = self.start + 5..self.start + 1 + length;
         self.start = body.end;
         Ok((tag, Body { bytes: &self.buffer[body] }))
     }
 
     /// Makes at least `count` unread bytes available.
-    fn fill(&mut self, stream: &mut impl Read, count: usize) -> io::Result<()> {
+    async fn fill(&mut self, stream: &mut impl Read, count: usize) -> io::Result<()> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
@@ -92,6 +95,9 @@ impl Incoming {
             self.buffer.resize(self.buffer.len().max(count).max(1 << 16), 0);
         }
         while self.end - self.start < count {
+            if self.shares_thread {
+                crowd::until_readable().await;
+            }
             match stream.read(&mut self.buffer[self.end..]) {
                 Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
                 Ok(read) => {

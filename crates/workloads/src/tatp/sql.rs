@@ -7,7 +7,9 @@
 use super::population::Population;
 use super::schema::{CREATE_NUMBER_INDEX, Table};
 use super::transactions::{Completed, ForwardingChange, ForwardingKey, Transaction};
-use crate::connection::{SqlConnection, SqlFailure, SqlResult, SqlValue, StatementId};
+use crate::connection::{SharedThread, SqlConnection, SqlFailure, SqlResult, SqlValue, StatementId};
+use std::io;
+use std::os::fd::OwnedFd;
 
 /// How `GET_NEW_DESTINATION` asks for its two tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -88,8 +90,8 @@ fn append_csv(out: &mut Vec<u8>, row: &[SqlValue]) {
 }
 
 /// One client's connection with its prepared statements.
-pub struct SqlClient {
-    connection: Box<dyn SqlConnection>,
+pub struct SqlClient<C> {
+    connection: C,
     get_subscriber_data: StatementId,
     destination: Destination,
     get_access_data: StatementId,
@@ -107,113 +109,128 @@ enum Destination {
     Separate { facility: StatementId, forwarding: StatementId },
 }
 
-impl SqlClient {
-    pub fn new(mut connection: Box<dyn SqlConnection>, destination: DestinationStatements) -> Result<Self, SqlFailure> {
+impl<C: SharedThread> SqlClient<C> {
+    pub fn new(mut connection: C, destination: DestinationStatements) -> Result<Self, SqlFailure> {
         let columns: Vec<&str> = Table::Subscriber.columns().iter().map(|column| column.name).collect();
         let get_subscriber_data = format!("SELECT {} FROM subscriber WHERE s_id = $1", columns.join(", "));
+        let mut prepare = |sql: &str| connection.holding().prepare(sql);
         let destination = match destination {
-            DestinationStatements::Join => Destination::Join(connection.prepare(GET_NEW_DESTINATION)?),
-            DestinationStatements::Separate => Destination::Separate {
-                facility: connection.prepare(GET_FACILITY)?,
-                forwarding: connection.prepare(GET_FORWARDING)?,
-            },
+            DestinationStatements::Join => Destination::Join(prepare(GET_NEW_DESTINATION)?),
+            DestinationStatements::Separate => {
+                Destination::Separate { facility: prepare(GET_FACILITY)?, forwarding: prepare(GET_FORWARDING)? }
+            }
         };
         Ok(Self {
-            get_subscriber_data: connection.prepare(&get_subscriber_data)?,
+            get_subscriber_data: prepare(&get_subscriber_data)?,
             destination,
-            get_access_data: connection.prepare(GET_ACCESS_DATA)?,
-            update_subscriber: connection.prepare(UPDATE_SUBSCRIBER)?,
-            update_facility: connection.prepare(UPDATE_FACILITY)?,
-            update_location: connection.prepare(UPDATE_LOCATION)?,
-            get_id: connection.prepare(GET_ID)?,
-            get_facility_types: connection.prepare(GET_FACILITY_TYPES)?,
-            insert_forwarding: connection.prepare(INSERT_FORWARDING)?,
-            delete_forwarding: connection.prepare(DELETE_FORWARDING)?,
+            get_access_data: prepare(GET_ACCESS_DATA)?,
+            update_subscriber: prepare(UPDATE_SUBSCRIBER)?,
+            update_facility: prepare(UPDATE_FACILITY)?,
+            update_location: prepare(UPDATE_LOCATION)?,
+            get_id: prepare(GET_ID)?,
+            get_facility_types: prepare(GET_FACILITY_TYPES)?,
+            insert_forwarding: prepare(INSERT_FORWARDING)?,
+            delete_forwarding: prepare(DELETE_FORWARDING)?,
             connection,
         })
     }
 
-    pub fn connection(&mut self) -> &mut dyn SqlConnection {
-        &mut *self.connection
+    /// See [`SharedThread::socket`].
+    pub fn socket(&self) -> io::Result<Option<OwnedFd>> {
+        self.connection.socket()
     }
 
     /// Runs a transaction once; the caller repeats it when the failure is retryable.
-    pub fn run(&mut self, transaction: &Transaction) -> Result<Completed, SqlFailure> {
+    pub async fn run(&mut self, transaction: &Transaction) -> Result<Completed, SqlFailure> {
         match transaction {
             Transaction::GetSubscriberData { s_id } => {
-                let result = self.one(self.get_subscriber_data, &[int(*s_id)])?;
+                let result = self.one(self.get_subscriber_data, &[int(*s_id)]).await?;
                 Ok(Completed::found(!result.rows.is_empty()))
             }
             Transaction::GetNewDestination { s_id, sf_type, start_time, end_time } => {
                 let arguments = [int(*s_id), int(*sf_type), int(*start_time), int(*end_time)];
                 match self.destination {
-                    Destination::Join(join) => Ok(Completed::found(!self.one(join, &arguments)?.rows.is_empty())),
-                    Destination::Separate { facility, forwarding } => self.in_transaction(|client| {
-                        let active = client.one(facility, &arguments[..2])?.rows;
-                        let active = active.first().and_then(|row| row[0].as_int()) == Some(1);
-                        let found = active && !client.one(forwarding, &arguments)?.rows.is_empty();
-                        Ok((Completed::found(found), End::Commit))
-                    }),
+                    Destination::Join(join) => Ok(Completed::found(!self.one(join, &arguments).await?.rows.is_empty())),
+                    Destination::Separate { facility, forwarding } => {
+                        self.in_transaction(async |client: &mut Self| {
+                            let active = client.one(facility, &arguments[..2]).await?.rows;
+                            let active = active.first().and_then(|row| row[0].as_int()) == Some(1);
+                            let found = active && !client.one(forwarding, &arguments).await?.rows.is_empty();
+                            Ok((Completed::found(found), End::Commit))
+                        })
+                        .await
+                    }
                 }
             }
             Transaction::GetAccessData { s_id, ai_type } => {
-                let result = self.one(self.get_access_data, &[int(*s_id), int(*ai_type)])?;
+                let result = self.one(self.get_access_data, &[int(*s_id), int(*ai_type)]).await?;
                 Ok(Completed::found(!result.rows.is_empty()))
             }
-            Transaction::UpdateSubscriberData { s_id, bit_1, sf_type, data_a } => self.in_transaction(|client| {
-                let subscribers = client.one(client.update_subscriber, &[int(*bit_1), int(*s_id)])?.rows_affected;
-                let arguments = [int(*data_a), int(*s_id), int(*sf_type)];
-                let facilities = client.one(client.update_facility, &arguments)?.rows_affected;
-                Ok(commit_if(subscribers == 1 && facilities == 1, Completed::found(true)))
-            }),
+            Transaction::UpdateSubscriberData { s_id, bit_1, sf_type, data_a } => {
+                self.in_transaction(async |client: &mut Self| {
+                    let subscribers =
+                        client.one(client.update_subscriber, &[int(*bit_1), int(*s_id)]).await?.rows_affected;
+                    let arguments = [int(*data_a), int(*s_id), int(*sf_type)];
+                    let facilities = client.one(client.update_facility, &arguments).await?.rows_affected;
+                    Ok(commit_if(subscribers == 1 && facilities == 1, Completed::found(true)))
+                })
+                .await
+            }
             Transaction::UpdateLocation { sub_nbr, vlr_location } => {
-                let result = self.one(self.update_location, &[int(*vlr_location), text(sub_nbr)])?;
+                let result = self.one(self.update_location, &[int(*vlr_location), text(sub_nbr)]).await?;
                 Ok(Completed::found(result.rows_affected == 1))
             }
             Transaction::InsertCallForwarding { sub_nbr, sf_type, start_time, end_time, numberx } => {
-                let inserted = self.in_transaction(|client| {
-                    let Some(s_id) = client.id_of(sub_nbr)? else { return Ok((Completed::EMPTY, End::Rollback)) };
-                    client.one(client.get_facility_types, &[int(s_id)])?;
-                    let row = [int(s_id), int(*sf_type), int(*start_time), int(*end_time), text(numberx)];
-                    client.one(client.insert_forwarding, &row)?;
-                    let key = ForwardingKey { s_id, sf_type: *sf_type, start_time: *start_time };
-                    Ok((Completed::changed(key, ForwardingChange::Added), End::Commit))
-                });
+                let inserted = self
+                    .in_transaction(async |client: &mut Self| {
+                        let Some(s_id) = client.id_of(sub_nbr).await? else {
+                            return Ok((Completed::EMPTY, End::Rollback));
+                        };
+                        client.one(client.get_facility_types, &[int(s_id)]).await?;
+                        let row = [int(s_id), int(*sf_type), int(*start_time), int(*end_time), text(numberx)];
+                        client.one(client.insert_forwarding, &row).await?;
+                        let key = ForwardingKey { s_id, sf_type: *sf_type, start_time: *start_time };
+                        Ok((Completed::changed(key, ForwardingChange::Added), End::Commit))
+                    })
+                    .await;
                 match inserted {
                     Err(failure) if failure.is_constraint_violation() => Ok(Completed::REJECTED),
                     other => other,
                 }
             }
-            Transaction::DeleteCallForwarding { sub_nbr, sf_type, start_time } => self.in_transaction(|client| {
-                let Some(s_id) = client.id_of(sub_nbr)? else { return Ok((Completed::EMPTY, End::Rollback)) };
-                let arguments = [int(s_id), int(*sf_type), int(*start_time)];
-                let deleted = client.one(client.delete_forwarding, &arguments)?.rows_affected;
-                let key = ForwardingKey { s_id, sf_type: *sf_type, start_time: *start_time };
-                Ok(commit_if(deleted == 1, Completed::changed(key, ForwardingChange::Removed)))
-            }),
+            Transaction::DeleteCallForwarding { sub_nbr, sf_type, start_time } => {
+                self.in_transaction(async |client: &mut Self| {
+                    let Some(s_id) = client.id_of(sub_nbr).await? else { return Ok((Completed::EMPTY, End::Rollback)) };
+                    let arguments = [int(s_id), int(*sf_type), int(*start_time)];
+                    let deleted = client.one(client.delete_forwarding, &arguments).await?.rows_affected;
+                    let key = ForwardingKey { s_id, sf_type: *sf_type, start_time: *start_time };
+                    Ok(commit_if(deleted == 1, Completed::changed(key, ForwardingChange::Removed)))
+                })
+                .await
+            }
         }
     }
 
-    fn one(&mut self, statement: StatementId, arguments: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
-        self.connection.execute_prepared(statement, arguments)
+    async fn one(&mut self, statement: StatementId, arguments: &[SqlValue]) -> Result<SqlResult, SqlFailure> {
+        self.connection.ask_prepared(statement, arguments).await
     }
 
-    fn id_of(&mut self, sub_nbr: &str) -> Result<Option<i64>, SqlFailure> {
-        let result = self.one(self.get_id, &[text(sub_nbr)])?;
+    async fn id_of(&mut self, sub_nbr: &str) -> Result<Option<i64>, SqlFailure> {
+        let result = self.one(self.get_id, &[text(sub_nbr)]).await?;
         Ok(result.rows.first().and_then(|row| row[0].as_int()))
     }
 
-    fn in_transaction(
+    async fn in_transaction(
         &mut self,
-        body: impl FnOnce(&mut Self) -> Result<(Completed, End), SqlFailure>,
+        body: impl AsyncFnOnce(&mut Self) -> Result<(Completed, End), SqlFailure>,
     ) -> Result<Completed, SqlFailure> {
-        self.connection.begin()?;
-        match body(self) {
-            Ok((completed, End::Commit)) => self.connection.commit().map(|()| completed),
-            Ok((completed, End::Rollback)) => self.connection.rollback().map(|()| completed),
+        self.connection.ask("BEGIN").await?;
+        match body(self).await {
+            Ok((completed, End::Commit)) => self.connection.ask("COMMIT").await.map(|_| completed),
+            Ok((completed, End::Rollback)) => self.connection.ask("ROLLBACK").await.map(|_| completed),
             Err(failure) => {
                 // The statement's failure is the news; a connection too broken to roll back says so at the next call.
-                let _ = self.connection.rollback();
+                let _ = self.connection.ask("ROLLBACK").await;
                 Err(failure)
             }
         }

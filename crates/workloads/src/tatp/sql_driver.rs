@@ -1,11 +1,14 @@
-//! The closed loop over SQL: one thread and one connection per client, no think time.
+//! The closed loop over SQL: one connection per client, no think time.
 
 use super::population::Population;
 use super::sql::SqlClient;
 use super::statistics::{ATTEMPTS_MAX, RunOptions, RunResult, Statistics};
 use super::transactions::Inputs;
-use crate::connection::SqlFailure;
+use crate::connection::{SharedThread, SqlFailure};
+use crate::crowd::{self, Member};
+use std::io;
 use std::sync::{Arc, Barrier};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// Called when warm-up is over and when the measured time is, so that a caller can read the server's CPU time.
@@ -17,28 +20,31 @@ pub enum Phase {
     MeasuringEnds,
 }
 
-/// Drives the mix with the given clients until the time is over; the first failure of a client ends the run.
-pub fn run(
-    clients: Vec<SqlClient>,
+/// Drives the mix until the time is over, with the clients of a thread in one list; the first failure of a client ends
+/// the run. Clients that hold their thread have one each.
+pub fn run<C: SharedThread>(
+    threads: Vec<Vec<SqlClient<C>>>,
     population: &Arc<Population>,
     options: &RunOptions,
     on_phase: PhaseHook<'_>,
 ) -> Result<RunResult, SqlFailure> {
-    assert_eq!(clients.len(), options.clients as usize, "every client has a connection of its own");
-    let started = Barrier::new(clients.len() + 1);
+    let clients: usize = threads.iter().map(Vec::len).sum();
+    assert_eq!(clients, options.clients as usize, "every client has a connection of its own");
+    let mut seeds = (0u64..).map(|number| options.seed.wrapping_add(number));
+    let started = Barrier::new(threads.len() + 1);
     std::thread::scope(|scope| {
-        let threads: Vec<_> = clients
+        let threads: Vec<_> = threads
             .into_iter()
-            .zip(0u64..)
-            .map(|(mut client, number)| {
-                let inputs = Inputs::new(Arc::clone(population), options.keys, options.seed.wrapping_add(number));
+            .map(|clients| {
+                let clients: Vec<_> = clients
+                    .into_iter()
+                    .zip(seeds.by_ref())
+                    .map(|(client, seed)| (client, Inputs::new(Arc::clone(population), options.keys, seed)))
+                    .collect();
                 let started = &started;
                 scope.spawn(move || {
                     started.wait();
-                    let statistics = drive(&mut client, inputs, options);
-                    // Its connection ends behind the measured time: a server's process that is gone by then would take
-                    // its processor time along.
-                    (client, statistics)
+                    drive_all(clients, options)
                 })
             })
             .collect();
@@ -50,10 +56,16 @@ pub fn run(
         on_phase(Phase::MeasuringEnds);
         let mut statistics = Statistics::default();
         let mut failure = None;
-        for thread in threads {
-            match thread.join() {
-                Ok((_, Ok(client))) => statistics.merge(client),
-                Ok((_, Err(error))) => failure = Some(error),
+        // Connections end behind the measured time: a server's process that is gone by then would take its processor
+        // time along.
+        let joined: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+        for thread in joined {
+            match thread {
+                Ok(Ok(clients)) => clients.into_iter().for_each(|(_, client)| match client {
+                    Ok(client) => statistics.merge(client),
+                    Err(error) => failure = Some(error),
+                }),
+                Ok(Err(error)) => failure = Some(error),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -61,7 +73,36 @@ pub fn run(
     })
 }
 
-fn drive(client: &mut SqlClient, mut inputs: Inputs, options: &RunOptions) -> Result<Statistics, SqlFailure> {
+/// A client, and what it counted.
+type Driven<C> = (SqlClient<C>, Result<Statistics, SqlFailure>);
+
+/// Drives the clients of one thread.
+fn drive_all<C: SharedThread>(
+    clients: Vec<(SqlClient<C>, Inputs)>,
+    options: &RunOptions,
+) -> Result<Vec<Driven<C>>, SqlFailure> {
+    let failed = |error: io::Error| SqlFailure::new("08006", format!("cannot wait for a connection: {error}"));
+    let members: Result<Vec<_>, _> = clients
+        .into_iter()
+        .map(|(mut client, inputs)| {
+            let socket = client.socket()?;
+            let work = Box::pin(async move {
+                let statistics = drive(&mut client, inputs, options).await;
+                (client, statistics)
+            });
+            Ok(Member { socket, work: work as _ })
+        })
+        .collect();
+    let members = members.map_err(failed)?;
+    assert!(members.len() <= 1 || members.iter().all(|member| member.socket.is_some()), "clients hold their thread");
+    crowd::run(members).map_err(failed)
+}
+
+async fn drive<C: SharedThread>(
+    client: &mut SqlClient<C>,
+    mut inputs: Inputs,
+    options: &RunOptions,
+) -> Result<Statistics, SqlFailure> {
     let begin = Instant::now();
     let mut statistics = Statistics::default();
     let end_at = options.warm_up + options.measured;
@@ -73,7 +114,7 @@ fn drive(client: &mut SqlClient, mut inputs: Inputs, options: &RunOptions) -> Re
         }
         let mut attempts = 1;
         let completed = loop {
-            match client.run(&transaction) {
+            match client.run(&transaction).await {
                 Err(failure) if failure.is_retryable() && attempts < ATTEMPTS_MAX => attempts += 1,
                 other => break other?,
             }
