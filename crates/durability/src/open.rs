@@ -1,6 +1,7 @@
 //! Opening a database: from its files to an engine whose commits go into its log.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use eris_engine::{Engine, EngineError};
 use eris_platform::{Env, Files};
 
-use crate::checkpoint::{CheckpointReport, Checkpointer, Control, remove_orphans, run};
+use crate::checkpoint::{CheckpointReport, Checkpointer, Control, FileEntry, remove_orphans, run};
 use crate::directory::Directory;
 use crate::error::DurabilityError;
 use crate::log::Log;
@@ -42,12 +43,19 @@ pub async fn open(
     let log = Log::begin(&env, &directory, options, recovered.position)?;
     log.attach(engine);
     let path = directory.checkpoint();
-    remove_orphans(env.files(), &path, &recovered.files).map_err(DurabilityError::io("clean up", &path))?;
+    clean_up(env.files(), &path, &recovered.files).map_err(DurabilityError::io("clean up", &path))?;
     let checkpointer = Checkpointer::new(&env, &directory, recovered.files, recovered.written)?;
     let control = Arc::new(Control::default());
     log.watch(&control, options.checkpoint_log_bytes);
     engine.spawn(run(engine.clone(), log.clone(), Arc::downgrade(&control), checkpointer, options.clone()));
     Ok(Database { directory, log, control, recovered: recovered.log, took: env.now() - begun })
+}
+
+/// Removes what the manifest does not name. What was read may not be durable yet, if the process ended while it was
+/// written: it is before anything goes that another manifest names.
+fn clean_up(files: &dyn Files, directory: &Path, named: &[FileEntry]) -> io::Result<()> {
+    files.sync_directory(directory)?;
+    remove_orphans(files, directory, named)
 }
 
 /// Files that are not read again get names by which they are not found.

@@ -103,6 +103,7 @@ fn copy(
     new.files = vec![file];
     let failed = || DurabilityError::io("write the manifest in", &directory);
     files.sync_directory(&directory).map_err(failed())?;
-    new.write(files, &directory).map_err(failed())?;
+    new.write_beside(files, &directory).map_err(failed())?;
+    Manifest::replace(files, &directory).map_err(failed())?;
     Ok(RestoreReport { timestamp: manifest.timestamp, rows, bytes: file.bytes, took: Duration::ZERO })
 }

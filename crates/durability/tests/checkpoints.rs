@@ -7,8 +7,9 @@ mod shelf;
 
 use eris_engine::PartitionHistory;
 use eris_platform::SimulatedEnv;
+use eris_platform::simulated::FileFault;
 use eris_storage::{PhysicalLayout, ROW_STATIC, SegmentLayouts};
-use shelf::{Shelf, TABLE, open_or_panic};
+use shelf::{Shelf, TABLE, open_or_panic, options, try_open};
 
 /// Segments of 64 rows each.
 const ROWS: i64 = 640;
@@ -53,6 +54,41 @@ fn rows_that_are_gone_stay_gone_in_segments_that_are_named_again() {
         shelf.close();
         shelf = open_or_panic(&env);
         assert_eq!(shelf.keys(), left);
+    }
+}
+
+/// Each operation of the disk fails once while a checkpoint takes the place of another one; then the process ends, at
+/// once or after the next checkpoint, and later the power goes.
+#[test]
+fn no_failing_operation_takes_the_files_that_are_named() {
+    for (fault, again) in [FileFault::Broken, FileFault::NoSpace].into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let mut failures = 0;
+        for operation in 0.. {
+            let env = SimulatedEnv::new(operation);
+            let mut shelf = loaded(&env);
+            shelf.checkpoint();
+            shelf.delete(0..ROWS);
+            shelf.load(ROWS..2 * ROWS);
+            let left: Vec<i64> = (ROWS..2 * ROWS).collect();
+            let at = env.simulated_files().operations() + operation;
+            env.simulated_files().fail_at(at, fault);
+            let outcome = shelf.try_checkpoint();
+            if env.simulated_files().operations() <= at {
+                break;
+            }
+            failures += u32::from(outcome.is_err());
+            if again && shelf.try_checkpoint().is_err() {
+                // Its log failed, and that is final.
+                continue;
+            }
+            drop(shelf);
+            // `NoSpace` waits for an operation that takes some; that may be one of opening.
+            drop(try_open(&env, &options()));
+            assert_eq!(open_or_panic(&env).keys(), left, "{fault:?} at operation {operation}: {outcome:?}");
+            env.lose_power();
+            assert_eq!(open_or_panic(&env).keys(), left, "{fault:?} at operation {operation}, power lost: {outcome:?}");
+        }
+        assert!(failures > 5, "{failures} operations failed");
     }
 }
 

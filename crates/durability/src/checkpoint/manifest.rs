@@ -76,18 +76,23 @@ impl Manifest {
         }
     }
 
-    /// Replaces the manifest in a directory; durable when it returns.
-    pub fn write(&self, files: &dyn Files, directory: &Path) -> io::Result<()> {
+    /// Writes it beside the manifest in a directory; durable but for its name when it returns.
+    pub fn write_beside(&self, files: &dyn Files, directory: &Path) -> io::Result<()> {
         let text = serde_json::to_string(self).unwrap_or_else(|_| unreachable!("numbers and texts are JSON"));
         let text = format!("{text}\ncheck {:08x}\n", crc32c::crc32c(text.as_bytes()));
-        let (new, path) = (directory.join(NEW), directory.join(MANIFEST));
+        let new = directory.join(NEW);
         if files.exists(&new) {
             files.remove(&new)?;
         }
         let file = files.open_at(&new, OpenMode::Create)?;
         file.write_all_at(text.as_bytes(), 0)?;
-        file.sync_all()?;
-        files.rename(&new, &path)?;
+        file.sync_all()
+    }
+
+    /// Puts what was written beside it in the manifest's place; durable when it returns. If it fails, either of them
+    /// may be found later, and what both name has to stay.
+    pub fn replace(files: &dyn Files, directory: &Path) -> io::Result<()> {
+        files.rename(&directory.join(NEW), &directory.join(MANIFEST))?;
         files.sync_directory(directory)
     }
 

@@ -124,7 +124,7 @@ impl Checkpointer {
         Self { env, directory, id, queue, written: WrittenSegments::default(), files, next_file: 1 }
     }
 
-    /// Takes a checkpoint. Nothing is changed if it fails.
+    /// Takes a checkpoint. If it fails, the one before is still there.
     pub async fn take(&mut self, engine: &Engine, log: &Log) -> Result<CheckpointReport, DurabilityError> {
         let begun = self.env.now();
         let positions = log.checkpoint_positions();
@@ -171,14 +171,15 @@ impl Checkpointer {
         if let (Some(behind), true, true) = (behind, cfg!(feature = "bug_log_goes_before_manifest"), taken.is_ok()) {
             behind.log.forget_in_front_of(replay_from);
         }
-        let finished = match taken {
+        let prepared = match taken {
             Ok(written) => {
-                self.finish(engine, &data, definitions, manifest, &mut report).await.map(|files| (written, files))
+                self.prepare(engine, &data, definitions, manifest, &mut report).await.map(|files| (written, files))
             }
             Err(error) => Err(error),
         };
-        match finished {
+        match prepared {
             Ok((written, files)) => {
+                self.replace_manifest(&files).await?;
                 self.written = written;
                 self.files = files;
                 Ok(report)
@@ -349,8 +350,8 @@ impl Checkpointer {
         done.and_then(|done| done).map_err(|error| DurabilityError::io("write", lock(data).path())(error))
     }
 
-    /// Makes everything durable, then names it.
-    async fn finish(
+    /// Makes everything durable, with a manifest that has no name yet; gives the files that it names.
+    async fn prepare(
         &self,
         engine: &Engine,
         data: &Data,
@@ -392,16 +393,35 @@ impl Checkpointer {
             self.files.iter().copied().filter(|file| named.contains(&file.number)).collect();
         files.extend(own.filter(|own| named.contains(own)).map(|number| FileEntry { number, bytes: written }));
         manifest.files.clone_from(&files);
-        let directory = self.directory.clone();
-        let kept = files.clone();
-        let named = io_queue::run(&self.queue, move |all| {
-            all.sync_directory(&directory)?;
-            manifest.write(all, &directory)?;
-            remove_orphans(all, &directory, &kept)
+        self.with_directory(move |all, directory| {
+            all.sync_directory(directory)?;
+            manifest.write_beside(all, directory)
         })
-        .await;
-        named.and_then(|named| named).map_err(DurabilityError::io("write the manifest in", &self.directory))?;
+        .await?;
         Ok(files)
+    }
+
+    /// Has the new manifest name what there is. Whether it fails or not, the data that it names stays: it may be the
+    /// manifest that is found later.
+    async fn replace_manifest(&self, named: &[FileEntry]) -> Result<(), DurabilityError> {
+        let kept = named.to_vec();
+        self.with_directory(move |all, directory| {
+            Manifest::replace(all, directory)?;
+            // What is left of others is no reason to fail: the next checkpoint removes it.
+            let _ = remove_orphans(all, directory, &kept);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Has the queue work on the manifest in the directory.
+    async fn with_directory(
+        &self,
+        work: impl FnOnce(&dyn Files, &Path) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), DurabilityError> {
+        let directory = self.directory.clone();
+        let done = io_queue::run(&self.queue, move |all| work(all, &directory)).await;
+        done.and_then(|done| done).map_err(DurabilityError::io("write the manifest in", &self.directory))
     }
 }
 
