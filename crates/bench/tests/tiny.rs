@@ -124,6 +124,25 @@ fn tatp_over_sql() -> Result<(), BenchError> {
 }
 
 #[test]
+fn tatp_of_a_server_with_clients_that_share_threads() -> Result<(), BenchError> {
+    let database = eris::Database::open(eris::Options::default()).expect("opens");
+    let server = database.serve(([127, 0, 0, 1], 0).into()).expect("listens");
+    let url = Some(format!("postgres://eris@{}/eris", server.local_address()));
+    for (asked, threads) in [(1, 1), (3, 3), (9, 5)] {
+        let via = Via::Sql { url: url.clone() };
+        let options = TatpOptions { via, clients: 5, client_threads: Some(asked), ..TatpOptions::default() };
+        assert_eq!(run_tatp_with(options)?.client_threads, Some(threads));
+    }
+    database.close();
+    for (client_threads, url) in [(Some(0), url), (Some(2), None)] {
+        let options = TatpOptions { via: Via::Sql { url }, client_threads, ..TatpOptions::default() };
+        let refused = tatp(&options, &mut |_| {}).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("--client-threads"), "{refused}");
+    }
+    Ok(())
+}
+
+#[test]
 fn tatp_with_a_log() -> Result<(), BenchError> {
     for (via, durability) in [
         (Via::Task, Durability::Asynchronous),

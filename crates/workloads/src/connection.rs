@@ -2,8 +2,8 @@
 //! ERIS over the wire and PostgreSQL.
 //!
 //! Blocking is enough for most clients: a benchmark query has nothing else to do while it waits. Where many clients of a
-//! server share a thread, there is [`SharedThread`]. Values are kept to what the workloads need; decimals and dates travel as text in
-//! their SQL spelling, because the answer check compares them as exact decimal text anyway.
+//! server share a thread, there is [`SharedThread`]. Values are kept to what the workloads need; decimals and dates
+//! travel as text in their SQL spelling, because the answer check compares them as exact decimal text anyway.
 
 use std::fmt;
 use std::io;
@@ -121,7 +121,8 @@ pub trait SqlConnection: Send {
     }
 }
 
-/// A connection of which a [`crowd`](crate::crowd) may have many on one thread: while one waits for its server, the others go on.
+/// A connection of which a [`crowd`](crate::crowd) may have many on one thread: while one waits for its server, the
+/// others go on.
 pub trait SharedThread: Send {
     /// For what has no need to share.
     fn holding(&mut self) -> &mut dyn SqlConnection;

@@ -97,14 +97,17 @@ fn measure<C: SharedThread>(
     Ok(Measured { run, server_cpu: meter.spent(), load, consistency, counters: BTreeMap::new(), new_destination })
 }
 
+/// The clients of each thread.
+type Threads<C> = Vec<Vec<SqlClient<C>>>;
+
 /// One client per connection, by thread. Where the server refuses the join as not supported, all ask with two
 /// statements.
 fn clients<C: SharedThread>(
     options: &TatpOptions,
     open: Open<'_, C>,
-) -> Result<(Vec<Vec<SqlClient<C>>>, DestinationStatements), BenchError> {
+) -> Result<(Threads<C>, DestinationStatements), BenchError> {
     let threads = options.client_threads();
-    let all = |destination| -> Result<Vec<Vec<SqlClient<C>>>, SqlFailure> {
+    let all = |destination| -> Result<Threads<C>, SqlFailure> {
         let of_thread = |thread| (thread..options.clients).step_by(threads as usize);
         let client = |_| SqlClient::new(open()?, destination);
         (0..threads).map(|thread| of_thread(thread).map(client).collect()).collect()

@@ -51,9 +51,9 @@ pub(super) fn give_way() {
 /// The shortest slice of processor time that Linux lets a thread ask for (6.12 and later).
 const SHORT_SLICE: Duration = Duration::from_micros(100);
 
-/// Asks for short turns on the processor, and so for early ones: of the threads that wait, Linux runs the one whose turn
-/// would end first. It takes no privilege, and the share of the processor stays the same. An older system, or one that
-/// refuses, leaves it as before.
+/// Asks for short turns on the processor, and so for early ones: of the threads that wait, Linux runs the one whose
+/// turn would end first. It takes no privilege, and the share of the processor stays the same. An older system, or one
+/// that refuses, leaves it as before.
 pub(super) fn take_short_turns() {
     if let Some(attributes) = scheduling()
         && [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attributes.sched_policy as libc::c_int))
