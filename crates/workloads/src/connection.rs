@@ -1,8 +1,8 @@
 //! The SQL side of a workload: one small blocking connection trait, so that the same driver runs against ERIS embedded,
 //! ERIS over the wire and PostgreSQL.
 //!
-//! Blocking is enough for most clients: a benchmark query has nothing else to do while it waits. Where many clients of a
-//! server share a thread, there is [`SharedThread`]. Values are kept to what the workloads need; decimals and dates
+//! Blocking is enough for most clients: a benchmark query has nothing else to do while it waits. Where many clients of
+//! a server share a thread, there is [`SharedThread`]. Values are kept to what the workloads need; decimals and dates
 //! travel as text in their SQL spelling, because the answer check compares them as exact decimal text anyway.
 
 use std::fmt;
