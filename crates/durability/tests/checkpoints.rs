@@ -92,6 +92,36 @@ fn no_failing_operation_takes_the_files_that_are_named() {
     }
 }
 
+/// The same while a database is opened that ended without being closed.
+#[test]
+fn no_failing_operation_of_opening_takes_anything() {
+    for fault in [FileFault::Broken, FileFault::NoSpace] {
+        let mut failures = 0;
+        for operation in 0.. {
+            let env = SimulatedEnv::new(operation);
+            let mut shelf = loaded(&env);
+            shelf.checkpoint();
+            shelf.delete(0..ROWS / 2);
+            shelf.insert(ROWS..ROWS + 50);
+            drop(shelf);
+            env.lose_power();
+            let left: Vec<i64> = (ROWS / 2..ROWS + 50).collect();
+            let at = env.simulated_files().operations() + operation;
+            env.simulated_files().fail_at(at, fault);
+            let opened = try_open(&env, &options());
+            if env.simulated_files().operations() <= at {
+                break;
+            }
+            failures += u32::from(opened.is_err());
+            drop(opened);
+            drop(try_open(&env, &options()));
+            env.lose_power();
+            assert_eq!(open_or_panic(&env).keys(), left, "{fault:?} at operation {operation}");
+        }
+        assert!(failures > 1, "{fault:?}: {failures} operations failed");
+    }
+}
+
 #[test]
 fn layouts_and_statistics_survive() {
     let env = SimulatedEnv::new(3);
