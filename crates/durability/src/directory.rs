@@ -84,6 +84,12 @@ impl Directory {
             read_identity(files, &identity)?
         };
         create_parts(files, path)?;
+        // What an earlier attempt made may not be durable, if it did not come to its end.
+        files.sync_directory(path).map_err(DurabilityError::io("sync", path))?;
+        if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+            // Where that is not allowed, somebody else made the directory.
+            let _ = files.sync_directory(above);
+        }
         Ok(Self { path: path.to_path_buf(), id, is_new, begins_with_checkpoint, _lock: Some(lock) })
     }
 

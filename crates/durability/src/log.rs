@@ -22,6 +22,7 @@ mod reader;
 mod record;
 mod state;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -91,14 +92,14 @@ impl Log {
                 files.remove(&path.join(&name)).map_err(failed("remove a spare file in"))?;
             }
         }
-        let queue = |name| env.io_queue(name).map_err(failed("start the thread that writes"));
+        let started = |queue: io::Result<_>| queue.map_err(failed("start the thread that writes"));
         let shared = Shared {
             env: Arc::clone(env),
             id: directory.id(),
             directory: path.clone(),
             options: options.clone(),
-            writes: queue("eris-log")?,
-            allocations: queue("eris-log-files")?,
+            writes: started(env.prompt_io_queue("eris-log"))?,
+            allocations: started(env.io_queue("eris-log-files"))?,
             state: Mutex::new(State::new(position, definitions::start(env.unix_micros()))),
             decisions: Decisions::default(),
         };
@@ -125,16 +126,17 @@ impl Log {
 
     /// Accepts nothing more, and returns when everything that was accepted is durable and decided.
     pub async fn close(&self) -> Result<(), LogError> {
+        let refused = self.shared.state().close();
+        refused.into_iter().for_each(std::task::Waker::wake);
         let mut ticket = None;
         let durable = std::future::poll_fn(|context| self.poll_durable(context, &mut ticket)).await;
-        self.shared.state().close();
         self.shared.decisions.end();
         durable
     }
 
     /// Accepts nothing more, and waits for nothing: what is not durable yet is not committed.
     pub(crate) fn abandon(&self) {
-        let error = LogError::Failed { reason: Arc::from("the database is closed") };
+        let error = state::closed();
         let (commits, wakers) = self.shared.state().fail(error.clone());
         self.shared.decisions.end();
         self.shared.decisions.push(commits, &Err(error));
@@ -172,8 +174,8 @@ impl Log {
     }
 
     /// A checkpoint came to its end, good or bad.
-    pub(crate) fn checkpoint_ended(&self) {
-        self.shared.state().end_checkpoint();
+    pub(crate) fn checkpoint_ended(&self, succeeded: bool) {
+        self.shared.state().end_checkpoint(succeeded);
     }
 
     /// Appends if there is room for it, else sees to it that there will be.

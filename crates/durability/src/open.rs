@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +12,18 @@ use eris_platform::{Env, Files};
 use crate::checkpoint::{CheckpointReport, Checkpointer, Control, FileEntry, remove_orphans, run};
 use crate::directory::Directory;
 use crate::error::DurabilityError;
-use crate::log::Log;
+use crate::log::{Log, LogFiles};
 use crate::options::DurabilityOptions;
-use crate::recover::{Progress, recover};
+use crate::recover::{Progress, Recovered, recover};
 
 /// An open database: its files belong to this process until it is dropped.
 pub struct Database {
-    directory: Directory,
     log: Log,
     control: Arc<Control>,
     recovered: Progress,
     took: Duration,
+    /// Dropped last: its lock.
+    directory: Directory,
 }
 
 /// Makes an empty engine what the database in `path` was, and has its commits go into the log there. A directory that
@@ -39,12 +40,12 @@ pub async fn open(
     let begun = env.now();
     let directory = Directory::open(&env, path)?;
     let recovered = recover(engine, &directory, options, progress).await?;
-    put_aside(env.files(), &directory, &recovered.abandoned)?;
-    let log = Log::begin(&env, &directory, options, recovered.position)?;
-    log.attach(engine);
+    make_durable(env.files(), &directory, &recovered)?;
     let path = directory.checkpoint();
     clean_up(env.files(), &path, &recovered.files).map_err(DurabilityError::io("clean up", &path))?;
+    let log = Log::begin(&env, &directory, options, recovered.position)?;
     let checkpointer = Checkpointer::new(&env, &directory, recovered.files, recovered.written)?;
+    log.attach(engine);
     let control = Arc::new(Control::default());
     log.watch(&control, options.checkpoint_log_bytes);
     engine.spawn(run(engine.clone(), log.clone(), Arc::downgrade(&control), checkpointer, options.clone()));
@@ -58,13 +59,19 @@ fn clean_up(files: &dyn Files, directory: &Path, named: &[FileEntry]) -> io::Res
     remove_orphans(files, directory, named)
 }
 
-/// Files that are not read again get names by which they are not found.
-fn put_aside(files: &dyn Files, directory: &Directory, abandoned: &[PathBuf]) -> Result<(), DurabilityError> {
-    for path in abandoned {
-        let aside = path.with_extension("log.abandoned");
+/// Makes durable what was read of the log: from now on others see it. Files that are not read again get names by which
+/// they are not found.
+fn make_durable(files: &dyn Files, directory: &Directory, recovered: &Recovered) -> Result<(), DurabilityError> {
+    let log = directory.log();
+    // Planted: what can be read is taken to be on the disk.
+    if !cfg!(feature = "bug_log_read_is_durable") {
+        LogFiles::list(files, &log, directory.id())?.write_again(recovered.durable, recovered.position)?;
+    }
+    for path in &recovered.abandoned {
+        let aside = (1..).map(|number| path.with_extension(format!("log.abandoned.{number}")));
+        let Some(aside) = aside.into_iter().find(|aside| !files.exists(aside)) else { unreachable!("numbers go on") };
         files.rename(path, &aside).map_err(DurabilityError::io("rename", path))?;
     }
-    let log = directory.log();
     files.sync_directory(&log).map_err(DurabilityError::io("sync", &log))
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Recovered {
     pub last: Timestamp,
     /// Where the log ends.
     pub position: u64,
+    /// In front of this it is known to be durable.
+    pub durable: u64,
     /// Log files that are left out, because of damage in front of them.
     pub abandoned: Vec<PathBuf>,
     /// Data files of the checkpoint.
@@ -82,7 +84,7 @@ pub(crate) async fn recover(
     let (from, all_bytes) = (reader.position(), reader.bytes_left());
     let state =
         |position, transactions| Progress { phase: Phase::Log, done_bytes: position - from, all_bytes, transactions };
-    let (mut told, mut abandoned) = (from, Vec::new());
+    let (mut told, mut durable, mut abandoned) = (from, from, Vec::new());
     loop {
         let position = reader.position();
         if position - told >= TELL_BYTES {
@@ -98,6 +100,7 @@ pub(crate) async fn recover(
             }
             Err(error) => return Err(error),
         };
+        durable = durable.max(record.durable);
         replay.record(record).await.map_err(|unusable| unusable_log(directory, unusable))?;
     }
     let position = reader.position();
@@ -112,7 +115,7 @@ pub(crate) async fn recover(
     let (last, transactions) = (replay.last, replay.transactions);
     replay.finish().await.map_err(|unusable| unusable_log(directory, unusable))?;
     engine.continue_behind(last);
-    Ok(Recovered { last, position, abandoned, files, written, log: state(position, transactions) })
+    Ok(Recovered { last, position, durable, abandoned, files, written, log: state(position, transactions) })
 }
 
 pub(crate) fn unusable_log(directory: &Directory, unusable: Unusable) -> DurabilityError {

@@ -104,6 +104,7 @@ fn copy(
     let failed = || DurabilityError::io("write the manifest in", &directory);
     files.sync_directory(&directory).map_err(failed())?;
     new.write_beside(files, &directory).map_err(failed())?;
-    Manifest::replace(files, &directory).map_err(failed())?;
+    Manifest::rename(files, &directory).map_err(failed())?;
+    files.sync_directory(&directory).map_err(failed())?;
     Ok(RestoreReport { timestamp: manifest.timestamp, rows, bytes: file.bytes, took: Duration::ZERO })
 }

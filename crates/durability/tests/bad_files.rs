@@ -6,12 +6,14 @@
 mod schemas;
 mod shelf;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eris_durability::{Damage, DurabilityError, DurabilityOptions};
-use eris_engine::{EngineError, LogError};
+use eris_engine::{Durability, EngineError, LogError};
+use eris_platform::simulated::{DiskFaults, FileFault};
 use eris_platform::{Env, SimulatedEnv};
-use shelf::{PATH, Shelf, create_other, files, insert, is, log_file, open_or_panic, options, try_open};
+use shelf::{PATH, Shelf, TABLE, create_other, files, insert, is, log_file, open_or_panic, options, row, try_open};
 
 /// A closed database with keys 0 to 39 in two log files and more.
 fn closed_database() -> SimulatedEnv {
@@ -116,9 +118,98 @@ fn damage_in_the_middle_is_refused_unless_told_otherwise() {
     shelf.insert(100..103);
     shelf.close();
     // What was left out is still on disk, and not read again.
-    assert!(files(&env).iter().any(|(path, _)| path.ends_with(".abandoned")));
+    assert!(files(&env).iter().any(|(path, _)| path.contains(".abandoned")));
     let expected: Vec<i64> = kept.into_iter().chain(100..103).collect();
     assert_eq!(open_or_panic(&env).keys(), expected);
+}
+
+#[test]
+fn a_file_whose_first_record_is_damaged_stays() {
+    for place in [0, 1] {
+        let env = closed_database();
+        let (path, before) = log_file(&env, place);
+        let record = before[64..].iter().position(|byte| *byte != 0).expect("there are records") + 64;
+        for turn in 1..=2 {
+            change(&env, &path, |bytes| bytes[record + 8] ^= 1);
+            let damaged = env.simulated_files().contents(&path).expect("it is there");
+            let told = DurabilityOptions { damage: Damage::EndThere, ..options() };
+            let mut shelf = try_open(&env, &told).unwrap_or_else(|error| panic!("it opens: {error}"));
+            if place == 0 {
+                shelf.create();
+            }
+            shelf.insert(100..103);
+            shelf.close();
+            let aside = env.simulated_files().contents(format!("{path}.abandoned.{turn}"));
+            assert_eq!(aside, Some(damaged), "{path} as it was, for the time {turn}");
+            let keys = open_or_panic(&env).keys();
+            assert!(keys.ends_with(&[100, 101, 102]) && keys.len() < 40, "{keys:?}");
+        }
+    }
+}
+
+/// The process is killed between a write and its sync, or after a sync that failed; the power goes later.
+#[test]
+fn what_can_be_read_is_durable_when_others_have_seen_it() {
+    for fails in [false, true] {
+        let env = SimulatedEnv::new(1);
+        env.simulated_files().set_disk_faults(DiskFaults::all_lost());
+        let mut shelf = open_or_panic(&env);
+        shelf.create();
+        shelf.insert(0..3);
+        let engine = shelf.engine();
+        let files = env.simulated_files();
+        // The write comes, its sync does not.
+        if fails {
+            files.fail_at(files.operations() + 1, FileFault::Broken);
+        } else {
+            files.lose_power_at(files.operations() + 1);
+        }
+        let inserted = shelf.simulation.block_on(async move { insert(&engine, 3..4).await });
+        assert!(!matches!(inserted, Ok(Ok(()))), "nobody was told of it");
+        drop(shelf);
+        env.kill_process();
+        let mut shelf = open_or_panic(&env);
+        assert_eq!(shelf.keys(), [0, 1, 2, 3], "it can be read");
+        shelf.insert(4..5);
+        drop(shelf);
+        env.lose_power();
+        assert_eq!(open_or_panic(&env).keys(), [0, 1, 2, 3, 4]);
+    }
+}
+
+/// Commits that are told while the log is being closed are durable, too.
+#[test]
+fn what_is_accepted_while_the_log_is_closed_is_durable() {
+    let env = SimulatedEnv::new(3);
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for client in 0..4 {
+        let (engine, told) = (shelf.engine(), Arc::clone(&told));
+        shelf.engine().spawn(async move {
+            for number in 0..1_000 {
+                let key = client * 1_000 + number;
+                let mut transaction = engine.begin();
+                transaction.set_durability(Durability::Asynchronous);
+                let inserted = transaction.insert(TABLE, row(key, &format!("the text of row {key}"))).await;
+                if inserted.is_err() || transaction.commit().await.is_err() {
+                    return;
+                }
+                told.lock().expect("not poisoned").push(key);
+            }
+        });
+    }
+    let engine = shelf.engine();
+    let pause = async move { engine.sleep_until(engine.env().now() + Duration::from_millis(2)).await };
+    shelf.simulation.block_on(pause).expect("ends");
+    let database = shelf.database.take().expect("open");
+    shelf.simulation.block_on(async move { database.close().await }).expect("ends").expect("closes");
+    drop(shelf);
+    env.lose_power();
+    let told = told.lock().expect("not poisoned").clone();
+    let found = open_or_panic(&env).keys();
+    assert!((1..4_000).contains(&told.len()), "{} were told", told.len());
+    assert_eq!(told.iter().filter(|key| !found.contains(key)).count(), 0, "of {} that were told", told.len());
 }
 
 #[test]

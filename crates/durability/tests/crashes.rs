@@ -1,4 +1,5 @@
-//! Databases that lose their power at any moment, on a disk that loses, tears and reorders what was not synced.
+//! Databases that lose their power or their process at any moment, on a disk that loses, tears and reorders what was not
+//! synced.
 //!
 //! A seed is a database of a few lives. In each life clients work ([`bank`]) until the power goes, anywhere: between
 //! two steps of workers, between two operations of the disk, while the database is opened. Then it is opened again on
@@ -76,6 +77,7 @@ struct Reached {
     crashes_between_steps: u64,
     crashes_within_operations: u64,
     crashes_while_opening: u64,
+    processes_killed: u64,
     committed: u64,
     rolled_back: u64,
     unknown: u64,
@@ -98,6 +100,7 @@ impl Reached {
             ("crashes between steps", self.crashes_between_steps),
             ("crashes within operations", self.crashes_within_operations),
             ("crashes while opening", self.crashes_while_opening),
+            ("crashes of the process alone", self.processes_killed),
             ("commits", self.committed),
             ("rollbacks", self.rolled_back),
             ("commits whose end nobody heard of", self.unknown),
@@ -196,6 +199,8 @@ impl Life {
         reached: &mut Reached,
     ) {
         let (engine_options, durability_options) = options(random);
+        let kill = random.index(3) == 0;
+        reached.processes_killed += u64::from(kill && !last);
         let files = env.simulated_files().clone();
         if !last && random.index(6) == 0 {
             env.lose_power_at(files.operations() + random.below(60));
@@ -206,7 +211,7 @@ impl Life {
             Err(error) => {
                 assert!(env.is_powerless(), "the database cannot be opened: {error}");
                 reached.crashes_while_opening += 1;
-                end(life, (), env);
+                end(life, (), env, kill);
                 return;
             }
         };
@@ -218,7 +223,7 @@ impl Life {
         let prepared = life.prepare(random, known);
         let Some((bank, sequence)) = prepared else {
             assert!(env.is_powerless(), "the bank can be made");
-            end(life, (opened, engine), env);
+            end(life, (opened, engine), env, kill);
             return;
         };
         // Where the power goes, if it is not gone yet.
@@ -301,7 +306,7 @@ impl Life {
                 .expect("ends")
                 .expect("the last life has no faults");
             reached.closed += 1;
-            end(life, (database, engine, sequence), env);
+            end(life, (database, engine, sequence), env, false);
             let mut life = Self { simulation: Simulation::on(env, engine_options).expect("starts") };
             life.open(&durability_options).expect("a closed database can be opened");
             life.prepare(random, known).expect("nothing is lost");
@@ -314,7 +319,7 @@ impl Life {
         }
         database.abandon();
         files.set_capacity(None);
-        end(life, (database, engine, sequence), env);
+        end(life, (database, engine, sequence), env, kill);
     }
 
     fn open(&mut self, options: &DurabilityOptions) -> Result<Database, DurabilityError> {
@@ -382,13 +387,18 @@ async fn make(engine: &Engine, random: &mut SeededRandom) -> Result<(Bank, Arc<S
     Ok((Bank::create(engine, random).await?, sequence))
 }
 
-/// The power goes, and with it the machine; what it had is given back.
-fn end<T>(life: Life, rest: T, env: &SimulatedEnv) {
+/// The power goes, and with it the machine, or only the process ends: what was not synced can still be read then, and is
+/// lost another time. What the process had is given back.
+fn end<T>(life: Life, rest: T, env: &SimulatedEnv, kill: bool) {
     let memory = Arc::clone(life.simulation.engine().memory());
     life.simulation.engine().shutdown();
     drop(rest);
     drop(life);
-    env.lose_power();
+    if kill {
+        env.kill_process();
+    } else {
+        env.lose_power();
+    }
     assert_eq!(memory.used(), 0, "bytes that nobody gave back: {:?}", memory.by_consumer());
 }
 

@@ -24,6 +24,7 @@ use crate::threads::ThreadHandle;
 use crate::time::Nanos;
 
 pub use files::RealFiles;
+use io_queue::{Priority, RealIoQueue};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -36,6 +37,11 @@ pub struct RealEnv {
 impl RealEnv {
     pub fn new() -> RealEnv {
         RealEnv::with_file_root(PathBuf::from("/"))
+    }
+
+    fn queue(&self, name: &str, priority: Priority) -> io::Result<Arc<dyn IoQueue>> {
+        let files: Arc<dyn Files> = Arc::<RealFiles>::clone(&self.files);
+        Ok(Arc::new(RealIoQueue::start(name, files, priority)?))
     }
 
     /// An environment whose file names are all taken below `root`.
@@ -101,13 +107,15 @@ impl Env for RealEnv {
     }
 
     fn io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
-        let files: Arc<dyn Files> = Arc::<RealFiles>::clone(&self.files);
-        Ok(Arc::new(io_queue::RealIoQueue::start(name, files, io_queue::Priority::Normal)?))
+        self.queue(name, Priority::Normal)
+    }
+
+    fn prompt_io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
+        self.queue(name, Priority::Prompt)
     }
 
     fn background_io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
-        let files: Arc<dyn Files> = Arc::<RealFiles>::clone(&self.files);
-        Ok(Arc::new(io_queue::RealIoQueue::start(name, files, io_queue::Priority::Background)?))
+        self.queue(name, Priority::Background)
     }
 }
 

@@ -119,6 +119,13 @@ impl SimulatedEnv {
         self.machine.io_queues.drop_lost();
     }
 
+    /// The process is killed: as [`lose_power`](Self::lose_power), but files stay as they look, see
+    /// [`SimulatedFiles::kill_process`].
+    pub fn kill_process(&self) {
+        self.machine.files.kill_process();
+        self.machine.io_queues.drop_lost();
+    }
+
     /// The network, for clients that belong to no reactor.
     pub fn network(&self) -> &SimulatedNetwork {
         &self.machine.network

@@ -409,6 +409,27 @@ fn handles_and_locks_end_with_the_power() {
 }
 
 #[test]
+fn what_a_killed_process_leaves_is_read_and_still_lost_with_the_power() {
+    let (env, files) = machine(1);
+    files.set_disk_faults(DiskFaults::all_lost());
+    let file = create_durable(&files, "file", b"old");
+    let lock = files.lock(&path("lock")).unwrap();
+    file.write_all_at(b"new", 0).unwrap();
+    create(&files, "other", b"other").sync_data().unwrap();
+    files.lose_power_at(files.operations());
+    assert_eq!(code(file.sync_data()), Some(libc::EIO), "it ends there");
+    env.kill_process();
+    assert!(!files.is_powerless());
+    assert_eq!(code(file.write_all_at(b"more", 0)), Some(libc::EIO), "nobody has this handle");
+    drop(lock);
+    files.lock(&path("lock")).unwrap();
+    assert_eq!((contents(&files, "file"), contents(&files, "other")), (b"new".to_vec(), b"other".to_vec()));
+    env.lose_power();
+    assert_eq!(contents(&files, "file"), b"old");
+    assert!(!files.exists(&path("other")));
+}
+
+#[test]
 fn the_power_is_lost_in_the_middle() {
     for done in 0..6 {
         let (env, files) = machine(3);

@@ -96,7 +96,7 @@ pub(crate) async fn run(
     loop {
         let Some(numbers) = wait(&engine, &log, &control, &options).await else { return };
         let outcome = checkpointer.take(&engine, &log).await.map_err(Arc::new);
-        log.checkpoint_ended();
+        log.checkpoint_ended(outcome.is_ok());
         if let Err(error) = &outcome
             && !failed_before
         {

@@ -76,7 +76,7 @@ impl Manifest {
         }
     }
 
-    /// Writes it beside the manifest in a directory; durable but for its name when it returns.
+    /// Writes it beside the manifest in a directory, where it does not count; what it says is durable when it returns.
     pub fn write_beside(&self, files: &dyn Files, directory: &Path) -> io::Result<()> {
         let text = serde_json::to_string(self).unwrap_or_else(|_| unreachable!("numbers and texts are JSON"));
         let text = format!("{text}\ncheck {:08x}\n", crc32c::crc32c(text.as_bytes()));
@@ -89,11 +89,10 @@ impl Manifest {
         file.sync_all()
     }
 
-    /// Puts what was written beside it in the manifest's place; durable when it returns. If it fails, either of them
-    /// may be found later, and what both name has to stay.
-    pub fn replace(files: &dyn Files, directory: &Path) -> io::Result<()> {
-        files.rename(&directory.join(NEW), &directory.join(MANIFEST))?;
-        files.sync_directory(directory)
+    /// Puts what was written beside it in the manifest's place. Until the directory is synced either of them may be found
+    /// later, and what either names has to stay.
+    pub fn rename(files: &dyn Files, directory: &Path) -> io::Result<()> {
+        files.rename(&directory.join(NEW), &directory.join(MANIFEST))
     }
 
     /// The manifest in a directory, if there is one.

@@ -15,7 +15,7 @@ use super::histories::StoredHistory;
 use super::manifest::{BlockEntry, FileEntry, MANIFEST, Manifest};
 use crate::definitions::Stored;
 use crate::directory::{DatabaseId, Directory};
-use crate::error::DurabilityError;
+use crate::error::{DurabilityError, is_full};
 use crate::log::Log;
 
 /// Rows of open segments that are written as one block.
@@ -124,7 +124,7 @@ impl Checkpointer {
         Self { env, directory, id, queue, written: WrittenSegments::default(), files, next_file: 1 }
     }
 
-    /// Takes a checkpoint. If it fails, the one before is still there.
+    /// Takes a checkpoint. If it fails, there is one all the same, this or the one before, and the log behind either.
     pub async fn take(&mut self, engine: &Engine, log: &Log) -> Result<CheckpointReport, DurabilityError> {
         let begun = self.env.now();
         let positions = log.checkpoint_positions();
@@ -179,7 +179,7 @@ impl Checkpointer {
         };
         match prepared {
             Ok((written, files)) => {
-                self.replace_manifest(&files).await?;
+                self.replace_manifest(&files, &data).await?;
                 self.written = written;
                 self.files = files;
                 Ok(report)
@@ -350,7 +350,7 @@ impl Checkpointer {
         done.and_then(|done| done).map_err(|error| DurabilityError::io("write", lock(data).path())(error))
     }
 
-    /// Makes everything durable, with a manifest that has no name yet; gives the files that it names.
+    /// Makes everything durable, with a manifest beside the one that counts; gives the files that it names.
     async fn prepare(
         &self,
         engine: &Engine,
@@ -401,12 +401,17 @@ impl Checkpointer {
         Ok(files)
     }
 
-    /// Has the new manifest name what there is. Whether it fails or not, the data that it names stays: it may be the
-    /// manifest that is found later.
-    async fn replace_manifest(&self, named: &[FileEntry]) -> Result<(), DurabilityError> {
-        let kept = named.to_vec();
+    /// Has the new manifest count. If that fails, the data that it names stays: it may be the manifest that is found
+    /// later. Only where there was no room for its name it is not, and the data takes no room either.
+    async fn replace_manifest(&self, named: &[FileEntry], data: &Data) -> Result<(), DurabilityError> {
+        let (kept, own) = (named.to_vec(), lock(data).path().to_path_buf());
         self.with_directory(move |all, directory| {
-            Manifest::replace(all, directory)?;
+            Manifest::rename(all, directory).inspect_err(|error| {
+                if is_full(error) {
+                    let _ = all.remove(&own);
+                }
+            })?;
+            all.sync_directory(directory)?;
             // What is left of others is no reason to fail: the next checkpoint removes it.
             let _ = remove_orphans(all, directory, &kept);
             Ok(())

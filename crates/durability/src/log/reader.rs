@@ -27,7 +27,7 @@ pub(crate) struct LogFiles<'f> {
 }
 
 impl<'f> LogFiles<'f> {
-    fn list(files: &'f dyn Files, directory: &Path, id: DatabaseId) -> Result<Self, DurabilityError> {
+    pub fn list(files: &'f dyn Files, directory: &Path, id: DatabaseId) -> Result<Self, DurabilityError> {
         let names = files.list(directory).map_err(DurabilityError::io("list", directory))?;
         let mut firsts: Vec<u64> = names.iter().filter_map(|name| position_of_name(name)).collect();
         firsts.sort_unstable();
@@ -60,6 +60,26 @@ impl<'f> LogFiles<'f> {
         let mut bytes = vec![0; length_of(&header).min(left) as usize];
         file.read_exact_at(&mut bytes, offset).map_err(failed())?;
         Ok(bytes)
+    }
+
+    /// Writes again what stands between two positions, the latter of which is the end, and makes it durable. What is
+    /// read may never have come to the disk: the process ended in front of the sync, or the sync failed, and the system
+    /// takes for written what it could not write. In front of its last file a log is durable.
+    pub fn write_again(&self, from: u64, end: u64) -> Result<(), DurabilityError> {
+        let first = self.firsts.get(self.place_of(end.saturating_sub(1))).copied().unwrap_or(0);
+        let from = from.max(first);
+        if from >= end {
+            return Ok(());
+        }
+        let path = self.path(first);
+        let failed = || DurabilityError::io("make durable", &path);
+        let file = self.files.open_at(&path, OpenMode::Write).map_err(failed())?;
+        // The header came with the first record.
+        let offset = if from == first { 0 } else { FILE_HEADER_BYTES + (from - first) };
+        let mut bytes = vec![0; (FILE_HEADER_BYTES + (end - first) - offset) as usize];
+        file.read_exact_at(&mut bytes, offset).map_err(failed())?;
+        file.write_all_at(&bytes, offset).map_err(failed())?;
+        file.sync_data().map_err(failed())
     }
 
     /// The record that these bytes of a position are.
@@ -240,9 +260,9 @@ impl<'f> LogReader<'f> {
         None
     }
 
-    /// The files that begin behind the position.
+    /// The files that have nothing in front of the position.
     pub fn later_files(&self) -> Vec<PathBuf> {
-        let later = self.log.firsts.iter().filter(|first| **first > self.position);
+        let later = self.log.firsts.iter().filter(|first| **first >= self.position);
         later.map(|first| self.log.path(*first)).collect()
     }
 }

@@ -66,6 +66,11 @@ pub(super) fn no_room(capacity: u64, error: &io::Error) -> LogError {
     LogError::Full { reason: format!("no further file of {capacity} bytes: {error}").into() }
 }
 
+/// The error of whoever comes too late.
+pub(super) fn closed() -> LogError {
+    LogError::Failed { reason: Arc::from("the database is closed") }
+}
+
 /// Whether there is room.
 pub(super) enum Appending {
     Now,
@@ -77,6 +82,8 @@ pub(super) enum Appending {
 struct Growth {
     /// Where the last one began.
     from: u64,
+    /// Whether the last one failed.
+    is_owed: bool,
     /// Whoever takes them was woken for the first byte, and for the bytes at which one is due.
     woken: bool,
     woken_for_bytes: bool,
@@ -101,6 +108,8 @@ pub(super) struct State {
     /// The last time that the system refused room.
     refused: Option<(LogError, Nanos)>,
     failure: Option<LogError>,
+    /// Nothing more is accepted, and what was accepted is still written.
+    is_closing: bool,
     batch: Batch,
     is_writing: bool,
     /// Whether somebody will write soon.
@@ -132,6 +141,7 @@ impl State {
             is_allocating: false,
             refused: None,
             failure: None,
+            is_closing: false,
             batch: Batch::default(),
             is_writing: false,
             is_delayed: false,
@@ -160,7 +170,14 @@ impl State {
         self.current.as_ref().map_or(0, |current| current.capacity - (self.position - current.first))
     }
 
+    /// Whether records are accepted.
     fn check_open(&self) -> Result<(), LogError> {
+        self.check_works()?;
+        if self.is_closing { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Whether what was accepted can still become durable.
+    fn check_works(&self) -> Result<(), LogError> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
@@ -304,7 +321,8 @@ impl State {
     }
 
     pub fn grown_bytes(&self) -> u64 {
-        self.position - self.growth.from.min(self.position)
+        let grown = self.position - self.growth.from.min(self.position);
+        grown.max(u64::from(self.growth.is_owed))
     }
 
     fn note_growth(&mut self) {
@@ -325,7 +343,9 @@ impl State {
         (self.position, first_part.unwrap_or(self.position))
     }
 
-    pub fn end_checkpoint(&mut self) {
+    /// One that failed is tried again, also if nothing follows.
+    pub fn end_checkpoint(&mut self, succeeded: bool) {
+        self.growth.is_owed = !succeeded;
         self.growth.woken = self.grown_bytes() > 0;
         self.growth.woken_for_bytes = false;
     }
@@ -417,9 +437,10 @@ impl State {
         (commits, self.wait_for_room.drain(..).chain(durable).collect())
     }
 
-    /// Accepts nothing more.
-    pub fn close(&mut self) {
-        self.failure.get_or_insert(LogError::Failed { reason: Arc::from("the database is closed") });
+    /// Accepts nothing more; gives who waits for room in vain.
+    pub fn close(&mut self) -> Vec<Waker> {
+        self.is_closing = true;
+        std::mem::take(&mut self.wait_for_room)
     }
 
     pub fn poll_durable(
@@ -432,7 +453,7 @@ impl State {
         if self.durable >= position {
             return Poll::Ready(Ok(()));
         }
-        self.check_open()?;
+        self.check_works()?;
         self.wait_for_durable.push((position, context.waker().clone()));
         self.write_now(shared);
         Poll::Pending

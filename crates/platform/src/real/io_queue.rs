@@ -26,6 +26,7 @@ const LOOKS_PER_GLANCE: u32 = 32;
 /// Who gets the processor first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Priority {
+    Prompt,
     Normal,
     Background,
 }
@@ -56,14 +57,14 @@ impl RealIoQueue {
     pub(super) fn start(name: &str, files: Arc<dyn Files>, priority: Priority) -> io::Result<RealIoQueue> {
         let shared = Arc::new(Shared { waiting: Mutex::default(), look: AtomicBool::new(false), wake: Condvar::new() });
         // Who spins on the only CPU keeps the submitter from it.
-        let spin = priority == Priority::Normal
+        let spin = priority != Priority::Background
             && thread::available_parallelism().is_ok_and(|cpus| cpus > NonZero::<usize>::MIN);
         let thread = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn({
             let (shared, name) = (Arc::clone(&shared), name.to_owned());
             move || {
                 match priority {
-                    // Somebody waits for what it does, and it mostly waits for the disk.
-                    Priority::Normal => threads::take_short_turns(),
+                    Priority::Prompt => threads::take_short_turns(),
+                    Priority::Normal => {}
                     Priority::Background => threads::give_way(),
                 }
                 let mut jobs = VecDeque::new();

@@ -370,6 +370,10 @@ impl Disk {
         for inode in self.inodes.values_mut() {
             inode.lose_power(&self.faults, &mut self.random);
         }
+        self.kill_process();
+    }
+
+    pub(super) fn kill_process(&mut self) {
         self.locked.clear();
         self.shared.clear();
         self.drop_unreferenced();

@@ -80,8 +80,15 @@ impl SimulatedFiles {
         self.disk().lose_power();
     }
 
+    /// The process that uses the files ends without a word: as [`lose_power`](Self::lose_power), but files stay as they
+    /// look, and what was not synced may still be lost with the power.
+    pub fn kill_process(&self) {
+        self.disk().kill_process();
+    }
+
     /// Operations from this number on (see [`operations`](Self::operations)) fail with `EIO` and have no effect, until
-    /// [`lose_power`](Self::lose_power) says what has survived: the power is lost in the middle of something.
+    /// [`lose_power`](Self::lose_power) says what has survived: the power is lost in the middle of something. Or until
+    /// [`kill_process`](Self::kill_process), if it is only the process that ended there.
     pub fn lose_power_at(&self, operation: u64) {
         self.disk().lose_power_at(operation);
     }
