@@ -1,16 +1,21 @@
 //! `eris backup`: of a database that is served, by its server; of one that nobody has open, by this process.
 
 use std::path::PathBuf;
+use std::thread;
 
 use clap::Args;
 use eris::{BackupReport, DurabilityError, OpenError};
 use eris_workloads::connection::{SqlConnection, SqlValue};
-use eris_workloads::postgres::{PostgresConnection, PostgresUrl};
+use eris_workloads::postgres::{CancelToken, PostgresConnection, PostgresUrl};
 
 use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::resources::Resources;
 use crate::shell::print;
+use crate::signals::Signals;
+
+/// What a process exits with that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
 
 #[derive(Args, Clone, Debug)]
 pub struct BackupArguments {
@@ -65,6 +70,7 @@ pub fn run(arguments: &BackupArguments) -> Result<(), Failure> {
 /// Has a server write it; gives timestamp, rows and bytes.
 fn by_server(url: &str, target: &std::path::Path) -> Result<(u64, u64, u64), Failure> {
     let url: PostgresUrl = url.parse().map_err(|error| Failure::Message(format!("--url: {error}")))?;
+    let signals = Signals::block()?;
     let Some(path) = target.to_str() else {
         return Err(Failure::Message(format!("\"{}\" is not UTF-8: choose another name", target.display())));
     };
@@ -74,8 +80,14 @@ fn by_server(url: &str, target: &std::path::Path) -> Result<(u64, u64, u64), Fai
             failure.message
         ))
     })?;
+    if let Some(token) = connection.cancel_token() {
+        cancel_on(signals, token);
+    }
     let sql = format!("BACKUP TO '{}'", path.replace('\'', "''"));
-    let answer = connection.execute(&sql, &[]).map_err(|failure| Failure::Message(failure.message))?;
+    let answer = connection.execute(&sql, &[]).map_err(|failure| match failure.sqlstate.as_str() {
+        "57014" => Failure::new("the backup is cancelled; nothing is left of it"),
+        _ => Failure::Message(failure.message),
+    })?;
     let numbers: Option<Vec<u64>> = answer
         .rows
         .first()
@@ -84,4 +96,14 @@ fn by_server(url: &str, target: &std::path::Path) -> Result<(u64, u64, u64), Fai
         Some([timestamp, rows, bytes]) => Ok((*timestamp, *rows, *bytes)),
         _ => Err(Failure::new("the server's answer is not that of a backup")),
     }
+}
+
+/// The server is at it, so a signal goes to it. A second one ends this process whatever the server does.
+fn cancel_on(signals: Signals, token: CancelToken) {
+    thread::spawn(move || {
+        if signals.wait().is_ok() && token.cancel().is_ok() && signals.wait().is_err() {
+            return;
+        }
+        std::process::exit(INTERRUPTED);
+    });
 }

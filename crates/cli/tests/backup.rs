@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use eris_workloads::connection::{SqlConnection, SqlFailure};
 use eris_workloads::postgres::{PostgresConnection, PostgresUrl};
@@ -268,6 +269,48 @@ fn backups_of_a_server_that_works() {
     for sql in ["SELECT * FROM accounts ORDER BY id", "SELECT * FROM journal ORDER BY client, number"] {
         assert_eq!(ask(&place.path("db"), sql), ask(&place.path("last-restored"), sql), "{sql}");
     }
+}
+
+/// Ctrl-C at any moment: there is a backup, or nothing.
+#[test]
+fn a_backup_that_is_interrupted_leaves_nothing() {
+    let place = Place::new("interrupted");
+    let server = Server::start(&place.path("db"));
+    server.run("CREATE TABLE t (id bigint PRIMARY KEY, other bigint)");
+    server.run("INSERT INTO t VALUES (0, 7)");
+    for doubled in 0..18 {
+        server.run(&format!("INSERT INTO t SELECT id + {}, other FROM t", 1 << doubled));
+    }
+    let target = place.path("copy");
+    let mut cancelled = 0;
+    for _ in 0..50 {
+        let process = Command::new(env!("CARGO_BIN_EXE_eris"))
+            .args(["backup", "--url", &server.url, &target])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut looks = 0..10_000;
+        while !Path::new(&target).exists() && looks.next().is_some() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // SAFETY: the process is ours and has not been waited for.
+        unsafe { libc::kill(process.id() as i32, libc::SIGINT) };
+        let output = process.wait_with_output().unwrap();
+        if output.status.success() {
+            assert_eq!(ask(&target, "SELECT count(*) FROM t"), ["262144"]);
+            std::fs::remove_dir_all(&target).unwrap();
+            continue;
+        }
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, "error: the backup is cancelled; nothing is left of it\n");
+        assert!(!Path::new(&target).exists());
+        cancelled += 1;
+        if cancelled == 3 {
+            return;
+        }
+    }
+    panic!("{cancelled} of 50 backups were cancelled");
 }
 
 #[test]

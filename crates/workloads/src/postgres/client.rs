@@ -9,7 +9,7 @@ use super::wire::{Body, Incoming, Outgoing, put_i16, put_text};
 use crate::connection::{SharedThread, SqlConnection, SqlFailure, SqlResult, SqlValue, StatementId};
 use crate::crowd::blocking;
 use std::io::{self, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,28 @@ pub struct PostgresConnection {
     outgoing: Outgoing,
     sent_bytes: u64,
     statements: Vec<Statement>,
+    /// Process and secret, if the server told them.
+    key: Option<(i32, i32)>,
+}
+
+/// The right to have a server cancel what a connection is at.
+#[derive(Debug, Clone, Copy)]
+pub struct CancelToken {
+    pub(super) server: SocketAddr,
+    pub(super) key: (i32, i32),
+}
+
+impl CancelToken {
+    /// Asks for it. A server that is at nothing ignores it, and none says what came of it.
+    pub fn cancel(self) -> io::Result<()> {
+        let mut request = Outgoing::default();
+        request.untagged(|body| {
+            for number in [80_877_102, self.key.0, self.key.1] {
+                body.extend(number.to_be_bytes());
+            }
+        });
+        TcpStream::connect(self.server)?.write_all(request.bytes())
+    }
 }
 
 fn broken(error: &io::Error) -> SqlFailure {
@@ -49,7 +71,7 @@ impl PostgresConnection {
         })?;
         stream.set_nodelay(true).map_err(|error| broken(&error))?;
         let (incoming, outgoing) = (Incoming::default(), Outgoing::default());
-        let mut connection = Self { stream, incoming, outgoing, sent_bytes: 0, statements: Vec::new() };
+        let mut connection = Self { stream, incoming, outgoing, sent_bytes: 0, statements: Vec::new(), key: None };
         connection.start_up(url)?;
         Ok(connection)
     }
@@ -85,10 +107,16 @@ impl PostgresConnection {
                 },
                 b'Z' => return Ok(()),
                 b'E' => return Err(body.failure()?),
-                b'S' | b'K' | b'N' => {}
+                b'K' => self.key = Some((body.i32()?, body.i32()?)),
+                b'S' | b'N' => {}
                 other => return Err(unexpected(other)),
             }
         }
+    }
+
+    /// For another thread, while this one waits. `None` if the server does not cancel.
+    pub fn cancel_token(&self) -> Option<CancelToken> {
+        Some(CancelToken { server: self.stream.peer_addr().ok()?, key: self.key? })
     }
 
     /// Bytes sent and received so far.

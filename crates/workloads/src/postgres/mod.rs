@@ -12,5 +12,5 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use client::PostgresConnection;
+pub use client::{CancelToken, PostgresConnection};
 pub use url::{PostgresUrl, UrlError};

@@ -1,6 +1,6 @@
 //! The client against a scripted server: a thread that reads whole client messages and answers from a script.
 
-use super::{PostgresConnection, PostgresUrl};
+use super::{CancelToken, PostgresConnection, PostgresUrl};
 use crate::connection::{SqlConnection, SqlFailure, SqlValue};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -74,6 +74,7 @@ fn server(steps: Vec<Step>) -> (PostgresUrl, JoinHandle<Vec<Vec<u8>>>) {
         assert!(startup.windows(11).any(|window| window == b"user\0eris\0d"), "{}", startup.escape_ascii());
         let mut greeting = message(b'R', &0i32.to_be_bytes());
         greeting.extend(message(b'S', b"server_version\x0015\0"));
+        greeting.extend(message(b'K', &[0, 0, 0, 7, 1, 2, 3, 4]));
         greeting.extend(ready());
         stream.write_all(&greeting).unwrap();
         let mut seen = Vec::new();
@@ -173,6 +174,18 @@ fn garbage_is_a_protocol_violation() {
         drop(connection);
         handle.join().unwrap();
     }
+}
+
+#[test]
+fn a_request_to_cancel_names_process_and_secret() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, handle) = server(Vec::new());
+    let token = PostgresConnection::connect(&url).unwrap().cancel_token().unwrap();
+    handle.join().unwrap();
+    CancelToken { server: listener.local_addr().unwrap(), ..token }.cancel().unwrap();
+    let mut request = Vec::new();
+    listener.accept().unwrap().0.read_to_end(&mut request).unwrap();
+    assert_eq!(request, [0, 0, 0, 16, 4, 210, 22, 46, 0, 0, 0, 7, 1, 2, 3, 4]);
 }
 
 #[test]
