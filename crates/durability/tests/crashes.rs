@@ -1,5 +1,5 @@
-//! Databases that lose their power or their process at any moment, on a disk that loses, tears and reorders what was not
-//! synced.
+//! Databases that lose their power or their process at any moment, on a disk that loses, tears and reorders what was
+//! not synced.
 //!
 //! A seed is a database of a few lives. In each life clients work ([`bank`]) until the power goes, anywhere: between
 //! two steps of workers, between two operations of the disk, while the database is opened. Then it is opened again on
@@ -387,8 +387,8 @@ async fn make(engine: &Engine, random: &mut SeededRandom) -> Result<(Bank, Arc<S
     Ok((Bank::create(engine, random).await?, sequence))
 }
 
-/// The power goes, and with it the machine, or only the process ends: what was not synced can still be read then, and is
-/// lost another time. What the process had is given back.
+/// The power goes, and with it the machine, or only the process ends: what was not synced can still be read then, and
+/// is lost another time. What the process had is given back.
 fn end<T>(life: Life, rest: T, env: &SimulatedEnv, kill: bool) {
     let memory = Arc::clone(life.simulation.engine().memory());
     life.simulation.engine().shutdown();

@@ -44,8 +44,8 @@ pub trait Env: Send + Sync + 'static {
     /// A real queue is a thread, which may run where the calling thread may: a pinned worker is not the one to call.
     fn io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>>;
 
-    /// The same for what many wait for and what mostly waits itself, as a log does: its turns on the processor are short
-    /// and come early.
+    /// The same for what many wait for and what mostly waits itself, as a log does: its turns on the processor are
+    /// short and come early.
     fn prompt_io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
         self.io_queue(name)
     }

@@ -89,8 +89,8 @@ impl Manifest {
         file.sync_all()
     }
 
-    /// Puts what was written beside it in the manifest's place. Until the directory is synced either of them may be found
-    /// later, and what either names has to stay.
+    /// Puts what was written beside it in the manifest's place. Until the directory is synced either of them may be
+    /// found later, and what either names has to stay.
     pub fn rename(files: &dyn Files, directory: &Path) -> io::Result<()> {
         files.rename(&directory.join(NEW), &directory.join(MANIFEST))
     }

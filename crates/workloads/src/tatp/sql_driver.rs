@@ -20,8 +20,8 @@ pub enum Phase {
     MeasuringEnds,
 }
 
-/// Drives the mix until the time is over, with the clients of a thread in one list; a failure of a client is that of the
-/// run. Clients that hold their thread have one each.
+/// Drives the mix until the time is over, with the clients of a thread in one list; a failure of a client is that of
+/// the run. Clients that hold their thread have one each.
 pub fn run<C: SharedThread>(
     threads: Vec<Vec<SqlClient<C>>>,
     population: &Arc<Population>,
