@@ -427,6 +427,15 @@ fn what_a_killed_process_leaves_is_read_and_still_lost_with_the_power() {
     env.lose_power();
     assert_eq!(contents(&files, "file"), b"old");
     assert!(!files.exists(&path("other")));
+    let room = || files.available_bytes(Path::new("/data")).unwrap();
+    files.set_capacity(Some(1_000));
+    let before = room();
+    let open = create(&files, "removed", &[1; 500]);
+    files.remove(&path("removed")).unwrap();
+    assert_eq!(room(), before - 500, "somebody has it open");
+    env.kill_process();
+    assert_eq!(room(), before);
+    drop(open);
 }
 
 #[test]

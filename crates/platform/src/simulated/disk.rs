@@ -374,6 +374,9 @@ impl Disk {
     }
 
     pub(super) fn kill_process(&mut self) {
+        for inode in self.inodes.values_mut() {
+            inode.handles = 0;
+        }
         self.locked.clear();
         self.shared.clear();
         self.drop_unreferenced();

@@ -117,7 +117,6 @@ impl Inode {
         }
         self.unsynced.clear();
         self.current.clone_from(&self.durable);
-        self.handles = 0;
     }
 
     fn surviving(&self, unsynced: Unsynced, random: &mut SeededRandom) -> Vec<u8> {
