@@ -9,7 +9,7 @@ use eris_engine::PartitionHistory;
 use eris_platform::SimulatedEnv;
 use eris_platform::simulated::FileFault;
 use eris_storage::{PhysicalLayout, ROW_STATIC, SegmentLayouts};
-use shelf::{Shelf, TABLE, open_or_panic, options, try_open};
+use shelf::{Shelf, TABLE, files, is, open_or_panic, options, try_open};
 
 /// Segments of 64 rows each.
 const ROWS: i64 = 640;
@@ -87,6 +87,8 @@ fn no_failing_operation_takes_the_files_that_are_named() {
                 break;
             }
             failures += u32::from(outcome.is_err());
+            let data = files(&env).iter().filter(|(path, _)| is(path, "data")).count();
+            assert!(data <= 2, "{data} data files after {outcome:?}");
             let what = format!("{fault:?} at operation {operation}, {then:?}: {outcome:?}");
             match then {
                 Then::ProcessKilled | Then::PowerLost => {}

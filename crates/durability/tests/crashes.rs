@@ -30,6 +30,8 @@ use eris_storage::ContainerId;
 /// Crashes of each seed at least, and lives until all transactions were begun at most.
 const LIVES_MIN: u64 = 3;
 const LIVES_MAX: u64 = 1_000;
+/// Steps behind the last transaction of a life.
+const STEPS_ALONE: u64 = 500;
 const PATH: &str = "/db";
 
 fn number(name: &str, default: u64) -> u64 {
@@ -239,7 +241,7 @@ impl Life {
             }
             _ => {}
         }
-        let done = Arc::new(Mutex::new((0, 0)));
+        let done = Arc::new(Mutex::new((0, 0, 0)));
         let clients = 1 + random.below(6) as i64;
         for client in 0..clients {
             let work = Client {
@@ -257,6 +259,7 @@ impl Life {
                 let mut done = done.lock().expect("not poisoned");
                 done.0 += failures;
                 done.1 += full;
+                done.2 += 1;
             });
         }
         let database = Arc::new(opened);
@@ -279,11 +282,13 @@ impl Life {
             });
         }
         let steps = if last || fault < 3 { u64::MAX } else { random.below(transactions * 60) };
-        let mut taken = 0;
+        let (mut taken, mut taken_alone) = (0, 0);
         let power = env.clone();
         let ended = life.simulation.run_until(|| {
             taken += 1;
-            taken > steps || power.is_powerless()
+            // Checkpoints that fail are tried again for ever.
+            taken_alone += u64::from(done.lock().expect("not poisoned").2 == clients);
+            taken > steps || taken_alone > STEPS_ALONE || power.is_powerless()
         });
         // Nobody has work: all clients are through.
         drop(ended);

@@ -91,7 +91,10 @@ impl DataWriter {
     pub fn create(files: &dyn Files, directory: &Path, id: DatabaseId, number: u64) -> io::Result<Self> {
         let path = directory.join(file_name(number));
         let file = files.open_at(&path, OpenMode::Create)?;
-        file.write_all_at(&header(id, number), 0)?;
+        file.write_all_at(&header(id, number), 0).inspect_err(|_| {
+            // Nobody knows of it.
+            let _ = files.remove(&path);
+        })?;
         Ok(Self { id, number, path, file, end: HEADER_BYTES })
     }
 

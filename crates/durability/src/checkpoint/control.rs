@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use eris_engine::Engine;
 
@@ -11,6 +12,9 @@ use super::take::{CheckpointReport, Checkpointer};
 use crate::error::DurabilityError;
 use crate::log::Log;
 use crate::options::DurabilityOptions;
+
+/// A disk on which a checkpoint failed is left alone for so long at least.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Where checkpoints are asked for.
 #[derive(Default)]
@@ -94,7 +98,9 @@ pub(crate) async fn run(
 ) {
     let mut failed_before = false;
     loop {
-        let Some(numbers) = wait(&engine, &log, &control, &options).await else { return };
+        let pause =
+            if failed_before { options.checkpoint_interval.max(RETRY_PAUSE) } else { options.checkpoint_interval };
+        let Some(numbers) = wait(&engine, &log, &control, (options.checkpoint_log_bytes, pause)).await else { return };
         let outcome = checkpointer.take(&engine, &log).await.map_err(Arc::new);
         log.checkpoint_ended(outcome.is_ok());
         if let Err(error) = &outcome
@@ -114,8 +120,9 @@ pub(crate) async fn run(
     }
 }
 
-/// Waits until a checkpoint is due; gives the number of the last one that was asked for. None: no more.
-async fn wait(engine: &Engine, log: &Log, control: &Weak<Control>, options: &DurabilityOptions) -> Option<u64> {
+/// Waits until a checkpoint is due, by the bytes or the time since the last one; gives the number of the last one that
+/// was asked for. None: no more.
+async fn wait(engine: &Engine, log: &Log, control: &Weak<Control>, (log_bytes, pause): (u64, Duration)) -> Option<u64> {
     let mut delay: Option<Delay> = None;
     poll_fn(|context| {
         let Some(control) = control.upgrade() else { return Poll::Ready(None) };
@@ -128,12 +135,12 @@ async fn wait(engine: &Engine, log: &Log, control: &Weak<Control>, options: &Dur
             (state.asked, state.asked > state.finished)
         };
         let grown = log.grown_bytes();
-        if is_asked || grown >= options.checkpoint_log_bytes {
+        if is_asked || grown >= log_bytes {
             return Poll::Ready(Some(asked));
         }
         // Idle costs nothing: the clock runs only when there is something to be written.
         if grown > 0 {
-            let deadline = engine.env().now() + options.checkpoint_interval;
+            let deadline = engine.env().now() + pause;
             let sleep = delay.get_or_insert_with(|| Box::pin(engine.sleep_until(deadline)));
             if sleep.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Some(asked));

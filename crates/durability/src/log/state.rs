@@ -343,9 +343,9 @@ impl State {
         (self.position, first_part.unwrap_or(self.position))
     }
 
-    /// One that failed is tried again, also if nothing follows.
+    /// One that failed is tried again, also if nothing follows; but none succeeds whose log has failed.
     pub fn end_checkpoint(&mut self, succeeded: bool) {
-        self.growth.is_owed = !succeeded;
+        self.growth.is_owed = !succeeded && self.failure.is_none();
         self.growth.woken = self.grown_bytes() > 0;
         self.growth.woken_for_bytes = false;
     }
