@@ -1,6 +1,7 @@
 //! `eris backup`: of a database that is served, by its server; of one that nobody has open, by this process.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use clap::Args;
@@ -70,7 +71,8 @@ pub fn run(arguments: &BackupArguments) -> Result<(), Failure> {
 /// Has a server write it; gives timestamp, rows and bytes.
 fn by_server(url: &str, target: &std::path::Path) -> Result<(u64, u64, u64), Failure> {
     let url: PostgresUrl = url.parse().map_err(|error| Failure::Message(format!("--url: {error}")))?;
-    let signals = Signals::block()?;
+    let server = Arc::<OnceLock<CancelToken>>::default();
+    cancel_on(Signals::block()?, Arc::clone(&server));
     let Some(path) = target.to_str() else {
         return Err(Failure::Message(format!("\"{}\" is not UTF-8: choose another name", target.display())));
     };
@@ -81,7 +83,7 @@ fn by_server(url: &str, target: &std::path::Path) -> Result<(u64, u64, u64), Fai
         ))
     })?;
     if let Some(token) = connection.cancel_token() {
-        cancel_on(signals, token);
+        let _ = server.set(token);
     }
     let sql = format!("BACKUP TO '{}'", path.replace('\'', "''"));
     let answer = connection.execute(&sql, &[]).map_err(|failure| match failure.sqlstate.as_str() {
@@ -98,11 +100,13 @@ fn by_server(url: &str, target: &std::path::Path) -> Result<(u64, u64, u64), Fai
     }
 }
 
-/// The server is at it, so a signal goes to it. A second one ends this process whatever the server does.
-fn cancel_on(signals: Signals, token: CancelToken) {
+/// A signal goes to the server as soon as it is at work. In front of that, or once more, it ends this process.
+fn cancel_on(signals: Signals, server: Arc<OnceLock<CancelToken>>) {
     thread::spawn(move || {
-        if signals.wait().is_ok() && token.cancel().is_ok() && signals.wait().is_err() {
-            return;
+        let first = signals.wait();
+        let is_asked = first.is_ok() && server.get().is_some_and(|server| server.cancel().is_ok());
+        if is_asked {
+            let _ = signals.wait();
         }
         std::process::exit(INTERRUPTED);
     });

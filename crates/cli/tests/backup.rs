@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -269,6 +270,20 @@ fn backups_of_a_server_that_works() {
     for sql in ["SELECT * FROM accounts ORDER BY id", "SELECT * FROM journal ORDER BY client, number"] {
         assert_eq!(ask(&place.path("db"), sql), ask(&place.path("last-restored"), sql), "{sql}");
     }
+}
+
+/// Ctrl-C while a server does not answer ends the process.
+#[test]
+fn a_backup_without_an_answer_is_interrupted() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://eris@{}/eris", silent.local_addr().unwrap());
+    let mut process =
+        Command::new(env!("CARGO_BIN_EXE_eris")).args(["backup", "--url", &url, "/none"]).spawn().unwrap();
+    let connection = silent.accept().unwrap();
+    // SAFETY: the process is ours and has not been waited for.
+    unsafe { libc::kill(process.id() as i32, libc::SIGINT) };
+    assert_eq!(process.wait().unwrap().code(), Some(130));
+    drop(connection);
 }
 
 /// Ctrl-C at any moment: there is a backup, or nothing.
