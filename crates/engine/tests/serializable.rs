@@ -269,28 +269,49 @@ fn loads_count_as_writes() {
     }
 }
 
+/// Bytes for SERIALIZABLE transactions.
+fn kept(engine: &Engine) -> u64 {
+    let consumers = engine.memory().by_consumer();
+    consumers.iter().find(|(name, _)| *name == "serializable transactions").map_or(0, |(_, bytes)| *bytes)
+}
+
 #[test]
 fn too_many_entries_become_coarse_and_cost_no_more() {
     let options = EngineOptions { tracked_entries_max: 8, ..EngineOptions::default() };
     run(options, |engine, container| async move {
-        let used = || {
-            let consumers = engine.memory().by_consumer();
-            consumers.iter().find(|(name, _)| *name == "serializable transactions").map_or(0, |(_, bytes)| *bytes)
-        };
         let mut reader = engine.begin_with(Serializable);
+        let without_entries = kept(&engine);
         for key in 0..8 {
             drop(reader.read(&by_key(container, key)).await.expect("reads"));
         }
-        assert!(used() > 0);
+        assert!(kept(&engine) > without_entries);
         drop(reader.read(&by_key(container, 8)).await.expect("reads"));
-        assert_eq!(used(), 0, "it has read the whole table");
+        assert_eq!(kept(&engine), without_entries, "it has read the whole table");
         let mut writer = engine.begin_with(Serializable);
         drop(writer.read(&by_key(container, 20)).await.expect("reads"));
         assert_eq!(change(&mut writer, container, 30).await.expect("first"), 1);
         assert_eq!(change(&mut reader, container, 20).await.expect("first"), 1);
         writer.commit().await.expect("the first one");
         reader.commit().await.expect_err("it has read everything");
-        assert!(engine.statistics().event(Event::TrackedCoarsely) == 1 && used() == 0);
+        assert!(engine.statistics().event(Event::TrackedCoarsely) == 1 && kept(&engine) == 0);
+    });
+}
+
+#[test]
+fn what_is_kept_of_a_transaction_is_accounted_for() {
+    run(EngineOptions::default(), async |engine, container| {
+        let old = engine.begin_with(Serializable);
+        let of_one = kept(&engine);
+        assert!(of_one >= 256, "{of_one} bytes");
+        for key in 0..10 {
+            let mut writer = engine.begin_with(Serializable);
+            change(&mut writer, container, key).await.expect("nobody else is here");
+            writer.commit().await.expect("nobody else is here");
+        }
+        assert!(kept(&engine) >= 11 * of_one, "{} bytes", kept(&engine));
+        drop(old);
+        engine.begin().commit().await.expect("it wrote nothing");
+        assert_eq!(kept(&engine), 0);
     });
 }
 

@@ -444,7 +444,8 @@ impl Place<'_> {
             let noting = dataflow.noting(self.runtime, &self.header);
             let attached = self.write(|state| {
                 let snapshot = dataflow.snapshot();
-                let progress = state.store.attach(&snapshot, &segment, &mut cursor, ATTACH_STEP_ROWS)?;
+                let progress = state.store.attach(&snapshot, &segment, &mut cursor, ATTACH_STEP_ROWS);
+                let progress = progress.inspect_err(|error| noting.refused(state.store.schema(), error))?;
                 if noting.is_on() && matches!(progress, StorageProgress::Done(_)) {
                     let schema = state.store.schema();
                     noting.inserted(schema, &snapshot, &segment.to_rows(schema))?;

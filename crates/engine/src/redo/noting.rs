@@ -49,9 +49,16 @@ impl<'a> Noting<'a> {
 
     /// As [`Store::insert`].
     pub fn insert(self, store: &mut Store, snapshot: &Snapshot<'_>, rows: &Batch) -> Result<Written, StorageError> {
-        let written = store.insert(snapshot, rows)?;
+        let written = store.insert(snapshot, rows).inspect_err(|error| self.refused(store.schema(), error))?;
         self.inserted(store.schema(), snapshot, rows)?;
         Ok(written)
+    }
+
+    /// Notes that rows were not inserted, or not changed.
+    pub fn refused(self, schema: &Schema, error: &StorageError) {
+        if let Some(tracking) = self.tracking {
+            tracking.refused(schema, error);
+        }
     }
 
     /// Notes rows that were inserted.
@@ -139,7 +146,8 @@ impl<'a> Noting<'a> {
             return self.log_update(store, snapshot, addresses, attributes, new);
         };
         let old = store.rows_to_change(snapshot, addresses);
-        let changed = self.log_update(store, snapshot, addresses, attributes, new)?;
+        let changed = self.log_update(store, snapshot, addresses, attributes, new);
+        let changed = changed.inspect_err(|error| self.refused(store.schema(), error))?;
         tracking.updated(store.schema(), &old, &changed, attributes, new);
         Ok(changed)
     }

@@ -13,6 +13,8 @@ use crate::lock::{Lock, lock};
 
 /// What keeps account of entries.
 const CONSUMER: &str = "serializable transactions";
+/// What the graph keeps of a transaction, with a few edges.
+const NODE_BYTES: u64 = 512;
 
 /// Why a transaction may not commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,7 @@ pub(crate) struct TrackedTransaction {
     doom: AtomicU8,
     has_written: AtomicBool,
     is_declared_read_only: AtomicBool,
+    may_go_back: AtomicBool,
     /// None once it is forgotten: what still runs for it enters nothing.
     entered: Lock<Option<Entered>>,
 }
@@ -62,9 +65,13 @@ impl Entered {
 
 impl TrackedTransaction {
     pub fn new(id: TransactionId, memory: &Arc<MemoryPool>) -> Self {
-        let entered = Entered { memory: memory.reserve(CONSUMER), registries: BTreeMap::new() };
-        let (has_written, is_declared_read_only) = Default::default();
-        Self { id, doom: AtomicU8::new(0), has_written, is_declared_read_only, entered: Lock::new(Some(entered)) }
+        let memory = memory.reserve(CONSUMER);
+        // It begins all the same: where memory is short, what it does fails for that.
+        let _ = memory.grow(NODE_BYTES);
+        let entered = Entered { memory, registries: BTreeMap::new() };
+        let (has_written, is_declared_read_only, may_go_back) = Default::default();
+        let entered = Lock::new(Some(entered));
+        Self { id, doom: AtomicU8::new(0), has_written, is_declared_read_only, may_go_back, entered }
     }
 
     /// It may not commit; false if that is known.
@@ -93,6 +100,15 @@ impl TrackedTransaction {
 
     pub fn is_declared_read_only(&self) -> bool {
         self.is_declared_read_only.load(Ordering::Relaxed)
+    }
+
+    /// It has a savepoint: what it writes from now on may be taken back, and what it learned by that stays.
+    pub fn mark_savepoint(&self) {
+        self.may_go_back.store(true, Ordering::Relaxed);
+    }
+
+    pub fn may_go_back(&self) -> bool {
+        self.may_go_back.load(Ordering::Relaxed)
     }
 
     /// Whether it wrote a row, rolled back or not.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use eris_storage::{
-    AttributeId, Batch, Column, Comparison, Condition, Key, Predicate, Schema, Test, Value, key_of_row,
+    AttributeId, Batch, Column, Comparison, Condition, DataType, Key, Predicate, Schema, StorageError, Test, Value,
+    key_of_row,
 };
 
 use super::access::RowWrite;
@@ -82,8 +83,41 @@ impl<'a> Tracking<'a> {
         let local = schema.indexes.iter().filter(|index| index.unique).map(|index| &*index.attributes);
         for key in local.chain(global).filter(|key| concerned(key)) {
             let columns: Vec<usize> = key.iter().map(|id| id.index()).collect();
-            self.must_not_have_missed(key, &rows.project(&columns));
+            let keys = rows.project(&columns);
+            if self.tracked.may_go_back() {
+                self.learned(key, &keys);
+            } else {
+                self.must_not_have_missed(key, &keys);
+            }
         }
+    }
+
+    /// An insertion or an update was refused.
+    #[cold]
+    pub fn refused(self, schema: &Schema, error: &StorageError) {
+        let StorageError::DuplicateKey { index, key, .. } = error else { return };
+        if let Some(index) = schema.indexes.iter().find(|definition| definition.id == *index) {
+            self.refused_key(&index.attributes, key);
+        }
+    }
+
+    /// Because of a unique key. Who goes on all the same knows that somebody has it.
+    #[cold]
+    pub fn refused_key(self, attributes: &[AttributeId], key: &[(Box<str>, Value)]) {
+        let schema = self.container.schema();
+        let types: Vec<DataType> = attributes.iter().map(|id| schema.attributes[id.index()].data_type).collect();
+        let values: Vec<Value> = key.iter().map(|(_, value)| value.clone()).collect();
+        self.learned(attributes, &Batch::from_rows(&types, &[values]));
+    }
+
+    /// The transaction knows who has these keys by now, and nothing that it leaves behind says so: as if it had read
+    /// them. Whoever changed one since its snapshot is met, or has committed.
+    #[cold]
+    pub fn learned(self, attributes: &[AttributeId], keys: &Batch) {
+        for predicate in predicates_of_keys(attributes, keys) {
+            self.read(&predicate);
+        }
+        self.must_not_have_missed(attributes, keys);
     }
 
     fn write(self, rows: usize, write: impl Fn(usize) -> RowWrite) {

@@ -145,28 +145,31 @@ impl Transaction {
         let broken = match side {
             Side::Child => {
                 let present = self.lock_keys(&key.parent_lookup(), statement, keys).await?;
-                self.check_keys_are_old(&key.spec().parent, keys)?;
+                self.check_keys_are_old(&key.spec().parent, keys, false)?;
                 all.into_iter().find(|row| !present.contains(row))
             }
             Side::Parent => {
                 let referenced = self.lock_keys(&key.child_lookup(), statement, keys).await?;
-                self.check_keys_are_old(&key.spec().child, keys)?;
+                self.check_keys_are_old(&key.spec().child, keys, false)?;
                 let rows: Vec<u32> = referenced.into_iter().collect();
                 match action {
                     _ if rows.is_empty() => None,
                     ReferentialAction::Restrict => rows.first().copied(),
                     ReferentialAction::NoAction => {
                         let present = self.lock_keys(&key.parent_lookup(), statement, &keys.take(&rows)).await?;
-                        self.check_keys_are_old(&key.spec().parent, &keys.take(&rows))?;
+                        self.check_keys_are_old(&key.spec().parent, &keys.take(&rows), false)?;
                         (0..).zip(&rows).find(|(place, _)| !present.contains(place)).map(|(_, row)| *row)
                     }
                 }
             }
         };
-        match broken {
-            Some(row) => Err(key.violation(&self.runtime, side, keys, row)),
-            None => Ok(()),
+        let Some(row) = broken else { return Ok(()) };
+        // Who goes on all the same knows of both sides.
+        let refused = keys.take(&[row]);
+        for side in [&key.spec().parent, &key.spec().child] {
+            self.check_keys_are_old(side, &refused, true)?;
         }
+        Err(key.violation(&self.runtime, side, keys, row))
     }
 
     /// Finds which keys have a row by now, and locks one row of each against losing the key.

@@ -24,6 +24,9 @@ impl Transaction {
         // Without numbers for further statements nothing can come behind it.
         let first = StatementNumber(self.statement.0 + u32::from(self.exhausted));
         self.savepoints.push(first);
+        if let Some(tracked) = self.hold.object().tracked() {
+            tracked.mark_savepoint();
+        }
         Savepoint { transaction: self.id(), first }
     }
 

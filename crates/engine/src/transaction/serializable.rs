@@ -1,12 +1,13 @@
 //! What is more about a SERIALIZABLE transaction: its reads are entered before they run, and it commits if it may.
 
-use eris_storage::{Batch, Predicate};
+use eris_storage::{Batch, Predicate, StorageError};
 
 use super::Transaction;
 use crate::container::Container;
 use crate::counters::Event;
 use crate::error::EngineError;
 use crate::foreign_key::KeySide;
+use crate::global_index::GlobalIndex;
 use crate::lookup::Lookup;
 use crate::serializable::{TrackedTransaction, Tracking, predicates_of_keys};
 
@@ -44,18 +45,35 @@ impl Transaction {
         self.check_serializable()
     }
 
+    /// A global index of the container refused an entry.
+    #[cold]
+    pub(super) fn track_refused_entry(&self, container: &Container, index: &GlobalIndex, error: &EngineError) {
+        let EngineError::Storage(StorageError::DuplicateKey { key, .. }) = error else { return };
+        if let Some(tracking) = Tracking::of(&self.runtime, container, self.hold.object()) {
+            tracking.refused_key(index.key(), key);
+        }
+    }
+
     /// A check of a foreign key looks at a newer state than the snapshot. It must have found there what the snapshot
-    /// has, or the transaction would be behind somebody of whom it saw nothing else.
+    /// has, or the transaction would be behind somebody of whom it saw nothing else. What it found is kept by locks,
+    /// unless it is `forgotten`: refused, or behind a savepoint.
     #[inline]
-    pub(super) fn check_keys_are_old(&self, side: &KeySide, keys: &Batch) -> Result<(), EngineError> {
-        if self.hold.object().tracked().is_none() { Ok(()) } else { self.check_keys(side, keys) }
+    pub(super) fn check_keys_are_old(&self, side: &KeySide, keys: &Batch, forgotten: bool) -> Result<(), EngineError> {
+        match self.hold.object().tracked() {
+            None => Ok(()),
+            Some(tracked) => self.check_keys(side, keys, forgotten || tracked.may_go_back()),
+        }
     }
 
     #[cold]
-    fn check_keys(&self, side: &KeySide, keys: &Batch) -> Result<(), EngineError> {
+    fn check_keys(&self, side: &KeySide, keys: &Batch, forgotten: bool) -> Result<(), EngineError> {
         let container = self.runtime.container(side.container)?;
         let Some(tracking) = Tracking::of(&self.runtime, &container, self.hold.object()) else { return Ok(()) };
-        tracking.must_not_have_missed(&side.attributes, keys);
+        if forgotten {
+            tracking.learned(&side.attributes, keys);
+        } else {
+            tracking.must_not_have_missed(&side.attributes, keys);
+        }
         self.check_serializable()
     }
 

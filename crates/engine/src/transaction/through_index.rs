@@ -83,11 +83,22 @@ impl Transaction {
         let Some(indexes) = container.global_indexes() else { return Ok(()) };
         for index in indexes.iter() {
             let entries = index.entries_of_rows(rows);
-            if entries.rows > 0 {
-                self.insert_all(index.container(), entries).await?;
-            }
+            self.insert_entries_of(container, index, entries).await?;
         }
         Ok(())
+    }
+
+    async fn insert_entries_of(
+        &mut self,
+        container: &Container,
+        index: &GlobalIndex,
+        entries: Batch,
+    ) -> Result<(), EngineError> {
+        if entries.rows == 0 {
+            return Ok(());
+        }
+        let inserted = self.insert_all(index.container(), entries).await;
+        inserted.inspect_err(|error| self.track_refused_entry(container, index, error))
     }
 
     /// Enters all rows of a container into one of its global indexes.
@@ -162,9 +173,7 @@ impl Transaction {
             for batch in &new {
                 let columns = batch.columns[places.clone()].into();
                 let entries = index.without_null_keys(Batch { columns, rows: batch.rows });
-                if entries.rows > 0 {
-                    Box::pin(self.insert_all(index.container(), entries)).await?;
-                }
+                Box::pin(self.insert_entries_of(container, &index, entries)).await?;
             }
         }
         self.note_changed(&owed.sides, &told, owed.first_key, false)?;
