@@ -22,11 +22,11 @@
 //! **What is in it is durable in the source**: the log is synced behind the snapshot.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use eris_engine::{CancelHandle, Engine};
-use eris_platform::{Env, IoQueue, io_queue};
+use eris_platform::{Env, Files, IoQueue, io_queue};
 
 use crate::checkpoint::{CheckpointReport, Checkpointer};
 use crate::directory::{DatabaseId, NewDirectory};
@@ -74,21 +74,26 @@ pub async fn back_up(engine: &Engine, target: &Path, cancel: CancelHandle) -> Re
 struct Target {
     path: PathBuf,
     queue: Arc<dyn IoQueue>,
-    new: Option<Arc<NewDirectory>>,
+    /// Set by the thread that makes it, whether or not somebody waits for that.
+    new: Arc<OnceLock<NewDirectory>>,
+    is_done_with: bool,
 }
 
 impl Target {
     async fn begin(env: &Arc<dyn Env>, queue: &Arc<dyn IoQueue>, path: &Path) -> Result<Self, DurabilityError> {
         let (of_job, id) = (path.to_path_buf(), DatabaseId(env.random_u64()));
-        let mut target = Self { path: path.to_path_buf(), queue: Arc::clone(queue), new: None };
-        target.new = Some(target.run(move |files| NewDirectory::begin(files, &of_job, id)).await?.into());
+        let (path, queue) = (path.to_path_buf(), Arc::clone(queue));
+        let target = Self { path, queue, new: Arc::default(), is_done_with: false };
+        let new = Arc::clone(&target.new);
+        let begin = move |files: &dyn Files| NewDirectory::begin(files, &of_job, id).map(|begun| drop(new.set(begun)));
+        target.run(begin).await?;
         Ok(target)
     }
 
     /// Runs a piece of work on the thread of the backup.
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&dyn eris_platform::Files) -> Result<T, DurabilityError> + Send + 'static,
+        work: impl FnOnce(&dyn Files) -> Result<T, DurabilityError> + Send + 'static,
     ) -> Result<T, DurabilityError> {
         match io_queue::run(&self.queue, work).await {
             Ok(done) => done,
@@ -97,34 +102,43 @@ impl Target {
     }
 
     async fn fill(&self, engine: &Engine, cancel: CancelHandle) -> Result<CheckpointReport, DurabilityError> {
-        let Some(new) = self.new.clone() else { unreachable!("it was begun") };
-        let mut checkpointer = Checkpointer::on(engine.env(), &new.directory, &self.queue);
+        let mut checkpointer = Checkpointer::on(engine.env(), &begun(&self.new).directory, &self.queue);
         let report = checkpointer.take_without_log(engine, cancel).await?;
-        self.run(move |files| new.finish(files)).await?;
+        let new = Arc::clone(&self.new);
+        self.run(move |files| begun(&new).finish(files)).await?;
         Ok(report)
     }
 
     fn keep(mut self) {
-        self.new = None;
+        self.is_done_with = true;
     }
 
     async fn remove(mut self) {
-        if let Some(new) = self.new.take().and_then(Arc::into_inner) {
-            // What cannot be removed is no database all the same.
-            let _ = io_queue::run(&self.queue, move |files| new.remove(files)).await;
-        }
+        self.is_done_with = true;
+        // What cannot be removed is no database all the same.
+        let _ = io_queue::run(&self.queue, removal(&self.new)).await;
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if let Some(new) = self.new.take() {
+        if !self.is_done_with {
             // Behind the jobs that were under way.
-            self.queue.submit(Box::new(move |files| {
-                if let Some(new) = Arc::into_inner(new) {
-                    new.remove(files);
-                }
-            }));
+            self.queue.submit(Box::new(removal(&self.new)));
+        }
+    }
+}
+
+fn begun(new: &OnceLock<NewDirectory>) -> &NewDirectory {
+    let Some(new) = new.get() else { unreachable!("a target exists once it was begun") };
+    new
+}
+
+fn removal(new: &Arc<OnceLock<NewDirectory>>) -> impl FnOnce(&dyn Files) + Send + use<> {
+    let new = Arc::clone(new);
+    move |files| {
+        if let Some(new) = new.get() {
+            new.remove(files);
         }
     }
 }

@@ -198,7 +198,7 @@ impl NewDirectory {
     }
 
     /// Removes what was made, as far as that can be: what is left is no database.
-    pub fn remove(self, files: &dyn Files) {
+    pub fn remove(&self, files: &dyn Files) {
         let path = &self.directory.path;
         let (checkpoint, log) = (self.directory.checkpoint(), self.directory.log());
         // The identity first: without it the rest is nothing.

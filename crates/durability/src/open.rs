@@ -42,7 +42,7 @@ pub async fn open(
     let recovered = recover(engine, &directory, options, progress).await?;
     make_durable(env.files(), &directory, &recovered)?;
     let path = directory.checkpoint();
-    clean_up(env.files(), &path, &recovered.files).map_err(DurabilityError::io("clean up", &path))?;
+    clean_up(env.files(), &path, &recovered.files).map_err(DurabilityError::io("sync", &path))?;
     let log = Log::begin(&env, &directory, options, recovered.position)?;
     let checkpointer = Checkpointer::new(&env, &directory, recovered.files, recovered.written)?;
     log.attach(engine);
@@ -56,7 +56,9 @@ pub async fn open(
 /// written: it is before anything goes that another manifest names.
 fn clean_up(files: &dyn Files, directory: &Path, named: &[FileEntry]) -> io::Result<()> {
     files.sync_directory(directory)?;
-    remove_orphans(files, directory, named)
+    // What stays is removed behind a checkpoint.
+    let _ = remove_orphans(files, directory, named);
+    Ok(())
 }
 
 /// Makes durable what was read of the log: from now on others see it. Files that are not read again get names by which
