@@ -24,6 +24,7 @@ mod state;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -67,6 +68,8 @@ struct Shared {
     allocations: Arc<dyn IoQueue>,
     state: Mutex<State>,
     decisions: Decisions,
+    /// Until when workers look for what becomes durable, in nanoseconds of the environment's clock.
+    watched_until: AtomicU64,
 }
 
 impl Shared {
@@ -102,6 +105,7 @@ impl Log {
             allocations: started(env.io_queue("eris-log-files"))?,
             state: Mutex::new(State::new(position, definitions::start(env.unix_micros()))),
             decisions: Decisions::default(),
+            watched_until: AtomicU64::new(0),
         };
         let log = Self { shared: Arc::new(shared) };
         let capacity = options.log_file_bytes;
@@ -246,6 +250,10 @@ impl CommitLog for Log {
         }
         *commit = None;
         Poll::Ready(Ok(()))
+    }
+
+    fn is_about_to_tell(&self) -> bool {
+        self.shared.env.now().0 < self.shared.watched_until.load(Ordering::Relaxed)
     }
 
     fn poll_part(

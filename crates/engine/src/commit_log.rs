@@ -80,6 +80,11 @@ pub trait CommitLog: Send + Sync + 'static {
     /// Appends a change of definitions: in front of whatever is appended later.
     fn define(&self, definition: &Definition) -> Result<(), LogError>;
 
+    /// Whether commits that wait will be told in less time than it takes to fall asleep and be woken.
+    fn is_about_to_tell(&self) -> bool {
+        false
+    }
+
     /// Whether everything that was appended is durable by now.
     fn poll_durable(&self, context: &mut Context<'_>, ticket: &mut Option<u64>) -> Poll<Result<(), LogError>>;
 }

@@ -56,6 +56,8 @@ pub enum Event {
     LongPolls,
     /// Times a worker went to sleep.
     Parks,
+    /// Times a worker looked on for the end of a commit instead.
+    Watches,
     /// Coordinator passes that moved messages.
     CoordinatorPasses,
     /// Times an incoming buffer was full and messages waited with their sender.
@@ -85,7 +87,7 @@ pub enum Event {
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 36] = [
+pub const EVENTS: [Event; 37] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
@@ -109,6 +111,7 @@ pub const EVENTS: [Event; 36] = [
     Event::TaskPanics,
     Event::LongPolls,
     Event::Parks,
+    Event::Watches,
     Event::CoordinatorPasses,
     Event::BufferFull,
     Event::LatchWaits,
@@ -151,6 +154,7 @@ impl Event {
             Self::TaskPanics => "task_panics",
             Self::LongPolls => "long_polls",
             Self::Parks => "parks",
+            Self::Watches => "watches",
             Self::CoordinatorPasses => "coordinator_passes",
             Self::BufferFull => "buffer_full",
             Self::LatchWaits => "latch_waits",

@@ -8,6 +8,7 @@ use std::task::{Wake, Waker};
 
 use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, Reservation};
 use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
+use eris_sync::Claimed;
 
 use crate::admission::{Admission, STATEMENT_CLASSES};
 use crate::assignments::Urgency;
@@ -443,7 +444,7 @@ impl Runtime {
     fn wake_worker(&self, node: NodeId) -> bool {
         let node = self.node(node);
         let claimed = node.sleepers.claim_one();
-        if let Some(index) = claimed {
+        if let Some(Claimed::Sleeper(index)) = claimed {
             node.reactors[index].unpark();
         }
         claimed.is_some()

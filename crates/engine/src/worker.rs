@@ -35,12 +35,15 @@ pub(crate) struct Worker {
     idle_steps: u32,
     /// Idle steps before it parks: more as long as there was work within them.
     spin_steps: u32,
+    /// Whether it has said that it watches.
+    watches: bool,
 }
 
 impl Worker {
     pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
         let outbox = Outbox::of_worker(node, &runtime);
-        Self { runtime, number, index, node, reactor, outbox, steps: 0, idle_steps: 0, spin_steps: SPIN_STEPS_MAX }
+        let (steps, idle_steps, spin_steps, watches) = (0, 0, SPIN_STEPS_MAX, false);
+        Self { runtime, number, index, node, reactor, outbox, steps, idle_steps, spin_steps, watches }
     }
 
     pub fn node(&self) -> NodeId {
@@ -51,15 +54,40 @@ impl Worker {
     pub fn run(mut self) {
         while !self.runtime.is_halted() {
             if self.step() {
-                continue;
-            }
-            if self.idle_steps >= self.spin_steps {
+                self.stop_watching();
+            } else if self.idle_steps < self.spin_steps {
+                std::hint::spin_loop();
+            } else if self.watch() {
+                // Not at the cost of anybody who has something to do.
+                std::thread::yield_now();
+            } else {
+                self.stop_watching();
                 self.spin_steps = (self.spin_steps / 2).max(SPIN_STEPS_MIN);
                 self.park();
                 self.idle_steps = 0;
-            } else {
-                std::hint::spin_loop();
             }
+        }
+    }
+
+    /// Whether to look on, for what the log tells within less time than it takes to fall asleep and be woken. One worker
+    /// of a node does.
+    fn watch(&mut self) -> bool {
+        if !self.runtime.log().is_some_and(|log| log.is_about_to_tell()) {
+            return false;
+        }
+        let watches = self.runtime.node(self.node).sleepers.watch(self.index);
+        if watches && !self.watches {
+            self.runtime.counters.add(Event::Watches, 1);
+            // To look without giving way was in vain.
+            self.spin_steps = (self.spin_steps / 2).max(SPIN_STEPS_MIN);
+        }
+        self.watches = watches;
+        watches
+    }
+
+    fn stop_watching(&mut self) {
+        if std::mem::take(&mut self.watches) {
+            self.runtime.node(self.node).sleepers.stop_watching(self.index);
         }
     }
 
@@ -78,7 +106,7 @@ impl Worker {
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
         let helped = (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE)) && self.help_coordinate();
         let worked = worked || flushed || coordinated || helped || !self.outbox.messages.is_empty();
-        if worked && self.idle_steps > 0 {
+        if worked && self.idle_steps > 0 && !self.watches {
             // Looking around was worth it.
             self.spin_steps = (self.spin_steps * 2).min(SPIN_STEPS_MAX);
         }

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod mover;
+mod slow_log;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use eris_engine::{
 use eris_platform::{NodeId, RealEnv, SeededRandom, test_load};
 use eris_storage::{ContainerId, Gateway, Layout};
 use mover::{Mover, move_about};
+use slow_log::SlowLog;
 
 const ACCOUNTS: i64 = 400;
 const AMOUNT_EACH: i64 = 1_000;
@@ -270,6 +272,34 @@ fn an_idle_engine_sleeps_and_returns_its_memory() {
     engine.shutdown();
     drop(engine);
     assert_eq!(memory.used(), 0, "{:?}", memory.by_consumer());
+}
+
+/// While a commit is awaited one worker looks on and takes what comes, and the other one sleeps; then both do.
+#[test]
+fn one_worker_looks_out_for_commits() {
+    let engine = start(EngineOptions { workers: 2, ..EngineOptions::default() });
+    let log = SlowLog::default();
+    log.attach(&engine);
+    log.await_it(true);
+    let (others, begun) = (engine.clone(), engine.statistics().event(Event::Watches));
+    let rounds = (0..1_000).take_while(|_| {
+        others.block_on(async {}).expect("the engine answers");
+        std::thread::sleep(Duration::from_millis(1));
+        engine.statistics().event(Event::Watches) < begun + 10
+    });
+    assert!(rounds.count() < 1_000, "nobody looks out: {:?}", engine.statistics());
+    let parks = engine.statistics().event(Event::Parks);
+    assert!(parks > 0, "both look out");
+    log.await_it(false);
+    let falls_asleep = (0..200).any(|_| {
+        let before = engine.statistics();
+        std::thread::sleep(Duration::from_millis(50));
+        let after = engine.statistics();
+        [Event::Watches, Event::Parks].iter().all(|event| before.event(*event) == after.event(*event))
+    });
+    assert!(falls_asleep && engine.statistics().event(Event::Parks) > parks, "{:?}", engine.statistics());
+    engine.block_on(async {}).expect("the engine answers");
+    engine.shutdown();
 }
 
 /// Tells when it is dropped, by whatever end.

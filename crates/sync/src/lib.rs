@@ -42,7 +42,7 @@ pub use number_blocks::NumberBlocks;
 pub use oldest_in_use::OldestInUse;
 pub use outstanding::Outstanding;
 pub use queued_flag::QueuedFlag;
-pub use sleepers::Sleepers;
+pub use sleepers::{Claimed, Sleepers};
 pub use task_state::TaskState;
 pub use try_latch::{Guard, RawTryLatch, TryLatch};
 pub use watermark_ring::WatermarkRing;

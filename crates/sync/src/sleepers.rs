@@ -13,6 +13,11 @@
 //!
 //! When an unpark ends the block, the bit is clear already.
 //!
+//! A worker that expects work any moment does not sleep yet: it [watches](Sleepers::watch), one at a time, which is to
+//! look and look. Work for anybody goes to the watcher, whom nobody has to unpark. Before it sleeps it
+//! [stops watching](Sleepers::stop_watching) and does as above; so a claim that it did not notice is in front of its last
+//! look, by the same fences.
+//!
 //! Both fences are sequentially consistent, so one of them is first. If the sleeper's is, the waker sees the bit; if
 //! the waker's is, the sleeper sees the work. Never do both miss, and a wake-up is never lost. A claim between 1 and 3
 //! costs an unpark that was not needed: the next block returns at once.
@@ -42,9 +47,20 @@ fn fence_of_waker() {
     }
 }
 
+/// Who does work for anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Claimed {
+    /// Somebody who looks anyway.
+    Watcher,
+    /// This worker: the caller must unpark it.
+    Sleeper(usize),
+}
+
 /// See the [module](self).
 pub struct Sleepers {
     workers: usize,
+    /// One more than the worker that watches; 0: none does.
+    watcher: Line<AtomicU64>,
     /// Bit `w % 64` of word `w / 64`: worker `w` is about to sleep, or sleeps.
     words: Box<[Line<AtomicU64>]>,
     claims: Line<AtomicU64>,
@@ -58,7 +74,7 @@ impl Sleepers {
     pub fn new(workers: usize) -> Sleepers {
         assert!(workers <= WORKERS_MAX, "{workers} workers are more than {WORKERS_MAX}");
         let words = (0..workers.div_ceil(BITS)).map(|_| Line(AtomicU64::new(0))).collect();
-        Sleepers { workers, words, claims: Line(AtomicU64::new(0)) }
+        Sleepers { workers, watcher: Line(AtomicU64::new(0)), words, claims: Line(AtomicU64::new(0)) }
     }
 
     fn bit(&self, worker: usize) -> (&AtomicU64, u64) {
@@ -93,18 +109,46 @@ impl Sleepers {
         claimed
     }
 
-    /// After work that anybody can do was published: the sleeper the caller must unpark, if there is one. The lowest
-    /// number goes first, so that under little load the same few workers work and the others stay asleep.
-    #[must_use]
-    pub fn claim_one(&self) -> Option<usize> {
-        self.claim_one_of(0..self.workers)
+    /// Says that `worker` looks for work until it says otherwise, if nobody else does; false if somebody does. To be
+    /// said again: whoever gave it work took it off watch.
+    pub fn watch(&self, worker: usize) -> bool {
+        let own = self.watcher_of(worker);
+        let before = self.watcher.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+        before.is_ok() || before == Err(own)
     }
 
-    /// As [`claim_one`](Self::claim_one) among `workers`, for example those of one node.
+    /// Says that `worker` does not watch any more. False if it was given work, or did not watch.
+    pub fn stop_watching(&self, worker: usize) -> bool {
+        let own = self.watcher_of(worker);
+        self.watcher.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn watcher_of(&self, worker: usize) -> u64 {
+        assert!(worker < self.workers, "worker {worker} of {} cannot watch", self.workers);
+        worker as u64 + 1
+    }
+
+    /// After work that anybody can do was published: who does it, if somebody has nothing to do. The watcher goes first,
+    /// then the lowest number, so that under little load the same few workers work and the others stay asleep.
+    #[must_use]
+    pub fn claim_one(&self) -> Option<Claimed> {
+        fence_of_waker();
+        // The load keeps the line shared while nobody watches.
+        if self.watcher.load(Ordering::Relaxed) != 0 && self.watcher.swap(0, Ordering::Relaxed) != 0 {
+            return Some(Claimed::Watcher);
+        }
+        self.claim_sleeper(0..self.workers).map(Claimed::Sleeper)
+    }
+
+    /// As [`claim_one`](Self::claim_one) among those of `workers` who sleep, for example those of one node.
     #[must_use]
     pub fn claim_one_of(&self, workers: Range<usize>) -> Option<usize> {
         assert!(workers.end <= self.workers, "workers {workers:?} are not among {}", self.workers);
         fence_of_waker();
+        self.claim_sleeper(workers)
+    }
+
+    fn claim_sleeper(&self, workers: Range<usize>) -> Option<usize> {
         let mut next = workers.start;
         while next < workers.end {
             let (word, first) = (next / BITS, next % BITS);

@@ -7,7 +7,7 @@
 
 mod explore;
 
-use eris_sync::{DoubleBuffer, Drain, Sleepers};
+use eris_sync::{Claimed, DoubleBuffer, Drain, Sleepers};
 use explore::{explore, run};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -75,8 +75,40 @@ fn loom_sleepers_lose_no_message() {
         };
         let (blocks, mut consumer) = sleeper.join().unwrap();
         let claimed = waker.join().unwrap();
-        assert!(!blocks || claimed == Some(0), "the worker sleeps over a message");
+        assert!(!blocks || claimed == Some(Claimed::Sleeper(0)), "the worker sleeps over a message");
         assert_eq!(consumer.try_drain(|_| {}), Drain::Drained(8));
+    });
+}
+
+/// A worker that watched and goes to sleep: work that was given to the watcher is seen by its last look.
+#[test]
+fn loom_sleepers_watch_and_lose_nothing() {
+    explore(|waker_first| {
+        let sleepers = Arc::new(Sleepers::new(1));
+        let work = Arc::new(AtomicBool::new(false));
+        assert!(sleepers.watch(0));
+        let sleeper: Box<dyn FnOnce() -> Option<Claimed> + Send> = {
+            let (sleepers, work) = (Arc::clone(&sleepers), Arc::clone(&work));
+            Box::new(move || {
+                sleepers.stop_watching(0);
+                sleepers.announce(0);
+                let blocks = !work.load(Ordering::Relaxed);
+                if !blocks {
+                    sleepers.retract(0);
+                }
+                blocks.then_some(Claimed::Sleeper(0))
+            })
+        };
+        let waker: Box<dyn FnOnce() -> Option<Claimed> + Send> = {
+            let sleepers = Arc::clone(&sleepers);
+            Box::new(move || {
+                work.store(true, Ordering::Relaxed);
+                sleepers.claim_one()
+            })
+        };
+        let results = run(if waker_first { vec![waker, sleeper] } else { vec![sleeper, waker] });
+        let (claimed, blocks) = if waker_first { (results[0], results[1]) } else { (results[1], results[0]) };
+        assert!(blocks.is_none() || claimed == blocks, "the worker sleeps over work, claimed: {claimed:?}");
     });
 }
 
@@ -87,12 +119,12 @@ fn loom_sleepers_are_claimed_once() {
         let sleepers = Arc::new(Sleepers::new(2));
         sleepers.announce(0);
         sleepers.announce(1);
-        let claim = |sleepers: Arc<Sleepers>| -> Box<dyn FnOnce() -> Option<usize> + Send> {
+        let claim = |sleepers: Arc<Sleepers>| -> Box<dyn FnOnce() -> Option<Claimed> + Send> {
             Box::new(move || sleepers.claim_one())
         };
         let mut claimed = run(vec![claim(Arc::clone(&sleepers)), claim(Arc::clone(&sleepers))]);
         claimed.sort_unstable();
-        assert_eq!(claimed, [Some(0), Some(1)]);
+        assert_eq!(claimed, [Some(Claimed::Sleeper(0)), Some(Claimed::Sleeper(1))]);
         assert_eq!(sleepers.claims(), 2);
     });
 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use eris_sync::{Counter, DoubleBuffer, Drain, Full, RawTryLatch, Sleepers, TryLatch, WatermarkRing};
+use eris_sync::{Claimed, Counter, DoubleBuffer, Drain, Full, RawTryLatch, Sleepers, TryLatch, WatermarkRing};
 
 /// Xorshift, enough to vary sizes.
 struct Random(u64);
@@ -196,6 +196,17 @@ fn sleepers_wake_whoever_has_work() {
 }
 
 #[test]
+fn one_worker_watches_and_is_claimed_first() {
+    let sleepers = Sleepers::new(3);
+    sleepers.announce(0);
+    assert!(sleepers.watch(2) && sleepers.watch(2) && !sleepers.watch(1));
+    assert_eq!([sleepers.claim_one(), sleepers.claim_one()], [Some(Claimed::Watcher), Some(Claimed::Sleeper(0))]);
+    assert!(!sleepers.stop_watching(2) && sleepers.watch(1) && !sleepers.stop_watching(2));
+    assert!(sleepers.stop_watching(1));
+    assert_eq!((sleepers.claim_one(), sleepers.claims()), (None, 1));
+}
+
+#[test]
 fn sleepers_are_claimed_from_the_lowest_within_the_range() {
     let sleepers = Sleepers::new(200);
     assert_eq!(sleepers.claim_one(), None);
@@ -210,7 +221,8 @@ fn sleepers_are_claimed_from_the_lowest_within_the_range() {
     assert_eq!(sleepers.claim_one_of(10..10), None);
     assert!(sleepers.claim(64) && !sleepers.claim(64) && !sleepers.retract(64));
     assert!(sleepers.is_asleep(199) && !sleepers.is_asleep(0));
-    assert_eq!([sleepers.claim_one(), sleepers.claim_one(), sleepers.claim_one()], [Some(3), Some(199), None]);
+    let claimed = [sleepers.claim_one(), sleepers.claim_one(), sleepers.claim_one()];
+    assert_eq!(claimed, [Some(Claimed::Sleeper(3)), Some(Claimed::Sleeper(199)), None]);
     assert_eq!((sleepers.claims(), sleepers.asleep()), (5, 0));
 }
 

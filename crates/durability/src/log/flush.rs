@@ -19,13 +19,12 @@ pub(super) fn submit(shared: &Arc<Shared>, batch: Batch, end: u64) {
 
 fn flush(shared: &Arc<Shared>, files: &dyn Files, mut batch: Batch, end: u64) {
     let begun = shared.env.now();
-    shared.state().begun(begun);
+    let since = shared.state().begun(begun);
     let written = write(shared, files, &batch);
     let now = shared.env.now();
     let (commits, wakers, outcome) = {
         let mut state = shared.state();
-        state.statistics.syncs += 1;
-        state.statistics.busy_nanos += (now - begun).as_nanos() as u64;
+        state.synced(now - begun, since.map(|since| now - since));
         match written {
             Ok(()) => {
                 let buffer = batch.writes.pop().map(|last| last.bytes).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -22,6 +23,11 @@ const REFUSAL_LASTS: Duration = Duration::from_secs(1);
 const DEFINITIONS_BYTES: u64 = 1 << 20;
 /// So many bytes without a synchronous commit are written without delay.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// Workers look for a batch that is on its way if that takes no longer, as a rule: beyond it, waking them is cheap.
+const WATCH_MAX: Duration = Duration::from_micros(250);
+/// The weight of the last batch in how long one takes as a rule: one of so many.
+const USUAL_OF: u32 = 8;
 
 /// What a log did. Only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,6 +130,8 @@ pub(super) struct State {
     /// A buffer to be filled again.
     buffer: Vec<u8>,
     growth: Growth,
+    /// How long commits wait as a rule.
+    usual: Option<Duration>,
     pub statistics: LogStatistics,
 }
 
@@ -152,6 +160,7 @@ impl State {
             parts: BTreeMap::new(),
             buffer: Vec::new(),
             growth: Growth::default(),
+            usual: None,
             statistics: LogStatistics::default(),
         }
     }
@@ -378,7 +387,13 @@ impl State {
         }
         self.is_writing = true;
         self.is_delayed = false;
-        self.idle_since = (!self.in_flight.is_empty()).then(|| shared.env.now());
+        if !self.in_flight.is_empty() {
+            let now = shared.env.now();
+            self.idle_since = Some(now);
+            if let Some(usual) = self.usual.filter(|usual| *usual <= WATCH_MAX) {
+                shared.watched_until.store((now + usual * 2).0, Ordering::Relaxed);
+            }
+        }
         flush::submit(shared, std::mem::take(&mut self.batch), self.position);
     }
 
@@ -392,10 +407,20 @@ impl State {
         }
     }
 
-    /// A batch begins to be written.
-    pub fn begun(&mut self, now: Nanos) {
-        if let Some(since) = self.idle_since.take() {
-            self.statistics.idle_nanos += (now - since).as_nanos() as u64;
+    /// A batch begins to be written; gives since when its commits wait for that, if it has any.
+    pub fn begun(&mut self, now: Nanos) -> Option<Nanos> {
+        let since = self.idle_since.take()?;
+        self.statistics.idle_nanos += (now - since).as_nanos() as u64;
+        Some(since)
+    }
+
+    /// A batch was written and synced, or that failed, in this time; its commits, if it has any, waited in all so long.
+    pub fn synced(&mut self, took: Duration, waited: Option<Duration>) {
+        self.statistics.syncs += 1;
+        self.statistics.busy_nanos += took.as_nanos() as u64;
+        if let Some(waited) = waited {
+            let usual = self.usual.unwrap_or(waited);
+            self.usual = Some((usual * (USUAL_OF - 1) + waited) / USUAL_OF);
         }
     }
 

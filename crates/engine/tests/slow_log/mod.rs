@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -13,6 +14,7 @@ use eris_storage::TransactionId;
 #[derive(Clone, Default)]
 pub struct SlowLog {
     under_way: Arc<Mutex<UnderWay>>,
+    is_awaited: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -26,6 +28,11 @@ impl SlowLog {
     /// Becomes the log of an engine.
     pub fn attach(&self, engine: &Engine) {
         engine.attach_log(Arc::new(self.clone()));
+    }
+
+    /// Workers look for what it tells, or do not.
+    pub fn await_it(&self, awaits: bool) {
+        self.is_awaited.store(awaits, Ordering::SeqCst);
     }
 
     /// Commits that wait.
@@ -79,6 +86,10 @@ impl CommitLog for SlowLog {
 
     fn define(&self, _definition: &Definition) -> Result<(), LogError> {
         Ok(())
+    }
+
+    fn is_about_to_tell(&self) -> bool {
+        self.is_awaited.load(Ordering::SeqCst)
     }
 
     fn poll_durable(&self, _context: &mut Context<'_>, _ticket: &mut Option<u64>) -> Poll<Result<(), LogError>> {
