@@ -69,7 +69,7 @@ impl Worker {
         }
     }
 
-    /// Whether to look on, for what the log tells within less time than it takes to fall asleep and be woken. One worker
+    /// Whether to look on, for what the log tells in less time than it takes to fall asleep and be woken. One worker
     /// of a node does.
     fn watch(&mut self) -> bool {
         if !self.runtime.log().is_some_and(|log| log.is_about_to_tell()) {

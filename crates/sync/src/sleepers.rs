@@ -15,8 +15,8 @@
 //!
 //! A worker that expects work any moment does not sleep yet: it [watches](Sleepers::watch), one at a time, which is to
 //! look and look. Work for anybody goes to the watcher, whom nobody has to unpark. Before it sleeps it
-//! [stops watching](Sleepers::stop_watching) and does as above; so a claim that it did not notice is in front of its last
-//! look, by the same fences.
+//! [stops watching](Sleepers::stop_watching) and does as above; so a claim that it did not notice is in front of its
+//! last look, by the same fences.
 //!
 //! Both fences are sequentially consistent, so one of them is first. If the sleeper's is, the waker sees the bit; if
 //! the waker's is, the sleeper sees the work. Never do both miss, and a wake-up is never lost. A claim between 1 and 3
@@ -128,8 +128,8 @@ impl Sleepers {
         worker as u64 + 1
     }
 
-    /// After work that anybody can do was published: who does it, if somebody has nothing to do. The watcher goes first,
-    /// then the lowest number, so that under little load the same few workers work and the others stay asleep.
+    /// After work that anybody can do was published: who does it, if somebody has nothing to do. The watcher goes
+    /// first, then the lowest number, so that under little load the same few workers work and the others stay asleep.
     #[must_use]
     pub fn claim_one(&self) -> Option<Claimed> {
         fence_of_waker();
