@@ -174,7 +174,8 @@ fn commits_beside_disk_and_echo() -> Result<(), BenchError> {
     assert!(!options.directory.exists(), "what was written stays");
     assert!((20..=4_096).contains(&report.commit_bytes), "{} bytes of a commit", report.commit_bytes);
     assert!(report.request_bytes > 20 && report.answer_bytes > 10, "{report:?}");
-    for of_one in [&report.one_client.disk, &report.one_client.task, &report.one_client.echo, &report.one_client.sql] {
+    let one = &report.one_client;
+    for of_one in [&one.disk, &one.disk_with_two_files, &one.task, &one.echo, &one.sql] {
         assert!(0.0 < of_one.p50_us && of_one.p50_us <= of_one.p99_us && of_one.p50_us_of_rounds.len() == 2);
     }
     for of_many in [&report.many_clients.task, &report.many_clients.sql] {

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
 use std::time::Instant;
 
 /// As many as a log file has.
@@ -35,6 +36,17 @@ impl DiskProbe {
     /// Appends and syncs so many times; gives the nanoseconds of each.
     pub fn run(&mut self, count: u32) -> io::Result<Vec<u64>> {
         (0..count).map(|_| self.append()).collect()
+    }
+
+    /// Each of two does so at the same time, as the logs of a database with two of them would; the nanoseconds of each.
+    pub fn run_both(one: &mut Self, other: &mut Self, count: u32) -> io::Result<Vec<u64>> {
+        thread::scope(|scope| {
+            let beside = scope.spawn(|| other.run(count));
+            let mut nanos = one.run(count)?;
+            let Ok(of_other) = beside.join() else { unreachable!("an append does not panic") };
+            nanos.extend(of_other?);
+            Ok(nanos)
+        })
     }
 
     fn append(&mut self) -> io::Result<u64> {

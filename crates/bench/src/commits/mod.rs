@@ -151,18 +151,19 @@ fn measure(
     sql_clients[0].run(WARM_UP_COMMITS)?;
     let request_bytes = (sql_clients[0].traffic_bytes().0 - traffic.0) / u64::from(WARM_UP_COMMITS);
     let answer_bytes = (sql_clients[0].traffic_bytes().1 - traffic.1) / u64::from(WARM_UP_COMMITS);
-    let mut disk = DiskProbe::create(&directory.beside("disk-probe"), commit_bytes as usize)?;
+    let probe = |name: &str| DiskProbe::create(&directory.beside(name), commit_bytes as usize);
+    let (mut disk, mut second) = (probe("disk-probe")?, probe("second-disk-probe")?);
     let mut echo = EchoProbe::connect(request_bytes as usize, answer_bytes as usize)?;
 
-    let mut one: [Rounds; 5] = Default::default();
+    let mut one: [Rounds; 6] = Default::default();
     let (mut by_tasks, mut by_sql) = (Grouping::default(), Grouping::default());
     let duration = Duration::from_secs_f64(options.seconds);
     for round in 0..options.rounds {
         progress(&format!("round {} of {}", round + 1, options.rounds));
-        let [of_disk, of_task, of_task_commit, of_echo, of_sql] = &mut one;
+        let [of_disk, of_two, of_task, of_task_commit, of_echo, of_sql] = &mut one;
         // Each takes each turn.
-        for turn in 0..4 {
-            match (round + turn) % 4 {
+        for turn in 0..5 {
+            match (round + turn) % 5 {
                 0 => of_disk.add(disk.run(options.commits)?),
                 1 => {
                     let timed = over_tasks::one(&task_clients[0], options.commits)?;
@@ -170,6 +171,7 @@ fn measure(
                     of_task_commit.add(timed.iter().map(|timed| timed.commit_ns));
                 }
                 2 => of_echo.add(echo.run(options.commits)?),
+                3 => of_two.add(DiskProbe::run_both(&mut disk, &mut second, options.commits)?),
                 _ => of_sql.add(sql_clients[0].run(options.commits)?),
             }
         }
@@ -178,7 +180,7 @@ fn measure(
     }
     drop(sql_clients);
     server.stop();
-    let [disk, task, task_commit, echo, sql] = &one;
+    let [disk, two_files, task, task_commit, echo, sql] = &one;
     Ok(CommitsReport {
         benchmark: "commits",
         file_system: directory.file_system(),
@@ -192,6 +194,7 @@ fn measure(
         shown: SHOWN,
         one_client: OneClient {
             disk: disk.latencies(),
+            disk_with_two_files: two_files.latencies(),
             task: task.latencies(),
             task_commit: task_commit.latencies(),
             echo: echo.latencies(),

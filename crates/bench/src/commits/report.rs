@@ -32,6 +32,8 @@ pub(super) const SHOWN: &str = "p50_us and p99_us of all rounds together; what i
 pub struct OneClient {
     /// An append and a sync, by a thread that does nothing else.
     pub disk: Latencies,
+    /// The same in two files at once, by a thread each.
+    pub disk_with_two_files: Latencies,
     /// Begin, update by key, commit; and the commit alone.
     pub task: Latencies,
     pub task_commit: Latencies,
