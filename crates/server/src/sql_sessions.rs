@@ -218,6 +218,10 @@ impl RowStream for SqlRows<'_> {
         self.rows.next().await.map_err(report)
     }
 
+    fn has_ended(&self) -> bool {
+        self.rows.is_of_utility()
+    }
+
     fn read_ahead(&mut self) {
         self.rows.read_ahead();
     }

@@ -149,6 +149,11 @@ pub trait RowStream: Send {
 
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Page>, Report>> + Send;
 
+    /// Whether the statement has had its effect, so that whoever would cancel it comes too late.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// The rest is fetched before the client asks for it: an error ends the result, and the open transaction only once
     /// the client is told of it (see [`Backend::spoil`]).
     fn read_ahead(&mut self);

@@ -280,6 +280,9 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             Outcome::CopyIn(sink) => return copy_in(wire, sink).await.map(Executed::Complete),
             Outcome::Rows(rows) => rows,
         };
+        if rows.has_ended() {
+            wire.signal.statement_ends();
+        }
         let mut sender = Sender::<B>::new(rows.columns());
         let mut limit = limit;
         while sender.send(wire, &mut rows, &portal.formats, limit).await? == Progress::Limit {

@@ -40,6 +40,9 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             Outcome::Empty => Ok(None),
             Outcome::Complete(tag) => Ok(Some(tag)),
             Outcome::Rows(mut rows) => {
+                if rows.has_ended() {
+                    wire.signal.statement_ends();
+                }
                 let columns = rows.columns();
                 let described = (0..B::column_count(&columns)).map(|index| (B::column(&columns, index), Format::Text));
                 wire.reply.row_description(described);

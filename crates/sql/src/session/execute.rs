@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eris_platform::Nanos;
 use eris_storage::{Batch, Value};
 
-use super::outcome::{CommandTag, Outcome, RowSource, Rows};
+use super::outcome::{CommandTag, Outcome, QUERY, RowSource, Rows};
 use super::plans::{QueryBody, QueryPlan};
 use super::prepared::{ColumnDescription, Prepared};
 use super::session::Session;
@@ -126,10 +126,10 @@ impl Session {
     pub(super) async fn run_plan(&mut self, planned: &Planned, parameters: &Arc<[Value]>) -> Result<Attempt, SqlError> {
         self.check_writes(planned)?;
         let (plan, word) = match &planned.body {
-            Body::Query(plan) => (plan, "SELECT"),
+            Body::Query(plan) => (plan, QUERY),
             Body::Sleep(plan) => {
                 self.sleep(plan, parameters).await?;
-                (&plan.query, "SELECT")
+                (&plan.query, QUERY)
             }
             Body::Insert(plan) => return Ok(Attempt::Tag(CommandTag::Insert(self.insert(plan, parameters).await?))),
             Body::Change(plan) => return Ok(Attempt::Tag(self.change(plan, parameters).await?)),

@@ -70,6 +70,9 @@ impl RowSource {
     }
 }
 
+/// The first word in the tag of a query, which says how many rows it has.
+pub(super) const QUERY: &str = "SELECT";
+
 /// The rows of a statement, fetched batch by batch. Dropping them ends the statement; its transaction, if it was its
 /// own, is rolled back, which for a query makes no difference.
 pub struct Rows<'s> {
@@ -87,6 +90,11 @@ impl Rows<'_> {
     /// What the rows are made of.
     pub fn columns(&self) -> &[ColumnDescription] {
         &self.columns
+    }
+
+    /// Whether they only tell what a command did.
+    pub fn is_of_utility(&self) -> bool {
+        self.word != QUERY
     }
 
     /// From now on rows are fetched before anyone asks for them: an error ends the statement, but no block.
@@ -120,7 +128,7 @@ impl Rows<'_> {
 
     /// The tag after this many rows were sent.
     pub fn tag(&self, rows_sent: u64) -> CommandTag {
-        if self.word == "SELECT" { CommandTag::Select(rows_sent) } else { CommandTag::Done(self.word) }
+        if self.word == QUERY { CommandTag::Select(rows_sent) } else { CommandTag::Done(self.word) }
     }
 
     /// Ends the statement, and its transaction if it was its own.
