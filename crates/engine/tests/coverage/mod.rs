@@ -63,7 +63,7 @@ const NO_MEMORY: &str = "no memory for ";
 /// What no simulated run can reach, and why.
 fn is_out_of_reach(event: Event) -> bool {
     // Workers are stepped by the simulator and never sleep, and its clock stands still within a step.
-    matches!(event, Event::Parks | Event::LongPolls)
+    matches!(event, Event::Parks | Event::Watches | Event::LongPolls)
 }
 
 impl Coverage {
