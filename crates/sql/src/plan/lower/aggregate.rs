@@ -32,7 +32,12 @@ pub(super) fn lower_aggregate(aggregate: &Aggregate) -> Lowering<Node> {
     Ok(Node::Aggregate { access, filter, projection, groups, calls: calls.into() })
 }
 
-fn lower_call(expr: &Expr, columns: Columns<'_>, result: eris_storage::DataType) -> Lowering<AggregateCall> {
+/// An aggregate over the columns given.
+pub(in crate::plan) fn lower_call(
+    expr: &Expr,
+    columns: Columns<'_>,
+    result: eris_storage::DataType,
+) -> Lowering<AggregateCall> {
     let Expr::AggregateFunction(AggregateExpr { func, params }) = unaliased(expr) else {
         return Err(NotNative::because(format!("aggregate {expr}")));
     };

@@ -22,22 +22,28 @@ use crate::plan::parameters::index_of;
 /// Lists longer than this are left to DataFusion's hash sets.
 const IN_LIST_MAX: usize = 8;
 
-/// The columns that expressions refer to: those of a schema, from a position on.
+/// The columns that expressions refer to: those of a schema, from a position on, or where a map says.
 #[derive(Clone, Copy)]
-pub(super) struct Columns<'a> {
+pub(in crate::plan) struct Columns<'a> {
     pub schema: &'a DFSchema,
     pub offset: usize,
+    /// By position in the schema: where a column is, if it is there.
+    pub map: Option<&'a [Option<usize>]>,
 }
 
 impl<'a> Columns<'a> {
     pub fn of(schema: &'a DFSchema) -> Self {
-        Self { schema, offset: 0 }
+        Self { schema, offset: 0, map: None }
     }
 
     pub fn position(&self, column: &Column) -> Lowering<usize> {
         let index = self.schema.maybe_index_of_column(column);
+        let place = |index: usize| match self.map {
+            None => Some(index + self.offset),
+            Some(map) => map[index],
+        };
         index
-            .map(|index| index + self.offset)
+            .and_then(place)
             .ok_or_else(|| NotNative::because(format!("column {column} is elsewhere")))
     }
 
@@ -48,7 +54,7 @@ impl<'a> Columns<'a> {
 }
 
 /// Lowers an expression.
-pub(super) fn lower(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
+pub(in crate::plan) fn lower(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
     match native(expr, columns)? {
         Some(expression) => Ok(expression),
         None => foreign(expr, columns),
@@ -56,7 +62,7 @@ pub(super) fn lower(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
 }
 
 /// Lowers several.
-pub(super) fn lower_all<'e>(
+pub(in crate::plan) fn lower_all<'e>(
     exprs: impl IntoIterator<Item = &'e Expr>,
     columns: Columns<'_>,
 ) -> Lowering<Arc<[Expression]>> {
