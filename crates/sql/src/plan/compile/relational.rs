@@ -127,7 +127,9 @@ impl Compiler<'_> {
             columns[group_count + call] = Some(group_count + at);
         }
         let grouped = self.grouped(&stream, &groups, calls.into(), columns);
-        self.known.push((plan.clone(), needed.clone(), grouped.clone()));
+        if is_repeatable(plan)? {
+            self.known.push((plan.clone(), needed.clone(), grouped.clone()));
+        }
         Ok(grouped)
     }
 
@@ -289,6 +291,17 @@ impl Compiler<'_> {
         let source = Source::Values { rows: rows.into(), types: types.clone().into() };
         Ok(Stream::of(source, columns, types, estimate))
     }
+}
+
+/// Whether a plan gives the same each time: none of its functions is volatile.
+fn is_repeatable(plan: &LogicalPlan) -> Lowering<bool> {
+    let mut repeatable = true;
+    eris_binder::visit_nodes(plan, &mut |node| {
+        repeatable &= !eris_binder::node_has(node, &|expr| expr.is_volatile_node())?;
+        Ok(())
+    })
+    .map_err(NotNative::because)?;
+    Ok(repeatable)
 }
 
 /// Needed positions in order.
