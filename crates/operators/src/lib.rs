@@ -5,19 +5,29 @@
 //!   else is a [`ForeignExpr`], the hole that the SQL layer fills.
 //! - [`FilterProject`]: filter, projection and limit of one partition's batches.
 //! - [`Aggregate`]: grouped and ungrouped aggregates of one partition; [`AggregateMerge`] joins them in the task.
+//! - [`Pipeline`]: the steps ([`Step`]) of a query's stage and its [`Sink`]: [`Emit`], [`Collector`], [`JoinBuild`] (which
+//!   [`Probe`] looks rows up in), [`GroupBy`], [`SortSink`].
 //! - [`SortKeys`]: the order of rows, for the sort at the end of a task.
 
 mod aggregate;
 mod arithmetic;
+mod assembly;
 mod error;
 mod expression;
 mod filter_project;
+mod hash;
+mod join;
 mod logic;
+mod pipeline;
 mod sort;
+mod sort_sink;
 
-pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge};
+pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge, GroupBy, GroupCall};
 pub use arithmetic::ArithmeticOperator;
 pub use error::OperatorError;
 pub use expression::{Datum, Expression, ForeignExpr};
 pub use filter_project::{FilterProject, select};
+pub use join::{BuildSpec, JoinBuild, JoinKind, Probe};
+pub use pipeline::{Collector, Emit, Pipeline, Sink, Step};
 pub use sort::{SortKey, SortKeys};
+pub use sort_sink::SortSink;

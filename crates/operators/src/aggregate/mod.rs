@@ -11,6 +11,7 @@
 mod accumulator;
 mod groups;
 mod room;
+mod sink;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use crate::logic::true_rows;
 use accumulator::Accumulator;
 use groups::Groups;
 use room::Room;
+pub use sink::{GroupBy, GroupCall};
 
 /// What an aggregate computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
