@@ -100,12 +100,23 @@ fn feed(steps: &[Step], sink: Arc<dyn Sink>, batches: &[Batch], threads: usize) 
     }
 }
 
-fn report(name: &str, rows: usize, hash: u64, mut run: impl FnMut() -> u64) {
+/// Time that this thread has run: what other processes take is not counted. Wall time where threads help.
+fn now(threads: usize) -> f64 {
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    match schedstat.split(' ').next().and_then(|ran| ran.parse::<f64>().ok()) {
+        Some(ran) if threads == 1 => ran / 1e9,
+        _ => START.elapsed().as_secs_f64(),
+    }
+}
+
+static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+
+fn report(name: &str, threads: usize, rows: usize, hash: u64, mut run: impl FnMut() -> u64) {
     let mut best = f64::MAX;
     for _ in 0..REPEATS {
-        let start = Instant::now();
+        let start = now(threads);
         assert_eq!(run(), hash, "{name}");
-        best = best.min(start.elapsed().as_secs_f64());
+        best = best.min(now(threads) - start);
     }
     println!("{name:<44} {:>7.2} ns/row {:>9.2} ms   result {hash}", best * 1e9 / rows as f64, best * 1e3);
 }
@@ -131,7 +142,7 @@ fn join(name: &str, build: &[Batch], probe: &[Batch], keys: &[usize], existence:
         feed(&[], join.clone(), build, threads);
         join
     };
-    report(&format!("{name}: build"), rows(build), 0, || {
+    report(&format!("{name}: build"), threads, rows(build), 0, || {
         drop(built());
         0
     });
@@ -152,7 +163,7 @@ fn join(name: &str, build: &[Batch], probe: &[Batch], keys: &[usize], existence:
         counting.rows.load(Ordering::Relaxed) ^ counting.sum.load(Ordering::Relaxed)
     };
     let hash = run();
-    report(&format!("{name}: probe"), rows(probe), hash, run);
+    report(&format!("{name}: probe"), threads, rows(probe), hash, run);
 }
 
 fn call(function: AggregateFunction, index: usize) -> AggregateCall {
@@ -168,7 +179,7 @@ fn group(name: &str, input: &[Batch], groups: &[Expression], calls: &[AggregateC
         sink.take_output().unwrap().0.iter().map(|batch| batch.rows as u64).sum()
     };
     let hash = run();
-    report(name, input.iter().map(|batch| batch.rows).sum(), hash, run);
+    report(name, threads, input.iter().map(|batch| batch.rows).sum(), hash, run);
 }
 
 fn sort(name: &str, input: &[Batch], limit: Option<usize>, threads: usize) {
@@ -181,7 +192,7 @@ fn sort(name: &str, input: &[Batch], limit: Option<usize>, threads: usize) {
         sorted.iter().map(|batch| batch.rows as u64).sum()
     };
     let hash = run();
-    report(name, input.iter().map(|batch| batch.rows).sum(), hash, run);
+    report(name, threads, input.iter().map(|batch| batch.rows).sum(), hash, run);
 }
 
 fn main() {
@@ -201,15 +212,12 @@ fn main() {
     let foreign: Vec<i64> = (0..large).map(|_| random.below(small as u64) as i64).collect();
     let numbers = |range: std::ops::Range<usize>| integers(range.map(|row| row as i64 % 1_000));
     let tables = |factor: i64| {
-        let build = batches(small, |range| {
-            vec![integers(range.clone().map(|row| shuffled[row] * factor)), numbers(range)]
-        });
-        let clustered = batches(large, |range| {
-            vec![integers(range.clone().map(|row| row as i64 / 4 * factor)), numbers(range)]
-        });
-        let scattered = batches(large, |range| {
-            vec![integers(range.clone().map(|row| foreign[row] * factor)), numbers(range)]
-        });
+        let build =
+            batches(small, |range| vec![integers(range.clone().map(|row| shuffled[row] * factor)), numbers(range)]);
+        let clustered =
+            batches(large, |range| vec![integers(range.clone().map(|row| row as i64 / 4 * factor)), numbers(range)]);
+        let scattered =
+            batches(large, |range| vec![integers(range.clone().map(|row| foreign[row] * factor)), numbers(range)]);
         (build, clustered, scattered)
     };
     let (build, clustered, scattered) = tables(1);
@@ -228,17 +236,17 @@ fn main() {
     join("hashed keys, scattered", &build, &scattered, &[0], false, threads);
     join("hashed keys, existence, scattered", &build, &scattered, &[0], true, threads);
     drop((clustered, scattered));
-    let flags = ["A", "N", "R"];
+    let flags = ["A", "N"];
     let lines = batches(large, |range| {
-        let mut text = |count: u64| {
+        let text = |shift: u32| {
             let mut builder = ColumnBuilder::with_capacity(DataType::Text, range.len());
             for row in range.clone() {
-                let mixed = (row as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-                builder.push(&Value::Text(flags[(mixed % count) as usize].into()));
+                let mixed = (row as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift;
+                builder.push(&Value::Text(flags[(mixed % 2) as usize].into()));
             }
             builder.finish()
         };
-        let mut columns = vec![text(2), text(2)];
+        let mut columns = vec![text(40), text(41)];
         columns.extend((0..5).map(|_| numbers(range.clone())));
         columns
     });
