@@ -20,7 +20,6 @@ mod join;
 mod logic;
 mod pipeline;
 mod sort;
-mod sort_sink;
 
 pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge, GroupBy, GroupCall};
 pub use arithmetic::ArithmeticOperator;
@@ -29,5 +28,4 @@ pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narr
 pub use filter_project::{FilterProject, select};
 pub use join::{BuildSpec, JoinBuild, JoinKind, Probe};
 pub use pipeline::{Collector, Emit, Pipeline, Sink, Step};
-pub use sort::{SortKey, SortKeys};
-pub use sort_sink::SortSink;
+pub use sort::{SortKey, SortKeys, SortSink};

@@ -44,6 +44,12 @@ impl ColumnParts {
         (rows * data_type.physical().width() + rows.div_ceil(8)) as u64
     }
 
+    /// Bytes of a chunk that are free when it was copied: all but its texts, which the column shares.
+    pub fn copied_bytes(chunk: &Column) -> u64 {
+        let validity = if chunk.validity.is_some() { chunk.len().div_ceil(8) } else { 0 };
+        (chunk.len() * chunk.data_type.physical().width() + validity) as u64
+    }
+
     /// Room for `chunks`, in parts that begin at the rows `bounds`.
     pub fn new<'a>(data_type: DataType, bounds: &[usize], chunks: impl Iterator<Item = &'a Column> + Clone) -> Self {
         let values = match data_type.physical() {

@@ -52,6 +52,13 @@ impl Chunk {
     fn bytes(&self) -> u64 {
         self.columns.iter().chain(&self.keys).map(|column| column.bytes() as u64).sum()
     }
+
+    /// What is free when the columns were copied, and the keys, too, or became codes.
+    fn freed_bytes(&self, keys_copied: bool) -> u64 {
+        let copied = |columns: &[Column]| columns.iter().map(ColumnParts::copied_bytes).sum::<u64>();
+        let keys = if keys_copied { copied(&self.keys) } else { self.keys.iter().map(|key| key.bytes() as u64).sum() };
+        copied(&self.columns) + keys
+    }
 }
 
 #[derive(Debug)]
@@ -264,7 +271,8 @@ impl JoinBuild {
         if filling.null_keys && self.keeps_null_keys() {
             note_null_rows(&chunks, start, &mut lock(&filling.null_rows));
         }
-        self.reservation.shrink(chunks.iter().map(Chunk::bytes).sum());
+        let keys_copied = matches!(filling.keys, Keys::General { .. });
+        self.reservation.shrink(chunks.iter().map(|chunk| chunk.freed_bytes(keys_copied)).sum());
     }
 
     /// Behind the first round: the table is ready, or a second round enters the rows.

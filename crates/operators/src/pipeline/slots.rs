@@ -66,10 +66,6 @@ impl<T> Slots<T> {
         self.0.len()
     }
 
-    pub fn get(&self, index: usize) -> MutexGuard<'_, T> {
-        lock(&self.0[index].data)
-    }
-
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
         self.0.iter().map(|slot| lock(&slot.data))
