@@ -295,6 +295,29 @@ impl Expression {
         }
     }
 
+    /// The expressions that it is made of directly.
+    pub fn operands(&self) -> Vec<&Expression> {
+        match self {
+            Self::Column { .. } | Self::Constant { .. } | Self::Parameter { .. } | Self::Foreign(_) => Vec::new(),
+            Self::Arithmetic { left, right, .. }
+            | Self::Compare { left, right, .. }
+            | Self::Distinct { left, right, .. } => vec![left, right],
+            Self::And(parts) | Self::Or(parts) => parts.iter().collect(),
+            Self::Not(input)
+            | Self::IsNull { input, .. }
+            | Self::IsTruth { input, .. }
+            | Self::Like { input, .. }
+            | Self::InList { input, .. }
+            | Self::Extract { input, .. }
+            | Self::Substring { input, .. }
+            | Self::Cast { input, .. } => vec![input],
+            Self::Case { branches, otherwise, .. } => {
+                let branches = branches.iter().flat_map(|(condition, result)| [condition, result]);
+                branches.chain(otherwise.as_deref()).collect()
+            }
+        }
+    }
+
     /// Evaluates on all rows of a batch.
     pub fn evaluate(&self, input: &Batch, parameters: &[Value]) -> Result<Datum, OperatorError> {
         Ok(match self.evaluate_on(&Rows::all(input, parameters))? {

@@ -47,13 +47,7 @@ fn note_columns(expression: &Expression, used: &mut Option<Vec<bool>>) {
                 *used = true;
             }
         }
-        Expression::Constant { .. } | Expression::Parameter { .. } => {}
-        Expression::Arithmetic { left, right, .. } | Expression::Compare { left, right, .. } => {
-            note_columns(left, used);
-            note_columns(right, used);
-        }
-        Expression::And(parts) | Expression::Or(parts) => parts.iter().for_each(|part| note_columns(part, used)),
-        Expression::Not(inner) | Expression::IsNull { input: inner, .. } => note_columns(inner, used),
         Expression::Foreign(_) => *used = None,
+        other => other.operands().into_iter().for_each(|operand| note_columns(operand, used)),
     }
 }

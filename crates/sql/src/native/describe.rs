@@ -94,15 +94,7 @@ pub(super) fn sort_text(keys: &SortKeys) -> String {
 /// Where an expression is computed.
 pub(super) fn kernel(expression: &Expression) -> &'static str {
     fn has_foreign(expression: &Expression) -> bool {
-        match expression {
-            Expression::Column { .. } | Expression::Constant { .. } | Expression::Parameter { .. } => false,
-            Expression::Arithmetic { left, right, .. } | Expression::Compare { left, right, .. } => {
-                has_foreign(left) || has_foreign(right)
-            }
-            Expression::And(parts) | Expression::Or(parts) => parts.iter().any(has_foreign),
-            Expression::Not(inner) | Expression::IsNull { input: inner, .. } => has_foreign(inner),
-            Expression::Foreign(_) => true,
-        }
+        matches!(expression, Expression::Foreign(_)) || expression.operands().into_iter().any(has_foreign)
     }
     if has_foreign(expression) { "native, foreign kernels" } else { "native" }
 }
