@@ -417,13 +417,7 @@ pub(crate) fn evaluate(
 }
 
 /// All results lie in `range`, so that nothing but the lowest 64 bits of anything matters.
-fn in_64_bits(
-    operator: ArithmeticOperator,
-    left: Operand,
-    right: Operand,
-    scaling: Scaling,
-    range: Range,
-) -> Narrow {
+fn in_64_bits(operator: ArithmeticOperator, left: Operand, right: Operand, scaling: Scaling, range: Range) -> Narrow {
     let validity = bits::both_of(left.validity(), right.validity());
     let level = Level::for_rows(left.rows().or(right.rows()).unwrap_or(0));
     let factor = |factor: Option<i128>| factor.unwrap_or(1) as i64;

@@ -90,7 +90,7 @@ impl Numbers {
             },
             Self::Few(few) => test(level, values, |value| {
                 let key = key(value);
-                few.iter().fold(false, |found, known| found | (*known == key))
+                few.iter().fold(0, |found, known| found | u8::from(*known == key)) != 0
             }),
             Self::Sorted(sorted) => test(level, values, |value| sorted.binary_search(&key(value)).is_ok()),
         }
@@ -123,6 +123,15 @@ fn key_of(value: &Value) -> Option<i64> {
     })
 }
 
+/// The bytes of a text or of bytes, whichever the type has.
+fn bytes_of(value: &Value, data_type: DataType) -> Option<&[u8]> {
+    match (value, data_type) {
+        (Value::Text(text), DataType::Text) => Some(text.as_bytes()),
+        (Value::Bytes(bytes), DataType::Bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
 /// A decimal at another scale, if it is one there.
 fn at_scale(unscaled: i128, from: u8, to: u8) -> Option<i128> {
     if from <= to {
@@ -149,12 +158,8 @@ impl ValueSet {
                 Keys::Decimals { narrow: Numbers::new(narrow), wide: wide.into() }
             }
             DataType::Text | DataType::Bytes => {
-                let text = |value| match (value, data_type) {
-                    (&Value::Text(ref text), DataType::Text) => Some(text.as_bytes()),
-                    (&Value::Bytes(ref bytes), DataType::Bytes) => Some(&**bytes),
-                    _ => None,
-                };
-                Keys::Texts(Texts::new(known().map(text).collect::<Option<_>>()?))
+                let texts = known().map(|value| bytes_of(value, data_type)).collect::<Option<_>>()?;
+                Keys::Texts(Texts::new(texts))
             }
             _ => Keys::Numbers(Numbers::new(known().map(key_of).collect::<Option<_>>()?)),
         };
@@ -200,7 +205,7 @@ impl ValueSet {
                 let level = Level::for_rows(views.len());
                 match &**known {
                     few if few.len() <= FEW => test(level, &views.views, |view: u128| {
-                        few.iter().fold(false, |found, known| found | (*known == view))
+                        few.iter().fold(0, |found, known| found | u8::from(*known == view)) != 0
                     }),
                     many => test(level, &views.views, |view| many.binary_search(&view).is_ok()),
                 }

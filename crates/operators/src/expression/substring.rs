@@ -85,9 +85,12 @@ mod tests {
 
     #[test]
     fn agrees_with_characters_counted_one_by_one() {
-        let texts = ["", "a", "13-456-789", "é", "éa", "aé🌏b", "a text that is longer than its view", "ééééééééé🌏🌏🌏🌏"];
+        let texts =
+            ["", "a", "13-456-789", "é", "éa", "aé🌏b", "a text that is longer than its view", "ééééééééé🌏🌏🌏🌏"];
         let mut builder = ColumnBuilder::with_capacity(DataType::Text, texts.len());
-        texts.iter().for_each(|text| builder.push_bytes(text.as_bytes()));
+        for text in texts {
+            builder.push_bytes(text.as_bytes());
+        }
         builder.push_null();
         let column = builder.finish();
         for start in [i64::MIN + 1, -5, -1, 0, 1, 2, 3, 8, 30, i64::MAX] {
