@@ -111,15 +111,15 @@ impl Texts {
 }
 
 /// A number of a type as a key of 64 bits, but for decimals.
-fn key_of(value: &Value) -> Option<i64> {
-    Some(match value {
-        Value::Boolean(value) => i64::from(*value),
-        Value::Int16(value) => i64::from(*value),
-        Value::Int32(value) | Value::Date(value) => i64::from(*value),
-        Value::Int64(value) | Value::Timestamp(value) => *value,
-        Value::Float32(value) => i64::from(ordered_f32(*value)),
-        Value::Float64(value) => ordered_f64(*value),
-        Value::Null | Value::Decimal { .. } | Value::Text(_) | Value::Bytes(_) => return None,
+fn key_of(value: &Value, data_type: DataType) -> Option<i64> {
+    Some(match (value, data_type) {
+        (Value::Boolean(value), DataType::Boolean) => i64::from(*value),
+        (Value::Int16(value), DataType::Int16) => i64::from(*value),
+        (Value::Int32(value), DataType::Int32) | (Value::Date(value), DataType::Date) => i64::from(*value),
+        (Value::Int64(value), DataType::Int64) | (Value::Timestamp(value), DataType::Timestamp) => *value,
+        (Value::Float32(value), DataType::Float32) => i64::from(ordered_f32(*value)),
+        (Value::Float64(value), DataType::Float64) => ordered_f64(*value),
+        _ => return None,
     })
 }
 
@@ -161,7 +161,10 @@ impl ValueSet {
                 let texts = known().map(|value| bytes_of(value, data_type)).collect::<Option<_>>()?;
                 Keys::Texts(Texts::new(texts))
             }
-            _ => Keys::Numbers(Numbers::new(known().map(key_of).collect::<Option<_>>()?)),
+            _ => {
+                let keys = known().map(|value| key_of(value, data_type)).collect::<Option<_>>()?;
+                Keys::Numbers(Numbers::new(keys))
+            }
         };
         Some(Self { shown: values.into(), has_null, keys })
     }

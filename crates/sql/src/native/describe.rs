@@ -91,18 +91,7 @@ fn list(expressions: &[Expression]) -> String {
 
 /// Where an expression is computed.
 fn kernel(expression: &Expression) -> &'static str {
-    fn has_foreign(expression: &Expression) -> bool {
-        match expression {
-            Expression::Column { .. } | Expression::Constant { .. } | Expression::Parameter { .. } => false,
-            Expression::Arithmetic { left, right, .. } | Expression::Compare { left, right, .. } => {
-                has_foreign(left) || has_foreign(right)
-            }
-            Expression::And(parts) | Expression::Or(parts) => parts.iter().any(has_foreign),
-            Expression::Not(inner) | Expression::IsNull { input: inner, .. } => has_foreign(inner),
-            Expression::Foreign(_) => true,
-        }
-    }
-    if has_foreign(expression) { "native, foreign kernels" } else { "native" }
+    if expression.has_foreign() { "native, foreign kernels" } else { "native" }
 }
 
 fn operators(
