@@ -191,7 +191,8 @@ fn measure(mut run: impl FnMut()) -> f64 {
 fn main() {
     let batch = batch();
     let wanted = std::env::args().nth(1).unwrap_or_default();
-    println!("{:>8}  {:>8}  expression", "full", "narrow");
+    let one_row = batch.slice(0, 1);
+    println!("{:>8}  {:>8}  {:>8}  expression", "full", "narrow", "one row");
     for (name, expression) in expressions().into_iter().filter(|(name, _)| name.contains(&wanted)) {
         let full = measure(|| {
             black_box(expression.evaluate(black_box(&batch), &[]).ok());
@@ -199,6 +200,11 @@ fn main() {
         let narrow = measure(|| {
             black_box(expression.evaluate_narrow(black_box(&batch), &[]).ok());
         });
-        println!("{full:8.3}  {narrow:8.3}  {name}");
+        // Of a batch of one row: what point accesses pay.
+        let one = BATCH_ROWS as f64
+            * measure(|| {
+                black_box(expression.evaluate(black_box(&one_row), &[]).ok());
+            });
+        println!("{full:8.3}  {narrow:8.3}  {one:8.1}  {name}");
     }
 }

@@ -121,6 +121,9 @@ pub(crate) fn any(parts: &[Expression], rows: &Rows<'_>) -> Result<Datum, Operat
 /// rows are open.
 fn combine(parts: &[Expression], rows: &Rows<'_>, decides: u8) -> Result<Datum, OperatorError> {
     let all = rows.len();
+    if all == 1 {
+        return combine_one(parts, rows, decides);
+    }
     let level = Level::for_rows(all);
     let merge = |states: &mut [u8], others: &[u8]| {
         if decides == FALSE { and_with(level, states, others) } else { or_with(level, states, others) }
@@ -150,6 +153,23 @@ fn combine(parts: &[Expression], rows: &Rows<'_>, decides: u8) -> Result<Datum, 
         }
     }
     Ok(of_states(&states))
+}
+
+/// The same for a single row, as point accesses have it.
+fn combine_one(parts: &[Expression], rows: &Rows<'_>, decides: u8) -> Result<Datum, OperatorError> {
+    let mut result = Value::Boolean(decides == FALSE);
+    for part in parts {
+        let value = match part.evaluate_on(rows)? {
+            Datum::Constant(value) => value,
+            Datum::Column(column) => column.value(0),
+        };
+        match value {
+            Value::Boolean(value) if value == (decides == TRUE) => return Ok(Datum::Constant(Value::Boolean(value))),
+            Value::Boolean(_) => {}
+            _ => result = Value::Null,
+        }
+    }
+    Ok(Datum::Constant(result))
 }
 
 /// Three-valued negation.

@@ -161,10 +161,14 @@ fn decimals_are_exact_at_the_ends_of_64_and_128_bits() {
                         let (left, right) = (decimal(a, scales.0), decimal(b, scales.1));
                         // Rows of small numbers and NULLs beside the two do not matter.
                         let (one, null) = (decimal(1, scales.0), Value::Null);
+                        let of = |data_type, first: &Value, rest: &Value| {
+                            column(data_type, &[first.clone(), rest.clone(), Value::Null, Value::Null, Value::Null])
+                        };
                         let columns = [
-                            (column(left_type, &[left.clone(), null.clone(), null]), Datum::Constant(right.clone())),
-                            (Datum::Constant(left.clone()), column(right_type, &[right.clone(), Value::Null])),
-                            (column(left_type, &[left, one]), column(right_type, &[right, Value::Null])),
+                            (of(left_type, &left, &null), Datum::Constant(right.clone())),
+                            (Datum::Constant(left.clone()), of(right_type, &right, &null)),
+                            (of(left_type, &left, &one), of(right_type, &right, &null)),
+                            (column(left_type, &[left]), column(right_type, &[right])),
                         ];
                         for (left, right) in columns {
                             let got = decimals_of(operator, left, right, result);

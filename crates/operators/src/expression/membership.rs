@@ -46,6 +46,8 @@ enum Numbers {
 
 #[derive(Clone, Debug)]
 enum Texts {
+    /// Lengths and bytes of texts of up to four: the lower half of their views.
+    Tiny(Box<[u64]>),
     /// Sorted views of texts that lie in them.
     Inline(Box<[u128]>),
     Any(DeterministicSet<Box<[u8]>>),
@@ -103,7 +105,10 @@ impl Texts {
             Some(mut views) => {
                 views.sort_unstable();
                 views.dedup();
-                Self::Inline(views.into())
+                match views.iter().map(|view| u64::try_from(*view).ok()).collect::<Option<Box<[u64]>>>() {
+                    Some(tiny) if tiny.len() <= FEW => Self::Tiny(tiny),
+                    _ => Self::Inline(views.into()),
+                }
             }
             None => Self::Any(texts.into_iter().map(Box::from).collect()),
         }
@@ -203,6 +208,12 @@ impl ValueSet {
             (Keys::Decimals { narrow, .. }, Values::Int64(values)) => narrow.test(values, |value| value),
             (Keys::Decimals { wide, .. }, Values::Int128(values)) => {
                 values.iter().map(|value| u8::from(wide.binary_search(value).is_ok())).collect()
+            }
+            (Keys::Texts(Texts::Tiny(known)), Values::Bytes(views)) => {
+                // The lower half has the length, too, so the upper one need not be looked at.
+                test(Level::for_rows(views.len()), &views.views, |view: u128| {
+                    known.iter().fold(0, |found, known| found | u8::from(*known == view as u64)) != 0
+                })
             }
             (Keys::Texts(Texts::Inline(known)), Values::Bytes(views)) => {
                 let level = Level::for_rows(views.len());

@@ -36,6 +36,11 @@ impl Span {
         (self.skipped + 1, self.taken)
     }
 
+    /// How many characters, if they are the first ones.
+    fn beginning(self) -> Option<usize> {
+        if self.skipped == 0 { self.taken } else { None }
+    }
+
     /// Where the part begins and ends, in bytes.
     fn of(self, text: &[u8]) -> (usize, usize) {
         let start = skip(text, 0, self.skipped);
@@ -68,7 +73,11 @@ pub(super) fn substring(column: &Column, span: Span) -> Result<Column, OperatorE
     let Values::Bytes(views) = &column.values else {
         return Err(OperatorError::Internal(format!("substring of {}", column.data_type)));
     };
+    let beginning = span.beginning();
     let part = |row: usize| {
+        if let Some(part) = beginning.and_then(|characters| texts::beginning_of(views.views[row], characters)) {
+            return part;
+        }
         let text = views.get(row);
         let (start, end) = span.of(text);
         texts::view_of_part(views.views[row], &text[start..end], start)

@@ -54,6 +54,17 @@ pub(super) fn view_of_part(view: u128, part: &[u8], start: usize) -> u128 {
     part.len() as u128 | prefix << 32 | u128::from(buffer) << 64 | u128::from(offset) << 96
 }
 
+/// The view of the first characters of a text, if there are so many and the view itself shows that they are ASCII.
+#[inline]
+pub(super) fn beginning_of(view: u128, characters: usize) -> Option<u128> {
+    if characters > 4 || characters > len_of(view) {
+        return None;
+    }
+    let bits = (1_u64 << (8 * characters)) - 1;
+    let bytes = (view >> 32) as u64 & bits;
+    (bytes & 0x8080_8080 == 0).then_some(characters as u128 | u128::from(bytes) << 32)
+}
+
 /// The first four bytes of a view's text, in their order; zeros where it is shorter.
 #[inline]
 fn prefix_of(view: u128) -> u32 {
