@@ -94,7 +94,7 @@ pub(crate) fn truth_of(condition: &Datum, rows: usize) -> Vec<u8> {
     match condition {
         Datum::Constant(value) => vec![u8::from(matches!(value, Value::Boolean(true))); rows],
         Datum::Column(Column { validity: None, values: Values::Boolean(values), .. }) => values.to_vec(),
-        other => map(Level::for_rows(rows), &states_of(other, rows), |state| u8::from(state == TRUE)),
+        Datum::Column(_) => map(Level::for_rows(rows), &states_of(condition, rows), |state| u8::from(state == TRUE)),
     }
 }
 
@@ -121,6 +121,9 @@ pub(crate) fn any(parts: &[Expression], rows: &Rows<'_>) -> Result<Datum, Operat
 /// rows are open.
 fn combine(parts: &[Expression], rows: &Rows<'_>, decides: u8) -> Result<Datum, OperatorError> {
     let all = rows.len();
+    if all == 1 {
+        return combine_one(parts, rows, decides);
+    }
     let level = Level::for_rows(all);
     let merge = |states: &mut [u8], others: &[u8]| {
         if decides == FALSE { and_with(level, states, others) } else { or_with(level, states, others) }
@@ -150,6 +153,23 @@ fn combine(parts: &[Expression], rows: &Rows<'_>, decides: u8) -> Result<Datum, 
         }
     }
     Ok(of_states(&states))
+}
+
+/// The same for a single row, as point accesses have it.
+fn combine_one(parts: &[Expression], rows: &Rows<'_>, decides: u8) -> Result<Datum, OperatorError> {
+    let mut result = Value::Boolean(decides == FALSE);
+    for part in parts {
+        let value = match part.evaluate_on(rows)? {
+            Datum::Constant(value) => value,
+            Datum::Column(column) => column.value(0),
+        };
+        match value {
+            Value::Boolean(value) if value == (decides == TRUE) => return Ok(Datum::Constant(Value::Boolean(value))),
+            Value::Boolean(_) => {}
+            _ => result = Value::Null,
+        }
+    }
+    Ok(Datum::Constant(result))
 }
 
 /// Three-valued negation.
@@ -184,9 +204,7 @@ pub(crate) fn is_null(input: &Datum, negated: bool) -> Datum {
 /// Whether a truth value is (or is not) true or false; never NULL.
 pub(crate) fn is_truth(input: &Datum, truth: bool, negated: bool) -> Datum {
     match input {
-        Datum::Constant(value) => {
-            Datum::Constant(Value::Boolean((*value == Value::Boolean(truth)) != negated))
-        }
+        Datum::Constant(value) => Datum::Constant(Value::Boolean((*value == Value::Boolean(truth)) != negated)),
         Datum::Column(column) => {
             let wanted = if truth { TRUE } else { FALSE };
             let states = states_of(input, column.len());
@@ -233,9 +251,8 @@ mod tests {
             let or = of(Expression::Or([column(0), column(1)].into()));
             let not = of(Expression::Not(Box::new(column(0))));
             let is = |truth, negated| of(Expression::IsTruth { input: Box::new(column(0)), truth, negated });
-            let distinct = |same| {
-                of(Expression::Distinct { left: Box::new(column(0)), right: Box::new(column(1)), same })
-            };
+            let distinct =
+                |same| of(Expression::Distinct { left: Box::new(column(0)), right: Box::new(column(1)), same });
             for (row, values) in rows.iter().enumerate() {
                 let (a, b) = (&values[0], &values[1]);
                 let is_value = |value: &Value, truth: bool| *value == Value::Boolean(truth);

@@ -23,6 +23,9 @@ use crate::expression::Datum;
 use crate::expression::bits;
 use crate::expression::instructions::{Level, kernel};
 
+/// Fewer rows are computed one by one: looking at their range first costs more.
+const NARROW_ROWS_MIN: usize = 4;
+
 /// Decimals on one side of an operation, unscaled.
 #[derive(Debug)]
 pub(crate) enum Operand {
@@ -403,7 +406,8 @@ pub(crate) fn evaluate(
     }
     let scaling = Scaling::of(operator, left.scale(), right.scale());
     let (mut left, mut right) = (left, right);
-    if scaling.result == scale && (left.rows().is_some() || right.rows().is_some()) {
+    let rows = left.rows().or(right.rows()).unwrap_or(0);
+    if scaling.result == scale && rows >= NARROW_ROWS_MIN {
         (left, right) = (left.narrow(), right.narrow());
         for exact in [false, true] {
             let (Some(left_bounds), Some(right_bounds)) = (left.bounds(exact), right.bounds(exact)) else { break };
@@ -417,13 +421,7 @@ pub(crate) fn evaluate(
 }
 
 /// All results lie in `range`, so that nothing but the lowest 64 bits of anything matters.
-fn in_64_bits(
-    operator: ArithmeticOperator,
-    left: Operand,
-    right: Operand,
-    scaling: Scaling,
-    range: Range,
-) -> Narrow {
+fn in_64_bits(operator: ArithmeticOperator, left: Operand, right: Operand, scaling: Scaling, range: Range) -> Narrow {
     let validity = bits::both_of(left.validity(), right.validity());
     let level = Level::for_rows(left.rows().or(right.rows()).unwrap_or(0));
     let factor = |factor: Option<i128>| factor.unwrap_or(1) as i64;

@@ -88,8 +88,7 @@ mod tests {
                 let bytes = bytes_of(&bitmap);
                 assert!(bytes.iter().map(|byte| *byte == 1).eq(bits[start..start + len].iter().copied()));
                 assert_eq!(bitmap_of(&bytes), bitmap, "{start}+{len}");
-                let expected: Vec<u32> =
-                    (0..len as u32).filter(|row| bits[start + *row as usize]).collect();
+                let expected: Vec<u32> = (0..len as u32).filter(|row| bits[start + *row as usize]).collect();
                 assert_eq!(positions_of(&bytes), expected);
                 let both = both(&bitmap, &whole_other.slice(start / 2, len));
                 assert!((0..len).all(|row| both.get(row) == (bits[start + row] && other[start / 2 + row])));

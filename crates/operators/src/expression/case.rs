@@ -70,8 +70,8 @@ pub(super) fn evaluate(
         pieces.push(Piece { rows: left, result });
     }
     match pieces.as_slice() {
-        // The same for all rows: as it is.
-        [only] if only.rows.len() == all => Ok(pieces.swap_remove(0).result),
+        // One branch for all rows: as it is, but for constants, whose scale may be another.
+        [Piece { rows, result: Datum::Column(_) }] if rows.len() == all => Ok(pieces.swap_remove(0).result),
         _ => merge(pieces, data_type, all).map(Datum::Column),
     }
 }

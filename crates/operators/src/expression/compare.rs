@@ -157,7 +157,8 @@ fn column_and_constant(comparison: Comparison, column: &Column, value: &Value) -
 }
 
 fn columns(comparison: Comparison, left: &Column, right: &Column) -> Vec<u8> {
-    if let (DataType::Decimal { scale, .. }, DataType::Decimal { scale: other, .. }) = (left.data_type, right.data_type) {
+    if let (DataType::Decimal { scale, .. }, DataType::Decimal { scale: other, .. }) = (left.data_type, right.data_type)
+    {
         return decimals(comparison, (left, scale), (right, other));
     }
     match (&left.values, &right.values) {
@@ -187,9 +188,8 @@ fn decimals(comparison: Comparison, left: (&Column, u8), right: (&Column, u8)) -
         (Some(left_values), Some(right_values)) if common - left.1.min(right.1) <= 18 => {
             let factor = |scale: u8| power(common - scale).unwrap_or(1);
             let (left_factor, right_factor) = (factor(left.1), factor(right.1));
-            let order = |left: i64, right: i64| {
-                (i128::from(left) * left_factor).cmp(&(i128::from(right) * right_factor))
-            };
+            let order =
+                |left: i64, right: i64| (i128::from(left) * left_factor).cmp(&(i128::from(right) * right_factor));
             let pairs = left_values.iter().zip(right_values.iter());
             pairs.map(|(left, right)| u8::from(comparison.accepts(order(*left, *right)))).collect()
         }

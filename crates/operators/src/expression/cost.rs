@@ -104,9 +104,9 @@ impl Expression {
     pub fn has_foreign(&self) -> bool {
         match self {
             Self::Column { .. } | Self::Constant { .. } | Self::Parameter { .. } => false,
-            Self::Arithmetic { left, right, .. } | Self::Compare { left, right, .. } | Self::Distinct { left, right, .. } => {
-                left.has_foreign() || right.has_foreign()
-            }
+            Self::Arithmetic { left, right, .. }
+            | Self::Compare { left, right, .. }
+            | Self::Distinct { left, right, .. } => left.has_foreign() || right.has_foreign(),
             Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::has_foreign),
             Self::Not(input)
             | Self::IsNull { input, .. }
@@ -146,11 +146,8 @@ mod tests {
             data_type: DataType::Int32,
         };
         let fails = compare(Comparison::Equal, Box::new(quotient), constant(Value::Int32(1), DataType::Int32));
-        let text = compare(
-            Comparison::Equal,
-            column(1, DataType::Text),
-            constant(Value::Text("x".into()), DataType::Text),
-        );
+        let text =
+            compare(Comparison::Equal, column(1, DataType::Text), constant(Value::Text("x".into()), DataType::Text));
         let parts =
             [fails, text, number(Comparison::NotEqual, 2), number(Comparison::Less, 3), number(Comparison::Equal, 4)];
         let Expression::And(ordered) = Expression::and(parts) else { panic!("an AND") };

@@ -22,6 +22,10 @@ impl Level {
     /// The best one of this processor for a column of so many rows.
     #[inline]
     pub fn for_rows(rows: usize) -> Self {
+        #[cfg(test)]
+        if let Some(level) = forced::level() {
+            return level;
+        }
         if rows < ROWS_MIN { Self::Portable } else { Self::best() }
     }
 
@@ -109,3 +113,26 @@ macro_rules! kernel {
 }
 
 pub(crate) use kernel;
+
+#[cfg(test)]
+pub(crate) mod forced {
+    use super::Level;
+    use std::cell::Cell;
+
+    thread_local! {
+        static LEVEL: Cell<Option<Level>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn level() -> Option<Level> {
+        LEVEL.get()
+    }
+
+    /// Runs a test with every version that this processor has, whatever the number of rows.
+    pub(crate) fn each_level(test: impl Fn()) {
+        for level in Level::available() {
+            LEVEL.set(Some(*level));
+            test();
+        }
+        LEVEL.set(None);
+    }
+}

@@ -283,7 +283,7 @@ impl LikePattern {
 
     /// 1 for each text that matches.
     pub(super) fn test(&self, views: &Views) -> Vec<u8> {
-        let level = Level::best();
+        let level = Level::for_rows(views.len());
         match &self.program {
             Program::Whole(whole) if !self.folds => texts::compare(eris_storage::Comparison::Equal, views, whole),
             Program::Prefix(prefix) if !self.folds => {
@@ -293,9 +293,8 @@ impl LikePattern {
                 head[..len].copy_from_slice(&prefix[..len]);
                 let head = u32::from_le_bytes(head);
                 let mask = if len == 4 { u32::MAX } else { (1 << (8 * len)) - 1 };
-                let may_match = |view: u128| {
-                    ((view >> 32) as u32 & mask) == head && texts::len_of(view) >= prefix.len()
-                };
+                let may_match =
+                    |view: u128| ((view >> 32) as u32 & mask) == head && texts::len_of(view) >= prefix.len();
                 texts::test_each(views, may_match, |text| text.starts_with(prefix))
             }
             _ => texts::test_distinct(views, |text| self.matches(level, text)),
@@ -337,10 +336,7 @@ mod tests {
         for _ in 0..60_000 {
             let text: String = (0..next(9)).map(|_| ALPHABET[next(5)]).collect();
             let pattern: String = (0..next(8)).map(|_| PATTERN[next(8)]).collect();
-            let expected = naive(
-                &text.chars().collect::<Vec<_>>(),
-                &pattern.chars().collect::<Vec<_>>(),
-            );
+            let expected = naive(&text.chars().collect::<Vec<_>>(), &pattern.chars().collect::<Vec<_>>());
             let compiled = LikePattern::new(&pattern, Some('\\'), false).unwrap();
             for level in Level::available() {
                 assert_eq!(compiled.matches(*level, text.as_bytes()), expected, "'{text}' like '{pattern}'");

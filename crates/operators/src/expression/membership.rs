@@ -46,6 +46,8 @@ enum Numbers {
 
 #[derive(Clone, Debug)]
 enum Texts {
+    /// Lengths and bytes of texts of up to four: the lower half of their views.
+    Tiny(Box<[u64]>),
     /// Sorted views of texts that lie in them.
     Inline(Box<[u128]>),
     Any(DeterministicSet<Box<[u8]>>),
@@ -90,7 +92,7 @@ impl Numbers {
             },
             Self::Few(few) => test(level, values, |value| {
                 let key = key(value);
-                few.iter().fold(false, |found, known| found | (*known == key))
+                few.iter().fold(0, |found, known| found | u8::from(*known == key)) != 0
             }),
             Self::Sorted(sorted) => test(level, values, |value| sorted.binary_search(&key(value)).is_ok()),
         }
@@ -103,7 +105,10 @@ impl Texts {
             Some(mut views) => {
                 views.sort_unstable();
                 views.dedup();
-                Self::Inline(views.into())
+                match views.iter().map(|view| u64::try_from(*view).ok()).collect::<Option<Box<[u64]>>>() {
+                    Some(tiny) if tiny.len() <= FEW => Self::Tiny(tiny),
+                    _ => Self::Inline(views.into()),
+                }
             }
             None => Self::Any(texts.into_iter().map(Box::from).collect()),
         }
@@ -111,16 +116,25 @@ impl Texts {
 }
 
 /// A number of a type as a key of 64 bits, but for decimals.
-fn key_of(value: &Value) -> Option<i64> {
-    Some(match value {
-        Value::Boolean(value) => i64::from(*value),
-        Value::Int16(value) => i64::from(*value),
-        Value::Int32(value) | Value::Date(value) => i64::from(*value),
-        Value::Int64(value) | Value::Timestamp(value) => *value,
-        Value::Float32(value) => i64::from(ordered_f32(*value)),
-        Value::Float64(value) => ordered_f64(*value),
-        Value::Null | Value::Decimal { .. } | Value::Text(_) | Value::Bytes(_) => return None,
+fn key_of(value: &Value, data_type: DataType) -> Option<i64> {
+    Some(match (value, data_type) {
+        (Value::Boolean(value), DataType::Boolean) => i64::from(*value),
+        (Value::Int16(value), DataType::Int16) => i64::from(*value),
+        (Value::Int32(value), DataType::Int32) | (Value::Date(value), DataType::Date) => i64::from(*value),
+        (Value::Int64(value), DataType::Int64) | (Value::Timestamp(value), DataType::Timestamp) => *value,
+        (Value::Float32(value), DataType::Float32) => i64::from(ordered_f32(*value)),
+        (Value::Float64(value), DataType::Float64) => ordered_f64(*value),
+        _ => return None,
     })
+}
+
+/// The bytes of a text or of bytes, whichever the type has.
+fn bytes_of(value: &Value, data_type: DataType) -> Option<&[u8]> {
+    match (value, data_type) {
+        (Value::Text(text), DataType::Text) => Some(text.as_bytes()),
+        (Value::Bytes(bytes), DataType::Bytes) => Some(bytes),
+        _ => None,
+    }
 }
 
 /// A decimal at another scale, if it is one there.
@@ -149,14 +163,13 @@ impl ValueSet {
                 Keys::Decimals { narrow: Numbers::new(narrow), wide: wide.into() }
             }
             DataType::Text | DataType::Bytes => {
-                let text = |value| match (value, data_type) {
-                    (&Value::Text(ref text), DataType::Text) => Some(text.as_bytes()),
-                    (&Value::Bytes(ref bytes), DataType::Bytes) => Some(&**bytes),
-                    _ => None,
-                };
-                Keys::Texts(Texts::new(known().map(text).collect::<Option<_>>()?))
+                let texts = known().map(|value| bytes_of(value, data_type)).collect::<Option<_>>()?;
+                Keys::Texts(Texts::new(texts))
             }
-            _ => Keys::Numbers(Numbers::new(known().map(key_of).collect::<Option<_>>()?)),
+            _ => {
+                let keys = known().map(|value| key_of(value, data_type)).collect::<Option<_>>()?;
+                Keys::Numbers(Numbers::new(keys))
+            }
         };
         Some(Self { shown: values.into(), has_null, keys })
     }
@@ -196,11 +209,17 @@ impl ValueSet {
             (Keys::Decimals { wide, .. }, Values::Int128(values)) => {
                 values.iter().map(|value| u8::from(wide.binary_search(value).is_ok())).collect()
             }
+            (Keys::Texts(Texts::Tiny(known)), Values::Bytes(views)) => {
+                // The lower half has the length, too, so the upper one need not be looked at.
+                test(Level::for_rows(views.len()), &views.views, |view: u128| {
+                    known.iter().fold(0, |found, known| found | u8::from(*known == view as u64)) != 0
+                })
+            }
             (Keys::Texts(Texts::Inline(known)), Values::Bytes(views)) => {
                 let level = Level::for_rows(views.len());
                 match &**known {
                     few if few.len() <= FEW => test(level, &views.views, |view: u128| {
-                        few.iter().fold(false, |found, known| found | (*known == view))
+                        few.iter().fold(0, |found, known| found | u8::from(*known == view)) != 0
                     }),
                     many => test(level, &views.views, |view| many.binary_search(&view).is_ok()),
                 }

@@ -36,6 +36,11 @@ impl Span {
         (self.skipped + 1, self.taken)
     }
 
+    /// How many characters, if they are the first ones.
+    fn beginning(self) -> Option<usize> {
+        if self.skipped == 0 { self.taken } else { None }
+    }
+
     /// Where the part begins and ends, in bytes.
     fn of(self, text: &[u8]) -> (usize, usize) {
         let start = skip(text, 0, self.skipped);
@@ -68,7 +73,11 @@ pub(super) fn substring(column: &Column, span: Span) -> Result<Column, OperatorE
     let Values::Bytes(views) = &column.values else {
         return Err(OperatorError::Internal(format!("substring of {}", column.data_type)));
     };
+    let beginning = span.beginning();
     let part = |row: usize| {
+        if let Some(part) = beginning.and_then(|characters| texts::beginning_of(views.views[row], characters)) {
+            return part;
+        }
         let text = views.get(row);
         let (start, end) = span.of(text);
         texts::view_of_part(views.views[row], &text[start..end], start)
@@ -85,9 +94,12 @@ mod tests {
 
     #[test]
     fn agrees_with_characters_counted_one_by_one() {
-        let texts = ["", "a", "13-456-789", "é", "éa", "aé🌏b", "a text that is longer than its view", "ééééééééé🌏🌏🌏🌏"];
+        let texts =
+            ["", "a", "13-456-789", "é", "éa", "aé🌏b", "a text that is longer than its view", "ééééééééé🌏🌏🌏🌏"];
         let mut builder = ColumnBuilder::with_capacity(DataType::Text, texts.len());
-        texts.iter().for_each(|text| builder.push_bytes(text.as_bytes()));
+        for text in texts {
+            builder.push_bytes(text.as_bytes());
+        }
         builder.push_null();
         let column = builder.finish();
         for start in [i64::MIN + 1, -5, -1, 0, 1, 2, 3, 8, 30, i64::MAX] {

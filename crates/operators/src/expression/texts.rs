@@ -23,28 +23,46 @@ pub(super) fn len_of(view: u128) -> usize {
     view as u32 as usize
 }
 
-/// The view of a text that lies in it; `None`: it is too long.
-pub(super) fn inline_view(text: &[u8]) -> Option<u128> {
-    if text.len() > VIEW_INLINE_MAX {
-        return None;
+/// Up to twelve bytes, one behind the other from the lowest on, zeros above.
+#[inline]
+fn word_of(text: &[u8]) -> u128 {
+    let four = |at: usize| u32::from_le_bytes([text[at], text[at + 1], text[at + 2], text[at + 3]]);
+    let len = text.len();
+    // Two words that overlap hold what one and a part of another would.
+    let tail = |width: usize| u128::from(four(len - 4)) << (8 * (width - 4));
+    match len {
+        8..=12 => u128::from(four(0)) | u128::from(four(4)) << 32 | tail(len),
+        4..=7 => u128::from(four(0)) | tail(len),
+        _ => text.iter().rev().fold(0, |word, byte| word << 8 | u128::from(*byte)),
     }
-    let mut view = [0; 16];
-    view[..4].copy_from_slice(&(text.len() as u32).to_le_bytes());
-    view[4..4 + text.len()].copy_from_slice(text);
-    Some(u128::from_le_bytes(view))
+}
+
+/// The view of a text that lies in it; `None`: it is too long.
+#[inline]
+pub(super) fn inline_view(text: &[u8]) -> Option<u128> {
+    (text.len() <= VIEW_INLINE_MAX).then(|| text.len() as u128 | word_of(text) << 32)
 }
 
 /// The view of `part`, which begins `start` bytes into the text of a view.
 #[inline]
 pub(super) fn view_of_part(view: u128, part: &[u8], start: usize) -> u128 {
-    match inline_view(part) {
-        Some(inline) => inline,
-        None => {
-            let prefix = u32::from_le_bytes([part[0], part[1], part[2], part[3]]);
-            let (buffer, offset) = ((view >> 64) as u32, (view >> 96) as u32 + start as u32);
-            part.len() as u128 | u128::from(prefix) << 32 | u128::from(buffer) << 64 | u128::from(offset) << 96
-        }
+    if let Some(inline) = inline_view(part) {
+        return inline;
     }
+    let (buffer, offset) = ((view >> 64) as u32, (view >> 96) as u32 + start as u32);
+    let prefix = word_of(&part[..4]);
+    part.len() as u128 | prefix << 32 | u128::from(buffer) << 64 | u128::from(offset) << 96
+}
+
+/// The view of the first characters of a text, if there are so many and the view itself shows that they are ASCII.
+#[inline]
+pub(super) fn beginning_of(view: u128, characters: usize) -> Option<u128> {
+    if characters > 4 || characters > len_of(view) {
+        return None;
+    }
+    let bits = (1_u64 << (8 * characters)) - 1;
+    let bytes = (view >> 32) as u64 & bits;
+    (bytes & 0x8080_8080 == 0).then_some(characters as u128 | u128::from(bytes) << 32)
 }
 
 /// The first four bytes of a view's text, in their order; zeros where it is shorter.
@@ -103,11 +121,7 @@ pub(super) fn compare_both(comparison: Comparison, left: &Views, right: &Views) 
 }
 
 /// 1 for each text for which a test holds; `filter` is asked first and sees the view alone.
-pub(super) fn test_each(
-    views: &Views,
-    filter: impl Fn(u128) -> bool,
-    holds: impl Fn(&[u8]) -> bool,
-) -> Vec<u8> {
+pub(super) fn test_each(views: &Views, filter: impl Fn(u128) -> bool, holds: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let each = views.views.iter().enumerate();
     each.map(|(row, view)| u8::from(filter(*view) && holds(views.get(row)))).collect()
 }
@@ -156,7 +170,9 @@ mod tests {
 
     fn views(texts: &[&str]) -> Views {
         let mut builder = ColumnBuilder::with_capacity(DataType::Text, texts.len());
-        texts.iter().for_each(|text| builder.push_bytes(text.as_bytes()));
+        for text in texts {
+            builder.push_bytes(text.as_bytes());
+        }
         match builder.finish().values {
             Values::Bytes(views) => views,
             other => panic!("texts are {other:?}"),
@@ -173,11 +189,42 @@ mod tests {
     ];
 
     #[test]
+    fn short_texts_lie_in_their_views() {
+        let text = b"abcdefghijklm";
+        for len in 0..=13 {
+            let text = std::str::from_utf8(&text[..len]).unwrap();
+            let expected = views(&[text]).views[0];
+            assert_eq!(inline_view(text.as_bytes()), (len <= 12).then_some(expected), "{len}");
+        }
+        let long = "0123456789 a text of which parts are taken";
+        let whole = views(&["something else before it", long]);
+        for (start, end) in [(0, 2), (3, 15), (3, 16), (5, long.len())] {
+            let view = view_of_part(whole.views[1], &long.as_bytes()[start..end], start);
+            let part = Views { views: vec![view].into(), data: whole.data.clone() };
+            assert_eq!(part.get(0), &long.as_bytes()[start..end]);
+        }
+    }
+
+    #[test]
     fn texts_compare_by_their_bytes_whatever_their_views_hold() {
         let long = "a text longer than its view";
         let texts = [
-            "", "a", "a\0", "a\0b", "ab", "abc", "abcd", "abcde", "abcdefghijkl", "abcdefghijklm", "abcdefghijkln", "é",
-            "zzzz", long, "a text longer than its view!", "b",
+            "",
+            "a",
+            "a\0",
+            "a\0b",
+            "ab",
+            "abc",
+            "abcd",
+            "abcde",
+            "abcdefghijkl",
+            "abcdefghijklm",
+            "abcdefghijkln",
+            "é",
+            "zzzz",
+            long,
+            "a text longer than its view!",
+            "b",
         ];
         let left = views(&texts);
         for comparison in COMPARISONS {
@@ -196,13 +243,12 @@ mod tests {
     #[test]
     fn repeated_texts_are_tested_once() {
         let names: Vec<String> = (0..40).map(|n| format!("{n} is a text that is not inline")).collect();
-        let texts: Vec<&str> = (0..2048).map(|row| if row % 41 == 40 { "" } else { names[row % 41].as_str() }).collect();
+        let texts: Vec<&str> =
+            (0..2048).map(|row| if row % 41 == 40 { "" } else { names[row % 41].as_str() }).collect();
         // Views of a dictionary: the same data for all rows.
         let distinct = views(&texts[..41]);
-        let repeated = Views {
-            views: (0..2048).map(|row| distinct.views[row % 41]).collect(),
-            data: distinct.data.clone(),
-        };
+        let repeated =
+            Views { views: (0..2048).map(|row| distinct.views[row % 41]).collect(), data: distinct.data.clone() };
         let mut tested = 0;
         let answers = test_distinct(&repeated, |text| {
             tested += 1;

@@ -93,10 +93,7 @@ pub(super) fn sort_text(keys: &SortKeys) -> String {
 
 /// Where an expression is computed.
 pub(super) fn kernel(expression: &Expression) -> &'static str {
-    fn has_foreign(expression: &Expression) -> bool {
-        matches!(expression, Expression::Foreign(_)) || expression.operands().into_iter().any(has_foreign)
-    }
-    if has_foreign(expression) { "native, foreign kernels" } else { "native" }
+    if expression.has_foreign() { "native, foreign kernels" } else { "native" }
 }
 
 fn operators(
