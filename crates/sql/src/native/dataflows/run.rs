@@ -204,10 +204,16 @@ impl Run<'_> {
     ) -> Result<(), SqlError> {
         let count = batches.len();
         let batches: Vec<Mutex<Option<Batch>>> = batches.into_iter().map(|batch| Mutex::new(Some(batch))).collect();
+        let asked = context.transaction.cancel_handle();
         let piece: Piece = Arc::new(move |at| {
             let batch = batches[at].lock().unwrap_or_else(PoisonError::into_inner).take();
             let Some(batch) = batch else { return Ok(()) };
-            pipeline.push(batch, &mut |_| Err(OperatorError::Internal("a stage hands rows to nobody".to_string())))
+            // Long work asks between its pieces, without rows, whether to go on.
+            pipeline.push(batch, &mut |batch| match (batch.rows, asked.is_cancelled()) {
+                (0, false) => Ok(()),
+                (_, true) => Err(OperatorError::Foreign(Arc::new(SqlError::cancelled()))),
+                _ => Err(OperatorError::Internal("a stage hands rows to nobody".to_string())),
+            })
         });
         on_all_workers(&self.engine, &context.transaction.cancel_handle(), count, piece).await
     }

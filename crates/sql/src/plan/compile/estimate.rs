@@ -110,12 +110,6 @@ impl Estimate {
     pub fn is_unique(&self, columns: &[usize]) -> bool {
         self.unique.iter().any(|key| key.columns.iter().all(|column| columns.contains(column)))
     }
-
-    /// How many different combinations columns have: no more than rows, and not much more than the column with most.
-    pub fn combinations(&self, columns: impl Iterator<Item = usize>) -> f64 {
-        let product: f64 = columns.map(|column| self.columns.get(column).map_or(1.0, |known| known.distinct)).product();
-        product.min(self.rows).max(1.0)
-    }
 }
 
 /// How many of `distinct` values are left when of `rows` rows only `kept` are: those that are in none of the others.
