@@ -126,7 +126,9 @@ fn leave_orphans(env: &SimulatedEnv) -> Vec<String> {
     let number = last.rsplit('/').next().and_then(|name| name.strip_suffix(".data")?.parse::<u64>().ok());
     let number = number.expect("files are numbered");
     let orphans = (1..=2).map(|next| format!("{PATH}/checkpoint/{:08}.data", number + next)).collect::<Vec<_>>();
-    orphans.iter().for_each(|path| env.simulated_files().insert(path, HALF_A_CHECKPOINT));
+    for path in &orphans {
+        env.simulated_files().insert(path, HALF_A_CHECKPOINT);
+    }
     orphans
 }
 
