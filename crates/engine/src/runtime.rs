@@ -431,14 +431,37 @@ impl Runtime {
 
     /// Wakes one sleeping worker of the node, unless the current one is about to do the work itself.
     pub fn wake_node(&self, node: NodeId) {
-        if keeps_work(node) {
-            return;
+        if !keeps_work(node) {
+            self.wake_others(node);
         }
+    }
+
+    /// Wakes one sleeping worker of the node, or of the one that helps it.
+    pub fn wake_others(&self, node: NodeId) {
         if !self.wake_worker(node)
             && let Some(helper) = self.helpers.helper_of(node)
         {
             self.wake_worker(helper);
         }
+    }
+
+    /// A timer began that may be due before any other: a sleeping worker of the node has to shorten its sleep. One who
+    /// watches need not be told, and may have something else to do by then.
+    pub fn wake_for_timer(&self, node: NodeId) {
+        if !self.shorten_sleep(node)
+            && let Some(helper) = self.helpers.helper_of(node)
+        {
+            self.shorten_sleep(helper);
+        }
+    }
+
+    fn shorten_sleep(&self, node: NodeId) -> bool {
+        let node = self.node(node);
+        let sleeper = node.sleepers.claim_one_of(0..node.sleepers.workers());
+        if let Some(index) = sleeper {
+            node.reactors[index].unpark();
+        }
+        sleeper.is_some()
     }
 
     fn wake_worker(&self, node: NodeId) -> bool {
@@ -473,7 +496,7 @@ impl Runtime {
             LaterMaintenance { runtime: Arc::downgrade(self), partition: Arc::downgrade(partition), _kept: kept };
         let node = self.acting_node(partition.carer());
         node.timers.add(time, Waker::from(Arc::new(later)));
-        self.wake_node(node.id);
+        self.wake_for_timer(node.id);
     }
 
     /// Parks maintenance that can do nothing before some transaction ends.
@@ -493,7 +516,7 @@ impl Runtime {
         let deadline = self.env.now() + MAINTENANCE_RETRY;
         let node = self.acting_node(self.nodes[0].id);
         node.timers.add(deadline, Waker::from(Arc::new(RetryMaintenance { runtime: Arc::downgrade(self) })));
-        self.wake_node(node.id);
+        self.wake_for_timer(node.id);
     }
 
     fn unblock_maintenance(&self) {
