@@ -178,6 +178,13 @@ impl SealedSegment {
         self.path.module()
     }
 
+    /// The encoding of each attribute that is encoded, and the bytes its values take.
+    pub fn encodings(&self) -> Vec<(AttributeId, &'static str, u64)> {
+        let mut encodings = Vec::new();
+        self.path.encodings(&mut |attribute, encoding, bytes| encodings.push((attribute, encoding, bytes)));
+        encodings
+    }
+
     /// Bytes reserved for the rows.
     pub fn bytes(&self) -> u64 {
         self.path.bytes()
@@ -241,6 +248,8 @@ pub(crate) struct SealedBuilder {
     zones: Vec<Zone>,
     next: u32,
     rows: u32,
+    /// Whether the path is in the form it keeps.
+    frozen: bool,
     /// Whether the new path's values are where they shall be, or there is no new path.
     placed: bool,
 }
@@ -248,15 +257,17 @@ pub(crate) struct SealedBuilder {
 impl SealedBuilder {
     /// Prepares sealing `rows` rows in this layout, copied into `path` if there is one.
     pub(crate) fn new(layout: PhysicalLayout, path: Option<Box<dyn AccessPath>>, attributes: usize, rows: u32) -> Self {
-        Self { layout, placed: path.is_none(), path, zones: vec![Zone::default(); attributes], next: 0, rows }
+        let zones = vec![Zone::default(); attributes];
+        Self { layout, frozen: path.is_none(), placed: path.is_none(), path, zones, next: 0, rows }
     }
 
     /// Whether every row was visited, and what was copied is in place.
     pub(crate) fn is_complete(&self) -> bool {
-        self.next == self.rows && self.placed
+        self.next == self.rows && self.frozen && self.placed
     }
 
-    /// Visits up to one batch of rows, or places one attribute in the memory of `arena`; gives the rows' worth of work.
+    /// Visits up to one batch of rows, or brings one attribute into its final form or to the memory of `arena`; gives the
+    /// rows' worth of work.
     pub(crate) fn step(
         &mut self,
         schema: &Schema,
@@ -265,7 +276,10 @@ impl SealedBuilder {
     ) -> Result<u32, StorageError> {
         if self.next == self.rows {
             if let Some(path) = &mut self.path {
-                path.freeze();
+                if !self.frozen {
+                    self.frozen = !path.freeze_step();
+                    return Ok(self.rows.max(BATCH_ROWS as u32));
+                }
                 self.placed = !arena.is_some_and(|arena| path.place(arena));
             }
             return Ok(BATCH_ROWS as u32);

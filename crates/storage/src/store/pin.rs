@@ -1,8 +1,8 @@
 //! Pins: reading sealed segments without the latch.
 
-use super::Store;
 use super::read::scan_frozen;
 use super::usage::PinnedUsage;
+use super::{Store, with_scratch};
 use crate::batch::Batch;
 use crate::error::StorageError;
 use crate::ids::SegmentNumber;
@@ -123,7 +123,9 @@ impl PinnedSegment {
         let filter = PathFilter { conditions, selected: &all };
         let path = self.segment.path();
         let examined = window.len();
-        let found = scan_frozen(path, &self.deletes, snapshot, filter, window, &request.desired, &self.schema)?;
+        let found = with_scratch(|scratch| {
+            scan_frozen(path, &self.deletes, snapshot, filter, window, &request.desired, &self.schema, scratch)
+        })?;
         if examined > 0 {
             self.usage.scanned(request, examined, found.as_ref().map_or(0, |batch| batch.rows));
         }

@@ -483,15 +483,16 @@ pub(super) fn scan_frozen(
     window: Range<u32>,
     desired: &[AttributeId],
     schema: &crate::schema::Schema,
+    scratch: &mut Scratch,
 ) -> Result<Option<Batch>, StorageError> {
-    let mut scratch = Scratch::default();
     let any_hidden = deletes.hidden_in(snapshot, window.clone(), &mut scratch.hidden);
     if filter.is_empty() && !any_hidden {
-        return Ok(Some(link_run(path, window, desired, &mut scratch, schema)));
+        return Ok(Some(link_run(path, window, desired, scratch, schema)));
     }
+    scratch.offsets.clear();
     path.scan(&mut scratch.scan, filter, window.clone(), &mut scratch.offsets)?;
     if any_hidden {
         scratch.offsets.retain(|offset| scratch.hidden[(offset - window.start) as usize] == 0);
     }
-    Ok(link_offsets(path, window, desired, &mut scratch, schema))
+    Ok(link_offsets(path, window, desired, scratch, schema))
 }
