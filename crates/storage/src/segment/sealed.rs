@@ -5,12 +5,11 @@ use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, RowsOf, VALUE_BYTES
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::modules::{
-    AccessPath, COLUMN, HoldsPath, PathAttribute, ROW_STATIC, Registry, WidenedPath, hashed_order, layout_path,
-    sorted_order,
+    AccessPath, HoldsPath, PathAttribute, Registry, WidenedPath, hashed_order, layout_path, sorted_order,
 };
 use crate::physical::PhysicalLayout;
 use crate::predicate::Condition;
-use crate::schema::{IndexKind, Layout, Schema};
+use crate::schema::{IndexKind, MIXED_MODULES, Schema};
 use crate::value::Value;
 use eris_platform::Arena;
 use eris_platform::memory::{MemoryPool, Reservation};
@@ -108,17 +107,14 @@ impl SealedSegment {
         rows_check(schema, rows)?;
         let modules = Registry::standard();
         let attributes = path_attributes(schema);
-        let layout = match (&schema.physical, schema.layout) {
+        let layout = match (&schema.physical, schema.layout.modules()) {
             (Some(physical), _) => {
                 physical.sealed.check(&schema.attributes, modules)?;
                 physical.sealed.clone()
             }
-            (None, Layout::Row) => PhysicalLayout::single(ROW_STATIC, attributes.len()),
-            (None, Layout::Column | Layout::Default) => PhysicalLayout::single(COLUMN, attributes.len()),
+            (None, Some(named)) => PhysicalLayout::single(named.sealed, attributes.len()),
             // The number the segment will get is not known yet: the parity of its first values decides.
-            (None, Layout::Mixed) => {
-                PhysicalLayout::single([ROW_STATIC, COLUMN][first_value_parity(rows)], attributes.len())
-            }
+            (None, None) => PhysicalLayout::single(MIXED_MODULES[first_value_parity(rows)], attributes.len()),
         };
         let mut path = layout_path(&layout, &attributes, rows.rows as u32, modules, memory);
         path.insert(rows, 0..rows.rows)?;

@@ -24,8 +24,11 @@ pub(in crate::modules) enum CodeTest {
     Sorted(Box<[u64]>),
 }
 
-/// Ranges up to this many are compared one after the other.
-const RANGES_MAX: usize = 4;
+/// Ranges up to this many are compared one after the other, if a set of codes would have to be looked up code by code.
+const RANGES_MAX: usize = 16;
+
+/// The same where a set fits in a register and is looked up for many codes at once.
+const RANGES_OF_BYTES_MAX: usize = 2;
 
 /// Sets of codes have a bit for each of up to this many codes.
 const SET_CODES_MAX: u64 = 1 << 16;
@@ -52,23 +55,26 @@ impl CodeTest {
 
     /// These codes, ascending, of those up to `max`.
     pub(super) fn any_of(codes: &[u64], max: u64) -> Self {
+        let ranges_max = if max <= u64::from(u8::MAX) { RANGES_OF_BYTES_MAX } else { RANGES_MAX };
         let mut ranges: Vec<CodeRange> = Vec::new();
         for code in codes.iter().copied() {
             match ranges.last_mut() {
                 Some(last) if last.low + last.span + 1 == code => last.span += 1,
                 Some(_) | None => ranges.push(CodeRange { low: code, span: 0, negated: false }),
             }
-            if ranges.len() > RANGES_MAX {
+            if ranges.len() > ranges_max {
                 break;
             }
         }
         match ranges.as_slice() {
             [] => Self::Nothing,
             [only] => Self::between(only.low, only.low + only.span, max),
-            ranges if ranges.len() <= RANGES_MAX => Self::AnyOf(ranges.into()),
+            ranges if ranges.len() <= ranges_max => Self::AnyOf(ranges.into()),
             _ if max < SET_CODES_MAX => {
                 let mut set = vec![0; max as usize / 64 + 1];
-                codes.iter().for_each(|code| set[(code >> 6) as usize] |= 1 << (code & 63));
+                for code in codes {
+                    set[(code >> 6) as usize] |= 1 << (code & 63);
+                }
                 Self::Set(set.into())
             }
             _ => Self::Sorted(codes.into()),

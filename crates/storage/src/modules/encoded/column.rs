@@ -55,20 +55,17 @@ impl Translations {
     fn of(&mut self, values: &Arc<dyn Encoded>, test: &Test) -> Result<Option<&CodeTest>, StorageError> {
         let is_it =
             |kept: &Translation| std::ptr::addr_eq(kept.values.as_ptr(), Arc::as_ptr(values)) && kept.test == *test;
-        let position = match self.kept.iter().position(is_it) {
-            Some(position) => position,
-            None => {
-                let codes = values.translate(test)?;
-                let new = Translation { values: Arc::downgrade(values), test: test.clone(), codes };
-                let position = self.next;
-                self.next = (position + 1) % TRANSLATIONS_MAX;
-                match self.kept.get_mut(position) {
-                    Some(oldest) => *oldest = new,
-                    None => self.kept.push(new),
-                }
-                position
-            }
-        };
+        if let Some(position) = self.kept.iter().position(is_it) {
+            return Ok(self.kept[position].codes.as_ref());
+        }
+        let codes = values.translate(test)?;
+        let new = Translation { values: Arc::downgrade(values), test: test.clone(), codes };
+        let position = self.next;
+        self.next = (position + 1) % TRANSLATIONS_MAX;
+        match self.kept.get_mut(position) {
+            Some(oldest) => *oldest = new,
+            None => self.kept.push(new),
+        }
         Ok(self.kept[position].codes.as_ref())
     }
 }

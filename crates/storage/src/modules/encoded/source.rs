@@ -1,7 +1,7 @@
 //! The values to be encoded, and what encodings ask about them. Each question is answered once, when somebody asks.
 
 use super::encoding::choose;
-use crate::batch::{Column, ColumnBuilder, VIEW_INLINE_MAX, Values, view_len};
+use crate::batch::{Buffer, Column, ColumnBuilder, VIEW_INLINE_MAX, Values, view_len};
 use crate::value::{order_f32, order_f64};
 use eris_platform::DeterministicMap;
 use std::cell::OnceCell;
@@ -52,7 +52,7 @@ pub(super) fn buffers_bytes(values: &Values) -> u64 {
         Values::Int128(buffer) => buffer.bytes(),
         Values::Float32(buffer) => buffer.bytes(),
         Values::Float64(buffer) => buffer.bytes(),
-        Values::Bytes(views) => views.views.bytes() + views.data.iter().map(|data| data.bytes()).sum::<usize>(),
+        Values::Bytes(views) => views.views.bytes() + views.data.iter().map(Buffer::bytes).sum::<usize>(),
     };
     bytes as u64
 }

@@ -2,6 +2,7 @@
 
 use super::tables::{HALF_WIDTH_MAX, HALVES, HalfTable, QUARTERS, QuarterTable};
 use super::{CodeRange, Codes, GROUP_CODES, Lane, code_mask};
+#[allow(clippy::wildcard_imports, reason = "instructions are named in full where they are used")]
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 

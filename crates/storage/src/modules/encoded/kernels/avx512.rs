@@ -3,6 +3,7 @@
 
 use super::tables::{WORDS_8, WORDS_16, WORDS_32, WORDS_64, WordTable};
 use super::{CodeRange, Codes, GROUP_CODES, Lane, code_mask};
+#[allow(clippy::wildcard_imports, reason = "instructions are named in full where they are used")]
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
