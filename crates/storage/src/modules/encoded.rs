@@ -4,7 +4,7 @@
 //! growing   columns, as the column module has them
 //! freeze    l_quantity       frame of reference   base 100, 6 bits a row
 //!           l_shipmode       dictionary           7 values in order, 3 bits a row
-//!           l_comment        plain
+//!           l_comment        symbol table         255 pieces of words, a byte for each piece
 //!           NULLs            one bit a row, where there are any
 //! ```
 //! A predicate's constant is translated to codes once per segment; scans then compare packed codes and decode only what
@@ -23,6 +23,7 @@ mod reference;
 mod runs;
 mod selection;
 mod source;
+mod symbols;
 
 use super::column::{COLUMN_SEGMENTS, ColumnPath, position, positions_of};
 use super::filter::mask_retain;

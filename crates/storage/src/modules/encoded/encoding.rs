@@ -10,6 +10,7 @@ use super::reference::FrameOfReference;
 use super::runs::RunLength;
 use super::selection::Selection;
 use super::source::Source;
+use super::symbols::SymbolTable;
 use crate::batch::{ColumnBuilder, RowWriter, ValidityView, Values};
 use crate::error::StorageError;
 use crate::predicate::Test;
@@ -59,7 +60,8 @@ pub(super) trait Encoded: Send + Sync {
 }
 
 /// All encodings, the fastest first.
-pub(super) static ENCODINGS: &[&dyn Encoding] = &[&Plain, &Constant, &FrameOfReference, &Dictionary, &RunLength];
+pub(super) static ENCODINGS: &[&dyn Encoding] =
+    &[&Plain, &Constant, &FrameOfReference, &Dictionary, &RunLength, &SymbolTable];
 
 /// The encoding that suits the values best, and the bytes it takes.
 pub(super) fn choose(source: &Source<'_>) -> (&'static dyn Encoding, u64) {

@@ -1,6 +1,7 @@
 //! The values to be encoded, and what encodings ask about them. Each question is answered once, when somebody asks.
 
 use super::encoding::choose;
+use super::symbols::Compressed;
 use crate::batch::{Buffer, Column, ColumnBuilder, VIEW_INLINE_MAX, Values, view_len};
 use crate::value::{order_f32, order_f64};
 use eris_platform::DeterministicMap;
@@ -16,6 +17,7 @@ pub(super) struct Source<'a> {
     distinct: OnceCell<Option<Distinct>>,
     run_starts: OnceCell<Option<Vec<u32>>>,
     chosen_of_runs: OnceCell<RunHeads>,
+    compressed: OnceCell<Option<Compressed>>,
 }
 
 /// Different values, and which of them each row has.
@@ -32,8 +34,14 @@ pub(super) struct RunHeads {
     pub bytes: u64,
 }
 
-/// Transient bytes per row of answering all questions at most: a table of different values, codes, heads of runs.
-pub(super) const SCRATCH_ROW_BYTES: usize = 64;
+/// Transient bytes of answering all questions about so many rows of so many bytes at most: a table of different values,
+/// codes, heads of runs, compressed strings and what finds their symbols.
+pub(super) fn scratch_bytes(rows: usize, values: &Values) -> u64 {
+    const ROW_BYTES: usize = 64;
+    const SYMBOLS_BYTES: u64 = 1 << 18;
+    let fixed = (rows * ROW_BYTES) as u64;
+    if matches!(values, Values::Bytes(_)) { fixed + buffers_bytes(values) + SYMBOLS_BYTES } else { fixed }
+}
 
 /// Rows looked at before all are.
 const SAMPLE_ROWS: usize = 1_024;
@@ -94,6 +102,7 @@ impl<'a> Source<'a> {
             distinct: OnceCell::new(),
             run_starts: OnceCell::new(),
             chosen_of_runs: OnceCell::new(),
+            compressed: OnceCell::new(),
         }
     }
 
@@ -279,6 +288,11 @@ impl<'a> Source<'a> {
             let (_, bytes) = choose(&Source::of_heads(&column));
             RunHeads { column, bytes }
         }))
+    }
+
+    /// Strings as codes of symbols, compressed by the first who asks.
+    pub(super) fn compressed(&self, compress: impl FnOnce() -> Option<Compressed>) -> Option<&Compressed> {
+        self.compressed.get_or_init(compress).as_ref()
     }
 
     /// The values of runs: they have no runs themselves.

@@ -204,7 +204,7 @@ fn values_come_back_and_are_tested_right_in_every_encoding() {
         }
     }
     assert_eq!(met.len(), ENCODINGS.len(), "each encoding holds something: {met:?}");
-    assert!(met.values().all(|count| *count >= 10), "{met:?}");
+    assert!(met.values().all(|count| *count >= 3), "{met:?}");
     assert_eq!(pool.used(), 0);
 }
 
@@ -238,6 +238,7 @@ fn each_encoding_wins_where_it_is_smallest() {
     assert_eq!(integers(DataType::Int64, runs).0, "run length");
     assert_eq!(integers(DataType::Float64, few).0, "dictionary");
     assert_eq!(integers(DataType::Text, few).0, "dictionary");
+    assert_eq!(integers(DataType::Text, any).0, "symbol table");
     let mut float = || Value::Float64(f64::from_bits(random.next_u64() >> 2));
     let floats = column_of(DataType::Float64, (0..ROWS).map(|_| float()));
     assert_eq!(chosen(&floats), ("plain", (ROWS * 8) as u64));
