@@ -131,7 +131,9 @@ impl Accumulator {
 
     /// Rows that a filter took away.
     pub fn skip(&mut self, group_of_row: &[u32], room: usize) {
-        group_of_row.iter().for_each(|group| self.miss(*group, 1, room));
+        for group in group_of_row {
+            self.miss(*group, 1, room);
+        }
     }
 
     /// Takes rows of groups that have been [grown](Self::grow) for: `input` is the argument's column, `group_of_row`

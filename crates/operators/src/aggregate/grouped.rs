@@ -97,7 +97,9 @@ impl Grouped {
         if keys.is_empty() {
             self.rows[0] += batch.rows as i64;
         } else {
-            group_of_row.iter().for_each(|group| self.rows[*group as usize] += 1);
+            for group in &group_of_row {
+                self.rows[*group as usize] += 1;
+            }
         }
         let room = self.room.groups();
         for (call, state) in self.calls.iter().zip(&mut self.states) {

@@ -154,7 +154,9 @@ impl Groups {
             Keys::Wide(words) => self.layout.columns(&words_at(words, groups)),
             Keys::Rows(rows) => {
                 let mut chosen = EncodedRows::default();
-                groups.iter().for_each(|group| chosen.push(rows.row(*group as usize)));
+                for group in groups {
+                    chosen.push(rows.row(*group as usize));
+                }
                 chosen.columns(self.layout.types(), 0..groups.len())
             }
         }
@@ -265,7 +267,9 @@ impl Table {
                 *hash = S::hash(batch, start + at);
             }
             if self.entries.len() > ENTRIES_CACHED_MAX {
-                hashes.iter().for_each(|hash| prefetch(&self.entries, slot_of(*hash, self.entries.len())));
+                for hash in hashes.iter() {
+                    prefetch(&self.entries, slot_of(*hash, self.entries.len()));
+                }
             }
             for (at, hash) in hashes.iter().enumerate() {
                 groups.push(self.find_or_add_one(store, batch, start + at, *hash, room)?);

@@ -36,9 +36,11 @@ impl Divided {
             Content::Values(call) => values_of(grouped, call, rows),
         };
         let hashes = hash_rows(&batch.columns[..keys], batch.rows);
-        let part_of = |hash: u64| ((hash >> 32) * parts as u64 >> 32) as usize;
+        let part_of = |hash: u64| (((hash >> 32) * parts as u64) >> 32) as usize;
         let mut bounds = vec![0_u32; parts + 1];
-        hashes.iter().for_each(|hash| bounds[part_of(*hash) + 1] += 1);
+        for hash in &hashes {
+            bounds[part_of(*hash) + 1] += 1;
+        }
         for part in 0..parts {
             bounds[part + 1] += bounds[part];
         }

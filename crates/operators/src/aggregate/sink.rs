@@ -78,6 +78,7 @@ pub struct GroupBy {
 
 impl GroupBy {
     /// No groups yet, for as many workers.
+    #[expect(clippy::needless_pass_by_value, reason = "all that a grouping is made of is given to it")]
     pub fn new(
         groups: Arc<[Expression]>,
         calls: Arc<[AggregateCall]>,

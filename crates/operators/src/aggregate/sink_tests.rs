@@ -33,7 +33,7 @@ fn key_shapes() -> Vec<Vec<DataType>> {
 
 fn key(data_type: DataType, n: u64, text_max: usize) -> Value {
     match data_type {
-        DataType::Boolean => Value::Boolean(n % 2 == 0),
+        DataType::Boolean => Value::Boolean(n.is_multiple_of(2)),
         DataType::Int16 => Value::Int16(n as i16 - 20),
         DataType::Int32 => Value::Int32(n as i32 * 1_001 - 30),
         DataType::Date => Value::Date(n as i32 - 3),
@@ -189,7 +189,9 @@ fn check(seed: u64, types: &[DataType], count: usize, keys: u64) {
     if types.is_empty() {
         reference.insert(Vec::new(), Vec::new());
     }
-    rows.iter().for_each(|row| reference.entry(row[..at].to_vec()).or_default().push(row));
+    for row in &rows {
+        reference.entry(row[..at].to_vec()).or_default().push(row);
+    }
     assert_eq!(found.iter().map(|batch| batch.rows).sum::<usize>(), reference.len(), "seed {seed} {types:?}");
     for batch in &found {
         assert!(batch.rows <= BATCH_ROWS && batch.rows > 0);
