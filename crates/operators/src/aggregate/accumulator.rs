@@ -285,6 +285,9 @@ impl Accumulator {
                 }
             }
             State::Exact { sums, scale, average } => {
+                if let Some(column) = self.plain_sums(sums, *scale, &rows[groups.clone()], &groups, result) {
+                    return Ok(column);
+                }
                 for group in groups {
                     let (sum, count) = (sums.get(group), self.count(rows, group));
                     if count == 0 {
@@ -298,6 +301,31 @@ impl Accumulator {
             }
         }
         Ok(builder.finish())
+    }
+}
+
+impl Accumulator {
+    /// The sums of some groups as they are, if no group is without a value and none has to be scaled or refused.
+    fn plain_sums(
+        &self,
+        sums: &Sums,
+        scale: u8,
+        rows: &[i64],
+        groups: &Range<usize>,
+        result: DataType,
+    ) -> Option<Column> {
+        let State::Exact { average: false, .. } = &self.state else { return None };
+        let sums = &sums.narrow()?[groups.clone()];
+        let limit = match result {
+            DataType::Int64 => i64::MAX as u64,
+            DataType::Decimal { precision, scale: wanted } if wanted == scale && precision <= 18 => {
+                10_u64.pow(u32::from(precision)) - 1
+            }
+            _ => return None,
+        };
+        let valued = self.missing.is_empty() && rows.iter().all(|rows| *rows > 0);
+        let fits = valued && sums.iter().all(|sum| sum.unsigned_abs() <= limit);
+        fits.then(|| Column { data_type: result, validity: None, values: Values::Int64(sums.to_vec().into()) })
     }
 }
 
