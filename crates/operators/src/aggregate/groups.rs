@@ -284,7 +284,7 @@ impl Table {
             room.add(ENTRIES_MIN * size_of::<u64>())?;
             self.entries.resize(ENTRIES_MIN, 0);
         }
-        let mut groups = Vec::with_capacity(rows);
+        let mut groups = vec![0; rows];
         let mut hashes = [0_u64; GROUP_ROWS];
         for start in (0..rows).step_by(GROUP_ROWS) {
             let hashes = &mut hashes[..GROUP_ROWS.min(rows - start)];
@@ -296,8 +296,8 @@ impl Table {
                     prefetch(&self.entries, slot_of(*hash, self.entries.len()));
                 }
             }
-            for (at, hash) in hashes.iter().enumerate() {
-                groups.push(self.find_or_add_one(store, batch, start + at, *hash, room)?);
+            for (at, (hash, group)) in hashes.iter().zip(&mut groups[start..]).enumerate() {
+                *group = self.find_or_add_one(store, batch, start + at, *hash, room)?;
             }
         }
         Ok(groups)

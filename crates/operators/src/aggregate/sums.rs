@@ -45,6 +45,17 @@ fn add_to_few<T: Copy>(sums: &mut [i64], values: &[T], groups: &[u32], narrow: i
     }
 }
 
+/// Counts the rows of groups.
+pub(super) fn count_rows(counts: &mut [i64], groups: &[u32]) {
+    if counts.len() <= FEW_GROUPS {
+        add_to_few(counts, groups, groups, |_| 1);
+    } else {
+        for group in groups {
+            counts[*group as usize] += 1;
+        }
+    }
+}
+
 /// Something does not fit in 128 bits.
 #[derive(Debug)]
 pub(super) struct TooLarge;
