@@ -25,6 +25,11 @@ impl Dense {
         !self.places.is_empty()
     }
 
+    /// Between which values all lie, if the array is used.
+    pub fn bounds(&self) -> Option<(i64, i64)> {
+        self.bounds.filter(|_| self.is_used())
+    }
+
     /// Bytes of the array.
     pub fn bytes(&self) -> usize {
         self.places.len() * size_of::<u32>()

@@ -137,6 +137,11 @@ impl Groups {
         self.table.len
     }
 
+    /// Between which integers all groups lie, if they are dense there.
+    pub fn dense_bounds(&self) -> Option<(i64, i64)> {
+        self.dense.bounds()
+    }
+
     /// The group columns of some groups.
     pub fn columns(&self, groups: std::ops::Range<usize>) -> Vec<Column> {
         match &self.keys {

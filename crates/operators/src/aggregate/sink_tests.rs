@@ -223,6 +223,8 @@ fn groups_agree_with_a_reference() {
 fn many_groups_are_merged_in_parts() {
     check(1, &[DataType::Int64], 60_000, 40_000);
     check(2, &[DataType::Text, DataType::Int32], 60_000, 40_000);
+    // Dense ones, in ranges.
+    (3..7).for_each(|seed| check(seed, &[DataType::Date], 60_000, 30_000));
 }
 
 #[test]
