@@ -100,7 +100,7 @@ fn feed(steps: &[Step], sink: Arc<dyn Sink>, batches: &[Batch], threads: usize) 
     }
 }
 
-/// Time that this thread has run: what other processes take is not counted. Wall time where threads help.
+/// Time that this thread has run: what other processes take is not counted. Wall time where several threads run.
 fn now(threads: usize) -> f64 {
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     match schedstat.split(' ').next().and_then(|ran| ran.parse::<f64>().ok()) {

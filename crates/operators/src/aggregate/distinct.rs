@@ -78,7 +78,9 @@ impl Distinct {
         self.accumulator.grow(groups, groups);
         for start in (0..self.len()).step_by(BATCH_ROWS) {
             let (group_of_row, values) = self.pairs(start..(start + BATCH_ROWS).min(self.len()));
-            group_of_row.iter().for_each(|group| self.counts[*group as usize] += 1);
+            for group in &group_of_row {
+                self.counts[*group as usize] += 1;
+            }
             self.accumulator.update(Some(&values), &group_of_row, groups)?;
             self.room.texts(self.pairs.text_bytes() + self.accumulator.text_bytes())?;
         }

@@ -16,6 +16,7 @@ use super::accumulator::{Accumulator, grow};
 use super::distinct::Distinct;
 use super::groups::Groups;
 use super::room::Room;
+use super::sums::count_rows;
 use super::{Aggregate, GroupCall};
 use crate::error::OperatorError;
 use crate::expression::{Datum, Expression};
@@ -97,7 +98,7 @@ impl Grouped {
         if keys.is_empty() {
             self.rows[0] += batch.rows as i64;
         } else {
-            group_of_row.iter().for_each(|group| self.rows[*group as usize] += 1);
+            count_rows(&mut self.rows, &group_of_row);
         }
         let room = self.room.groups();
         for (call, state) in self.calls.iter().zip(&mut self.states) {

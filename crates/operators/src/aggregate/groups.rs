@@ -8,6 +8,7 @@
 use eris_platform::MemoryExceeded;
 use eris_storage::{Column, DataType};
 
+use super::dense::Dense;
 use super::encoded::EncodedRows;
 use super::layout::{Layout, Width, Word};
 use super::room::Room;
@@ -19,6 +20,8 @@ const ENTRIES_MIN: usize = 64;
 const ENTRIES_CACHED_MAX: usize = 2_048;
 /// Up to here the table grows fourfold, then twofold.
 const ENTRIES_FOURFOLD_MAX: usize = 1 << 16;
+/// Fewer groups of integers are not worth an array.
+const DENSE_GROUPS_MIN: usize = 2_048;
 /// Rows that are looked up together.
 const GROUP_ROWS: usize = 64;
 
@@ -35,6 +38,7 @@ pub(super) struct Groups {
     layout: Layout,
     keys: Keys,
     table: Table,
+    dense: Dense,
 }
 
 /// From hashes to groups.
@@ -109,7 +113,7 @@ impl Store for EncodedRows {
 impl Groups {
     pub fn new(types: Vec<DataType>) -> Self {
         let layout = Layout::new(types);
-        Self { keys: Keys::new(layout.width), layout, table: Table::default() }
+        Self { keys: Keys::new(layout.width), layout, table: Table::default(), dense: Dense::default() }
     }
 
     /// Bytes of a group's key, without those of texts.
@@ -133,6 +137,11 @@ impl Groups {
         self.table.len
     }
 
+    /// Between which integers all groups lie, if they are dense there.
+    pub fn dense_bounds(&self) -> Option<(i64, i64)> {
+        self.dense.bounds()
+    }
+
     /// The group columns of some groups.
     pub fn columns(&self, groups: std::ops::Range<usize>) -> Vec<Column> {
         match &self.keys {
@@ -154,7 +163,9 @@ impl Groups {
             Keys::Wide(words) => self.layout.columns(&words_at(words, groups)),
             Keys::Rows(rows) => {
                 let mut chosen = EncodedRows::default();
-                groups.iter().for_each(|group| chosen.push(rows.row(*group as usize)));
+                for group in groups {
+                    chosen.push(rows.row(*group as usize));
+                }
                 chosen.columns(self.layout.types(), 0..groups.len())
             }
         }
@@ -176,8 +187,25 @@ impl Groups {
     }
 
     fn find_or_add(&mut self, keys: &[Column], rows: usize, room: &mut Room) -> Result<Vec<u32>, MemoryExceeded> {
-        let Self { layout, keys: own, table } = self;
+        let Self { layout, keys: own, table, dense } = self;
         match own {
+            Keys::Narrow(own) if let Some(shift) = layout.integer_shift() => {
+                let words = layout.words::<u64>(keys, rows);
+                let value = |word: &u64| ((word << shift) as i64) >> shift;
+                let values: Vec<i64> = words.iter().map(value).collect();
+                dense.note(&values);
+                if !dense.is_used() && table.len >= DENSE_GROUPS_MIN && dense.widen(room) {
+                    table.forget(room);
+                    dense.enter(own.iter().map(value));
+                } else if dense.is_used() && !dense.is_wide_enough() && !dense.widen(room) {
+                    dense.leave(room);
+                    table.recall(own, room)?;
+                }
+                if dense.is_used() {
+                    return dense.find_or_add(&values, |row| table.push(own, &words, row, room));
+                }
+                table.find_or_add(own, &words, rows, room)
+            }
             Keys::Narrow(own) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
             Keys::Wide(own) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
             Keys::Rows(own) => table.find_or_add(own, &EncodedRows::of(keys, rows), rows, room),
@@ -187,6 +215,10 @@ impl Groups {
     /// Goes over to another layout.
     fn pack_anew(&mut self, layout: Layout, room: &mut Room) -> Result<(), MemoryExceeded> {
         let len = self.table.len;
+        if self.dense.is_used() {
+            self.dense.leave(room);
+            self.table.make_entries(room)?;
+        }
         let before = self.group_bytes();
         let old = std::mem::replace(&mut self.keys, Keys::new(layout.width));
         let columns = match &old {
@@ -226,7 +258,7 @@ impl Groups {
             Keys::Wide(words) => words.capacity() * size_of::<u128>(),
             Keys::Rows(rows) => rows.allocated_bytes(),
         };
-        keys + self.table.entries.capacity() * size_of::<u64>()
+        keys + self.table.entries.capacity() * size_of::<u64>() + self.dense.bytes()
     }
 }
 
@@ -257,7 +289,7 @@ impl Table {
             room.add(ENTRIES_MIN * size_of::<u64>())?;
             self.entries.resize(ENTRIES_MIN, 0);
         }
-        let mut groups = Vec::with_capacity(rows);
+        let mut groups = vec![0; rows];
         let mut hashes = [0_u64; GROUP_ROWS];
         for start in (0..rows).step_by(GROUP_ROWS) {
             let hashes = &mut hashes[..GROUP_ROWS.min(rows - start)];
@@ -265,10 +297,12 @@ impl Table {
                 *hash = S::hash(batch, start + at);
             }
             if self.entries.len() > ENTRIES_CACHED_MAX {
-                hashes.iter().for_each(|hash| prefetch(&self.entries, slot_of(*hash, self.entries.len())));
+                for hash in hashes.iter() {
+                    prefetch(&self.entries, slot_of(*hash, self.entries.len()));
+                }
             }
-            for (at, hash) in hashes.iter().enumerate() {
-                groups.push(self.find_or_add_one(store, batch, start + at, *hash, room)?);
+            for (at, (hash, group)) in hashes.iter().zip(&mut groups[start..]).enumerate() {
+                *group = self.find_or_add_one(store, batch, start + at, *hash, room)?;
             }
         }
         Ok(groups)
@@ -309,13 +343,7 @@ impl Table {
         hash: u64,
         room: &mut Room,
     ) -> Result<u32, MemoryExceeded> {
-        if self.len == room.groups() {
-            room.grow()?;
-            store.reserve(room.groups());
-        }
-        let group = self.len as u32;
-        store.push(batch, row);
-        self.len += 1;
+        let group = self.push(store, batch, row, room)?;
         self.entries[slot] = (hash << 32) | (u64::from(group) + 1);
         if self.len * 2 > self.entries.len() {
             let factor = if self.entries.len() <= ENTRIES_FOURFOLD_MAX { 4 } else { 2 };
@@ -325,6 +353,45 @@ impl Table {
             self.enter_anew(store);
         }
         Ok(group)
+    }
+
+    /// Adds a group without an entry.
+    fn push<S: Store>(
+        &mut self,
+        store: &mut S,
+        batch: &S::Batch,
+        row: usize,
+        room: &mut Room,
+    ) -> Result<u32, MemoryExceeded> {
+        if self.len == room.groups() {
+            room.grow()?;
+            store.reserve(room.groups());
+        }
+        let group = self.len as u32;
+        store.push(batch, row);
+        self.len += 1;
+        Ok(group)
+    }
+
+    /// Gives the entries up: groups are found otherwise.
+    fn forget(&mut self, room: &mut Room) {
+        room.give_back(self.entries.len() * size_of::<u64>());
+        self.entries = Vec::new();
+    }
+
+    /// Room for entries of all groups, and as many more.
+    fn make_entries(&mut self, room: &mut Room) -> Result<(), MemoryExceeded> {
+        let size = (self.len * 4).next_power_of_two().max(ENTRIES_MIN);
+        room.add(size * size_of::<u64>())?;
+        self.entries = vec![0; size];
+        Ok(())
+    }
+
+    /// Makes entries for all groups anew.
+    fn recall<S: Store>(&mut self, store: &S, room: &mut Room) -> Result<(), MemoryExceeded> {
+        self.make_entries(room)?;
+        self.enter_anew(store);
+        Ok(())
     }
 
     /// Enters all groups into the table, which has room.
@@ -339,5 +406,53 @@ impl Table {
             }
             self.entries[slot] = (hash << 32) | (group as u64 + 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eris_platform::{DeterministicMap, MemoryPool, SeededRandom};
+    use eris_storage::{Batch, Value};
+
+    /// Integers that move about, grow denser and sparser: array and hash table take turns.
+    #[test]
+    fn groups_of_integers_survive_changes_of_their_table() {
+        let mut used = [0; 2];
+        for seed in 0..40 {
+            let mut random = SeededRandom::new(seed);
+            let pool = MemoryPool::unlimited();
+            let (mut groups, mut known) = (Groups::new(vec![DataType::Int32]), DeterministicMap::<i32, u32>::default());
+            let mut room = Room::new(&pool, groups.group_bytes());
+            let mut middle = 0;
+            for step in 0..30 {
+                let spread = [10, 3_000, 200_000][random.index(3)];
+                middle += random.between(-40_000, 40_000) as i32;
+                let values: Vec<Value> = (0..1_500)
+                    .map(|at| match (step, at, seed % 4) {
+                        (20, 7, 0) => Value::Int32(i32::MIN),
+                        (21, 8, 0) => Value::Int32(i32::MAX),
+                        (25, 9, 1) => Value::Null,
+                        _ => Value::Int32(middle + random.below(spread) as i32),
+                    })
+                    .collect();
+                let rows: Vec<Vec<Value>> = values.iter().map(|value| vec![value.clone()]).collect();
+                let batch = Batch::from_rows(&[DataType::Int32], &rows);
+                let found = groups.assign(&batch.columns, batch.rows, &mut room).unwrap();
+                for (value, group) in values.iter().zip(found) {
+                    let Value::Int32(value) = value else { continue };
+                    assert_eq!(*known.entry(*value).or_insert(group), group, "seed {seed}, step {step}: {value}");
+                }
+                used[usize::from(groups.dense.is_used())] += 1;
+                assert!(room.bytes() >= groups.allocated_bytes() as u64);
+            }
+            let columns = groups.columns(0..groups.len());
+            for (value, group) in &known {
+                assert_eq!(columns[0].value(*group as usize), Value::Int32(*value));
+            }
+            let numbers: std::collections::BTreeSet<u32> = known.values().copied().collect();
+            assert_eq!(numbers.len(), known.len(), "each value has a group of its own");
+        }
+        assert!(used.iter().all(|times| *times > 100), "{used:?}");
     }
 }

@@ -120,6 +120,19 @@ impl Layout {
         self
     }
 
+    /// How many bits a word of one integer column leaves free; `None` for other columns, or if there are NULLs.
+    pub fn integer_shift(&self) -> Option<u32> {
+        match self.types[..] {
+            [only] if !self.nulls => match only.physical() {
+                Physical::Int16 => Some(48),
+                Physical::Int32 => Some(32),
+                Physical::Int64 => Some(0),
+                Physical::Boolean | Physical::Int128 | Physical::Float32 | Physical::Float64 | Physical::Bytes => None,
+            },
+            _ => None,
+        }
+    }
+
     /// A wider layout, if the rows of these columns do not fit into this one.
     pub fn widened_for(&self, keys: &[Column]) -> Option<Self> {
         if self.width == Width::Rows {

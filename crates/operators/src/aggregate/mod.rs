@@ -9,6 +9,7 @@
 //! ```
 
 mod accumulator;
+mod dense;
 mod distinct;
 mod encoded;
 mod extremes;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eris_storage::Batch;
+use eris_storage::{Batch, Column, Values};
 
 use super::grouped::{CallState, Grouped};
 use crate::error::OperatorError;
@@ -15,6 +15,34 @@ pub(super) enum Content {
     Groups,
     /// Group columns and the values of a DISTINCT call.
     Values(usize),
+}
+
+/// What tells parts apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Division {
+    /// The hash of the group columns.
+    Hash,
+    /// The one group column, an integer between these: each part has values that lie together, so that an array finds
+    /// its groups, too.
+    Range(i64, i64),
+}
+
+impl Division {
+    /// The part of each row.
+    fn parts_of(self, keys: &[Column], rows: usize, parts: usize) -> Vec<u32> {
+        let Self::Range(low, high) = self else {
+            let part_of = |hash: u64| (((hash >> 32) * parts as u64) >> 32) as u32;
+            return hash_rows(keys, rows).into_iter().map(part_of).collect();
+        };
+        let width = (high.wrapping_sub(low) as u64 / parts as u64) + 1;
+        let part_of = |value: i64| (value.wrapping_sub(low) as u64 / width) as u32;
+        match keys.first().map(|key| &key.values) {
+            Some(Values::Int16(values)) => values.iter().map(|value| part_of(i64::from(*value))).collect(),
+            Some(Values::Int32(values)) => values.iter().map(|value| part_of(i64::from(*value))).collect(),
+            Some(Values::Int64(values)) => values.iter().map(|value| part_of(*value)).collect(),
+            other => unreachable!("groups of integers have integers, not {other:?}"),
+        }
+    }
 }
 
 /// Rows by the part they belong to.
@@ -30,22 +58,30 @@ pub(super) struct Divided {
 
 impl Divided {
     /// Some groups, or some values of a DISTINCT call, in so many parts.
-    pub fn new(grouped: &Grouped, content: Content, rows: Range<usize>, keys: usize, parts: usize) -> Self {
+    pub fn new(
+        grouped: &Grouped,
+        content: Content,
+        rows: Range<usize>,
+        keys: usize,
+        division: Division,
+        parts: usize,
+    ) -> Self {
         let batch = match content {
             Content::Groups => grouped.partial(rows),
             Content::Values(call) => values_of(grouped, call, rows),
         };
-        let hashes = hash_rows(&batch.columns[..keys], batch.rows);
-        let part_of = |hash: u64| ((hash >> 32) * parts as u64 >> 32) as usize;
+        let part_of_row = division.parts_of(&batch.columns[..keys], batch.rows, parts);
         let mut bounds = vec![0_u32; parts + 1];
-        hashes.iter().for_each(|hash| bounds[part_of(*hash) + 1] += 1);
+        for part in &part_of_row {
+            bounds[*part as usize + 1] += 1;
+        }
         for part in 0..parts {
             bounds[part + 1] += bounds[part];
         }
         let mut next = bounds.clone();
         let mut order = vec![0; batch.rows];
-        for (row, hash) in hashes.iter().enumerate() {
-            let place = &mut next[part_of(*hash)];
+        for (row, part) in part_of_row.iter().enumerate() {
+            let place = &mut next[*part as usize];
             order[*place as usize] = row as u32;
             *place += 1;
         }
@@ -63,7 +99,13 @@ impl Divided {
     /// Merges a part into other groups.
     pub fn merge_into(&self, grouped: &mut Grouped, part: usize, rows_max: usize) -> Result<(), OperatorError> {
         for rows in self.part(part).chunks(rows_max) {
-            let batch = self.batch.take(rows);
+            // Rows of a part ascend: as many as there are between the first and the last are all of them.
+            let (first, last) = (rows[0] as usize, rows[rows.len() - 1] as usize);
+            let batch = if last - first + 1 == rows.len() {
+                self.batch.slice(first, rows.len())
+            } else {
+                self.batch.take(rows)
+            };
             match self.content {
                 Content::Groups => grouped.merge(&batch)?,
                 Content::Values(call) => grouped.merge_distinct(call, &batch)?,

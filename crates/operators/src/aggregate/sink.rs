@@ -15,7 +15,7 @@ use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{BATCH_ROWS, Batch, Value};
 
 use super::grouped::{CallState, Grouped};
-use super::partial::{Content, Divided};
+use super::partial::{Content, Divided, Division};
 use super::{AggregateCall, GroupCall};
 use crate::error::OperatorError;
 use crate::expression::Expression;
@@ -28,6 +28,8 @@ const JOB_GROUPS: usize = 1 << 14;
 /// Groups of a part, roughly: their table stays in a core's cache.
 const PART_GROUPS: usize = 1 << 14;
 const PARTS_MAX: usize = 256;
+/// Integers are divided by ranges while these are not much emptier: parts are about as large then.
+const RANGE_FACTOR: u64 = 16;
 
 #[derive(Debug)]
 enum Phase {
@@ -47,7 +49,8 @@ enum Phase {
 #[derive(Debug)]
 struct Dividing {
     slots: Vec<Grouped>,
-    jobs: Vec<Division>,
+    jobs: Vec<Piece>,
+    division: Division,
     parts: usize,
     /// With the number of the job that made it.
     divided: Mutex<Vec<(usize, Divided)>>,
@@ -56,7 +59,7 @@ struct Dividing {
 
 /// What one job divides.
 #[derive(Debug)]
-struct Division {
+struct Piece {
     slot: usize,
     content: Content,
     rows: Range<usize>,
@@ -78,6 +81,7 @@ pub struct GroupBy {
 
 impl GroupBy {
     /// No groups yet, for as many workers.
+    #[expect(clippy::needless_pass_by_value, reason = "all that a grouping is made of is given to it")]
     pub fn new(
         groups: Arc<[Expression]>,
         calls: Arc<[AggregateCall]>,
@@ -134,7 +138,7 @@ impl GroupBy {
         for (slot, grouped) in slots.iter().enumerate() {
             let mut divide = |content, rows: usize| {
                 let ranges = (0..rows).step_by(JOB_GROUPS).map(|start| start..(start + JOB_GROUPS).min(rows));
-                jobs.extend(ranges.map(|rows| Division { slot, content, rows }));
+                jobs.extend(ranges.map(|rows| Piece { slot, content, rows }));
             };
             divide(Content::Groups, grouped.len());
             for (call, state) in grouped.states.iter().enumerate() {
@@ -143,17 +147,18 @@ impl GroupBy {
                 }
             }
         }
+        let division = division(&slots);
         let charged = self.memory.reserve(CONSUMER);
         let divided = Mutex::new(Vec::new());
-        Ok(Phase::Dividing(Box::new(Dividing { slots, jobs, parts, divided, charged })))
+        Ok(Phase::Dividing(Box::new(Dividing { slots, jobs, division, parts, divided, charged })))
     }
 
     fn divide(&self, dividing: &Dividing, job: usize) -> Result<(), OperatorError> {
-        let Division { slot, content, rows } = &dividing.jobs[job];
+        let Piece { slot, content, rows } = &dividing.jobs[job];
         let grouped = &dividing.slots[*slot];
         let estimated = rows.len() as u64 * (grouped.room.group_bytes() + grouped.result_bytes() as u64);
         dividing.charged.grow(estimated)?;
-        let part = Divided::new(grouped, *content, rows.clone(), self.groups.len(), dividing.parts);
+        let part = Divided::new(grouped, *content, rows.clone(), self.groups.len(), dividing.division, dividing.parts);
         dividing.charged.grow(part.bytes().saturating_sub(estimated))?;
         dividing.charged.shrink(estimated.saturating_sub(part.bytes()));
         lock(&dividing.divided).push((job, part));
@@ -192,6 +197,20 @@ impl GroupBy {
             Some(reservation) => Ok(reservation.grow(bytes)?),
             None => Err(OperatorError::Internal("the groups are taken already".to_string())),
         }
+    }
+}
+
+/// By ranges if all slots have found dense integers, which are then as dense together.
+fn division(slots: &[Grouped]) -> Division {
+    let bounds = slots.iter().map(|slot| slot.groups.dense_bounds());
+    let all = bounds.reduce(|all, own| match (all, own) {
+        (Some((low, high)), Some((least, most))) => Some((low.min(least), high.max(most))),
+        _ => None,
+    });
+    let groups = slots.iter().map(Grouped::len).sum::<usize>() as u64;
+    match all.flatten() {
+        Some((low, high)) if high.wrapping_sub(low) as u64 <= groups * RANGE_FACTOR => Division::Range(low, high),
+        _ => Division::Hash,
     }
 }
 

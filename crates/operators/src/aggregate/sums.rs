@@ -15,6 +15,47 @@ pub(super) enum Sums {
     Wide(Vec<i128>),
 }
 
+/// So many groups are summed up in places that differ from row to row, because a sum that is read right behind its last
+/// change waits for it.
+const FEW_GROUPS: usize = 16;
+const PLACES: usize = 4;
+
+/// Adds values to few groups.
+fn add_to_few<T: Copy>(sums: &mut [i64], values: &[T], groups: &[u32], narrow: impl Fn(T) -> i64) {
+    if let [sum] = sums {
+        *sum = values.iter().fold(*sum, |sum, value| sum.wrapping_add(narrow(*value)));
+        return;
+    }
+    let mut places = [[0_i64; FEW_GROUPS]; PLACES];
+    let (values, values_rest) = values.as_chunks::<PLACES>();
+    let (groups, groups_rest) = groups.as_chunks::<PLACES>();
+    for (values, groups) in values.iter().zip(groups) {
+        for ((place, value), group) in places.iter_mut().zip(values).zip(groups) {
+            // Groups are fewer than places; the mask spares the check.
+            let sum = &mut place[*group as usize & (FEW_GROUPS - 1)];
+            *sum = sum.wrapping_add(narrow(*value));
+        }
+    }
+    for (value, group) in values_rest.iter().zip(groups_rest) {
+        let sum = &mut places[0][*group as usize & (FEW_GROUPS - 1)];
+        *sum = sum.wrapping_add(narrow(*value));
+    }
+    for (group, sum) in sums.iter_mut().enumerate() {
+        *sum = places.iter().fold(*sum, |sum, place| sum.wrapping_add(place[group]));
+    }
+}
+
+/// Counts the rows of groups.
+pub(super) fn count_rows(counts: &mut [i64], groups: &[u32]) {
+    if counts.len() <= FEW_GROUPS {
+        add_to_few(counts, groups, groups, |_| 1);
+    } else {
+        for group in groups {
+            counts[*group as usize] += 1;
+        }
+    }
+}
+
 /// Something does not fit in 128 bits.
 #[derive(Debug)]
 pub(super) struct TooLarge;
@@ -55,6 +96,14 @@ impl Sums {
         }
     }
 
+    /// The sums as they are, if none needs more than 64 bits.
+    pub fn narrow(&self) -> Option<&[i64]> {
+        match self {
+            Self::Narrow { sums, .. } => Some(sums),
+            Self::Wide(_) => None,
+        }
+    }
+
     fn widen(&mut self) {
         if let Self::Narrow { sums, .. } = self {
             // As much room as before: it was reserved for the wide ones.
@@ -88,6 +137,7 @@ impl Sums {
     ) -> Result<(), TooLarge> {
         match self {
             Self::Narrow { sums, .. } => match &input.validity {
+                None if sums.len() <= FEW_GROUPS => add_to_few(sums, values, groups, narrow),
                 None => {
                     for (value, group) in values.iter().zip(groups) {
                         let sum = &mut sums[*group as usize];

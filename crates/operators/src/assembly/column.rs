@@ -51,6 +51,7 @@ impl ColumnParts {
     }
 
     /// Room for `chunks`, in parts that begin at the rows `bounds`.
+    #[expect(clippy::needless_pass_by_value, reason = "an iterator is cloned where it is needed twice")]
     pub fn new<'a>(data_type: DataType, bounds: &[usize], chunks: impl Iterator<Item = &'a Column> + Clone) -> Self {
         let values = match data_type.physical() {
             Physical::Boolean => ValueParts::Boolean(Parts::new(bounds)),
@@ -261,10 +262,10 @@ mod tests {
             for group in &groups {
                 bounds.push(bounds[bounds.len() - 1] + group.iter().map(|chunk| chunk.rows).sum::<usize>());
             }
-            for column in 0..types.len() {
+            for (column, data_type) in types.into_iter().enumerate() {
                 let of =
                     |chunks: &[Batch]| chunks.iter().map(|chunk| chunk.columns[column].clone()).collect::<Vec<_>>();
-                let parts = ColumnParts::new(types[column], &bounds, of(&chunks).iter());
+                let parts = ColumnParts::new(data_type, &bounds, of(&chunks).iter());
                 for part in (0..groups.len()).rev() {
                     parts.fill(part, part * 3, of(groups[part]).iter());
                 }

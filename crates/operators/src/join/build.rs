@@ -21,6 +21,7 @@ use super::kept::Kept;
 use super::table::{Exact, Table, tag_of};
 use crate::assembly::{ColumnParts, Parts, own_texts, settled, zeros};
 use crate::error::OperatorError;
+use crate::expression::Expression;
 use crate::hash::{hash_rows, mix};
 use crate::pipeline::{Emitting, Sink, Slots, lock};
 
@@ -203,7 +204,7 @@ impl JoinBuild {
             return Ok(Keys::None);
         }
         let Some(space) = CodeSpace::new(bounds, self.spec.null_equal) else {
-            let types: Vec<_> = self.spec.keys.iter().map(|key| key.data_type()).collect();
+            let types: Vec<_> = self.spec.keys.iter().map(Expression::data_type).collect();
             let bytes: u64 = types.iter().map(|data_type| ColumnParts::bytes(*data_type, rows)).sum();
             self.reservation.grow(bytes + rows as u64 * size_of::<u64>() as u64)?;
             let columns = types

@@ -204,7 +204,7 @@ impl Probing<'_> {
         if self.probe.residual.is_some() {
             let order = self.order;
             marks = vec![Some(false); self.batch.rows];
-            self.test(emit, &mut marks, Some(true), self.firsts.clone(), |row, _| order.behind(row))?;
+            self.test(emit, &mut marks, Some(true), &self.firsts, |row, _| order.behind(row))?;
         }
         if null_aware {
             self.mark_unknown(emit, &mut marks)?;
@@ -235,9 +235,9 @@ impl Probing<'_> {
             build.map_or(NO_ROW, |build| build + 1)
         };
         let first = |row: usize| if marks[row] == Some(true) { NO_ROW } else { candidate(row, 0) };
-        let firsts = (0..marks.len()).map(first).collect();
+        let firsts: Vec<u32> = (0..marks.len()).map(first).collect();
         let mut round = vec![0; marks.len()];
-        self.test(emit, marks, None, firsts, |_, row| {
+        self.test(emit, marks, None, &firsts, |_, row| {
             round[row] += 1;
             candidate(row, round[row])
         })
@@ -250,10 +250,10 @@ impl Probing<'_> {
         emit: &mut Emitting<'_>,
         marks: &mut [Option<bool>],
         mark: Option<bool>,
-        firsts: Vec<u32>,
+        firsts: &[u32],
         mut behind: impl FnMut(u32, usize) -> u32,
     ) -> Result<(), OperatorError> {
-        let mut pairs = Pairs::of_firsts(&firsts, false);
+        let mut pairs = Pairs::of_firsts(firsts, false);
         while pairs.len() > 0 {
             let passed = passing(self.probe, self.kept, self.batch, &pairs, self.parameters)?.unwrap_or_default();
             let mut passed = passed.into_iter().peekable();

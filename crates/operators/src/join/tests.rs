@@ -67,7 +67,9 @@ impl Shape {
     }
 
     fn key(self, n: u64) -> Vec<Value> {
-        let text = |n: u64| Value::Text(if n % 2 == 0 { format!("k{n}") } else { format!("a longer key {n}") }.into());
+        let text = |n: u64| {
+            Value::Text(if n.is_multiple_of(2) { format!("k{n}") } else { format!("a longer key {n}") }.into())
+        };
         match self {
             Self::Dense => vec![Value::Int32(n as i32 - 10)],
             Self::Sparse => vec![Value::Int64(n as i64 * 1_000_003 - 7)],
@@ -124,6 +126,7 @@ fn types_of(shape: Shape) -> Vec<DataType> {
 }
 
 /// One join of two tables.
+#[expect(clippy::struct_excessive_bools, reason = "all combinations are tested")]
 struct Case {
     shape: Shape,
     kind: JoinKind,
@@ -263,9 +266,11 @@ impl Case {
         let pipeline = Pipeline { steps, sink: collector.clone(), parameters: [].into() };
         feed(&pipeline, &batches(&types, &self.probe, seed + 1), self.threads)?;
         let (joined, _charged) = collector.take_output()?;
-        let take = |met| match self.keep_unmatched {
-            true => build.take_rows(met).map(|(batches, _charged)| rows_of(&batches)),
-            false => Ok(Vec::new()),
+        let take = |met| {
+            if !self.keep_unmatched {
+                return Ok(Vec::new());
+            }
+            build.take_rows(met).map(|(batches, _charged)| rows_of(&batches))
         };
         Ok(Outcome { joined: rows_of(&joined), met: take(true)?, unmet: take(false)? })
     }
@@ -409,4 +414,121 @@ fn joins_of_several_batches_agree_with_nested_loops() {
             }
         }
     }
+}
+
+fn numbers(rows: std::ops::Range<i64>) -> Vec<Vec<Value>> {
+    rows.map(|n| vec![Value::Int32(n as i32), Value::Int64(n), Value::Text(format!("a text of row {n}").into())])
+        .collect()
+}
+
+fn plain(build: Rows, probe: Rows) -> Case {
+    Case {
+        shape: Shape::Dense,
+        kind: JoinKind::Inner,
+        build,
+        probe,
+        residual: false,
+        null_equal: false,
+        keep_unmatched: false,
+        existence: false,
+        threads: 2,
+    }
+}
+
+#[test]
+fn a_join_fails_within_its_memory_and_gives_everything_back() {
+    let case = |shape| Case { shape, ..plain(numbers(0..9_000), numbers(0..3)) };
+    for shape in [Shape::Dense, Shape::Pair] {
+        let pool = MemoryPool::unlimited();
+        let mut case = case(shape);
+        if shape == Shape::Pair {
+            for row in case.build.iter_mut().chain(&mut case.probe) {
+                row.insert(1, Value::Int16(5));
+            }
+        }
+        assert_eq!(case.run(&pool, 1).unwrap().joined.len(), 3);
+        let peak = pool.peak();
+        assert!(pool.used() == 0 && peak > 9_000 * 40);
+        for limit in [0, 1_000, peak / 3, peak * 2 / 3] {
+            let pool = MemoryPool::new(limit);
+            assert!(matches!(case.run(&pool, 1), Err(OperatorError::Memory(_))), "{limit} of {peak}");
+            assert_eq!(pool.used(), 0);
+        }
+    }
+}
+
+/// A cross join of 25 million pairs, of which nobody takes more than a few pieces.
+#[test]
+fn an_exploding_join_comes_in_pieces_and_stops_when_nobody_wants_more() {
+    let pool = MemoryPool::new(8 << 20);
+    let types = types_of(Shape::Dense);
+    let rows = Batch::from_rows(&types, &numbers(0..5_000));
+    for keys in [false, true] {
+        // With keys, all rows have the same.
+        let key = Expression::Constant { value: Value::Int32(1), data_type: DataType::Int32 };
+        let keys: Arc<[Expression]> = if keys { [key].into() } else { [].into() };
+        let spec = BuildSpec {
+            keys: keys.clone(),
+            columns: [1, 2].into(),
+            types: [DataType::Int64, DataType::Text].into(),
+            keep_unmatched: false,
+            existence: false,
+            null_equal: false,
+        };
+        let build = Arc::new(JoinBuild::new(spec, &pool, 1));
+        let into_build = Pipeline { steps: [].into(), sink: build.clone(), parameters: [].into() };
+        feed(&into_build, std::slice::from_ref(&rows), 1).unwrap();
+        let probe = Probe {
+            build,
+            kind: JoinKind::Inner,
+            keys,
+            residual: None,
+            probe_columns: [1].into(),
+            build_columns: [0, 1].into(),
+        };
+        let steps = [Step::Probe(Arc::new(probe))].into();
+        let pipeline = Pipeline { steps, sink: Arc::new(crate::pipeline::Emit), parameters: [].into() };
+        let mut pieces = 0;
+        let stopped = pipeline.push(rows.clone(), &mut |batch| {
+            pieces += usize::from(batch.rows > 0);
+            assert!(batch.rows <= BATCH_ROWS);
+            if pieces < 10 { Ok(()) } else { Err(OperatorError::Internal("over".to_string())) }
+        });
+        assert!(matches!(stopped, Err(OperatorError::Internal(text)) if text == "over") && pieces == 10);
+    }
+    assert_eq!(pool.used(), 0);
+}
+
+#[test]
+fn a_join_that_is_not_built_or_has_other_keys_is_refused() {
+    let pool = MemoryPool::unlimited();
+    let spec = |keys: &[Expression]| BuildSpec {
+        keys: keys.into(),
+        columns: [0].into(),
+        types: [DataType::Text].into(),
+        keep_unmatched: false,
+        existence: false,
+        null_equal: false,
+    };
+    let texts = Batch::from_rows(&[DataType::Text], &[vec![Value::Text("a".into())]]);
+    let build = Arc::new(JoinBuild::new(spec(&[column(0, DataType::Text)]), &pool, 1));
+    let probe = |kind| {
+        let probe = Probe {
+            build: build.clone(),
+            kind,
+            keys: [column(0, DataType::Int32)].into(),
+            residual: None,
+            probe_columns: [0].into(),
+            build_columns: [].into(),
+        };
+        let steps = [Step::Probe(Arc::new(probe))].into();
+        let pipeline = Pipeline { steps, sink: Arc::new(Collector::new(&pool)), parameters: [].into() };
+        let rows = Batch::from_rows(&[DataType::Int32], &[vec![Value::Int32(1)]]);
+        pipeline.push(rows, &mut |_| Ok(()))
+    };
+    assert!(matches!(probe(JoinKind::Inner), Err(OperatorError::Internal(_))), "not built");
+    let into_build = Pipeline { steps: [].into(), sink: build.clone(), parameters: [].into() };
+    feed(&into_build, &[texts], 1).unwrap();
+    assert!(matches!(probe(JoinKind::Inner), Err(OperatorError::Internal(_))), "keys of another type");
+    assert!(build.take_rows(true).is_err());
 }

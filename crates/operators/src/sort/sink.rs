@@ -180,7 +180,9 @@ impl SortSink {
         }
         let exact = own.ranks_are_exact(&keys);
         run.sort_unstable_by(|a, b| own.compare_ranked(&keys, exact, a, b));
-        run.iter_mut().for_each(|entry| entry.1 += start as u32);
+        for entry in run {
+            entry.1 += start as u32;
+        }
         let copied = batches.iter().flat_map(|batch| batch.columns.iter()).map(ColumnParts::copied_bytes);
         self.working.shrink(copied.sum());
     }
