@@ -32,19 +32,56 @@ fn money(unscaled: u64) -> Value {
     Value::Decimal { unscaled: i128::from(unscaled), scale: 2 }
 }
 
-const WORDS: [&str; 12] = [
-    "furiously",
-    "special",
+/// Words that comments are made of.
+const WORDS: [&str; 48] = [
+    "foxes",
+    "ideas",
+    "theodolites",
+    "pinto",
+    "beans",
+    "instructions",
+    "dependencies",
+    "excuses",
+    "platelets",
+    "asymptotes",
+    "courts",
+    "dolphins",
+    "multipliers",
+    "sauternes",
+    "warthogs",
+    "frets",
+    "dinos",
+    "attainments",
+    "somas",
+    "Tiresias",
+    "patterns",
+    "forges",
+    "braids",
+    "frays",
+    "warhorses",
+    "dugouts",
+    "notornis",
+    "epitaphs",
+    "pearls",
+    "tithes",
+    "waters",
+    "orbits",
+    "gifts",
+    "sheaves",
+    "depths",
+    "sentiments",
+    "decoys",
+    "realms",
+    "pains",
+    "grouches",
+    "escapades",
+    "hockey",
     "requests",
     "deposits",
-    "carefully",
-    "ironic",
-    "packages",
-    "quickly",
     "accounts",
-    "sleep",
-    "regular",
-    "blithely",
+    "packages",
+    "special",
+    "furiously",
 ];
 const PRIORITIES: [&str; 5] = ["1-URGENT", "2-HIGH", "3-MEDIUM", "4-NOT SPECIFIED", "5-LOW"];
 const TYPES: [&str; 6] = [
@@ -67,7 +104,7 @@ fn batch() -> Batch {
         filled(DataType::Date, || Value::Date(8_036 + next(2_526) as i32)),
     ];
     columns.push(filled(DataType::Text, || {
-        let words: Vec<&str> = (0..6).map(|_| WORDS[next(12) as usize]).collect();
+        let words: Vec<&str> = (0..6).map(|_| WORDS[next(48) as usize]).collect();
         Value::Text(words.join(" ").into())
     }));
     columns.push(filled(DataType::Text, || Value::Text(PRIORITIES[next(5) as usize].into())));

@@ -1,7 +1,10 @@
 //! Three-valued logic.
 //!
-//! A truth value is two bits while it is computed: whether it may be true and whether it may be false. Both are set for
-//! NULL. AND and OR are those of the bits then, for as many rows at a time as the processor has bytes in a register.
+//! While it is computed, a truth value is two bytes: whether it is true and whether it is unknown, of which at most one
+//! is 1. Without NULLs there is the first one only. AND and OR are a few operations on bits then, for as many rows at a
+//! time as the processor has bytes in a register.
+
+use std::borrow::Cow;
 
 use eris_storage::{Column, Comparison, DataType, Value, Values};
 
@@ -11,32 +14,62 @@ use crate::expression::compare::compare;
 use crate::expression::instructions::{Level, kernel};
 use crate::expression::{Datum, Expression, Rows};
 
-const TRUE: u8 = 1;
-const FALSE: u8 = 2;
-const UNKNOWN: u8 = 3;
+/// AND, which one false decides, or OR, which one true decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Connective {
+    And,
+    Or,
+}
 
-/// With less than one in so many rows left, later conditions are computed for those only: their columns are copied for
-/// that, which costs about as much as comparing this many values.
-const SPARSE: usize = 4;
+/// Truth values of some rows.
+#[derive(Debug)]
+struct Truth<'a> {
+    /// 1 where it is true.
+    yes: Cow<'a, [u8]>,
+    /// 1 where it is NULL; `None`: nowhere.
+    unknown: Option<Vec<u8>>,
+}
 
 kernel! {
-    fn and_with[](states: &mut [u8], others: &[u8]) {
-        for (state, other) in states.iter_mut().zip(others) {
-            *state = (*state & *other & TRUE) | ((*state | *other) & FALSE);
+    fn and_with[](yes: &mut [u8], others: &[u8]) {
+        for (yes, other) in yes.iter_mut().zip(others) {
+            *yes &= *other;
         }
     }
 }
 
 kernel! {
-    fn or_with[](states: &mut [u8], others: &[u8]) {
-        for (state, other) in states.iter_mut().zip(others) {
-            *state = ((*state | *other) & TRUE) | (*state & *other & FALSE);
+    fn or_with[](yes: &mut [u8], others: &[u8]) {
+        for (yes, other) in yes.iter_mut().zip(others) {
+            *yes |= *other;
         }
     }
 }
 
 kernel! {
-    /// A byte for each, of one that has a meaning.
+    /// True if both are, unknown if neither is false but one is unknown.
+    fn and_unknown[](yes: &mut [u8], unknown: &mut [u8], other_yes: &[u8], other_unknown: &[u8]) {
+        let others = other_yes.iter().zip(other_unknown);
+        for ((yes, unknown), (other_yes, other_unknown)) in yes.iter_mut().zip(unknown).zip(others) {
+            let may_be = (*yes | *unknown) & (*other_yes | *other_unknown);
+            *yes &= *other_yes;
+            *unknown = may_be ^ *yes;
+        }
+    }
+}
+
+kernel! {
+    /// True if one is, unknown if neither is true but one is unknown.
+    fn or_unknown[](yes: &mut [u8], unknown: &mut [u8], other_yes: &[u8], other_unknown: &[u8]) {
+        let others = other_yes.iter().zip(other_unknown);
+        for ((yes, unknown), (other_yes, other_unknown)) in yes.iter_mut().zip(unknown).zip(others) {
+            *yes |= *other_yes;
+            *unknown = (*unknown | *other_unknown) & (*yes ^ 1);
+        }
+    }
+}
+
+kernel! {
     fn map[F: Fn(u8) -> u8](bytes: &[u8], apply: F) -> Vec<u8> {
         let mut out = vec![0; bytes.len()];
         for (out, byte) in out.iter_mut().zip(bytes) {
@@ -47,13 +80,14 @@ kernel! {
 }
 
 kernel! {
-    fn count_of[](bytes: &[u8], wanted: u8) -> usize {
+    /// How many bytes are 1; none is more.
+    fn count[](bytes: &[u8]) -> usize {
         let mut count = 0;
         for bytes in bytes.chunks(255) {
             // Up to 255 of them fit a byte.
             let mut part = 0_u8;
             for byte in bytes {
-                part = part.wrapping_add(u8::from(*byte == wanted));
+                part = part.wrapping_add(*byte);
             }
             count += usize::from(part);
         }
@@ -61,110 +95,169 @@ kernel! {
     }
 }
 
-/// The state of each row of a truth value.
-fn states_of(datum: &Datum, rows: usize) -> Vec<u8> {
-    let level = Level::for_rows(rows);
-    match datum {
-        Datum::Constant(Value::Boolean(true)) => vec![TRUE; rows],
-        Datum::Constant(Value::Boolean(false)) => vec![FALSE; rows],
-        Datum::Constant(_) => vec![UNKNOWN; rows],
-        Datum::Column(column) => {
-            let Values::Boolean(values) = &column.values else { return vec![UNKNOWN; rows] };
-            let mut states = map(level, values, |value| if value != 0 { TRUE } else { FALSE });
-            if let Some(validity) = &column.validity {
-                for (state, valid) in states.iter_mut().zip(bits::bytes_of(validity)) {
-                    *state |= if valid != 0 { 0 } else { UNKNOWN };
-                }
-            }
-            states
-        }
-    }
+fn flipped(bytes: &[u8]) -> Vec<u8> {
+    map(Level::for_rows(bytes.len()), bytes, |byte| byte ^ 1)
 }
 
-fn of_states(states: &[u8]) -> Datum {
-    let level = Level::for_rows(states.len());
-    let values = map(level, states, |state| u8::from(state == TRUE));
-    let validity = (count_of(level, states, UNKNOWN) > 0)
-        .then(|| bits::bitmap_of(&map(level, states, |state| u8::from(state != UNKNOWN))));
-    Datum::Column(Column { data_type: DataType::Boolean, validity, values: Values::Boolean(values.into()) })
+impl<'a> Truth<'a> {
+    fn of(datum: &'a Datum, rows: usize) -> Self {
+        let all = |yes, unknown| Self {
+            yes: vec![u8::from(yes); rows].into(),
+            unknown: if unknown { Some(vec![1; rows]) } else { None },
+        };
+        match datum {
+            Datum::Constant(Value::Boolean(value)) => all(*value, false),
+            Datum::Constant(_) => all(false, true),
+            Datum::Column(Column { values: Values::Boolean(values), validity, .. }) => match validity {
+                None => Self { yes: Cow::Borrowed(values), unknown: None },
+                Some(validity) => {
+                    let mut yes = bits::bytes_of(validity);
+                    let unknown = flipped(&yes);
+                    and_with(Level::for_rows(rows), &mut yes, values);
+                    Self { yes: yes.into(), unknown: Some(unknown) }
+                }
+            },
+            Datum::Column(_) => all(false, true),
+        }
+    }
+
+    fn into_datum(self) -> Datum {
+        let validity = match self.unknown {
+            Some(unknown) if unknown.contains(&1) => Some(bits::bitmap_of(&flipped(&unknown))),
+            _ => None,
+        };
+        let values = Values::Boolean(self.yes.into_owned().into());
+        Datum::Column(Column { data_type: DataType::Boolean, validity, values })
+    }
+
+    /// 1 where it is false.
+    fn no(&self) -> Vec<u8> {
+        let mut not_no = self.yes.to_vec();
+        if let Some(unknown) = &self.unknown {
+            or_with(Level::for_rows(not_no.len()), &mut not_no, unknown);
+        }
+        flipped(&not_no)
+    }
+
+    /// Connects it with others of the same rows.
+    fn connect(&mut self, connective: Connective, other: &Truth<'_>) {
+        let level = Level::for_rows(other.yes.len());
+        let yes = self.yes.to_mut();
+        if self.unknown.is_none() && other.unknown.is_none() {
+            match connective {
+                Connective::And => and_with(level, yes, &other.yes),
+                Connective::Or => or_with(level, yes, &other.yes),
+            }
+            return;
+        }
+        let nowhere = || vec![0; other.yes.len()];
+        let unknown = self.unknown.get_or_insert_with(nowhere);
+        let other_unknown = other.unknown.as_deref().map_or_else(|| nowhere().into(), Cow::Borrowed);
+        match connective {
+            Connective::And => and_unknown(level, yes, unknown, &other.yes, &other_unknown),
+            Connective::Or => or_unknown(level, yes, unknown, &other.yes, &other_unknown),
+        }
+    }
+
+    /// Those of some rows.
+    fn take(&self, rows: &[u32]) -> Truth<'static> {
+        let take = |bytes: &[u8]| rows.iter().map(|row| bytes[*row as usize]).collect::<Vec<u8>>();
+        Truth { yes: take(&self.yes).into(), unknown: self.unknown.as_deref().map(take) }
+    }
+
+    /// Puts others in the place of some rows.
+    fn put(&mut self, rows: &[u32], others: &Truth<'_>) {
+        let put = |bytes: &mut [u8], others: &[u8]| {
+            for (row, other) in rows.iter().zip(others) {
+                bytes[*row as usize] = *other;
+            }
+        };
+        put(self.yes.to_mut(), &others.yes);
+        if let Some(unknown) = &others.unknown {
+            put(self.unknown.get_or_insert_with(|| vec![0; self.yes.len()]), unknown);
+        }
+    }
+
+    /// 1 for each row that a connective has not decided.
+    fn open(&self, connective: Connective) -> Cow<'_, [u8]> {
+        match (connective, &self.unknown) {
+            (Connective::And, None) => Cow::Borrowed(&self.yes),
+            (Connective::And, Some(unknown)) => {
+                let mut open = self.yes.to_vec();
+                or_with(Level::for_rows(open.len()), &mut open, unknown);
+                open.into()
+            }
+            (Connective::Or, _) => flipped(&self.yes).into(),
+        }
+    }
 }
 
 /// 1 for each row for which a condition is true.
 pub(crate) fn truth_of(condition: &Datum, rows: usize) -> Vec<u8> {
-    match condition {
-        Datum::Constant(value) => vec![u8::from(matches!(value, Value::Boolean(true))); rows],
-        Datum::Column(Column { validity: None, values: Values::Boolean(values), .. }) => values.to_vec(),
-        Datum::Column(_) => map(Level::for_rows(rows), &states_of(condition, rows), |state| u8::from(state == TRUE)),
-    }
+    Truth::of(condition, rows).yes.into_owned()
 }
 
 /// The rows for which a condition is true.
 pub(crate) fn true_rows(condition: &Datum, rows: usize) -> Vec<u32> {
-    match condition {
-        Datum::Column(Column { validity: None, values: Values::Boolean(values), .. }) => bits::positions_of(values),
-        other => bits::positions_of(&truth_of(other, rows)),
-    }
+    bits::positions_of(&Truth::of(condition, rows).yes)
 }
 
 /// AND of all parts.
 pub(crate) fn all(parts: &[Expression], rows: &Rows<'_>) -> Result<Datum, OperatorError> {
-    combine(parts, rows, FALSE)
+    combine(parts, rows, Connective::And)
 }
 
 /// OR of all parts.
 pub(crate) fn any(parts: &[Expression], rows: &Rows<'_>) -> Result<Datum, OperatorError> {
-    combine(parts, rows, TRUE)
+    combine(parts, rows, Connective::Or)
 }
 
-/// AND decides on the first false, OR on the first true; `decides` is that state. Parts that can fail are computed for
-/// the rows that are still open only, so that `x <> 0 and 1 / x > 2` does not divide by zero; so is everything once few
-/// rows are open.
-fn combine(parts: &[Expression], rows: &Rows<'_>, decides: u8) -> Result<Datum, OperatorError> {
+/// AND decides on the first false, OR on the first true. Parts that can fail are computed for the rows that are still
+/// open only, so that `x <> 0 and 1 / x > 2` does not divide by zero; so is every part for which copying the values of
+/// those rows costs less than computing it for all.
+fn combine(parts: &[Expression], rows: &Rows<'_>, connective: Connective) -> Result<Datum, OperatorError> {
     let all = rows.len();
     if all == 1 {
-        return combine_one(parts, rows, decides);
+        return combine_one(parts, rows, connective);
     }
     let level = Level::for_rows(all);
-    let merge = |states: &mut [u8], others: &[u8]| {
-        if decides == FALSE { and_with(level, states, others) } else { or_with(level, states, others) }
+    let Some((first, others)) = parts.split_first() else {
+        return Ok(Datum::Constant(Value::Boolean(connective == Connective::And)));
     };
-    let mut states = vec![UNKNOWN ^ decides; all];
-    for (at, part) in parts.iter().enumerate() {
-        let open = if at == 0 { all } else { all - count_of(level, &states, decides) };
-        if open == 0 {
+    let first = first.evaluate_on(rows)?;
+    let mut truth = Truth::of(&first, all);
+    for part in others {
+        let open = truth.open(connective);
+        let count = count(level, &open);
+        if count == 0 {
             break;
         }
-        if open == all || (open * SPARSE >= all && !part.can_fail()) {
-            let others = states_of(&part.evaluate_on(rows)?, all);
-            if at == 0 {
-                states = others;
-            } else {
-                merge(&mut states, &others);
-            }
+        if count == all || (count * part.sparse_below() >= all && !part.can_fail()) {
+            let other = part.evaluate_on(rows)?;
+            truth.connect(connective, &Truth::of(&other, all));
             continue;
         }
-        let open = bits::positions_of(&map(level, &states, |state| u8::from(state != decides)));
+        let open = bits::positions_of(&open);
         let positions = rows.positions(&open);
-        let others = states_of(&part.evaluate_on(&rows.at(&positions))?, open.len());
-        let mut own: Vec<u8> = open.iter().map(|row| states[*row as usize]).collect();
-        merge(&mut own, &others);
-        for (row, state) in open.iter().zip(own) {
-            states[*row as usize] = state;
-        }
+        let other = part.evaluate_on(&rows.at(&positions))?;
+        let mut connected = truth.take(&open);
+        connected.connect(connective, &Truth::of(&other, open.len()));
+        truth.put(&open, &connected);
     }
-    Ok(of_states(&states))
+    Ok(truth.into_datum())
 }
 
 /// The same for a single row, as point accesses have it.
-fn combine_one(parts: &[Expression], rows: &Rows<'_>, decides: u8) -> Result<Datum, OperatorError> {
-    let mut result = Value::Boolean(decides == FALSE);
+fn combine_one(parts: &[Expression], rows: &Rows<'_>, connective: Connective) -> Result<Datum, OperatorError> {
+    let decides = connective == Connective::Or;
+    let mut result = Value::Boolean(!decides);
     for part in parts {
         let value = match part.evaluate_on(rows)? {
             Datum::Constant(value) => value,
             Datum::Column(column) => column.value(0),
         };
         match value {
-            Value::Boolean(value) if value == (decides == TRUE) => return Ok(Datum::Constant(Value::Boolean(value))),
+            Value::Boolean(value) if value == decides => return Ok(Datum::Constant(Value::Boolean(value))),
             Value::Boolean(_) => {}
             _ => result = Value::Null,
         }
@@ -178,10 +271,10 @@ pub(crate) fn not(input: Datum) -> Datum {
         Datum::Constant(Value::Boolean(value)) => Datum::Constant(Value::Boolean(!value)),
         Datum::Constant(_) => Datum::Constant(Value::Null),
         Datum::Column(Column { validity, values: Values::Boolean(values), .. }) => {
-            let values = map(Level::for_rows(values.len()), &values, |value| value ^ 1);
-            Datum::Column(Column { data_type: DataType::Boolean, validity, values: Values::Boolean(values.into()) })
+            let values = Values::Boolean(flipped(&values).into());
+            Datum::Column(Column { data_type: DataType::Boolean, validity, values })
         }
-        Datum::Column(column) => of_states(&vec![UNKNOWN; column.len()]),
+        Datum::Column(_) => Datum::Constant(Value::Null),
     }
 }
 
@@ -196,7 +289,7 @@ pub(crate) fn is_null(input: &Datum, negated: bool) -> Datum {
         Datum::Column(column) => of_truth(match &column.validity {
             None => vec![u8::from(negated); column.len()],
             Some(validity) if negated => bits::bytes_of(validity),
-            Some(validity) => map(Level::for_rows(column.len()), &bits::bytes_of(validity), |valid| valid ^ 1),
+            Some(validity) => flipped(&bits::bytes_of(validity)),
         }),
     }
 }
@@ -206,9 +299,9 @@ pub(crate) fn is_truth(input: &Datum, truth: bool, negated: bool) -> Datum {
     match input {
         Datum::Constant(value) => Datum::Constant(Value::Boolean((*value == Value::Boolean(truth)) != negated)),
         Datum::Column(column) => {
-            let wanted = if truth { TRUE } else { FALSE };
-            let states = states_of(input, column.len());
-            of_truth(map(Level::for_rows(states.len()), &states, |state| u8::from((state == wanted) != negated)))
+            let known = Truth::of(input, column.len());
+            let is = if truth { known.yes.into_owned() } else { known.no() };
+            of_truth(if negated { flipped(&is) } else { is })
         }
     }
 }

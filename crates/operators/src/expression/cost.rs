@@ -70,6 +70,18 @@ pub(super) fn order(parts: &mut [Expression]) {
 }
 
 impl Expression {
+    /// With fewer than one in so many rows left, it is better computed for those alone: their values are copied then.
+    pub(crate) fn sparse_below(&self) -> usize {
+        let cost = cost(self);
+        if cost <= FIXED {
+            16
+        } else if cost <= TEXT {
+            6
+        } else {
+            2
+        }
+    }
+
     /// Whether there are values for which it is an error.
     pub(crate) fn can_fail(&self) -> bool {
         match self {
