@@ -5,8 +5,8 @@
 //!   parts of dates and texts, casts of numbers; everything else is a [`ForeignExpr`], the hole that the SQL layer fills.
 //! - [`FilterProject`]: filter, projection and limit of one partition's batches.
 //! - [`Aggregate`]: grouped and ungrouped aggregates of one partition; [`AggregateMerge`] joins them in the task.
-//! - [`Pipeline`]: the steps ([`Step`]) of a query's stage and its [`Sink`]: [`Emit`], [`Collector`], [`JoinBuild`] (which
-//!   [`Probe`] looks rows up in), [`GroupBy`], [`SortSink`].
+//! - [`Pipeline`]: the steps ([`Step`]) of a query's stage and its [`Sink`]: [`Emit`], [`Collector`], [`JoinBuild`]
+//!   (which [`Probe`] looks rows up in), [`GroupBy`], [`SortSink`].
 //! - [`SortKeys`]: the order of rows, for the sort at the end of a task.
 
 mod aggregate;

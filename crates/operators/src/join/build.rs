@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   consume       chunks (kept columns, key columns) and the bounds of integer keys, in slots
-//!   first round   one job for consecutive chunks: copies columns to their place; enters bits and array entries at once,
-//!                 for hash tables it leaves codes or key columns
+//!   first round   one job for consecutive chunks: copies columns to their place; enters bits and array entries at
+//!                 once, for hash tables it leaves codes or key columns
 //!   second round  for hash tables: one job for consecutive rows enters them
 //! ```
 
