@@ -5,10 +5,10 @@
 //!     [90100, 10494950]     [90, 100]        but these are the smallest and largest values of the batch,
 //!               [8109000, 1049495000]        so this is where all products are: 64 bits are enough, without a check
 //! ```
-//! Of each operand the range is known: a constant's, a column's from one pass over its values, a result's from those of
-//! its operands. If the result's range fits 64 bits and the digits of its type, the loop needs neither branches nor wide
-//! products: modulo 2^64 everything comes out right. If it does not fit and an operand's range was only derived, that is
-//! measured; if it still does not, rows are computed one by one in 128 bits and checked.
+//! Of each operand the range is known: a constant's, a column's from one pass over its values, a result's from those
+//! of its operands. If the result's range fits 64 bits and the digits of its type, the loop needs neither branches nor
+//! wide products: modulo 2^64 everything comes out right. If it does not fit and an operand's range was only derived,
+//! that is measured; if it still does not, rows are computed one by one in 128 bits and checked.
 //!
 //! Columns of wide types may hold 64-bit values as long as they are within an expression (a *narrow* column). Values
 //! under a NULL are computed as well; they only make ranges wider.
