@@ -480,9 +480,14 @@ fn row_by_row(
     scaling: Scaling,
     (precision, scale): (u8, u8),
 ) -> Result<Operand, OperatorError> {
+    let shift = if operator == ArithmeticOperator::Divide {
+        Some(Shift::new(left.scale(), right.scale(), scale)?)
+    } else {
+        None
+    };
     let one = |a: i128, b: i128| -> Result<i128, OperatorError> {
-        if operator == ArithmeticOperator::Divide {
-            return quotient(a, b, Shift::new(left.scale(), right.scale(), scale)?);
+        if let Some(shift) = shift {
+            return quotient(a, b, shift);
         }
         let scaled = |value: i128, factor: Option<i128>| factor.and_then(|factor| value.checked_mul(factor));
         let (a, b) = scaled(a, scaling.left).zip(scaled(b, scaling.right)).ok_or_else(overflow)?;
@@ -516,14 +521,22 @@ fn checked_rows(
     (precision, scale): (u8, u8),
     value: impl Fn(usize) -> Result<i128, OperatorError>,
 ) -> Result<Operand, OperatorError> {
+    let checked = |row: usize| match &validity {
+        Some(validity) if !validity.get(row) => Ok(0),
+        _ => within(value(row)?, precision),
+    };
+    if (DataType::Decimal { precision, scale }).physical() == Physical::Int64 {
+        let mut values = Vec::with_capacity(rows);
+        for row in 0..rows {
+            values.push(checked(row)? as i64);
+        }
+        return Ok(Operand::Narrow(Narrow { values: Cells::Own(values), validity, scale, range: None }));
+    }
     let mut values = Vec::with_capacity(rows);
     for row in 0..rows {
-        let valid = validity.as_ref().is_none_or(|validity| validity.get(row));
-        values.push(if valid { within(value(row)?, precision)? } else { 0 });
+        values.push(checked(row)?);
     }
-    let wide = Operand::Wide { values: values.into(), validity, scale };
-    let narrow = (DataType::Decimal { precision, scale }).physical() == Physical::Int64;
-    Ok(if narrow { wide.narrow() } else { wide })
+    Ok(Operand::Wide { values: values.into(), validity, scale })
 }
 
 /// Brings decimals to the scale and within the digits of a type, rounded half away from zero.
