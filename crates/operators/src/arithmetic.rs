@@ -1,9 +1,9 @@
 //! Checked arithmetic: what does not fit is an error, never a wrapped number.
 //!
 //! Integers are computed in their own width and checked, see [`integers`]; decimals in 64 bits where the values allow
-//! it and in 128 otherwise, see [`decimals`]. Addition and subtraction of decimals happen at the larger scale, a product
-//! has the sum of both scales, and the result is brought to the scale of its type exactly or rounded half away from
-//! zero.
+//! it and in 128 otherwise, see [`decimals`]. Addition and subtraction of decimals happen at the larger scale, a
+//! product has the sum of both scales, and the result is brought to the scale of its type exactly or rounded half away
+//! from zero.
 
 pub(crate) mod decimals;
 mod floats;

@@ -4,8 +4,8 @@
 //! gives a [`Datum`]: a column, or one value that stands for all rows, so that constants are never spread out.
 //!
 //! ```text
-//!   evaluate_on(rows)      a batch, or some rows of it: only their values are copied, only of columns that are asked for
-//!     decimals             64 bits inside of the expression where the values allow it ("narrow"), whatever the type says
+//!   evaluate_on(rows)      a batch, or some rows of it: only their values are copied, of columns that are asked for
+//!     decimals             64 bits within the expression where the values allow it ("narrow"), whatever the type
 //!     texts                by their views; LIKE and the like once per distinct text where texts repeat
 //!     AND, OR, CASE        later parts for the rows that need them
 //! ```

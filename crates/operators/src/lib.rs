@@ -1,8 +1,9 @@
 //! Relational micro-operators on batches: what runs inside a partition between the data gateway and the task, and the
 //! merging that the task does with what partitions emit.
 //!
-//! - [`Expression`]: columns, constants, parameters, checked arithmetic, comparisons, three-valued logic, CASE, LIKE, IN,
-//!   parts of dates and texts, casts of numbers; everything else is a [`ForeignExpr`], the hole that the SQL layer fills.
+//! - [`Expression`]: columns, constants, parameters, checked arithmetic, comparisons, three-valued logic, CASE, LIKE,
+//!   IN, parts of dates and texts, casts of numbers; everything else is a [`ForeignExpr`], the hole that the SQL layer
+//!   fills.
 //! - [`FilterProject`]: filter, projection and limit of one partition's batches.
 //! - [`Aggregate`]: grouped and ungrouped aggregates of one partition; [`AggregateMerge`] joins them in the task.
 //! - [`Pipeline`]: the steps ([`Step`]) of a query's stage and its [`Sink`]: [`Emit`], [`Collector`], [`JoinBuild`]

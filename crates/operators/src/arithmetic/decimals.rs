@@ -5,10 +5,10 @@
 //!     [90100, 10494950]     [90, 100]        but these are the smallest and largest values of the batch,
 //!               [8109000, 1049495000]        so this is where all products are: 64 bits are enough, without a check
 //! ```
-//! Of each operand the range is known: a constant's, a column's from one pass over its values, a result's from those of
-//! its operands. If the result's range fits 64 bits and the digits of its type, the loop needs neither branches nor wide
-//! products: modulo 2^64 everything comes out right. If it does not fit and an operand's range was only derived, that is
-//! measured; if it still does not, rows are computed one by one in 128 bits and checked.
+//! Of each operand the range is known: a constant's, a column's from one pass over its values, a result's from those
+//! of its operands. If the result's range fits 64 bits and the digits of its type, the loop needs neither branches nor
+//! wide products: modulo 2^64 everything comes out right. If it does not fit and an operand's range was only derived,
+//! that is measured; if it still does not, rows are computed one by one in 128 bits and checked.
 //!
 //! Columns of wide types may hold 64-bit values as long as they are within an expression (a *narrow* column). Values
 //! under a NULL are computed as well; they only make ranges wider.
@@ -480,9 +480,14 @@ fn row_by_row(
     scaling: Scaling,
     (precision, scale): (u8, u8),
 ) -> Result<Operand, OperatorError> {
+    let shift = if operator == ArithmeticOperator::Divide {
+        Some(Shift::new(left.scale(), right.scale(), scale)?)
+    } else {
+        None
+    };
     let one = |a: i128, b: i128| -> Result<i128, OperatorError> {
-        if operator == ArithmeticOperator::Divide {
-            return quotient(a, b, Shift::new(left.scale(), right.scale(), scale)?);
+        if let Some(shift) = shift {
+            return quotient(a, b, shift);
         }
         let scaled = |value: i128, factor: Option<i128>| factor.and_then(|factor| value.checked_mul(factor));
         let (a, b) = scaled(a, scaling.left).zip(scaled(b, scaling.right)).ok_or_else(overflow)?;
@@ -516,14 +521,22 @@ fn checked_rows(
     (precision, scale): (u8, u8),
     value: impl Fn(usize) -> Result<i128, OperatorError>,
 ) -> Result<Operand, OperatorError> {
+    let checked = |row: usize| match &validity {
+        Some(validity) if !validity.get(row) => Ok(0),
+        _ => within(value(row)?, precision),
+    };
+    if (DataType::Decimal { precision, scale }).physical() == Physical::Int64 {
+        let mut values = Vec::with_capacity(rows);
+        for row in 0..rows {
+            values.push(checked(row)? as i64);
+        }
+        return Ok(Operand::Narrow(Narrow { values: Cells::Own(values), validity, scale, range: None }));
+    }
     let mut values = Vec::with_capacity(rows);
     for row in 0..rows {
-        let valid = validity.as_ref().is_none_or(|validity| validity.get(row));
-        values.push(if valid { within(value(row)?, precision)? } else { 0 });
+        values.push(checked(row)?);
     }
-    let wide = Operand::Wide { values: values.into(), validity, scale };
-    let narrow = (DataType::Decimal { precision, scale }).physical() == Physical::Int64;
-    Ok(if narrow { wide.narrow() } else { wide })
+    Ok(Operand::Wide { values: values.into(), validity, scale })
 }
 
 /// Brings decimals to the scale and within the digits of a type, rounded half away from zero.

@@ -1,7 +1,7 @@
 //! Checked arithmetic of integers.
 //!
-//! Sums, differences and products are computed for all rows without a branch, collecting whether any overflowed. Only if
-//! one did, or for divisions, rows are looked at one by one: what lies under a NULL may overflow.
+//! Sums, differences and products are computed for all rows without a branch, collecting whether any overflowed. Only
+//! if one did, or for divisions, rows are looked at one by one: what lies under a NULL may overflow.
 
 use eris_storage::Buffer;
 

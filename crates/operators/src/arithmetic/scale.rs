@@ -4,6 +4,17 @@ use eris_storage::DataType;
 
 use crate::error::OperatorError;
 
+/// The powers of ten that 128 bits hold: they are asked for row by row.
+const POWERS: [i128; 39] = {
+    let mut powers = [1; 39];
+    let mut exponent = 1;
+    while exponent < powers.len() {
+        powers[exponent] = 10 * powers[exponent - 1];
+        exponent += 1;
+    }
+    powers
+};
+
 /// The error of a decimal without room.
 pub(crate) fn overflow() -> OperatorError {
     OperatorError::Overflow { type_name: "numeric" }
@@ -11,12 +22,12 @@ pub(crate) fn overflow() -> OperatorError {
 
 /// The smallest positive number of more than `precision` digits.
 pub(crate) fn limit(precision: u8) -> i128 {
-    10_i128.checked_pow(u32::from(precision)).unwrap_or(i128::MAX)
+    power(precision).unwrap_or(i128::MAX)
 }
 
 /// 10 to a power, if 128 bits hold it.
 pub(crate) fn power(exponent: u8) -> Option<i128> {
-    10_i128.checked_pow(u32::from(exponent))
+    POWERS.get(usize::from(exponent)).copied()
 }
 
 /// The digits of a decimal type: precision and scale.

@@ -68,7 +68,9 @@ impl Level {
 macro_rules! kernel {
     (
         $(#[$meta:meta])*
-        $visibility:vis fn $name:ident[$($generics:tt)*]($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block
+        $visibility:vis fn $name:ident[$($generics:tt)*](
+            $($argument:ident: $type:ty),* $(,)?
+        ) $(-> $result:ty)? $body:block
     ) => {
         $(#[$meta])*
         $visibility fn $name<$($generics)*>(

@@ -297,6 +297,23 @@ impl LikePattern {
                     |view: u128| ((view >> 32) as u32 & mask) == head && texts::len_of(view) >= prefix.len();
                 texts::test_each(views, may_match, |text| text.starts_with(prefix))
             }
+            Program::Suffix(suffix) if !self.folds => {
+                let long_enough = |view: u128| texts::len_of(view) >= suffix.len();
+                match suffix.len() {
+                    len @ 1..=8 => {
+                        // Compared as a word, which has the suffix as its uppermost bytes.
+                        let unused = 64 - 8 * len as u32;
+                        let mut bytes = [0; 8];
+                        bytes[8 - len..].copy_from_slice(suffix);
+                        let wanted = u64::from_le_bytes(bytes) >> unused;
+                        texts::test_each(views, long_enough, |text| match text.last_chunk::<8>() {
+                            Some(last) => u64::from_le_bytes(*last) >> unused == wanted,
+                            None => text.ends_with(suffix),
+                        })
+                    }
+                    _ => texts::test_each(views, long_enough, |text| text.ends_with(suffix)),
+                }
+            }
             _ => texts::test_distinct(views, |text| self.matches(level, text)),
         }
     }
@@ -311,6 +328,7 @@ impl fmt::Display for LikePattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use eris_storage::{ColumnBuilder, DataType, Values};
 
     /// The reference: a character, or a split at every place.
     fn naive(text: &[char], pattern: &[char]) -> bool {
@@ -344,6 +362,56 @@ mod tests {
             matched += usize::from(expected);
         }
         assert!(matched > 5_000, "{matched} matches");
+    }
+
+    #[test]
+    fn columns_agree_with_single_texts() {
+        let texts = [
+            "",
+            "S",
+            "ASS",
+            "BRASS",
+            "a BRASS",
+            "LARGE POLISHED BRASS",
+            "LARGE POLISHED BRAS",
+            "PROMO",
+            "PROMOTION",
+            "PROMO BURNISHED COPPER",
+            "PRO",
+            "éé BRASS 🌏",
+        ];
+        let patterns = [
+            "%BRASS",
+            "%S",
+            "%",
+            "%POLISHED BRASS",
+            "%ED BRASS",
+            "PROMO%",
+            "PRO%",
+            "P%",
+            "PROMO",
+            "%🌏",
+            "%R_SS",
+            "LARGE POLISHED BRASS",
+            "PROMO BURN%",
+        ];
+        // Few rows and many, of which all are told apart or not.
+        for rows in [texts.len(), 500] {
+            let mut builder = ColumnBuilder::with_capacity(DataType::Text, rows);
+            for row in 0..rows {
+                builder.push_bytes(texts[row % texts.len()].as_bytes());
+            }
+            let Values::Bytes(views) = builder.finish().values else { panic!("texts") };
+            for pattern in patterns {
+                let compiled = LikePattern::new(pattern, Some('\\'), false).unwrap();
+                let pattern: Vec<char> = pattern.chars().collect();
+                for (row, matches) in compiled.test(&views).into_iter().enumerate() {
+                    let text = texts[row % texts.len()];
+                    let expected = naive(&text.chars().collect::<Vec<_>>(), &pattern);
+                    assert_eq!(matches == 1, expected, "'{text}' like {compiled}");
+                }
+            }
+        }
     }
 
     #[test]
