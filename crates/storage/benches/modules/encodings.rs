@@ -1,5 +1,5 @@
-//! Encoded attributes beside plain columns: memory, decoding a run, comparing codes, and rows at random, for integers of
-//! some widths and strings with few and with many different values.
+//! Encoded attributes beside plain columns: memory, decoding a run, comparing codes, and rows at random, for integers
+//! of some widths and strings with few and with many different values.
 
 use crate::report::{Report, number, text, time};
 use eris_platform::SeededRandom;

@@ -108,8 +108,8 @@ impl ColumnPath {
         }
     }
 
-    /// Takes the columns out, frozen, each with the bytes that are accounted for it, and what accounts for them. Nothing
-    /// is left behind.
+    /// Takes the columns out, frozen, each with the bytes that are accounted for it, and what accounts for them.
+    /// Nothing is left behind.
     pub(super) fn take_frozen(&mut self) -> (Vec<TakenColumn>, Reservation) {
         let columns = std::mem::take(&mut self.columns).into_iter().map(|held| {
             let fixed = self.rows_capacity * held.attribute.data_type.physical().width();

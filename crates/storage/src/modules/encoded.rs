@@ -11,8 +11,8 @@
 //! qualifies. A run of rows is decoded at once; a single value is one unaligned load away. How codes lie and are
 //! compared: `encoded/kernels`; which encodings there are: `encoded/encoding.rs`.
 
+mod attribute;
 mod codes;
-mod column;
 mod constant;
 mod dictionary;
 mod encoding;
@@ -35,7 +35,7 @@ use crate::batch::{Batch, Column, ColumnBuilder, PackedRows};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Condition, Test};
-use column::{EncodedColumn, Translations};
+use attribute::{EncodedColumn, Translations};
 use eris_platform::memory::Reservation;
 use eris_platform::{Arena, NodeId};
 use selection::Selection;

@@ -131,7 +131,7 @@ fn is_any<T: Copy + PartialEq>(value: T, list: &[T]) -> bool {
     list.iter().fold(false, |found, other| found | (value == *other))
 }
 
-fn bytes_of(value: &Value) -> Option<&[u8]> {
+pub(super) fn bytes_of(value: &Value) -> Option<&[u8]> {
     match value {
         Value::Text(text) => Some(text.as_bytes()),
         Value::Bytes(bytes) => Some(bytes),

@@ -262,8 +262,8 @@ impl SealedBuilder {
         self.next == self.rows && self.frozen && self.placed
     }
 
-    /// Visits up to one batch of rows, or brings one attribute into its final form or to the memory of `arena`; gives the
-    /// rows' worth of work.
+    /// Visits up to one batch of rows, or brings one attribute into its final form or to the memory of `arena`; gives
+    /// the rows' worth of work.
     pub(crate) fn step(
         &mut self,
         schema: &Schema,

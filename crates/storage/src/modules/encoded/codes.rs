@@ -22,6 +22,8 @@ pub(in crate::modules) enum CodeTest {
     Set(Box<[u64]>),
     /// Those of a long list, ascending, when codes are too wide for a bit each.
     Sorted(Box<[u64]>),
+    /// Strings whose codes are one of these, or none of them.
+    Strings { any_of: Box<[Box<[u8]>]>, wanted: bool },
 }
 
 /// Ranges up to this many are compared one after the other, if a set of codes would have to be looked up code by code.
@@ -49,13 +51,15 @@ impl CodeTest {
             Self::Nothing => Self::Everything,
             Self::Everything => Self::Nothing,
             Self::Range(range) => Self::Range(CodeRange { negated: !range.negated, ..range }),
-            Self::AnyOf(_) | Self::Set(_) | Self::Sorted(_) => unreachable!("only ranges are negated"),
+            Self::AnyOf(_) | Self::Set(_) | Self::Sorted(_) | Self::Strings { .. } => {
+                unreachable!("only ranges are negated")
+            }
         }
     }
 
     /// These codes, ascending, of those up to `max`.
     pub(super) fn any_of(codes: &[u64], max: u64) -> Self {
-        let ranges_max = if max <= u64::from(u8::MAX) { RANGES_OF_BYTES_MAX } else { RANGES_MAX };
+        let ranges_max = if u8::try_from(max).is_ok() { RANGES_OF_BYTES_MAX } else { RANGES_MAX };
         let mut ranges: Vec<CodeRange> = Vec::new();
         for code in codes.iter().copied() {
             match ranges.last_mut() {

@@ -107,6 +107,7 @@ impl Packed {
                 words.iter_mut().zip(others).for_each(|(word, other)| *word &= !*other);
             }
             CodeTest::Set(set) => select_set(level, codes, set, first, selection.words_mut()),
+            CodeTest::Strings { .. } => unreachable!("packed codes are no strings"),
             CodeTest::Sorted(list) => {
                 let mut unpacked = [MaybeUninit::<u64>::uninit(); GROUP_CODES];
                 for (position, word) in selection.words_mut().iter_mut().enumerate().filter(|(_, word)| **word != 0) {
@@ -136,6 +137,7 @@ impl Packed {
             CodeTest::Set(set) => {
                 apply(codes, rows, mask, |code| set[(code >> 6) as usize] >> (code & 63) & 1 != 0);
             }
+            CodeTest::Strings { .. } => unreachable!("packed codes are no strings"),
             CodeTest::Sorted(list) => apply(codes, rows, mask, |code| list.binary_search(&code).is_ok()),
         }
     }

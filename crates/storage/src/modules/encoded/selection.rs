@@ -67,6 +67,20 @@ impl Selection {
         self.words[bit / 64] >> (bit % 64) & 1 != 0
     }
 
+    /// Keeps the rows that are accepted.
+    pub(super) fn retain(&mut self, accepts: impl Fn(usize) -> bool) {
+        let first = self.first_group() * GROUP_CODES;
+        for (position, word) in self.words.iter_mut().enumerate() {
+            let mut left = *word;
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                let refused = !accepts(first + position * GROUP_CODES + bit as usize);
+                *word &= !(u64::from(refused) << bit);
+            }
+        }
+    }
+
     /// Takes rows out.
     pub(super) fn remove(&mut self, rows: Range<usize>) {
         let first = self.first_group() * GROUP_CODES;

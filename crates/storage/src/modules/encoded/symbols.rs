@@ -19,8 +19,9 @@ use crate::batch::{
     Buffer, Column, ColumnBuilder, RowWriter, VIEW_INLINE_MAX, ValidityView, Values, Views, data_view, inline_view,
 };
 use crate::error::StorageError;
-use crate::modules::filter::test_bytes;
-use crate::predicate::Test;
+use crate::modules::filter::{bytes_of, test_bytes};
+use crate::predicate::{Comparison, Test};
+use crate::value::Value;
 use eris_platform::{Arena, MemoryExceeded};
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,6 +38,13 @@ const SAMPLE_BYTES: usize = 1 << 15;
 const BYTES_MIN: u64 = 1 << 14;
 /// Values together at most: a whole segment is one data buffer when it is decompressed.
 const BYTES_MAX: u64 = 1 << 30;
+
+/// Lists up to this length are compared code by code; longer ones by their values, sorted.
+const LIST_MAX: usize = 8;
+
+fn is_any(codes: &[u8], list: &[Box<[u8]>]) -> bool {
+    list.iter().any(|other| codes == &**other)
+}
 
 /// Compressed strings, kept from measuring to encoding.
 pub(super) struct Compressed {
@@ -236,16 +244,58 @@ impl Encoded for CompressedValues {
         out.write_bytes(column, &value);
     }
 
-    fn translate(&self, _test: &Test) -> Result<Option<CodeTest>, StorageError> {
-        Ok(None)
+    fn translate(&self, test: &Test) -> Result<Option<CodeTest>, StorageError> {
+        let (constants, wanted): (&[Value], bool) = match test {
+            Test::Compare(_, Value::Null) => return Ok(Some(CodeTest::Nothing)),
+            Test::Compare(Comparison::Equal, constant) => (std::slice::from_ref(constant), true),
+            Test::Compare(Comparison::NotEqual, constant) => (std::slice::from_ref(constant), false),
+            Test::In(list) if list.len() <= LIST_MAX => (list, true),
+            // The order of codes is not that of strings.
+            Test::Compare(..)
+            | Test::In(_)
+            | Test::StartsWith(_)
+            | Test::IsNull
+            | Test::IsNotNull
+            | Test::CompareAttribute(..) => return Ok(None),
+        };
+        let matcher = self.symbols.matcher();
+        let mut any_of = Vec::with_capacity(constants.len());
+        for constant in constants.iter().filter(|constant| !constant.is_null()) {
+            // Another type is somebody's mistake, which the test of values reports.
+            let Some(bytes) = bytes_of(constant) else { return Ok(None) };
+            let mut codes = Vec::new();
+            matcher.compress(bytes, &mut codes);
+            any_of.push(codes.into());
+        }
+        Ok(Some(CodeTest::Strings { any_of: any_of.into(), wanted }))
     }
 
-    fn select(&self, _test: &CodeTest, _selection: &mut Selection) {
-        unreachable!("codes of symbols are not compared");
+    fn select(&self, test: &CodeTest, selection: &mut Selection) {
+        match test {
+            CodeTest::Everything => {}
+            CodeTest::Strings { any_of, wanted } => {
+                selection.retain(|row| is_any(self.codes_of(row), any_of) == *wanted);
+            }
+            CodeTest::Nothing => selection.clear(),
+            CodeTest::Range(_) | CodeTest::AnyOf(_) | CodeTest::Set(_) | CodeTest::Sorted(_) => {
+                unreachable!("strings are not tested for {test:?}")
+            }
+        }
     }
 
-    fn select_listed(&self, _test: &CodeTest, _rows: &[u32], _mask: &mut [u8]) {
-        unreachable!("codes of symbols are not compared");
+    fn select_listed(&self, test: &CodeTest, rows: &[u32], mask: &mut [u8]) {
+        match test {
+            CodeTest::Everything => {}
+            CodeTest::Strings { any_of, wanted } => {
+                for (keep, row) in mask.iter_mut().zip(rows) {
+                    *keep &= u8::from(is_any(self.codes_of(*row as usize), any_of) == *wanted);
+                }
+            }
+            CodeTest::Nothing => mask.fill(0),
+            CodeTest::Range(_) | CodeTest::AnyOf(_) | CodeTest::Set(_) | CodeTest::Sorted(_) => {
+                unreachable!("strings are not tested for {test:?}")
+            }
+        }
     }
 
     fn test_listed(&self, test: &Test, rows: &[u32], mask: &mut [u8]) -> Result<(), StorageError> {

@@ -184,6 +184,12 @@ impl Matcher {
 }
 
 impl Symbols {
+    /// The matcher that compressed with this table. It finds the same symbols again, so equal strings have equal codes.
+    pub(super) fn matcher(&self) -> Matcher {
+        let symbols = self.words.iter().zip(self.lens.iter()).map(|(bytes, len)| Symbol { bytes: *bytes, len: *len });
+        Matcher::new(symbols.take_while(|symbol| symbol.len > 0).collect())
+    }
+
     /// Memory.
     pub(super) const BYTES: usize = CODES * (size_of::<u64>() + 1);
 
@@ -246,6 +252,9 @@ mod tests {
                 matcher.compress(string, &mut codes);
                 symbols.decompress(&codes, &mut back);
                 assert_eq!(back[2..], string[..]);
+                let mut again = Vec::new();
+                symbols.matcher().compress(string, &mut again);
+                assert_eq!(again, codes);
                 (compressed, plain) = (compressed + codes.len(), plain + string.len());
             }
             assert!(compressed * 3 < plain, "{compressed} of {plain} bytes");

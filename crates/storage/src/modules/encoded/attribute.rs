@@ -30,8 +30,8 @@ pub(super) struct EncodedColumn {
 /// Rows from which on a test of a list is translated to codes, which is kept for the next list.
 const TRANSLATED_ROWS_MIN: usize = 64;
 
-/// Rows from which on a run is decoded instead of row by row, if at least one in `DENSE_SHARE` is wanted: a decoded value
-/// costs about a third of a linked one.
+/// Rows from which on a run is decoded instead of row by row, if at least one in `DENSE_SHARE` is wanted: a decoded
+/// value costs about a third of a linked one.
 const DENSE_ROWS_MIN: usize = 64;
 const DENSE_SHARE: usize = 2;
 
