@@ -105,8 +105,8 @@ fn by_server(url: &str, target: &std::path::Path) -> Result<(u64, u64, u64), Fai
 
 /// A signal goes to the server as soon as it is at work. In front of that, or once more, it ends this process.
 ///
-/// A server does not hear a request that comes before the statement that it is for, nor says so. It is asked again until
-/// it answers the statement, which ends this process.
+/// A server does not hear a request that comes before the statement that it is for, nor says so. It is asked again
+/// until it answers the statement, which ends this process.
 fn cancel_on(signals: Signals, server: Arc<OnceLock<CancelToken>>) {
     thread::spawn(move || {
         let first = signals.wait();

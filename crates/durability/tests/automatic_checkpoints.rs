@@ -1,4 +1,5 @@
-//! Checkpoints that nobody asks for: by the size of the log, and by the time since the first commit behind the last one.
+//! Checkpoints that nobody asks for: by the size of the log, and by the time since the first commit behind the last
+//! one.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! A sync that fails ends the log: nothing that comes later is acknowledged, whoever asks is told why, and what is there
-//! can be read.
+//! A sync that fails ends the log: nothing that comes later is acknowledged, whoever asks is told why, and what is
+//! there can be read.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -8,7 +8,6 @@ use std::task::{Wake, Waker};
 
 use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, Reservation};
 use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
-use eris_sync::Claimed;
 
 use crate::admission::{Admission, STATEMENT_CLASSES};
 use crate::assignments::Urgency;
@@ -112,7 +111,8 @@ pub(crate) fn keep_work(pieces: u32) {
     });
 }
 
-fn keeps_work(node: NodeId) -> bool {
+/// Whether the current worker does a piece of work of this node itself that is ready now.
+pub(crate) fn keeps_work(node: NodeId) -> bool {
     OUTBOX.with(|slot| match slot.borrow_mut().as_mut() {
         Some(outbox) if outbox.node == node && outbox.keep > 0 => {
             outbox.keep -= 1;
@@ -427,50 +427,6 @@ impl Runtime {
                 self.visit(&partition, Urgency::Later);
             }
         }
-    }
-
-    /// Wakes one sleeping worker of the node, unless the current one is about to do the work itself.
-    pub fn wake_node(&self, node: NodeId) {
-        if !keeps_work(node) {
-            self.wake_others(node);
-        }
-    }
-
-    /// Wakes one sleeping worker of the node, or of the one that helps it.
-    pub fn wake_others(&self, node: NodeId) {
-        if !self.wake_worker(node)
-            && let Some(helper) = self.helpers.helper_of(node)
-        {
-            self.wake_worker(helper);
-        }
-    }
-
-    /// A timer began that may be due before any other: a sleeping worker of the node has to shorten its sleep. One who
-    /// watches need not be told, and may have something else to do by then.
-    pub fn wake_for_timer(&self, node: NodeId) {
-        if !self.shorten_sleep(node)
-            && let Some(helper) = self.helpers.helper_of(node)
-        {
-            self.shorten_sleep(helper);
-        }
-    }
-
-    fn shorten_sleep(&self, node: NodeId) -> bool {
-        let node = self.node(node);
-        let sleeper = node.sleepers.claim_one_of(0..node.sleepers.workers());
-        if let Some(index) = sleeper {
-            node.reactors[index].unpark();
-        }
-        sleeper.is_some()
-    }
-
-    fn wake_worker(&self, node: NodeId) -> bool {
-        let node = self.node(node);
-        let claimed = node.sleepers.claim_one();
-        if let Some(Claimed::Sleeper(index)) = claimed {
-            node.reactors[index].unpark();
-        }
-        claimed.is_some()
     }
 
     pub fn queue_maintenance(&self, partition: &Partition) {

@@ -176,8 +176,8 @@ impl Worker {
         worked
     }
 
-    /// Polls the tasks that are ready, and those that they and timers make ready; returns whether there were any. Tasks are
-    /// short: they wait for one quantum of partitions at most, and get the larger share if they are many.
+    /// Polls the tasks that are ready, and those that they and timers make ready; returns whether there were any. Tasks
+    /// are short: they wait for one quantum of partitions at most, and get the larger share if they are many.
     fn run_tasks(&mut self, runtime: &Arc<Runtime>, node: &Node) -> bool {
         let mut now = runtime.env.now();
         let quantum = Quantum::start_several(runtime, now, TASK_QUANTA);

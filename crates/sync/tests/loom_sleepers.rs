@@ -113,8 +113,8 @@ fn loom_sleepers_watch_and_lose_nothing() {
     });
 }
 
-/// Two workers, and work beside what the one who watches found: if that keeps it busy, the other one does not sleep over
-/// the rest. `again`: the watcher did not notice that it was claimed, and watches once more first.
+/// Two workers, and work beside what the one who watches found: if that keeps it busy, the other one does not sleep
+/// over the rest. `again`: the watcher did not notice that it was claimed, and watches once more first.
 fn loom_busy_watcher(again: bool) {
     explore(move |waker_first| {
         const SLEEPER: usize = 0;
