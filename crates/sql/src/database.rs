@@ -13,8 +13,8 @@ use crate::errors::{SqlError, SqlState};
 use crate::fallback::Lane;
 use crate::plan::{Planner, engine_error};
 use crate::session::{PlanCache, Session, SessionOptions, TransactionObserver};
-use crate::statistics::StatisticsCache;
 use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, layout_name};
+use crate::statistics::StatisticsCache;
 
 /// How a database is set up.
 #[derive(Clone, Debug)]

@@ -265,7 +265,11 @@ async fn aggregated(access: &Access, aggregate: Aggregate, context: &mut RunCont
 }
 
 /// OFFSET and LIMIT of one execution.
-pub(super) fn limits(skip: Option<&Slot>, fetch: Option<&Slot>, parameters: &[Value]) -> Result<(u64, Option<u64>), SqlError> {
+pub(super) fn limits(
+    skip: Option<&Slot>,
+    fetch: Option<&Slot>,
+    parameters: &[Value],
+) -> Result<(u64, Option<u64>), SqlError> {
     let count = |slot: Option<&Slot>, what: &str| -> Result<Option<u64>, SqlError> {
         let value = match slot {
             None => return Ok(None),

@@ -14,7 +14,9 @@ use super::states::{Block, Place, Step};
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::FallbackRows;
 use crate::front::Command;
-use crate::native::{ChangePlan, FoundRows, Held, InsertPlan, InsertRows, NativeRows, RunContext, start, start_dataflows};
+use crate::native::{
+    ChangePlan, FoundRows, Held, InsertPlan, InsertRows, NativeRows, RunContext, start, start_dataflows,
+};
 use crate::plan::engine_error;
 
 impl Session {

@@ -13,7 +13,9 @@ use super::statement::{Body, Planned};
 use crate::errors::SqlError;
 use crate::fallback;
 use crate::front::ExplainCommand;
-use crate::native::{Access, Bound, ChangePlan, ConditionTemplate, InsertRows, Node, accesses, describe, describe_dataflows};
+use crate::native::{
+    Access, Bound, ChangePlan, ConditionTemplate, InsertRows, Node, accesses, describe, describe_dataflows,
+};
 use crate::plan::engine_error;
 
 impl Session {

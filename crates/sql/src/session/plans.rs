@@ -7,8 +7,8 @@ use eris_engine::CancelHandle;
 use eris_storage::Value;
 
 use super::prepared::ColumnDescription;
-use crate::errors::SqlError;
 use crate::database::Database;
+use crate::errors::SqlError;
 use crate::native::{MacroQep, Node};
 use crate::plan::{BoundQuery, NotNative, compile, lower_query, tables_of};
 use crate::settings::Lanes;

@@ -79,16 +79,21 @@ impl StatisticsCache {
                     let reservation = engine.memory().reserve(CONSUMER);
                     let Some(known) = take_sample(engine, table, rows, reservation, cancel).await? else { continue };
                     let known = Arc::new(known);
-                    let mut tables = self.lock();
-                    // Dropped tables are forgotten when another one is sampled.
-                    tables.retain(|id, _| engine.container(*id).is_some());
-                    tables.insert(id, Arc::clone(&known));
+                    // It may have been dropped meanwhile: then nobody would forget it.
+                    if engine.container(id).is_some() {
+                        self.lock().insert(id, Arc::clone(&known));
+                    }
                     known
                 }
             };
             statistics.tables.insert(id, known);
         }
         Ok(statistics)
+    }
+
+    /// Forgets a table that was dropped.
+    pub fn forget(&self, table: ContainerId) {
+        self.lock().remove(&table);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ContainerId, Arc<TableStatistics>>> {

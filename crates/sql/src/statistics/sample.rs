@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eris_engine::{CancelHandle, Engine, PinnedScan, SnapshotHandle};
 use eris_platform::Reservation;
-use eris_storage::{AttributeId, Batch, Predicate, ReadRequest};
+use eris_storage::{AttributeId, Batch, Predicate, ReadRequest, Value};
 
 use super::TableStatistics;
 use super::distinct::distinct_values;
@@ -15,6 +15,8 @@ use crate::plan::engine_error;
 
 /// Rows of open segments that are looked at.
 const OPEN_ROWS: usize = 2_048;
+/// A sample is that large at most.
+const SAMPLE_BYTES_MAX: usize = 512 << 10;
 
 /// Looks at some rows of a table, in a transaction of its own: what a sample has read is nobody's business. `None`
 /// without memory for it.
@@ -71,8 +73,9 @@ fn rows_of(pinned: &PinnedScan, snapshot: &SnapshotHandle, request: &ReadRequest
         let types: Vec<_> = table.columns.iter().map(|column| column.sql_type.data_type()).collect();
         return Batch::empty(&types);
     }
-    // The rows are copied, so that the sample keeps nothing of the table alive.
     let all = Batch::concat(&parts);
-    let rows: Vec<Vec<eris_storage::Value>> = (0..all.rows).map(|row| all.row(row)).collect();
+    // Of wide rows fewer are enough. They are copied, so that the sample keeps nothing of the table alive.
+    let step = all.bytes().div_ceil(SAMPLE_BYTES_MAX).max(1);
+    let rows: Vec<Vec<Value>> = (0..all.rows).step_by(step).map(|row| all.row(row)).collect();
     Batch::from_rows(&all.data_types(), &rows)
 }

@@ -62,12 +62,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-async fn take_pieces(
-    next: &AtomicUsize,
-    count: usize,
-    cancel: &CancelHandle,
-    piece: &Piece,
-) -> Result<(), SqlError> {
+async fn take_pieces(next: &AtomicUsize, count: usize, cancel: &CancelHandle, piece: &Piece) -> Result<(), SqlError> {
     loop {
         let at = next.fetch_add(1, Ordering::Relaxed);
         if at >= count {

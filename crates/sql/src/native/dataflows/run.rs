@@ -41,7 +41,8 @@ pub async fn start_dataflows(
     engine: &Engine,
     context: &mut RunContext<'_>,
 ) -> Result<NativeRows, SqlError> {
-    let mut run = Run { qep, engine: engine.clone(), parameters: qep.parameters(&context.parameters), left: Vec::new() };
+    let mut run =
+        Run { qep, engine: engine.clone(), parameters: qep.parameters(&context.parameters), left: Vec::new() };
     for (number, stage) in qep.stages.iter().enumerate() {
         let is_last = number + 1 == qep.stages.len();
         if is_last
@@ -71,12 +72,7 @@ pub async fn start_dataflows(
 }
 
 impl Run<'_> {
-    async fn stage(
-        &mut self,
-        number: usize,
-        stage: &Stage,
-        context: &mut RunContext<'_>,
-    ) -> Result<Left, SqlError> {
+    async fn stage(&mut self, number: usize, stage: &Stage, context: &mut RunContext<'_>) -> Result<Left, SqlError> {
         let (sink, built) = self.sink(stage, context);
         for input in &stage.inputs {
             context.check_cancelled()?;
@@ -140,9 +136,7 @@ impl Run<'_> {
                 let group = GroupBy::new(Arc::clone(groups), Arc::clone(calls), parameters, memory, workers);
                 (Arc::new(group), None)
             }
-            SinkPlan::Sort { keys, limit } => {
-                (Arc::new(SortSink::new(keys.clone(), *limit, memory, workers)), None)
-            }
+            SinkPlan::Sort { keys, limit } => (Arc::new(SortSink::new(keys.clone(), *limit, memory, workers)), None),
         }
     }
 
@@ -196,12 +190,7 @@ impl Run<'_> {
     }
 
     /// Pushes batches through a pipeline, on all workers.
-    async fn push(
-        &self,
-        batches: Vec<Batch>,
-        pipeline: Pipeline,
-        context: &RunContext<'_>,
-    ) -> Result<(), SqlError> {
+    async fn push(&self, batches: Vec<Batch>, pipeline: Pipeline, context: &RunContext<'_>) -> Result<(), SqlError> {
         let count = batches.len();
         let batches: Vec<Mutex<Option<Batch>>> = batches.into_iter().map(|batch| Mutex::new(Some(batch))).collect();
         let asked = context.transaction.cancel_handle();
@@ -251,4 +240,3 @@ fn part(batches: Vec<Batch>, skip: u64, fetch: Option<u64>) -> Vec<Batch> {
     }
     kept
 }
-

@@ -136,8 +136,7 @@ pub(super) fn share_of_pairs(left: &Estimate, right: &Estimate, pairs: &[(usize,
         (Some(domain), None) | (None, Some(domain)) => 1.0 / domain.max(1.0),
         (Some(left_domain), Some(right_domain)) => 1.0 / left_domain.max(right_domain).max(1.0),
         (None, None) => {
-            let share =
-                |(a, b): &(usize, usize)| 1.0 / left.columns[*a].domain.max(right.columns[*b].domain).max(1.0);
+            let share = |(a, b): &(usize, usize)| 1.0 / left.columns[*a].domain.max(right.columns[*b].domain).max(1.0);
             let mut shares: Vec<f64> = pairs.iter().map(share).collect();
             // Columns that go together are not independent: the most selective one counts fully, others less and less.
             shares.sort_by(f64::total_cmp);

@@ -172,9 +172,9 @@ impl<'p> Graph<'p> {
 
     fn leaves_of<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>) -> Lowering<LeafSet> {
         let positions = referred(exprs, &self.schema)?;
-        Ok(positions.into_iter().fold(LeafSet::default(), |set, position| {
-            set.with(LeafSet::one(self.leaf_of(position)))
-        }))
+        Ok(positions
+            .into_iter()
+            .fold(LeafSet::default(), |set, position| set.with(LeafSet::one(self.leaf_of(position)))))
     }
 
     /// Everything that joins and conditions refer to.
@@ -276,7 +276,9 @@ impl Compiler<'_> {
         let mut later = wanted.clone();
         later.extend(graph.referred_from(both)?);
         let here = graph.conditions.iter().filter(|condition| {
-            both.holds(condition.leaves) && !probe_leaves.holds(condition.leaves) && !build_leaves.holds(condition.leaves)
+            both.holds(condition.leaves)
+                && !probe_leaves.holds(condition.leaves)
+                && !build_leaves.holds(condition.leaves)
         });
         later.extend(referred(here.map(|condition| &condition.expr), &graph.schema)?);
         let here = graph.reducers.iter().filter(|reducer| {

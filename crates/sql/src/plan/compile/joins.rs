@@ -45,8 +45,12 @@ impl Residual {
     /// Over the probed side's columns, then those of the built side that are kept.
     fn lower(&self, probe_width: usize, kept: &[usize]) -> Lowering<Expression> {
         let of_build = |column: usize| kept.iter().position(|own| *own == column).map(|place| probe_width + place);
-        let map: Vec<Option<usize>> =
-            self.probe.iter().zip(&self.build).map(|(probe, build)| probe.or_else(|| build.and_then(of_build))).collect();
+        let map: Vec<Option<usize>> = self
+            .probe
+            .iter()
+            .zip(&self.build)
+            .map(|(probe, build)| probe.or_else(|| build.and_then(of_build)))
+            .collect();
         lower(&self.condition, Columns { schema: &self.schema, offset: 0, map: Some(&map) })
     }
 }
@@ -83,7 +87,8 @@ impl Compiler<'_> {
         same_types(&matching.probe_keys, &matching.build_keys)?;
         let kept = kept_columns(&build_kept, matching.residual.as_ref())?;
         let place = |column: usize| kept.iter().position(|own| *own == column);
-        let residual = matching.residual.as_ref().map(|residual| residual.lower(probe.types.len(), &kept)).transpose()?;
+        let residual =
+            matching.residual.as_ref().map(|residual| residual.lower(probe.types.len(), &kept)).transpose()?;
         let residual = residual.map(Arc::new);
         let needs_rows = !build_kept.is_empty() || residual.is_some() || keep_unmatched;
         let only_existence = matches!(kind, JoinKind::Semi | JoinKind::Anti | JoinKind::Mark { .. }) && !needs_rows;

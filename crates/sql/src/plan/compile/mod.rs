@@ -22,8 +22,8 @@ mod joins;
 mod order;
 mod pairs;
 mod relational;
-mod scan;
 mod scalars;
+mod scan;
 mod stream;
 
 use std::collections::BTreeSet;

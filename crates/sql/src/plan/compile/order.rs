@@ -126,7 +126,8 @@ fn edge_shares(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema) -> Vec<(
 
 impl Sets {
     fn rows_of(&self, set: LeafSet) -> f64 {
-        let all: f64 = (0..self.count).filter(|leaf| set.holds(LeafSet::one(*leaf))).map(|leaf| self.rows[leaf]).product();
+        let all: f64 =
+            (0..self.count).filter(|leaf| set.holds(LeafSet::one(*leaf))).map(|leaf| self.rows[leaf]).product();
         let share: f64 =
             self.edges.iter().filter(|(a, b, _)| set.holds(a.with(*b))).map(|(_, _, share)| *share).product();
         (all * share).max(1.0)

@@ -157,12 +157,8 @@ impl Compiler<'_> {
                 Vec::new()
             }
         };
-        let sides = Sides {
-            probe: both.first,
-            build: &both.second,
-            probe_kept: columns_of(&both.first_kept),
-            build_kept,
-        };
+        let sides =
+            Sides { probe: both.first, build: &both.second, probe_kept: columns_of(&both.first_kept), build_kept };
         let (mut stream, _) = self.probed(sides, &matching, kind, false)?;
         stream.place(&positions, width);
         Ok(stream)
@@ -249,7 +245,6 @@ impl Compiler<'_> {
     }
 }
 
-
 fn columns_of(kept: &[(usize, usize)]) -> Vec<usize> {
     kept.iter().map(|(column, _)| *column).collect()
 }
@@ -278,11 +273,8 @@ impl Both {
         let second: Vec<Option<usize>> =
             std::iter::repeat_n(None, first_width).chain(self.second.columns.iter().copied()).collect();
         let (probe, build) = if first_is_probed { (first, second) } else { (second, first) };
-        let (probe_keys, build_keys) = if first_is_probed {
-            (&self.first_keys, &self.second_keys)
-        } else {
-            (&self.second_keys, &self.first_keys)
-        };
+        let (probe_keys, build_keys) =
+            if first_is_probed { (&self.first_keys, &self.second_keys) } else { (&self.second_keys, &self.first_keys) };
         let residual = self.condition.as_ref().map(|condition| Residual {
             condition: condition.clone(),
             schema: self.combined.clone(),

@@ -85,12 +85,7 @@ impl Compiler<'_> {
         Ok(stream)
     }
 
-    pub(super) fn aggregate(
-        &mut self,
-        plan: &LogicalPlan,
-        aggregate: &Aggregate,
-        needed: &Needed,
-    ) -> Lowering<Stream> {
+    pub(super) fn aggregate(&mut self, plan: &LogicalPlan, aggregate: &Aggregate, needed: &Needed) -> Lowering<Stream> {
         if let Some((_, _, known)) = self.known.iter().find(|(known, columns, _)| known == plan && columns == needed) {
             return Ok(known.clone());
         }

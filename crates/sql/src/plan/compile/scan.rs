@@ -33,10 +33,8 @@ pub(super) fn filtered_scan<'p>(predicate: &Expr, input: &'p LogicalPlan) -> Low
         _ => return Ok(None),
     };
     let table = table_of(scan)?;
-    let (inside, outside) = split_conjunction(predicate)
-        .into_iter()
-        .cloned()
-        .partition(|part: &Expr| condition_of(part, &table).is_some());
+    let (inside, outside) =
+        split_conjunction(predicate).into_iter().cloned().partition(|part: &Expr| condition_of(part, &table).is_some());
     Ok(Some(FilteredScan { scan, inside, outside }))
 }
 
@@ -72,11 +70,8 @@ impl Compiler<'_> {
             return Estimate::unknown(1_000.0, desired.len());
         };
         let all: Vec<usize> = (0..table.columns.len()).collect();
-        let columns = known
-            .distinct
-            .iter()
-            .map(|distinct| ColumnEstimate { distinct: *distinct, domain: *distinct })
-            .collect();
+        let columns =
+            known.distinct.iter().map(|distinct| ColumnEstimate { distinct: *distinct, domain: *distinct }).collect();
         let unique = table.schema.indexes.iter().filter(|index| index.unique).map(|index| UniqueKey {
             columns: index.attributes.iter().map(|attribute| attribute.index()).collect::<BTreeSet<usize>>(),
             domain: known.rows,

@@ -82,12 +82,7 @@ fn any_of(expr: &Expr, table: &Table) -> Option<ConditionTemplate> {
     Some(condition(column?, table, TestTemplate::In(parts)))
 }
 
-fn collect_equal(
-    expr: &Expr,
-    table: &Table,
-    column: &mut Option<AttributeId>,
-    slots: &mut Vec<Slot>,
-) -> Option<()> {
+fn collect_equal(expr: &Expr, table: &Table, column: &mut Option<AttributeId>, slots: &mut Vec<Slot>) -> Option<()> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
             collect_equal(left, table, column, slots)?;

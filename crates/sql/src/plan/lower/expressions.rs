@@ -46,9 +46,7 @@ impl<'a> Columns<'a> {
             None => Some(index + self.offset),
             Some(map) => map[index],
         };
-        index
-            .and_then(place)
-            .ok_or_else(|| NotNative::because(format!("column {column} is elsewhere")))
+        index.and_then(place).ok_or_else(|| NotNative::because(format!("column {column} is elsewhere")))
     }
 
     fn arrow_type(&self, expr: &Expr) -> Lowering<ArrowType> {
