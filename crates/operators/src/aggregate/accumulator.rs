@@ -153,6 +153,11 @@ impl Accumulator {
         self.add(input, group_of_row)
     }
 
+    /// Whether decimals may come as 64-bit values, whatever their type says.
+    pub fn takes_narrow(&self) -> bool {
+        matches!(self.state, State::Exact { .. })
+    }
+
     /// Adds values that are not NULL to the states.
     fn add(&mut self, input: &Column, group_of_row: &[u32]) -> Result<(), OperatorError> {
         let wrong = || OperatorError::Internal(format!("sum of {}", input.data_type));

@@ -19,7 +19,7 @@ use super::room::Room;
 use super::sums::count_rows;
 use super::{Aggregate, GroupCall};
 use crate::error::OperatorError;
-use crate::expression::{Datum, Expression};
+use crate::expression::Expression;
 use crate::filter_project::select;
 
 /// One call's states.
@@ -104,8 +104,16 @@ impl Grouped {
         for (call, state) in self.calls.iter().zip(&mut self.states) {
             let chosen = call.filter.as_ref().map(|filter| select(filter, batch, parameters)).transpose()?;
             let chosen = chosen.filter(|rows| rows.len() < batch.rows);
-            let input =
-                call.call.input.as_ref().map(|input| input.evaluate_chosen(batch, chosen.as_deref(), parameters));
+            let narrow = matches!(state, CallState::Plain(accumulator) if accumulator.takes_narrow());
+            let input = call.call.input.as_ref().map(|input| match &chosen {
+                None if narrow => {
+                    let narrowed = input.evaluate_narrow(batch, parameters)?;
+                    Ok(narrowed.datum.into_column(input.data_type(), batch.rows))
+                }
+                None => input.column(batch, parameters),
+                // What the filter takes away must not fail.
+                Some(rows) => input.column(&batch.take(rows), parameters),
+            });
             let input = input.transpose()?;
             let Some(rows) = chosen else {
                 match state {
@@ -219,25 +227,5 @@ impl Grouped {
         let texts: u64 = self.accumulators().map(Accumulator::text_bytes).sum();
         let rows = self.rows.capacity() * size_of::<i64>();
         (self.groups.allocated_bytes() + states + rows, self.groups.text_bytes() + texts)
-    }
-}
-
-impl Expression {
-    /// Evaluates on some rows of a batch.
-    fn evaluate_chosen(
-        &self,
-        batch: &Batch,
-        chosen: Option<&[u32]>,
-        parameters: &[Value],
-    ) -> Result<Column, OperatorError> {
-        match (chosen, self) {
-            (None, _) => self.column(batch, parameters),
-            (Some(rows), Self::Column { index, .. }) => Ok(batch.columns[*index].take(rows)),
-            // What the filter takes away must not fail.
-            (Some(rows), _) => match self.evaluate(&batch.take(rows), parameters)? {
-                Datum::Column(column) => Ok(column),
-                Datum::Constant(value) => Ok(Column::constant(self.data_type(), &value, rows.len())),
-            },
-        }
     }
 }

@@ -220,6 +220,10 @@ impl Sink for GroupBy {
         slot.get_or_insert_with(|| self.grouped()).update(&batch, &self.parameters)
     }
 
+    fn takes_narrow(&self) -> bool {
+        true
+    }
+
     fn finish_jobs(&self) -> Result<usize, OperatorError> {
         let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
         let next = match std::mem::replace(&mut *phase, Phase::Done) {

@@ -6,7 +6,8 @@ use eris_platform::{MemoryPool, SeededRandom};
 use eris_storage::{BATCH_ROWS, Batch, Comparison, DataType, Value};
 
 use super::*;
-use crate::pipeline::Sink;
+use crate::aggregate::AggregateFunction;
+use crate::pipeline::{Pipeline, Sink, Step};
 
 fn column(index: usize, data_type: DataType) -> Expression {
     Expression::Column { index, data_type }
@@ -250,5 +251,60 @@ fn a_grouping_fails_within_its_memory_and_gives_everything_back() {
         let pool = MemoryPool::new(limit);
         assert!(matches!(run(&sink(&pool), &batches, 2), Err(OperatorError::Memory(_))), "{limit} of {peak}");
         assert_eq!(pool.used(), 0);
+    }
+}
+
+/// A projection in front of groups hands decimals on in 64 bits while they fit: as keys and for minima they are wide
+/// again, and the answers are those of whole numbers.
+#[test]
+fn decimals_that_a_projection_narrows() {
+    let wide = DataType::Decimal { precision: 30, scale: 2 };
+    for shift in [0, 70] {
+        let rows: Vec<Vec<Value>> = (0..5_000_i128)
+            .map(|n| vec![Value::Decimal { unscaled: (n % 7 - 3) << shift, scale: 2 }, Value::Int64(n as i64 % 3)])
+            .collect();
+        let project: Arc<[Expression]> = [column(0, wide), column(1, DataType::Int64)].into();
+        let call = |function, input: Expression, result| AggregateCall { function, input: Some(input), result };
+        let calls: Arc<[AggregateCall]> =
+            [call(AggregateFunction::Sum, column(0, wide), wide), call(AggregateFunction::Min, column(0, wide), wide)]
+                .into();
+        let pool = MemoryPool::unlimited();
+        let groups: Arc<[Expression]> = [column(0, wide), column(1, DataType::Int64)].into();
+        let sink = Arc::new(GroupBy::new(groups, calls, Arc::from([]), &pool, 1));
+        let steps: Arc<[Step]> = [Step::Project(project)].into();
+        let pipeline = Pipeline { steps, sink: Arc::clone(&sink) as Arc<dyn Sink>, parameters: Arc::from([]) };
+        for part in rows.chunks(BATCH_ROWS) {
+            pipeline.push(Batch::from_rows(&[wide, DataType::Int64], part), &mut |_| Ok(())).unwrap();
+        }
+        loop {
+            let jobs = sink.finish_jobs().unwrap();
+            if jobs == 0 {
+                break;
+            }
+            (0..jobs).for_each(|job| sink.finish_job(job).unwrap());
+        }
+        let (batches, _charged) = sink.take_output().unwrap();
+        let mut expected: BTreeMap<(i128, i64), i128> = BTreeMap::new();
+        for n in 0..5_000_i128 {
+            let value = (n % 7 - 3) << shift;
+            *expected.entry((value, n as i64 % 3)).or_default() += value;
+        }
+        let found: BTreeMap<(i128, i64), i128> = batches
+            .iter()
+            .flat_map(|batch| (0..batch.rows).map(|row| batch.row(row)))
+            .map(|row| match row.as_slice() {
+                [
+                    Value::Decimal { unscaled: key, .. },
+                    Value::Int64(third),
+                    Value::Decimal { unscaled: sum, .. },
+                    least,
+                ] => {
+                    assert_eq!(*least, Value::Decimal { unscaled: *key, scale: 2 });
+                    ((*key, *third), *sum)
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(found, expected, "shifted by {shift}");
     }
 }

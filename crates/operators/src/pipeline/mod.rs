@@ -78,11 +78,15 @@ impl Pipeline {
                     }
                 }
                 Step::Project(expressions) => {
-                    let columns = expressions
-                        .iter()
-                        .map(|expression| expression.column(&batch, &self.parameters))
-                        .collect::<Result<Vec<_>, _>>()?;
-                    batch = Batch::new(columns, batch.rows);
+                    let narrow = at + 1 == self.steps.len() && self.sink.takes_narrow();
+                    let columns = expressions.iter().map(|expression| {
+                        if !narrow {
+                            return expression.column(&batch, &self.parameters);
+                        }
+                        let narrowed = expression.evaluate_narrow(&batch, &self.parameters)?;
+                        Ok(narrowed.datum.into_column(expression.data_type(), batch.rows))
+                    });
+                    batch = Batch::new(columns.collect::<Result<Vec<_>, _>>()?, batch.rows);
                 }
                 Step::Probe(probe) => {
                     return probe.run(&batch, &self.parameters, emit, &mut |joined, emit: &mut Emitting<'_>| {

@@ -20,6 +20,12 @@ pub trait Sink: Send + Sync + Debug {
         emit: &mut dyn FnMut(Batch) -> Result<(), OperatorError>,
     ) -> Result<(), OperatorError>;
 
+    /// Whether columns of decimals may come as 64-bit values, whatever their type says
+    /// ([`Expression::evaluate_narrow`](crate::Expression::evaluate_narrow)).
+    fn takes_narrow(&self) -> bool {
+        false
+    }
+
     /// The number of independent jobs in the next round; 0 if nothing is left to do. Called by one task when all input
     /// was consumed, and again after each round.
     fn finish_jobs(&self) -> Result<usize, OperatorError>;
