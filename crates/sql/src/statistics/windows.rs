@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use eris_storage::PinnedSegment;
 
-/// A sample looks at so many rows in so many places, which lie evenly over the segments: values that occur together in a
-/// part of the table must not decide alone.
+/// A sample looks at so many rows in so many places, which lie evenly over the segments: values that occur together in
+/// a part of the table must not decide alone.
 const WINDOW_ROWS: u32 = 32;
 const WINDOWS: u64 = 64;
 

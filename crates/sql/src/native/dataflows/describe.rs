@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use eris_operators::Expression;
+use eris_operators::{Expression, GroupCall};
 
 use super::{Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
 use crate::native::describe::{access_text, expressions_text, kernel, slot_text, sort_text};
@@ -71,9 +71,11 @@ fn sink_text(stage: &Stage) -> String {
         SinkPlan::Group { groups, calls } => {
             let calls: Vec<String> = calls
                 .iter()
-                .map(|call| {
+                .map(|GroupCall { call, distinct, filter }| {
                     let input = call.input.as_ref().map_or("*".to_string(), Expression::to_string);
-                    format!("{:?}({input})", call.function)
+                    let distinct = if *distinct { "distinct " } else { "" };
+                    let filter = filter.as_ref().map_or(String::new(), |filter| format!(" filter {filter}"));
+                    format!("{:?}({distinct}{input}){filter}", call.function)
                 })
                 .collect();
             format!("Group by [{}]: {}", expressions_text(groups), calls.join(", "))

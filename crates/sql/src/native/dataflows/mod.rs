@@ -19,7 +19,7 @@ mod run;
 
 use std::sync::Arc;
 
-use eris_operators::{AggregateCall, BuildSpec, Expression, JoinKind, SortKeys};
+use eris_operators::{BuildSpec, Expression, GroupCall, JoinKind, SortKeys};
 use eris_storage::{DataType, Value};
 
 use super::access::Access;
@@ -126,7 +126,7 @@ pub enum SinkPlan {
         /// The keys; none: one group.
         groups: Arc<[Expression]>,
         /// What is computed of each.
-        calls: Arc<[AggregateCall]>,
+        calls: Arc<[GroupCall]>,
     },
     /// In order.
     Sort {

@@ -133,7 +133,7 @@ impl Run<'_> {
             }
             SinkPlan::Group { groups, calls } => {
                 let parameters: Arc<[Value]> = self.parameters.as_slice().into();
-                let group = GroupBy::new(Arc::clone(groups), Arc::clone(calls), parameters, memory, workers);
+                let group = GroupBy::with_calls(Arc::clone(groups), Arc::clone(calls), parameters, memory, workers);
                 (Arc::new(group), None)
             }
             SinkPlan::Sort { keys, limit } => (Arc::new(SortSink::new(keys.clone(), *limit, memory, workers)), None),

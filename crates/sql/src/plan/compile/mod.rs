@@ -1,7 +1,7 @@
 //! The macro-QEP compiler: from an optimised logical plan to dataflows (004, section 3.4; DESIGN 3).
 //!
-//! Nodes that pass batches on become steps of a pipeline that is still open ([`Stream`]); nodes that need all their rows
-//! end it with a sink, which makes it a stage, and begin another one with what the stage leaves:
+//! Nodes that pass batches on become steps of a pipeline that is still open ([`Stream`]); nodes that need all their
+//! rows end it with a sink, which makes it a stage, and begin another one with what the stage leaves:
 //!
 //! ```text
 //!   Sort                     stage 2: rows of 1 ──────────────────────────> sort
@@ -13,8 +13,8 @@
 //! ```
 //! Every node is told which of its columns are needed above, and yields no others. Inner joins that hang together are
 //! taken apart and put together again in the order that is expected to be cheapest ([`graph`], [`order`]), by what is
-//! known of the tables now ([`estimate`]). A subquery that does not refer to rows outside becomes a stage whose value is
-//! a parameter; one that occurs twice runs once.
+//! known of the tables now ([`estimate`]). A subquery that does not refer to rows outside becomes a stage whose value
+//! is a parameter; groups that occur twice are computed once.
 
 mod estimate;
 mod graph;

@@ -2,8 +2,8 @@
 //! sets; for many leaves the pair with the smallest result, again and again.
 //!
 //! The cost of a join is what its build side costs to build, what its probe side costs to look up (more when the built
-//! side does not fit into caches) and what it gives on. How many rows a set of leaves gives does not depend on the order
-//! in which they are joined.
+//! side does not fit into caches) and what it gives on. How many rows a set of leaves gives does not depend on the
+//! order in which they are joined.
 
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::Expr;

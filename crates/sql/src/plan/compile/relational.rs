@@ -7,7 +7,7 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
     Aggregate, Distinct, EmptyRelation, Expr, Filter, Limit, LogicalPlan, Projection, Sort, Union, Values,
 };
-use eris_operators::{AggregateCall, Expression, SortKey, SortKeys};
+use eris_operators::{Expression, GroupCall, SortKey, SortKeys};
 use eris_storage::DataType;
 
 use super::estimate::{ColumnEstimate, Estimate, UniqueKey};
@@ -16,7 +16,7 @@ use super::stream::{Stream, referred};
 use super::{Compiler, Needed};
 use crate::arrow_view::sql_type_of_arrow;
 use crate::native::{LimitPlan, SinkPlan, Source, StepPlan};
-use crate::plan::lower::{Columns, Lowering, NotNative, limit_slot, lower, lower_all, lower_call};
+use crate::plan::lower::{Columns, Lowering, NotNative, limit_slot, lower, lower_all, lower_group_call};
 
 /// Whether an expression is a column as it is, whatever it is called.
 fn plain_column(expr: &Expr) -> Option<&datafusion::common::Column> {
@@ -113,9 +113,9 @@ impl Compiler<'_> {
             .zip(&wanted_calls)
             .map(|(expr, call)| {
                 let field = aggregate.schema.field(group_count + call);
-                lower_call(expr, scope, sql_type_of_arrow(field.data_type())?.data_type())
+                lower_group_call(expr, scope, sql_type_of_arrow(field.data_type())?.data_type())
             })
-            .collect::<Lowering<Vec<AggregateCall>>>()?;
+            .collect::<Lowering<Vec<GroupCall>>>()?;
         let mut columns = vec![None; aggregate.schema.fields().len()];
         columns[..group_count].iter_mut().enumerate().for_each(|(at, column)| *column = Some(at));
         for (at, call) in wanted_calls.iter().enumerate() {
@@ -132,7 +132,7 @@ impl Compiler<'_> {
         &mut self,
         stream: &Stream,
         groups: &Arc<[Expression]>,
-        calls: Arc<[AggregateCall]>,
+        calls: Arc<[GroupCall]>,
         columns: Vec<Option<usize>>,
     ) -> Stream {
         let known = |expression: &Expression| match expression {
@@ -155,7 +155,7 @@ impl Compiler<'_> {
         let domain: f64 = estimates[..groups.len()].iter().map(|column| column.domain).product();
         let key = UniqueKey { columns: (0..groups.len()).collect(), domain: domain.max(rows).min(rows.max(1.0) * 1e3) };
         let types: Vec<DataType> =
-            groups.iter().map(Expression::data_type).chain(calls.iter().map(|call| call.result)).collect();
+            groups.iter().map(Expression::data_type).chain(calls.iter().map(|call| call.call.result)).collect();
         let stage = self.end(stream, SinkPlan::Group { groups: Arc::clone(groups), calls });
         let estimate = Estimate { rows, columns: estimates, unique: vec![key], sample: None };
         Stream::of(Source::Stage(stage), columns, types, estimate)
