@@ -1,4 +1,4 @@
-"""What long runs of the simulator reached, from their entries in the ledger, oldest first."""
+"""What long runs prove, from their entries in the ledger, oldest first, and of which code."""
 
 
 def known(entry):
@@ -22,3 +22,15 @@ def never_reached(entries):
 def executed_last(entries):
     """How many seeds ran on the commit of the newest entry."""
     return sum(entry["executions"] for entry in entries if entry["commit"] == entries[-1]["commit"])
+
+
+def killed(entry):
+    """How many of an entry's cycles ended with SIGKILL. Earlier entries did not note it: every fifth ended politely."""
+    return entry.get("kills", entry["executions"] * 4 // 5)
+
+
+def code_paths(crates, tested):
+    """What a run of these crates depends on, as git names it: tests only of those whose tests are what ran."""
+    folders = [f"crates/{name}" for name in crates]
+    without = [f":(exclude){folder}/tests" for name, folder in zip(crates, folders) if name not in tested]
+    return [*folders, *without]

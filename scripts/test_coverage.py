@@ -1,7 +1,10 @@
 """Tests of what `scripts/done` concludes from the ledger: `python3 -m unittest discover scripts`."""
+import pathlib
+import subprocess
+import tempfile
 import unittest
 
-from coverage import executed_last, never_reached
+from coverage import code_paths, executed_last, killed, never_reached
 
 
 def entry(commit, executions, kinds, never=()):
@@ -43,6 +46,54 @@ class Coverage(unittest.TestCase):
         entries = [entry("b", 1000, ["split"]), entry("a", 45000, ["split"]), entry("b", 4000, ["split"])]
         self.assertEqual(executed_last(entries), 5000)
         self.assertEqual(executed_last(entries[:2]), 45000)
+
+
+class Kills(unittest.TestCase):
+    def test_cycles_that_ended_politely_are_no_kills(self):
+        self.assertEqual(killed({"executions": 60, "kills": 48}), 48)
+        self.assertEqual(killed({"executions": 60, "kills": 0}), 0)
+
+    def test_an_entry_that_does_not_say_counts_four_of_five_rounded_down(self):
+        self.assertEqual([killed({"executions": number}) for number in (450, 60, 4, 1)], [360, 48, 3, 0])
+
+
+class Code(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        self.git("init", "--quiet")
+        for name in ("engine", "durability", "sql"):
+            for folder in ("src", "tests"):
+                self.write(name, folder, "before")
+        self.git("add", ".")
+        self.git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "--quiet", "--message", "all")
+
+    def git(self, *arguments):
+        return subprocess.run(["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True).stdout
+
+    def write(self, name, folder, text):
+        path = self.root / "crates" / name / folder / "it.rs"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def changed(self, *tested):
+        return bool(self.git("diff", "HEAD", "--", *code_paths(["engine", "durability"], tested)))
+
+    def test_a_source_below_counts_and_one_above_does_not(self):
+        self.write("sql", "src", "after")
+        self.assertFalse(self.changed("durability"))
+        self.write("engine", "src", "after")
+        self.assertTrue(self.changed("durability"))
+
+    def test_tests_count_only_of_the_crate_that_runs(self):
+        self.write("engine", "tests", "after")
+        self.assertFalse(self.changed("durability"))
+        self.assertFalse(self.changed())
+        self.assertTrue(self.changed("engine"))
+        self.write("durability", "tests", "after")
+        self.assertTrue(self.changed("durability"))
+        self.assertFalse(self.changed())
 
 
 if __name__ == "__main__":

@@ -34,6 +34,11 @@ CHECKPOINT_BYTES = ["256K", "4M", "256M"]
 LIFE_SECONDS_MAX = 300
 
 
+def kind_of(seed):
+    """How a cycle ends."""
+    return KINDS[seed % len(KINDS)]
+
+
 class Run:
     """All cycles of one directory."""
 
@@ -47,7 +52,9 @@ class Run:
         self.total = Verdict()
         self.kills = dict.fromkeys(["busy", "during checkpoint", "during recovery", "after recovery", "twice", "clean"],
                                    0)
-        self.cycles, self.acknowledged, self.checkpoints, self.work_seconds = 0, 0, 0, 0.0
+        # Those that ended with SIGKILL, whatever else was killed in them.
+        self.cycles, self.killed = 0, 0
+        self.acknowledged, self.checkpoints, self.work_seconds = 0, 0, 0.0
         self.recoveries = []
         self.violation = None
 
@@ -60,6 +67,7 @@ class Run:
                 seed = self.options.seed + cycle
                 server = self._cycle(server, seed)
                 self.cycles += 1
+                self.killed += kind_of(seed) != "clean"
             if server.terminate() != 0:
                 raise Violated(f"exit code {server.process.returncode} after SIGTERM: {server.last_errors()}")
         except (Violated, ServerDied, ServerError, OSError) as error:
@@ -72,7 +80,7 @@ class Run:
         """What is printed."""
         total, recoveries = self.total, self.recoveries or [0.0]
         report = {
-            "cycles": self.cycles, "kills": self.kills, "acknowledged": self.acknowledged,
+            "cycles": self.cycles, "killed": self.killed, "kills": self.kills, "acknowledged": self.acknowledged,
             "checkpoints": self.checkpoints, "checked": total.checked, "lost": total.lost, "phantom": total.phantom,
             "half": total.half, "lost_asynchronous": total.lost_asynchronous,
             "recovery_seconds_max": round(max(recoveries), 3),
@@ -102,7 +110,7 @@ class Run:
     def _cycle(self, server, seed):
         """One cycle with a running server; the one that runs afterwards."""
         rng = random.Random(seed)
-        kind = KINDS[seed % len(KINDS)]
+        kind = kind_of(seed)
         life = self._work(server, rng, self.options.acknowledgements, rng.uniform(0, 0.2))
         if kind == "checkpoint":
             life.checkpoint_wanted.set()

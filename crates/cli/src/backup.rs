@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use eris::{BackupReport, DurabilityError, OpenError};
@@ -17,6 +18,8 @@ use crate::signals::Signals;
 
 /// What a process exits with that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
+/// A server that has not answered is asked again to cancel after this time.
+const ASKED_AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Args, Clone, Debug)]
 pub struct BackupArguments {
@@ -101,11 +104,21 @@ fn by_server(url: &str, target: &std::path::Path) -> Result<(u64, u64, u64), Fai
 }
 
 /// A signal goes to the server as soon as it is at work. In front of that, or once more, it ends this process.
+///
+/// A server does not hear a request that comes before the statement that it is for, nor says so. It is asked again
+/// until it answers the statement, which ends this process.
 fn cancel_on(signals: Signals, server: Arc<OnceLock<CancelToken>>) {
     thread::spawn(move || {
         let first = signals.wait();
-        let is_asked = first.is_ok() && server.get().is_some_and(|server| server.cancel().is_ok());
-        if is_asked {
+        let asked = server.get().copied().filter(|server| first.is_ok() && server.cancel().is_ok());
+        if let Some(server) = asked {
+            thread::spawn(move || {
+                loop {
+                    thread::sleep(ASKED_AGAIN);
+                    // Where it fails there is no answer to wait for: the other thread finds that out.
+                    let _ = server.cancel();
+                }
+            });
             let _ = signals.wait();
         }
         std::process::exit(INTERRUPTED);

@@ -3,7 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -284,6 +284,45 @@ fn a_backup_without_an_answer_is_interrupted() {
     unsafe { libc::kill(process.id() as i32, libc::SIGINT) };
     assert_eq!(process.wait().unwrap().code(), Some(130));
     drop(connection);
+}
+
+/// A message of a server.
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    [&[tag], (body.len() as u32 + 4).to_be_bytes().as_slice(), body].concat()
+}
+
+/// A server does not hear a request to cancel that comes before the statement: Ctrl-C asks until there is an answer.
+#[test]
+fn a_server_that_does_not_hear_that_a_backup_is_interrupted_is_asked_again() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://eris@{}/eris", server.local_addr().unwrap());
+    let process = Command::new(env!("CARGO_BIN_EXE_eris"))
+        .args(["backup", "--url", &url, "/none"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut session, mut bytes) = (server.accept().unwrap().0, [0; 4_096]);
+    assert!(session.read(&mut bytes).unwrap() > 8, "it introduces itself");
+    let key = [7u32, 9].map(u32::to_be_bytes).concat();
+    session.write_all(&[message(b'R', &[0; 4]), message(b'K', &key), message(b'Z', b"I")].concat()).unwrap();
+    assert!(session.read(&mut bytes).unwrap() > 8, "it asks for a backup");
+    // SAFETY: the process is ours and has not been waited for.
+    unsafe { libc::kill(process.id() as i32, libc::SIGINT) };
+    server.set_nonblocking(true).unwrap();
+    let mut requests = 0;
+    for _ in 0..2_000 {
+        requests += u32::from(server.accept().is_ok());
+        if requests == 3 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(requests, 3, "how often it asks to cancel");
+    let error = message(b'E', b"SERROR\0C57014\0Mcanceling statement due to user request\0\0");
+    session.write_all(&[error, message(b'Z', b"I")].concat()).unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "error: the backup is cancelled; nothing is left of it\n");
 }
 
 /// Ctrl-C at any moment: there is a backup, or nothing.

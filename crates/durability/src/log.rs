@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use eris_engine::{Commit, CommitLog, Definition, Durability, Engine, LogError};
-use eris_platform::{Env, IoQueue};
+use eris_platform::{Env, IoQueue, NodeId};
 use eris_storage::TransactionId;
 
 use crate::checkpoint::Control;
@@ -51,6 +51,8 @@ pub use state::LogStatistics;
 const UNDECIDED_MAX: usize = 1_024;
 /// Bytes that wait to be written before commits wait for room.
 const BATCH_BYTES_MAX: usize = 64 << 20;
+/// The node of the task that decides, or whose successor has it.
+const DECIDES_ON: NodeId = NodeId(0);
 
 /// A log that takes commits. Clones are the same log.
 #[derive(Clone)]
@@ -124,7 +126,7 @@ impl Log {
 
     /// Has the engine's workers decide what became durable. The engine keeps the log until [`Self::close`].
     pub(crate) fn attach(&self, engine: &Engine) {
-        engine.spawn(decide::decide(engine.clone(), Arc::downgrade(&self.shared)));
+        engine.spawn_on(DECIDES_ON, decide::decide(engine.clone(), Arc::downgrade(&self.shared)));
         engine.attach_log(Arc::new(self.clone()));
     }
 
@@ -252,8 +254,8 @@ impl CommitLog for Log {
         Poll::Ready(Ok(()))
     }
 
-    fn is_about_to_tell(&self) -> bool {
-        self.shared.env.now().0 < self.shared.watched_until.load(Ordering::Relaxed)
+    fn about_to_tell(&self) -> Option<NodeId> {
+        (self.shared.env.now().0 < self.shared.watched_until.load(Ordering::Relaxed)).then_some(DECIDES_ON)
     }
 
     fn poll_part(

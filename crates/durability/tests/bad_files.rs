@@ -355,6 +355,32 @@ fn a_disk_without_room_or_rights_says_so() {
     open_or_panic(&env).close();
 }
 
+/// Each operation of opening is refused once for want of rights: what is said names the place and what helps, and with
+/// the rights the database is there.
+#[test]
+fn files_that_may_not_be_read_or_written_are_named_and_stay() {
+    let mut refusals = 0;
+    for operation in 0.. {
+        let env = with_checkpoint();
+        let at = env.simulated_files().operations() + operation;
+        env.simulated_files().fail_at(at, FileFault::Denied);
+        let opened = try_open(&env, &options());
+        if env.simulated_files().operations() <= at {
+            break;
+        }
+        if let Err(error) = opened {
+            let text = error.to_string();
+            assert!(text.contains(&format!("\"{PATH}")), "operation {operation} does not say where: {text}");
+            let words = ["Permission denied", "the user who runs ERIS must own the directory"];
+            assert!(words.iter().all(|word| text.contains(word)), "operation {operation}: {text}");
+            refusals += 1;
+        }
+        env.kill_process();
+        assert_eq!(open_or_panic(&env).keys(), (0..40).collect::<Vec<_>>(), "operation {operation}");
+    }
+    assert!(refusals > 20, "{refusals} operations of opening were refused");
+}
+
 #[test]
 fn on_a_full_disk_a_database_is_opened_and_read() {
     let env = closed_database();

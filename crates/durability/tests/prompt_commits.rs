@@ -10,8 +10,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use eris_engine::{CommitLog, Durability};
-use eris_platform::SimulatedEnv;
 use eris_platform::simulated::{DiskFaults, PerMille};
+use eris_platform::{NodeId, SimulatedEnv};
 use shelf::{TABLE, open_or_panic, row};
 
 /// Whether the log said so while the last of a few lone commits was on its way.
@@ -32,13 +32,14 @@ fn is_looked_for(durability: Durability, latency: Duration) -> bool {
             told = false;
             let done = poll_fn(|context| {
                 let polled = commit.as_mut().poll(context);
-                told |= log.is_about_to_tell();
+                let node = log.about_to_tell();
+                told |= node.is_some();
+                assert!(node.is_none_or(|node| node == NodeId(0)), "where the task is that decides");
                 polled
             });
             done.await.expect("commits");
+            assert_eq!(log.about_to_tell(), None, "it was told: nobody waits for commit {key} any more");
         }
-        engine.sleep_until(engine.env().now() + Duration::from_secs(1)).await;
-        assert!(!log.is_about_to_tell(), "nobody waits");
         told
     });
     told.expect("ends")

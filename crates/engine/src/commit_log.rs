@@ -18,6 +18,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use eris_platform::NodeId;
 use eris_storage::{StatementNumber, Timestamp, TransactionId};
 use thiserror::Error;
 
@@ -80,9 +81,10 @@ pub trait CommitLog: Send + Sync + 'static {
     /// Appends a change of definitions: in front of whatever is appended later.
     fn define(&self, definition: &Definition) -> Result<(), LogError>;
 
-    /// Whether commits that wait will be told in less time than it takes to fall asleep and be woken.
-    fn is_about_to_tell(&self) -> bool {
-        false
+    /// If commits that wait will be told in less time than it takes to fall asleep and be woken: the node whose task
+    /// tells it.
+    fn about_to_tell(&self) -> Option<NodeId> {
+        None
     }
 
     /// Whether everything that was appended is durable by now.

@@ -52,6 +52,7 @@ mod timer;
 mod traffic;
 mod transaction;
 mod transactions;
+mod waking;
 mod worker;
 mod write_rules;
 

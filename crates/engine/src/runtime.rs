@@ -8,7 +8,6 @@ use std::task::{Wake, Waker};
 
 use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, Reservation};
 use eris_storage::{ContainerId, PartitionId, Schema, StoreOptions};
-use eris_sync::Claimed;
 
 use crate::admission::{Admission, STATEMENT_CLASSES};
 use crate::assignments::Urgency;
@@ -112,7 +111,8 @@ pub(crate) fn keep_work(pieces: u32) {
     });
 }
 
-fn keeps_work(node: NodeId) -> bool {
+/// Whether the current worker does a piece of work of this node itself that is ready now.
+pub(crate) fn keeps_work(node: NodeId) -> bool {
     OUTBOX.with(|slot| match slot.borrow_mut().as_mut() {
         Some(outbox) if outbox.node == node && outbox.keep > 0 => {
             outbox.keep -= 1;
@@ -429,27 +429,6 @@ impl Runtime {
         }
     }
 
-    /// Wakes one sleeping worker of the node, unless the current one is about to do the work itself.
-    pub fn wake_node(&self, node: NodeId) {
-        if keeps_work(node) {
-            return;
-        }
-        if !self.wake_worker(node)
-            && let Some(helper) = self.helpers.helper_of(node)
-        {
-            self.wake_worker(helper);
-        }
-    }
-
-    fn wake_worker(&self, node: NodeId) -> bool {
-        let node = self.node(node);
-        let claimed = node.sleepers.claim_one();
-        if let Some(Claimed::Sleeper(index)) = claimed {
-            node.reactors[index].unpark();
-        }
-        claimed.is_some()
-    }
-
     pub fn queue_maintenance(&self, partition: &Partition) {
         if partition.mark_maintenance() {
             let node = self.acting_node(partition.carer());
@@ -473,7 +452,7 @@ impl Runtime {
             LaterMaintenance { runtime: Arc::downgrade(self), partition: Arc::downgrade(partition), _kept: kept };
         let node = self.acting_node(partition.carer());
         node.timers.add(time, Waker::from(Arc::new(later)));
-        self.wake_node(node.id);
+        self.wake_for_timer(node.id);
     }
 
     /// Parks maintenance that can do nothing before some transaction ends.
@@ -493,7 +472,7 @@ impl Runtime {
         let deadline = self.env.now() + MAINTENANCE_RETRY;
         let node = self.acting_node(self.nodes[0].id);
         node.timers.add(deadline, Waker::from(Arc::new(RetryMaintenance { runtime: Arc::downgrade(self) })));
-        self.wake_node(node.id);
+        self.wake_for_timer(node.id);
     }
 
     fn unblock_maintenance(&self) {

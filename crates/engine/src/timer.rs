@@ -139,8 +139,7 @@ impl Future for Sleep {
             self.node = self.runtime.acting_node(self.node).id;
             let timer = self.runtime.node(self.node).timers.add(self.deadline, context.waker().clone());
             self.timer = Some(timer);
-            // A sleeping worker has to shorten its sleep.
-            self.runtime.wake_node(self.node);
+            self.runtime.wake_for_timer(self.node);
         }
         Poll::Pending
     }

@@ -54,13 +54,15 @@ impl Worker {
     pub fn run(mut self) {
         while !self.runtime.is_halted() {
             if self.step() {
-                self.stop_watching();
-            } else if self.idle_steps < self.spin_steps {
+                continue;
+            }
+            if self.idle_steps < self.spin_steps {
                 std::hint::spin_loop();
             } else if self.watch() {
                 // Not at the cost of anybody who has something to do.
                 std::thread::yield_now();
             } else {
+                // A claim that was not noticed is in front of the last look.
                 self.stop_watching();
                 self.spin_steps = (self.spin_steps / 2).max(SPIN_STEPS_MIN);
                 self.park();
@@ -70,9 +72,10 @@ impl Worker {
     }
 
     /// Whether to look on, for what the log tells in less time than it takes to fall asleep and be woken. One worker
-    /// of a node does.
+    /// does, of the node that is told.
     fn watch(&mut self) -> bool {
-        if !self.runtime.log().is_some_and(|log| log.is_about_to_tell()) {
+        let told = self.runtime.log().and_then(|log| log.about_to_tell());
+        if told.is_none_or(|node| self.runtime.acting_node(node).id != self.node) {
             return false;
         }
         let watches = self.runtime.node(self.node).sleepers.watch(self.index);
@@ -85,9 +88,25 @@ impl Worker {
         watches
     }
 
-    fn stop_watching(&mut self) {
-        if std::mem::take(&mut self.watches) {
+    /// Returns whether it watched.
+    fn stop_watching(&mut self) -> bool {
+        let watched = std::mem::take(&mut self.watches);
+        if watched {
             self.runtime.node(self.node).sleepers.stop_watching(self.index);
+        }
+        watched
+    }
+
+    /// To be said in front of anything that may take long: whoever does it does not look for other work. What there is
+    /// beside it, which this worker may have been claimed for as the one who watches, others are woken for.
+    fn be_busy(&mut self) {
+        if self.stop_watching() {
+            let own = std::iter::once(self.node);
+            for node in own.chain(self.runtime.helpers.helped_by(self.node)).map(|node| self.runtime.node(node)) {
+                if node.has_work() {
+                    self.runtime.wake_others(node.id);
+                }
+            }
         }
     }
 
@@ -96,6 +115,7 @@ impl Worker {
         count_as(self.number);
         let own = std::mem::replace(&mut self.outbox, Outbox::new(self.node));
         let before = swap_outbox(Some(own));
+        let watched = self.watches;
         let worked = self.play_roles();
         let Some(outbox) = swap_outbox(before) else { unreachable!("a step leaves its outbox in place") };
         self.outbox = outbox;
@@ -106,7 +126,7 @@ impl Worker {
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
         let helped = (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE)) && self.help_coordinate();
         let worked = worked || flushed || coordinated || helped || !self.outbox.messages.is_empty();
-        if worked && self.idle_steps > 0 && !self.watches {
+        if worked && self.idle_steps > 0 && !watched {
             // Looking around was worth it.
             self.spin_steps = (self.spin_steps * 2).min(SPIN_STEPS_MAX);
         }
@@ -139,11 +159,12 @@ impl Worker {
         if node.is_given_up() {
             return worked;
         }
-        worked |= run_tasks(&runtime, node);
+        worked |= self.run_tasks(&runtime, node);
         worked |= self.visit_partitions(&runtime, node);
         if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
             && let Some(partition) = node.maintenance.pop()
         {
+            self.be_busy();
             runtime.counters.add(Event::MaintenanceCalls, 1);
             maintain(&runtime, &partition);
             worked = true;
@@ -155,9 +176,44 @@ impl Worker {
         worked
     }
 
+    /// Polls the tasks that are ready, and those that they and timers make ready; returns whether there were any. Tasks
+    /// are short: they wait for one quantum of partitions at most, and get the larger share if they are many.
+    fn run_tasks(&mut self, runtime: &Arc<Runtime>, node: &Node) -> bool {
+        let mut now = runtime.env.now();
+        let quantum = Quantum::start_several(runtime, now, TASK_QUANTA);
+        let mut worked = false;
+        for round in 0.. {
+            if round > 0 {
+                now = runtime.env.now();
+                if quantum.is_over_at(now) {
+                    break;
+                }
+                // Who is due by now does not wait for the partitions' quantum.
+                keep_work(1);
+                let fired = node.fire_timers(runtime);
+                keep_work(0);
+                worked |= fired;
+                // Others may have taken what the timers made ready; that is no reason to go on for ever.
+                if !fired && round >= TASK_ROUNDS {
+                    break;
+                }
+            }
+            for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
+                let Some(task) = node.tasks.pop() else { break };
+                self.be_busy();
+                now = poll(runtime, &task, now);
+                worked = true;
+                if quantum.is_over_at(now) {
+                    return true;
+                }
+            }
+        }
+        worked
+    }
+
     /// Visits partitions for a quantum; returns whether anything could be done. A scan that let go of its partition for
     /// somebody goes on within the same quantum: it gives way, but its share of the worker stays.
-    fn visit_partitions(&self, runtime: &Runtime, node: &Node) -> bool {
+    fn visit_partitions(&mut self, runtime: &Runtime, node: &Node) -> bool {
         if node.assignments.is_empty() {
             return false;
         }
@@ -165,6 +221,7 @@ impl Worker {
         let (mut visited, mut in_vain) = (0, 0);
         while visited < STEP_VISITS_MAX && in_vain < STEP_VISITS_IN_VAIN_MAX {
             let Some((partition, urgency)) = node.assignments.pop(self.steps) else { break };
+            self.be_busy();
             if visit(runtime, &partition, urgency, &quantum) {
                 visited += 1;
             } else {
@@ -178,7 +235,7 @@ impl Worker {
     }
 
     /// Does a piece of each kind of work for the nodes that this one helps.
-    fn help(&self, runtime: &Arc<Runtime>, busy: bool) -> bool {
+    fn help(&mut self, runtime: &Arc<Runtime>, busy: bool) -> bool {
         let mut helped = false;
         for node in runtime.helpers.helped_by(self.node).map(|node| runtime.node(node)) {
             if busy && !node.is_given_up() {
@@ -186,11 +243,15 @@ impl Worker {
             }
             helped |= node.fire_timers(runtime);
             if let Some(task) = node.tasks.pop() {
+                self.be_busy();
                 poll(runtime, &task, runtime.env.now());
                 runtime.count_help();
                 helped = true;
             }
             let assigned = node.assignments.pop(self.steps);
+            if assigned.is_some() {
+                self.be_busy();
+            }
             if assigned
                 .is_some_and(|(partition, urgency)| visit(runtime, &partition, urgency, &Quantum::start(runtime)))
             {
@@ -198,6 +259,7 @@ impl Worker {
                 helped = true;
             } else if let Some(partition) = node.maintenance.pop() {
                 // Also behind a visit in vain: it may be what commands there wait for.
+                self.be_busy();
                 maintain(runtime, &partition);
                 runtime.count_help();
                 helped = true;
@@ -257,40 +319,6 @@ impl Worker {
         }
         node.sleepers.retract(self.index);
     }
-}
-
-/// Polls the tasks that are ready, and those that they and timers make ready; returns whether there were any. Tasks are
-/// short: they wait for one quantum of partitions at most, and get the larger share if they are many.
-fn run_tasks(runtime: &Arc<Runtime>, node: &Node) -> bool {
-    let mut now = runtime.env.now();
-    let quantum = Quantum::start_several(runtime, now, TASK_QUANTA);
-    let mut worked = false;
-    for round in 0.. {
-        if round > 0 {
-            now = runtime.env.now();
-            if quantum.is_over_at(now) {
-                break;
-            }
-            // Who is due by now does not wait for the partitions' quantum.
-            keep_work(1);
-            let fired = node.fire_timers(runtime);
-            keep_work(0);
-            worked |= fired;
-            // Others may have taken what the timers made ready; that is no reason to go on for ever.
-            if !fired && round >= TASK_ROUNDS {
-                break;
-            }
-        }
-        for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
-            let Some(task) = node.tasks.pop() else { break };
-            now = poll(runtime, &task, now);
-            worked = true;
-            if quantum.is_over_at(now) {
-                return true;
-            }
-        }
-    }
-    worked
 }
 
 /// Polls a task; returns the time then. `now` is the time before: of the last look at the clock, so that a poll costs

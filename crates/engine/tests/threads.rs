@@ -11,6 +11,7 @@ mod slow_log;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use accounts::{KEY, SetAmount, SetKey, by_key, everything, pairs, row, schema};
@@ -274,6 +275,23 @@ fn an_idle_engine_sleeps_and_returns_its_memory() {
     assert_eq!(memory.used(), 0, "{:?}", memory.by_consumer());
 }
 
+/// How many workers looked while one of them did so a thousand times.
+fn lookers(log: &SlowLog) -> usize {
+    let times = |asked: &[(ThreadId, u64)], thread| {
+        asked.iter().find(|(known, _)| *known == thread).map_or(0, |(_, times)| *times)
+    };
+    let before = log.asked();
+    for _ in 0..10_000 {
+        std::thread::sleep(Duration::from_millis(1));
+        let now = log.asked();
+        let new: Vec<u64> = now.iter().map(|(thread, asked)| asked - times(&before, *thread)).collect();
+        if new.iter().any(|asked| *asked >= 1_000) {
+            return new.iter().filter(|asked| **asked > 0).count();
+        }
+    }
+    0
+}
+
 /// While a commit is awaited one worker looks on and takes what comes, and the other one sleeps; then both do.
 #[test]
 fn one_worker_looks_out_for_commits() {
@@ -281,25 +299,51 @@ fn one_worker_looks_out_for_commits() {
     let log = SlowLog::default();
     log.attach(&engine);
     log.await_it(true);
-    let (others, begun) = (engine.clone(), engine.statistics().event(Event::Watches));
-    let rounds = (0..1_000).take_while(|_| {
-        others.block_on(async {}).expect("the engine answers");
-        std::thread::sleep(Duration::from_millis(1));
-        engine.statistics().event(Event::Watches) < begun + 10
+    let met = Arc::new(AtomicU64::new(0));
+    for _ in 0..2 {
+        let met = Arc::clone(&met);
+        engine.spawn(async move {
+            met.fetch_add(1, Ordering::SeqCst);
+            // Keeps its worker, so the other one is awake, too.
+            let waits = (0..10_000).take_while(|_| met.load(Ordering::SeqCst) % 2 == 1);
+            waits.for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+        });
+    }
+    while met.load(Ordering::SeqCst) < 2 {
+        std::thread::yield_now();
+    }
+    let watches = engine.statistics().event(Event::Watches);
+    // The other one goes to sleep, and stays there.
+    let mut alone = 0;
+    let rounds = (0..2_000).take_while(|_| {
+        alone = if lookers(&log) == 1 { alone + 1 } else { 0 };
+        alone < 100
     });
-    assert!(rounds.count() < 1_000, "nobody looks out: {:?}", engine.statistics());
+    assert!(rounds.count() < 2_000, "both look out, or nobody: {:?}", log.asked());
+    assert!(engine.statistics().event(Event::Watches) >= watches.max(1), "it is counted");
+    // Who looks out finds what comes: whoever slept sleeps on.
     let parks = engine.statistics().event(Event::Parks);
-    assert!(parks > 0, "both look out");
+    for _ in 0..100 {
+        engine.block_on(async {}).expect("the engine answers");
+        assert!(lookers(&log) > 0, "nobody looks out: {:?}", log.asked());
+    }
+    let woken = engine.statistics().event(Event::Parks) - parks;
+    assert!(woken < 50, "a hundred tasks for who looks out sent somebody back to bed {woken} times");
     log.await_it(false);
-    let falls_asleep = (0..200).any(|_| {
-        let before = engine.statistics();
-        std::thread::sleep(Duration::from_millis(50));
-        let after = engine.statistics();
-        [Event::Watches, Event::Parks].iter().all(|event| before.event(*event) == after.event(*event))
-    });
-    assert!(falls_asleep && engine.statistics().event(Event::Parks) > parks, "{:?}", engine.statistics());
+    assert!(falls_asleep(&engine, &log), "{:?}", engine.statistics());
     engine.block_on(async {}).expect("the engine answers");
     engine.shutdown();
+}
+
+/// Whether no worker looks for anything any more.
+fn falls_asleep(engine: &Engine, log: &SlowLog) -> bool {
+    (0..200).any(|_| {
+        let before = (engine.statistics(), log.asked());
+        std::thread::sleep(Duration::from_millis(50));
+        let after = engine.statistics();
+        [Event::Watches, Event::Parks].iter().all(|event| before.0.event(*event) == after.event(*event))
+            && before.1 == log.asked()
+    })
 }
 
 /// Tells when it is dropped, by whatever end.
@@ -312,19 +356,29 @@ impl Drop for Told {
 }
 
 /// One worker is blocked by a task that sleeps; the other one answers what comes meanwhile: of its own node, and what
-/// waits for the blocked node, which it helps.
-#[test]
-fn a_task_that_blocks_its_worker_is_counted_and_others_go_on() {
+/// waits for the blocked node, which it helps. `watches`: the worker looked for the end of a commit, and found the task
+/// itself, when a timer was due; so nobody claimed it.
+fn others_go_on_beside_a_blocked_worker(watches: bool) {
     for nodes in [1, 2] {
         let engine = start(EngineOptions { workers: 2, nodes, ..EngineOptions::default() });
+        let log = SlowLog::default();
+        log.hurry();
+        log.attach(&engine);
         let container = create(&engine, Partitioning::Hash { attributes: Box::new([KEY]), partitions: 4 });
         let (blocked_node, other_node) = (NodeId(0), NodeId(nodes as u16 - 1));
         let before = engine.statistics();
         let flag = || Arc::new(AtomicBool::new(false));
         let (blocked, answered, unblocked) = (flag(), flag(), flag());
         let (blocks, done, ends) = (Arc::clone(&blocked), Arc::clone(&answered), Arc::clone(&unblocked));
+        // Nothing else takes that worker off watch.
+        assert!(falls_asleep(&engine, &log), "{:?}", engine.statistics());
+        log.await_it(watches);
+        let sleep = watches.then(|| engine.sleep_until(engine.env().now() + Duration::from_millis(50)));
         engine.spawn_on(blocked_node, async move {
             let _ends = Told(ends);
+            if let Some(sleep) = sleep {
+                sleep.await;
+            }
             blocks.store(true, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(300));
             // However slow the machine is, the others have their time. If they do not go on, this ends nevertheless.
@@ -338,9 +392,11 @@ fn a_task_that_blocks_its_worker_is_counted_and_others_go_on() {
         while !blocked.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
+        log.await_it(false);
         // Not before: the helper would take the blocking task, too.
         engine.set_help(other_node, blocked_node).expect("both are there");
-        for node in [other_node, blocked_node] {
+        for node in [blocked_node, other_node] {
+            assert!(falls_asleep(&engine, &log), "the other worker goes to sleep: {:?}", engine.statistics());
             let (reader, (sender, receiver)) = (engine.clone(), std::sync::mpsc::sync_channel(1));
             engine.spawn_on(node, async move {
                 let mut found = 0;
@@ -366,6 +422,16 @@ fn a_task_that_blocks_its_worker_is_counted_and_others_go_on() {
         drop(engine);
         assert_eq!(memory.used(), 0, "{:?}", memory.by_consumer());
     }
+}
+
+#[test]
+fn a_task_that_blocks_its_worker_is_counted_and_others_go_on() {
+    others_go_on_beside_a_blocked_worker(false);
+}
+
+#[test]
+fn a_task_that_blocks_a_worker_that_watches_does_not_hold_up_others() {
+    others_go_on_beside_a_blocked_worker(true);
 }
 
 #[test]

@@ -5,16 +5,11 @@ use eris_storage::{Batch, Gateway, Value};
 use std::sync::Arc;
 
 use crate::error::OperatorError;
-use crate::expression::{Datum, Expression};
-use crate::logic::true_rows;
+use crate::expression::Expression;
 
 /// The rows of a batch for which a condition is true.
 pub fn select(condition: &Expression, batch: &Batch, parameters: &[Value]) -> Result<Vec<u32>, OperatorError> {
-    match condition.evaluate(batch, parameters)? {
-        Datum::Constant(Value::Boolean(true)) => Ok((0..batch.rows as u32).collect()),
-        Datum::Constant(_) => Ok(Vec::new()),
-        column @ Datum::Column(_) => Ok(true_rows(&column, batch.rows)),
-    }
+    condition.true_rows(batch, parameters, None)
 }
 
 /// Filters, then computes. Immutable; one per execution because it holds the parameters.

@@ -1,23 +1,32 @@
 //! Relational micro-operators on batches: what runs inside a partition between the data gateway and the task, and the
 //! merging that the task does with what partitions emit.
 //!
-//! - [`Expression`]: columns, constants, parameters, checked arithmetic, comparisons, three-valued logic; everything
-//!   else is a [`ForeignExpr`], the hole that the SQL layer fills.
+//! - [`Expression`]: columns, constants, parameters, checked arithmetic, comparisons, three-valued logic, CASE, LIKE,
+//!   IN, parts of dates and texts, casts of numbers; everything else is a [`ForeignExpr`], the hole that the SQL layer
+//!   fills.
 //! - [`FilterProject`]: filter, projection and limit of one partition's batches.
 //! - [`Aggregate`]: grouped and ungrouped aggregates of one partition; [`AggregateMerge`] joins them in the task.
+//! - [`Pipeline`]: the steps ([`Step`]) of a query's stage and its [`Sink`]: [`Emit`], [`Collector`], [`JoinBuild`]
+//!   (which [`Probe`] looks rows up in), [`GroupBy`], [`SortSink`].
 //! - [`SortKeys`]: the order of rows, for the sort at the end of a task.
 
 mod aggregate;
 mod arithmetic;
+mod assembly;
 mod error;
 mod expression;
 mod filter_project;
+mod hash;
+mod join;
 mod logic;
+mod pipeline;
 mod sort;
 
-pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge};
+pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge, GroupBy, GroupCall};
 pub use arithmetic::ArithmeticOperator;
 pub use error::OperatorError;
-pub use expression::{Datum, Expression, ForeignExpr};
+pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narrowed, Span, ValueSet};
 pub use filter_project::{FilterProject, select};
-pub use sort::{SortKey, SortKeys};
+pub use join::{BuildSpec, JoinBuild, JoinKind, Probe};
+pub use pipeline::{Collector, Emit, Pipeline, Sink, Step};
+pub use sort::{SortKey, SortKeys, SortSink};

@@ -14,6 +14,7 @@ use crate::fallback::Lane;
 use crate::plan::{Planner, engine_error};
 use crate::session::{PlanCache, Session, SessionOptions, TransactionObserver};
 use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, layout_name};
+use crate::statistics::StatisticsCache;
 
 /// How a database is set up.
 #[derive(Clone, Debug)]
@@ -55,6 +56,7 @@ struct Inner {
     planner: Planner,
     lane: Lane,
     cache: PlanCache,
+    statistics: StatisticsCache,
     defaults: SettingValues,
     version: String,
     observer: OnceLock<Arc<dyn TransactionObserver>>,
@@ -117,6 +119,7 @@ impl Database {
             planner,
             lane,
             cache: PlanCache::default(),
+            statistics: StatisticsCache::default(),
             defaults,
             version,
             observer: OnceLock::new(),
@@ -182,6 +185,11 @@ impl Database {
 
     pub(crate) fn lane(&self) -> &Lane {
         &self.inner.lane
+    }
+
+    /// What is known of tables.
+    pub(crate) fn statistics(&self) -> &StatisticsCache {
+        &self.inner.statistics
     }
 
     pub(crate) fn plan_cache(&self) -> &PlanCache {

@@ -3,7 +3,8 @@
 //! - From outside: [`Database`], [`Session`], [`Prepared`], [`Outcome`], [`SqlError`], [`SqlType`], [`pg_format`].
 //! - [`front`]: text to commands, and refusal of what is not planned.
 //! - [`catalog`], [`settings`], [`views`]: names, knobs, introspection.
-//! - [`plan`]: commands to plans; DataFusion binds and optimises, we lower to access primitives.
+//! - [`plan`]: commands to plans; DataFusion binds and optimises, we lower to access primitives or compile dataflows.
+//! - [`statistics`]: what is known of tables when a query is compiled.
 //! - [`native`]: plans on the engine. [`fallback`]: plans on DataFusion's operators over pinned segments.
 //! - [`session`]: statements, transactions, COPY. [`errors`]: every SQLSTATE there is.
 
@@ -20,6 +21,7 @@ pub mod plan;
 pub mod session;
 pub mod settings;
 pub mod sqlstate;
+pub mod statistics;
 pub mod types;
 pub mod views;
 

@@ -1,6 +1,7 @@
 //! What a container's rows look like and how they are to be stored.
 
 use crate::ids::{AttributeId, ContainerId, IndexId, SchemaVersion};
+use crate::modules::{COLUMN, ENCODED, ROW_STATIC};
 use crate::physical::SegmentLayouts;
 use crate::types::DataType;
 use std::sync::Arc;
@@ -55,10 +56,33 @@ pub enum Layout {
     Column,
     /// Rows and columns alternating by segment number.
     Mixed,
-    /// Open segments are rows, sealed ones columns.
+    /// Open segments are rows, sealed ones encoded.
     #[default]
     Default,
 }
+
+impl Layout {
+    /// The modules that hold open and sealed segments; none if that is up to a segment's number.
+    pub(crate) fn modules(self) -> Option<SegmentModules> {
+        let modules = |open, sealed| Some(SegmentModules { open, sealed });
+        match self {
+            Self::Row => modules(ROW_STATIC, ROW_STATIC),
+            Self::Column => modules(COLUMN, COLUMN),
+            Self::Mixed => None,
+            Self::Default => modules(ROW_STATIC, ENCODED),
+        }
+    }
+}
+
+/// What a named layout stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentModules {
+    pub open: &'static str,
+    pub sealed: &'static str,
+}
+
+/// The modules of [`Layout::Mixed`], by the parity of a segment's number.
+pub(crate) const MIXED_MODULES: [&str; 2] = [ROW_STATIC, COLUMN];
 
 /// A version of a container's schema; immutable.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,9 +14,11 @@
 //! When an unpark ends the block, the bit is clear already.
 //!
 //! A worker that expects work any moment does not sleep yet: it [watches](Sleepers::watch), one at a time, which is to
-//! look and look. Work for anybody goes to the watcher, whom nobody has to unpark. Before it sleeps it
-//! [stops watching](Sleepers::stop_watching) and does as above; so a claim that it did not notice is in front of its
-//! last look, by the same fences.
+//! look and look. Work for anybody goes to the watcher, whom nobody has to unpark. It watches only while it looks: once
+//! it has found something, it [stops watching](Sleepers::stop_watching) before it does that, because what it found may
+//! take long; then it looks whether there is more, which it may have been claimed for meanwhile, and claims somebody
+//! for that. Before it sleeps it stops watching, too, and does as above; so a claim that it did not notice is in front
+//! of its last look, by the same fences.
 //!
 //! Both fences are sequentially consistent, so one of them is first. If the sleeper's is, the waker sees the bit; if
 //! the waker's is, the sleeper sees the work. Never do both miss, and a wake-up is never lost. A claim between 1 and 3
@@ -44,6 +46,14 @@ fn fence_of_sleeper() {
 fn fence_of_waker() {
     if !cfg!(loom_weak = "sleepers_claim_fence") {
         fence(Ordering::SeqCst);
+    }
+}
+
+/// Between the end of a watch and the look for what the watcher was claimed for. Both its claims are in front of it:
+/// those that ended the watch, and those after which it began anew.
+fn fence_of_watcher() {
+    if !cfg!(loom_weak = "sleepers_stop_watching_fence") {
+        fence(Ordering::Acquire);
     }
 }
 
@@ -117,10 +127,12 @@ impl Sleepers {
         before.is_ok() || before == Err(own)
     }
 
-    /// Says that `worker` does not watch any more. False if it was given work, or did not watch.
-    pub fn stop_watching(&self, worker: usize) -> bool {
+    /// Says that `worker` does not watch any more. Whatever it was claimed for, now or earlier, it sees from here on.
+    pub fn stop_watching(&self, worker: usize) {
         let own = self.watcher_of(worker);
-        self.watcher.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        // Fails if it was claimed.
+        let _ = self.watcher.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
+        fence_of_watcher();
     }
 
     fn watcher_of(&self, worker: usize) -> u64 {

@@ -2,7 +2,8 @@
 //!
 //! Must fail when weakened:
 //! `ERIS_LOOM_WEAK=NAME RUSTFLAGS='--cfg loom' cargo test -p eris-sync --release loom_sleepers` for NAME in
-//! `sleepers_announce_fence`, `sleepers_claim_fence`.
+//! `sleepers_announce_fence`, `sleepers_claim_fence`,
+//! `sleepers_stop_watching_fence`.
 #![cfg(loom)]
 
 mod explore;
@@ -110,6 +111,53 @@ fn loom_sleepers_watch_and_lose_nothing() {
         let (claimed, blocks) = if waker_first { (results[0], results[1]) } else { (results[1], results[0]) };
         assert!(blocks.is_none() || claimed == blocks, "the worker sleeps over work, claimed: {claimed:?}");
     });
+}
+
+/// Two workers, and work beside what the one who watches found: if that keeps it busy, the other one does not sleep
+/// over the rest. `again`: the watcher did not notice that it was claimed, and watches once more first.
+fn loom_busy_watcher(again: bool) {
+    explore(move |waker_first| {
+        const SLEEPER: usize = 0;
+        const WATCHER: usize = 1;
+        let sleepers = Arc::new(Sleepers::new(2));
+        let work = Arc::new(AtomicBool::new(false));
+        assert!(sleepers.watch(WATCHER));
+        sleepers.announce(SLEEPER);
+        let watcher: Box<dyn FnOnce() -> Option<Claimed> + Send> = {
+            let (sleepers, work) = (Arc::clone(&sleepers), Arc::clone(&work));
+            Box::new(move || {
+                if again {
+                    sleepers.watch(WATCHER);
+                }
+                // It has found something: from here on it does that and nothing else.
+                sleepers.stop_watching(WATCHER);
+                work.load(Ordering::Relaxed).then(|| sleepers.claim_one()).flatten()
+            })
+        };
+        let waker: Box<dyn FnOnce() -> Option<Claimed> + Send> = {
+            let sleepers = Arc::clone(&sleepers);
+            Box::new(move || {
+                work.store(true, Ordering::Relaxed);
+                sleepers.claim_one()
+            })
+        };
+        let claimed = run(if waker_first { vec![waker, watcher] } else { vec![watcher, waker] });
+        let woken = claimed.contains(&Some(Claimed::Sleeper(SLEEPER)));
+        assert!(
+            woken,
+            "the work lies there, the watcher does something else, and the other worker sleeps: {claimed:?}"
+        );
+    });
+}
+
+#[test]
+fn loom_sleepers_are_woken_beside_a_busy_watcher() {
+    loom_busy_watcher(false);
+}
+
+#[test]
+fn loom_sleepers_are_woken_beside_a_busy_watcher_that_looked_twice() {
+    loom_busy_watcher(true);
 }
 
 /// Two pieces of work that anybody can do wake two sleepers, never the same one twice.

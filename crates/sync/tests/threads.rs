@@ -201,8 +201,11 @@ fn one_worker_watches_and_is_claimed_first() {
     sleepers.announce(0);
     assert!(sleepers.watch(2) && sleepers.watch(2) && !sleepers.watch(1));
     assert_eq!([sleepers.claim_one(), sleepers.claim_one()], [Some(Claimed::Watcher), Some(Claimed::Sleeper(0))]);
-    assert!(!sleepers.stop_watching(2) && sleepers.watch(1) && !sleepers.stop_watching(2));
-    assert!(sleepers.stop_watching(1));
+    sleepers.stop_watching(2);
+    assert!(sleepers.watch(1));
+    sleepers.stop_watching(2);
+    assert!(!sleepers.watch(0), "one that does not watch ends no other's watch");
+    sleepers.stop_watching(1);
     assert_eq!((sleepers.claim_one(), sleepers.claims()), (None, 1));
 }
 

@@ -102,7 +102,8 @@ pub(crate) struct Checkpointer {
 type Data = Arc<std::sync::Mutex<DataWriter>>;
 
 impl Checkpointer {
-    /// `files` and `written`: what the last manifest names, and the segments that were made of it.
+    /// `files` and `written`: what the last manifest names, and the segments that were made of it. A file that nobody
+    /// names may still be there, if it could not be removed: what comes is numbered behind it.
     pub fn new(
         env: &Arc<dyn Env>,
         directory: &Directory,
@@ -113,7 +114,9 @@ impl Checkpointer {
         let queue = env
             .background_io_queue("eris-checkpoint")
             .map_err(DurabilityError::io("start the thread that writes", &path))?;
-        let next_file = files.iter().map(|file| file.number + 1).max().unwrap_or(1);
+        let there = env.files().list(&path).map_err(DurabilityError::io("list", &path))?;
+        let numbers = there.iter().filter_map(|name| number_of_name(name)).chain(files.iter().map(|file| file.number));
+        let next_file = numbers.max().map_or(1, |last| last.saturating_add(1));
         Ok(Self { written, files, next_file, ..Self::on(env, directory, &queue) })
     }
 
@@ -447,16 +450,17 @@ fn first(rows: Batch, columns: usize) -> Batch {
     rows.project(&(0..columns).collect::<Vec<_>>())
 }
 
-/// Removes what no manifest names.
+/// Removes what no manifest names. One file that stays keeps no other one: the first error is told behind all of them.
 pub(crate) fn remove_orphans(files: &dyn Files, directory: &Path, kept: &[FileEntry]) -> io::Result<()> {
+    let mut removed = Ok(());
     for name in files.list(directory)? {
         let is_kept = match number_of_name(&name) {
             Some(number) => kept.iter().any(|file| file.number == number),
             None => name == MANIFEST,
         };
         if !is_kept {
-            files.remove(&directory.join(name))?;
+            removed = removed.and(files.remove(&directory.join(name)));
         }
     }
-    Ok(())
+    removed
 }

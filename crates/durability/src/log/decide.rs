@@ -102,7 +102,12 @@ fn poll(engine: &Engine, shared: &Weak<Shared>, delay: &mut Option<Delay>, conte
         queue.waker = Some(context.waker().clone());
     }
     shared.decisions.decide_all();
-    if delay.is_none() && shared.state().is_delayed {
+    let is_delayed = {
+        let state = shared.state();
+        state.end_watch(&shared);
+        state.is_delayed
+    };
+    if delay.is_none() && is_delayed {
         *delay = Some(Box::pin(engine.sleep_until(shared.env.now() + shared.options.asynchronous_delay)));
     }
     if let Some(sleep) = delay

@@ -397,6 +397,13 @@ impl State {
         flush::submit(shared, std::mem::take(&mut self.batch), self.position);
     }
 
+    /// Nobody looks any longer for what is told: for the next batch, if commits wait for one, and else for nothing.
+    pub fn end_watch(&self, shared: &Shared) {
+        if self.in_flight.is_empty() {
+            shared.watched_until.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Has what was appended written when others had time to come along.
     pub fn write_soon(&mut self, shared: &Arc<Shared>) {
         if self.batch.bytes >= WRITE_BYTES {

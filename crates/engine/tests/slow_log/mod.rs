@@ -6,8 +6,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::thread::ThreadId;
 
 use eris_engine::{Commit, CommitLog, Definition, Engine, LogError, PendingCommit};
+use eris_platform::NodeId;
 use eris_storage::TransactionId;
 
 /// Keeps nothing of what it gets but who waits for it.
@@ -15,6 +17,8 @@ use eris_storage::TransactionId;
 pub struct SlowLog {
     under_way: Arc<Mutex<UnderWay>>,
     is_awaited: Arc<AtomicBool>,
+    /// How often each thread asked whether it is.
+    asked: Arc<Mutex<Vec<(ThreadId, u64)>>>,
 }
 
 #[derive(Default)]
@@ -30,9 +34,15 @@ impl SlowLog {
         engine.attach_log(Arc::new(self.clone()));
     }
 
-    /// Workers look for what it tells, or do not.
+    /// Workers of the first node look for what it tells, or do not.
     pub fn await_it(&self, awaits: bool) {
         self.is_awaited.store(awaits, Ordering::SeqCst);
+    }
+
+    /// How often threads asked whether they should look for what it tells: each worker that has nothing to do asks
+    /// before it goes to sleep, and over and over while it looks.
+    pub fn asked(&self) -> Vec<(ThreadId, u64)> {
+        self.asked.lock().expect("nobody panics").clone()
     }
 
     /// Commits that wait.
@@ -88,8 +98,14 @@ impl CommitLog for SlowLog {
         Ok(())
     }
 
-    fn is_about_to_tell(&self) -> bool {
-        self.is_awaited.load(Ordering::SeqCst)
+    fn about_to_tell(&self) -> Option<NodeId> {
+        let thread = std::thread::current().id();
+        let mut asked = self.asked.lock().expect("nobody panics");
+        match asked.iter_mut().find(|(known, _)| *known == thread) {
+            Some((_, times)) => *times += 1,
+            None => asked.push((thread, 1)),
+        }
+        self.is_awaited.load(Ordering::SeqCst).then_some(NodeId(0))
     }
 
     fn poll_durable(&self, _context: &mut Context<'_>, _ticket: &mut Option<u64>) -> Poll<Result<(), LogError>> {

@@ -140,13 +140,11 @@ const QUERIES: [(&str, usize); 22] = [
 ];
 
 /// Statements that need the fallback lane.
-const FOREIGN: [&str; 6] = [
-    "SELECT s.id FROM stock s JOIN stock t ON t.price = s.price",
+const FOREIGN: [&str; 4] = [
     "SELECT id, rank() OVER (ORDER BY price) FROM stock",
-    "SELECT id FROM stock ORDER BY price",
-    "SELECT a FROM stock UNION SELECT id FROM stock",
-    "DELETE FROM stock WHERE id IN (SELECT a FROM stock)",
-    "INSERT INTO stock SELECT t.id + 5000, s.a, s.price FROM stock s JOIN stock t ON t.price = s.price",
+    "SELECT id, sum(price) OVER (PARTITION BY a) FROM stock",
+    "DELETE FROM stock WHERE id IN (SELECT rank() OVER (ORDER BY a) FROM stock)",
+    "INSERT INTO stock SELECT id + 5000, row_number() OVER (ORDER BY id), price FROM stock",
 ];
 
 #[test]

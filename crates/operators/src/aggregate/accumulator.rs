@@ -1,22 +1,39 @@
 //! The states of one aggregate over all groups, by column.
+//!
+//! How many rows a group has is known beside; a state only counts those that are missing in it, because they are NULL
+//! or were filtered, and does not even do that before there is one.
+
+use std::ops::Range;
 
 use eris_storage::{Column, ColumnBuilder, DataType, Value, Values};
 
 use super::AggregateFunction;
+use super::extremes::Extremes;
+use super::sums::Sums;
 use crate::arithmetic::{divide_rounded, rescale};
 use crate::error::OperatorError;
 
+#[derive(Debug)]
+enum State {
+    /// Rows, or values that are not NULL.
+    Count,
+    /// Sums of integers and decimals at the input's scale.
+    Exact { sums: Sums, scale: u8, average: bool },
+    /// Sums of floating point.
+    Approximate { sums: Vec<f64>, average: bool },
+    /// The smallest or largest value.
+    Extreme { best: Extremes, data_type: DataType },
+}
+
 /// States by group.
 #[derive(Debug)]
-pub(super) enum Accumulator {
-    /// Rows, or values that are not NULL.
-    Count { counts: Vec<i64>, all: bool },
-    /// Sums of integers and decimals at the input's scale, with how many values went in (none: NULL).
-    Exact { sums: Vec<i128>, counts: Vec<i64>, scale: u8, average: bool },
-    /// Sums of floating point.
-    Approximate { sums: Vec<f64>, counts: Vec<i64>, average: bool },
-    /// The smallest or largest value; how many bytes their texts have.
-    Extreme { values: Vec<Value>, largest: bool, data_type: DataType, text_bytes: u64 },
+pub(super) struct Accumulator {
+    state: State,
+    /// Whether all rows count, whatever the argument.
+    rows_only: bool,
+    /// Rows of each group that are missing; empty: none.
+    missing: Vec<i64>,
+    groups: usize,
 }
 
 /// The type in which exact sums travel.
@@ -33,245 +50,287 @@ fn overflow(data_type: DataType) -> OperatorError {
     OperatorError::Overflow { type_name }
 }
 
+/// Makes room for groups that have been added, and with the first that does not fit for `room` groups.
+pub(super) fn grow<T: Clone>(states: &mut Vec<T>, groups: usize, room: usize, empty: T) {
+    if groups > states.capacity() {
+        states.reserve_exact(room.max(groups) - states.len());
+    }
+    states.resize(groups, empty);
+}
+
 impl Accumulator {
     pub fn new(function: AggregateFunction, input: DataType) -> Self {
         let average = function == AggregateFunction::Average;
-        match function {
-            AggregateFunction::CountAll => Self::Count { counts: Vec::new(), all: true },
-            AggregateFunction::Count => Self::Count { counts: Vec::new(), all: false },
+        let state = match function {
+            AggregateFunction::CountAll | AggregateFunction::Count => State::Count,
             AggregateFunction::Sum | AggregateFunction::Average => match input {
-                DataType::Float32 | DataType::Float64 => {
-                    Self::Approximate { sums: Vec::new(), counts: Vec::new(), average }
-                }
-                DataType::Decimal { scale, .. } => Self::Exact { sums: Vec::new(), counts: Vec::new(), scale, average },
-                _ => Self::Exact { sums: Vec::new(), counts: Vec::new(), scale: 0, average },
+                DataType::Float32 | DataType::Float64 => State::Approximate { sums: Vec::new(), average },
+                DataType::Decimal { scale, .. } => State::Exact { sums: Sums::new(), scale, average },
+                _ => State::Exact { sums: Sums::new(), scale: 0, average },
             },
-            AggregateFunction::Min => Self::extreme(false, input),
-            AggregateFunction::Max => Self::extreme(true, input),
-        }
-    }
-
-    fn extreme(largest: bool, data_type: DataType) -> Self {
-        Self::Extreme { values: Vec::new(), largest, data_type, text_bytes: 0 }
+            AggregateFunction::Min => State::Extreme { best: Extremes::new(false, input), data_type: input },
+            AggregateFunction::Max => State::Extreme { best: Extremes::new(true, input), data_type: input },
+        };
+        let rows_only = function == AggregateFunction::CountAll;
+        Self { state, rows_only, missing: Vec::new(), groups: 0 }
     }
 
     /// Bytes of a group's state. Texts come on top.
     pub fn group_bytes(&self) -> usize {
-        match self {
-            Self::Count { .. } => size_of::<i64>(),
-            Self::Exact { .. } => size_of::<i128>() + size_of::<i64>(),
-            Self::Approximate { .. } => size_of::<f64>() + size_of::<i64>(),
-            Self::Extreme { .. } => size_of::<Value>(),
-        }
+        let missing = size_of::<i64>();
+        missing
+            + match &self.state {
+                State::Count => 0,
+                State::Exact { .. } => Sums::GROUP_BYTES,
+                State::Approximate { .. } => size_of::<f64>(),
+                State::Extreme { best, .. } => best.group_bytes(),
+            }
     }
 
     /// Bytes of texts.
     pub fn text_bytes(&self) -> u64 {
-        match self {
-            Self::Extreme { text_bytes, .. } => *text_bytes,
-            _ => 0,
+        match &self.state {
+            State::Extreme { best, .. } => best.text_bytes(),
+            State::Count | State::Exact { .. } | State::Approximate { .. } => 0,
         }
     }
 
     /// Bytes that are allocated for anything but texts.
     #[cfg(test)]
     pub fn allocated_bytes(&self) -> usize {
-        let states = match self {
-            Self::Count { counts, .. } => counts.capacity(),
-            Self::Exact { sums, .. } => sums.capacity(),
-            Self::Approximate { sums, .. } => sums.capacity(),
-            Self::Extreme { values, .. } => values.capacity(),
+        let states = match &self.state {
+            State::Count => 0,
+            State::Exact { sums, .. } => sums.allocated_bytes(),
+            State::Approximate { sums, .. } => sums.capacity() * size_of::<f64>(),
+            State::Extreme { best, .. } => best.allocated_bytes(),
         };
-        states * self.group_bytes()
+        states + self.missing.capacity() * size_of::<i64>()
     }
 
-    /// Makes room for groups that have been added, and with the first that does not fit for `room` groups.
+    /// Makes room for groups that have been added, of `room` for which memory is reserved.
     pub fn grow(&mut self, groups: usize, room: usize) {
-        fn grow<T: Clone>(states: &mut Vec<T>, groups: usize, room: usize, empty: T) {
-            if groups > states.capacity() {
-                states.reserve_exact(room.max(groups) - states.len());
-            }
-            states.resize(groups, empty);
+        self.groups = groups;
+        if !self.missing.is_empty() {
+            grow(&mut self.missing, groups, room, 0);
         }
-        match self {
-            Self::Count { counts, .. } => grow(counts, groups, room, 0),
-            Self::Exact { sums, counts, .. } => {
-                grow(sums, groups, room, 0);
-                grow(counts, groups, room, 0);
-            }
-            Self::Approximate { sums, counts, .. } => {
-                grow(sums, groups, room, 0.0);
-                grow(counts, groups, room, 0);
-            }
-            Self::Extreme { values, .. } => grow(values, groups, room, Value::Null),
+        match &mut self.state {
+            State::Count => {}
+            State::Exact { sums, .. } => sums.grow(groups, room),
+            State::Approximate { sums, .. } => grow(sums, groups, room, 0.0),
+            State::Extreme { best, .. } => best.grow(groups, room),
+        }
+    }
+
+    /// Notes rows that are missing, `count` says how many in each place.
+    fn miss(&mut self, group: u32, count: i64, room: usize) {
+        if self.missing.is_empty() {
+            grow(&mut self.missing, self.groups, room, 0);
+        }
+        self.missing[group as usize] += count;
+    }
+
+    /// Rows that a filter took away.
+    pub fn skip(&mut self, group_of_row: &[u32], room: usize) {
+        for group in group_of_row {
+            self.miss(*group, 1, room);
         }
     }
 
     /// Takes rows of groups that have been [grown](Self::grow) for: `input` is the argument's column, `group_of_row`
     /// says where each row goes.
-    pub fn update(&mut self, input: Option<&Column>, group_of_row: &[u32]) -> Result<(), OperatorError> {
-        if let Self::Count { counts, all: true } = self {
-            for group in group_of_row {
-                counts[*group as usize] += 1;
-            }
+    pub fn update(&mut self, input: Option<&Column>, group_of_row: &[u32], room: usize) -> Result<(), OperatorError> {
+        if self.rows_only {
             return Ok(());
         }
         let input = input.ok_or_else(|| OperatorError::Internal("an aggregate without argument".to_string()))?;
-        match self {
-            Self::Count { counts, .. } => each_valid(input, group_of_row, |_, group| counts[group] += 1),
-            Self::Exact { sums, counts, .. } => {
-                let mut failed = false;
-                let mut add = |value: i128, group: usize| {
-                    let (sum, over) = sums[group].overflowing_add(value);
-                    sums[group] = sum;
-                    counts[group] += 1;
-                    failed |= over;
-                };
-                match &input.values {
-                    Values::Int16(v) => each_valid(input, group_of_row, |row, group| add(i128::from(v[row]), group)),
-                    Values::Int32(v) => each_valid(input, group_of_row, |row, group| add(i128::from(v[row]), group)),
-                    Values::Int64(v) => each_valid(input, group_of_row, |row, group| add(i128::from(v[row]), group)),
-                    Values::Int128(v) => each_valid(input, group_of_row, |row, group| add(v[row], group)),
-                    _ => return Err(OperatorError::Internal(format!("sum of {}", input.data_type))),
+        if input.null_count() > 0 {
+            for (row, group) in group_of_row.iter().enumerate() {
+                if input.is_null(row) {
+                    self.miss(*group, 1, room);
                 }
-                if failed {
-                    return Err(overflow(input.data_type));
-                }
-            }
-            Self::Approximate { sums, counts, .. } => {
-                let mut failed = false;
-                let mut add = |value: f64, group: usize| {
-                    let sum = sums[group] + value;
-                    failed |= sum.is_infinite() && value.is_finite() && sums[group].is_finite();
-                    sums[group] = sum;
-                    counts[group] += 1;
-                };
-                match &input.values {
-                    Values::Float32(v) => each_valid(input, group_of_row, |row, group| add(f64::from(v[row]), group)),
-                    Values::Float64(v) => each_valid(input, group_of_row, |row, group| add(v[row], group)),
-                    _ => return Err(OperatorError::Internal(format!("sum of {}", input.data_type))),
-                }
-                if failed {
-                    return Err(overflow(DataType::Float64));
-                }
-            }
-            Self::Extreme { values, largest, text_bytes, .. } => {
-                each_valid(input, group_of_row, |row, group| {
-                    let value = input.value(row);
-                    let best = &mut values[group];
-                    if best.is_null() || if *largest { value > *best } else { value < *best } {
-                        *text_bytes = *text_bytes + text_bytes_of(&value) - text_bytes_of(best);
-                        *best = value;
-                    }
-                });
             }
         }
-        Ok(())
+        self.add(input, group_of_row)
+    }
+
+    /// Whether decimals may come as 64-bit values, whatever their type says.
+    pub fn takes_narrow(&self) -> bool {
+        matches!(self.state, State::Exact { .. })
+    }
+
+    /// Adds values that are not NULL to the states.
+    fn add(&mut self, input: &Column, group_of_row: &[u32]) -> Result<(), OperatorError> {
+        let wrong = || OperatorError::Internal(format!("sum of {}", input.data_type));
+        match &mut self.state {
+            State::Count => Ok(()),
+            State::Exact { sums, .. } => {
+                let added = sums.update(input, group_of_row).ok_or_else(wrong)?;
+                added.map_err(|_| overflow(input.data_type))
+            }
+            State::Approximate { sums, .. } => {
+                let mut failed = false;
+                let mut add = |row: usize, value: f64, group: u32| {
+                    if !input.is_null(row) {
+                        let sum = &mut sums[group as usize];
+                        let before = *sum;
+                        *sum += value;
+                        failed |= sum.is_infinite() && value.is_finite() && before.is_finite();
+                    }
+                };
+                let groups = group_of_row.iter().copied().enumerate();
+                match &input.values {
+                    Values::Float32(v) => groups.for_each(|(row, group)| add(row, f64::from(v[row]), group)),
+                    Values::Float64(v) => groups.for_each(|(row, group)| add(row, v[row], group)),
+                    _ => return Err(wrong()),
+                }
+                if failed { Err(overflow(DataType::Float64)) } else { Ok(()) }
+            }
+            State::Extreme { best, .. } => {
+                best.update(input, group_of_row);
+                Ok(())
+            }
+        }
+    }
+
+    /// How many of a group's rows count.
+    #[inline]
+    fn count(&self, rows: &[i64], group: usize) -> i64 {
+        rows[group] - self.missing.get(group).copied().unwrap_or(0)
+    }
+
+    fn counts(&self, rows: &[i64], groups: Range<usize>) -> Column {
+        let counts: Vec<i64> = groups.map(|group| self.count(rows, group)).collect();
+        Column { data_type: DataType::Int64, validity: None, values: Values::Int64(counts.into()) }
     }
 
     /// How many columns its partial state has.
     pub fn state_columns(&self) -> usize {
-        match self {
-            Self::Count { .. } | Self::Extreme { .. } => 1,
-            Self::Exact { .. } | Self::Approximate { .. } => 2,
+        match self.state {
+            State::Count | State::Extreme { .. } => 1,
+            State::Exact { .. } | State::Approximate { .. } => 2,
         }
     }
 
-    /// Appends the partial state's columns.
-    pub fn states(&mut self, columns: &mut Vec<Column>) {
-        match self {
-            Self::Count { counts, .. } => columns.push(counts_column(counts)),
-            Self::Exact { sums, counts, scale, .. } => {
+    /// Appends the partial state's columns for some groups; `rows` says how many rows each of all groups has.
+    pub fn states(&self, rows: &[i64], groups: Range<usize>, columns: &mut Vec<Column>) {
+        match &self.state {
+            State::Count => {}
+            State::Exact { sums, scale, .. } => {
+                let sums: Vec<i128> = groups.clone().map(|group| sums.get(group)).collect();
                 columns.push(Column {
                     data_type: sum_type(*scale),
                     validity: None,
-                    values: Values::Int128(std::mem::take(sums).into()),
+                    values: Values::Int128(sums.into()),
                 });
-                columns.push(counts_column(counts));
             }
-            Self::Approximate { sums, counts, .. } => {
+            State::Approximate { sums, .. } => {
                 columns.push(Column {
                     data_type: DataType::Float64,
                     validity: None,
-                    values: Values::Float64(std::mem::take(sums).into()),
+                    values: Values::Float64(sums[groups.clone()].to_vec().into()),
                 });
-                columns.push(counts_column(counts));
             }
-            Self::Extreme { values, data_type, .. } => columns.push(values_column(values, *data_type)),
+            State::Extreme { best, data_type } => {
+                columns.push(best.column(*data_type, groups, |group| self.count(rows, group) > 0));
+                return;
+            }
         }
+        columns.push(self.counts(rows, groups));
     }
 
-    /// Takes partial states, as [`Self::update`] takes rows.
-    pub fn merge(&mut self, states: &[Column], group_of_row: &[u32]) -> Result<(), OperatorError> {
+    /// Takes partial states of groups of so many `rows`, as [`Self::update`] takes rows.
+    pub fn merge(
+        &mut self,
+        states: &[Column],
+        rows: &[i64],
+        group_of_row: &[u32],
+        room: usize,
+    ) -> Result<(), OperatorError> {
         let wrong = || OperatorError::Internal("a partial state of another aggregate".to_string());
-        match self {
-            Self::Count { counts, .. } => {
-                let Values::Int64(partial) = &states[0].values else { return Err(wrong()) };
-                for (group, count) in group_of_row.iter().zip(partial.iter()) {
-                    counts[*group as usize] += count;
-                }
+        let (values, counts) = match (&self.state, states) {
+            (State::Count, [counts]) => (None, Some(counts)),
+            (State::Exact { .. } | State::Approximate { .. }, [values, counts]) => (Some(values), Some(counts)),
+            (State::Extreme { .. }, [values]) => (Some(values), None),
+            _ => return Err(wrong()),
+        };
+        for (at, group) in group_of_row.iter().enumerate() {
+            let missing = match (counts, values) {
+                (Some(Column { values: Values::Int64(counts), .. }), _) => rows[at] - counts[at],
+                (None, Some(values)) if values.is_null(at) => rows[at],
+                (None, Some(_)) => 0,
+                _ => return Err(wrong()),
+            };
+            if missing > 0 {
+                self.miss(*group, missing, room);
             }
-            Self::Exact { sums, counts, scale, .. } => {
-                let (Values::Int128(partial), Values::Int64(partial_counts)) = (&states[0].values, &states[1].values)
-                else {
-                    return Err(wrong());
-                };
-                for (row, group) in group_of_row.iter().enumerate() {
-                    let sum = &mut sums[*group as usize];
-                    *sum = sum.checked_add(partial[row]).ok_or_else(|| overflow(sum_type(*scale)))?;
-                    counts[*group as usize] += partial_counts[row];
-                }
-            }
-            Self::Approximate { sums, counts, .. } => {
-                let (Values::Float64(partial), Values::Int64(partial_counts)) = (&states[0].values, &states[1].values)
-                else {
-                    return Err(wrong());
-                };
-                for (row, group) in group_of_row.iter().enumerate() {
-                    let sum = sums[*group as usize] + partial[row];
-                    if sum.is_infinite() && partial[row].is_finite() && sums[*group as usize].is_finite() {
-                        return Err(overflow(DataType::Float64));
-                    }
-                    sums[*group as usize] = sum;
-                    counts[*group as usize] += partial_counts[row];
-                }
-            }
-            Self::Extreme { .. } => self.update(Some(&states[0]), group_of_row)?,
         }
-        Ok(())
+        match values {
+            Some(values) => self.add(values, group_of_row),
+            None => Ok(()),
+        }
     }
 
-    /// The results, one per group.
-    pub fn results(&mut self, result: DataType) -> Result<Column, OperatorError> {
-        match self {
-            Self::Count { counts, .. } => Ok(counts_column(counts)),
-            Self::Extreme { values, .. } => Ok(values_column(values, result)),
-            Self::Approximate { sums, counts, average } => {
-                let mut builder = ColumnBuilder::with_capacity(result, sums.len());
-                for (sum, count) in sums.iter().zip(counts.iter()) {
-                    let value = if *average { *sum / *count as f64 } else { *sum };
-                    match (*count, result) {
+    /// The results of some groups; `rows` says how many rows each of all groups has.
+    pub fn results(&self, rows: &[i64], groups: Range<usize>, result: DataType) -> Result<Column, OperatorError> {
+        let mut builder = ColumnBuilder::with_capacity(result, groups.len());
+        match &self.state {
+            State::Count => return Ok(self.counts(rows, groups)),
+            State::Extreme { best, .. } => {
+                return Ok(best.column(result, groups, |group| self.count(rows, group) > 0));
+            }
+            State::Approximate { sums, average } => {
+                for group in groups {
+                    let count = self.count(rows, group);
+                    let value = if *average { sums[group] / count as f64 } else { sums[group] };
+                    match (count, result) {
                         (0, _) => builder.push_null(),
                         (_, DataType::Float32) => builder.push(&Value::Float32(value as f32)),
                         _ => builder.push(&Value::Float64(value)),
                     }
                 }
-                Ok(builder.finish())
             }
-            Self::Exact { sums, counts, scale, average } => {
-                let mut builder = ColumnBuilder::with_capacity(result, sums.len());
-                for (sum, count) in sums.iter().zip(counts.iter()) {
-                    if *count == 0 {
+            State::Exact { sums, scale, average } => {
+                if let Some(column) = self.plain_sums(sums, *scale, &rows[groups.clone()], &groups, result) {
+                    return Ok(column);
+                }
+                for group in groups {
+                    let (sum, count) = (sums.get(group), self.count(rows, group));
+                    if count == 0 {
                         builder.push_null();
                     } else if *average {
-                        builder.push(&average_of(*sum, *count, *scale, result)?);
+                        builder.push(&average_of(sum, count, *scale, result)?);
                     } else {
-                        builder.push(&sum_of(*sum, *scale, result)?);
+                        builder.push(&sum_of(sum, *scale, result)?);
                     }
                 }
-                Ok(builder.finish())
             }
         }
+        Ok(builder.finish())
+    }
+}
+
+impl Accumulator {
+    /// The sums of some groups as they are, if no group is without a value and none has to be scaled or refused.
+    fn plain_sums(
+        &self,
+        sums: &Sums,
+        scale: u8,
+        rows: &[i64],
+        groups: &Range<usize>,
+        result: DataType,
+    ) -> Option<Column> {
+        let State::Exact { average: false, .. } = &self.state else { return None };
+        let sums = &sums.narrow()?[groups.clone()];
+        let limit = match result {
+            DataType::Int64 => i64::MAX as u64,
+            DataType::Decimal { precision, scale: wanted } if wanted == scale && precision <= 18 => {
+                10_u64.pow(u32::from(precision)) - 1
+            }
+            _ => return None,
+        };
+        let valued = self.missing.is_empty() && rows.iter().all(|rows| *rows > 0);
+        let fits = valued && sums.iter().all(|sum| sum.unsigned_abs() <= limit);
+        fits.then(|| Column { data_type: result, validity: None, values: Values::Int64(sums.to_vec().into()) })
     }
 }
 
@@ -299,43 +358,5 @@ fn decimal(unscaled: Option<i128>, precision: u8, scale: u8) -> Result<Value, Op
     match unscaled {
         Some(unscaled) if unscaled.unsigned_abs() < limit => Ok(Value::Decimal { unscaled, scale }),
         _ => Err(OperatorError::Overflow { type_name: "numeric" }),
-    }
-}
-
-fn text_bytes_of(value: &Value) -> u64 {
-    match value {
-        Value::Text(text) => text.len() as u64,
-        Value::Bytes(bytes) => bytes.len() as u64,
-        _ => 0,
-    }
-}
-
-fn counts_column(counts: &mut Vec<i64>) -> Column {
-    Column { data_type: DataType::Int64, validity: None, values: Values::Int64(std::mem::take(counts).into()) }
-}
-
-fn values_column(values: &[Value], data_type: DataType) -> Column {
-    let mut builder = ColumnBuilder::with_capacity(data_type, values.len());
-    for value in values {
-        builder.push(value);
-    }
-    builder.finish()
-}
-
-#[inline]
-fn each_valid(input: &Column, group_of_row: &[u32], mut visit: impl FnMut(usize, usize)) {
-    match &input.validity {
-        None => {
-            for (row, group) in group_of_row.iter().enumerate() {
-                visit(row, *group as usize);
-            }
-        }
-        Some(validity) => {
-            for (row, group) in group_of_row.iter().enumerate() {
-                if validity.get(row) {
-                    visit(row, *group as usize);
-                }
-            }
-        }
     }
 }

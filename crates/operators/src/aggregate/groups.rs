@@ -1,213 +1,251 @@
 //! Which group a row belongs to.
 //!
-//! Every group column gives one 128-bit word per row: the value's bits, a short text's view, or the number of a long
-//! text. Words are compared in an open-addressing table; a group's values are kept once, in column builders. What grows
-//! is reserved in the [`Room`] before.
+//! The group columns of a row are packed into a word where they fit ([`Layout`]), else into bytes ([`EncodedRows`]).
+//! An open-addressing table leads from the hash of that to the group; the rows of a batch are looked up together, so
+//! that they wait for memory at the same time. When a batch does not fit the layout, the groups so far are packed anew.
+//! What grows is reserved in the [`Room`] before.
 
-use eris_platform::{DeterministicMap, MemoryExceeded};
-use eris_storage::{Column, ColumnBuilder, DataType, VIEW_INLINE_MAX, Values};
+use eris_platform::MemoryExceeded;
+use eris_storage::{Column, DataType};
 
+use super::dense::Dense;
+use super::encoded::EncodedRows;
+use super::layout::{Layout, Width, Word};
 use super::room::Room;
+use crate::hash::{hash_bytes, prefetch};
 
-/// Texts longer than a view holds are numbered; no inline view has this length.
-const NUMBERED: u128 = 0xFFFF_FFFF;
 /// Of the table before the first group.
-const TABLE_SLOTS_MIN: usize = 64;
-/// What the map of long texts takes for each besides its bytes, at its worst load.
-const LONG_TEXT_BYTES: u64 = 64;
+const ENTRIES_MIN: usize = 64;
+/// Larger tables are not in the first cache: entries are asked for ahead.
+const ENTRIES_CACHED_MAX: usize = 2_048;
+/// Up to here the table grows fourfold, then twofold.
+const ENTRIES_FOURFOLD_MAX: usize = 1 << 16;
+/// Fewer groups of integers are not worth an array.
+const DENSE_GROUPS_MIN: usize = 2_048;
+/// Rows that are looked up together.
+const GROUP_ROWS: usize = 64;
+
+/// The keys of all groups.
+#[derive(Debug)]
+enum Keys {
+    Narrow(Vec<u64>),
+    Wide(Vec<u128>),
+    Rows(EncodedRows),
+}
 
 #[derive(Debug)]
 pub(super) struct Groups {
-    types: Vec<DataType>,
-    builders: Vec<ColumnBuilder>,
-    /// Group number plus one; 0 is free. The length is a power of two.
-    table: Vec<u32>,
-    /// The words of all groups, `width` each.
-    words: Vec<u128>,
+    layout: Layout,
+    keys: Keys,
+    table: Table,
+    dense: Dense,
+}
+
+/// From hashes to groups.
+#[derive(Debug, Default)]
+struct Table {
+    /// A hash's lower half, then the group plus one; 0 is free. The length is a power of two.
+    entries: Vec<u64>,
     len: usize,
-    long_texts: DeterministicMap<Box<[u8]>, u32>,
-    /// Bytes of long texts, in the map and in the builders.
-    text_bytes: u64,
+}
+
+/// Keys of groups, and those of a batch.
+trait Store {
+    type Batch: ?Sized;
+    fn hash(batch: &Self::Batch, row: usize) -> u64;
+    fn hash_of(&self, group: usize) -> u64;
+    fn is_equal(&self, group: usize, batch: &Self::Batch, row: usize) -> bool;
+    fn push(&mut self, batch: &Self::Batch, row: usize);
+    fn reserve(&mut self, groups: usize);
+}
+
+impl<W: Word> Store for Vec<W> {
+    type Batch = [W];
+
+    #[inline]
+    fn hash(batch: &[W], row: usize) -> u64 {
+        batch[row].hash()
+    }
+
+    fn hash_of(&self, group: usize) -> u64 {
+        self[group].hash()
+    }
+
+    #[inline]
+    fn is_equal(&self, group: usize, batch: &[W], row: usize) -> bool {
+        self[group] == batch[row]
+    }
+
+    #[inline]
+    fn push(&mut self, batch: &[W], row: usize) {
+        self.push(batch[row]);
+    }
+
+    fn reserve(&mut self, groups: usize) {
+        self.reserve_exact(groups - self.len());
+    }
+}
+
+impl Store for EncodedRows {
+    type Batch = Self;
+
+    fn hash(batch: &Self, row: usize) -> u64 {
+        hash_bytes(batch.row(row))
+    }
+
+    fn hash_of(&self, group: usize) -> u64 {
+        hash_bytes(self.row(group))
+    }
+
+    fn is_equal(&self, group: usize, batch: &Self, row: usize) -> bool {
+        self.row(group) == batch.row(row)
+    }
+
+    fn push(&mut self, batch: &Self, row: usize) {
+        self.push(batch.row(row));
+    }
+
+    fn reserve(&mut self, groups: usize) {
+        self.reserve_rows(groups);
+    }
 }
 
 impl Groups {
     pub fn new(types: Vec<DataType>) -> Self {
-        let builders = types.iter().map(|data_type| ColumnBuilder::with_capacity(*data_type, 0)).collect();
-        Self {
-            types,
-            builders,
-            table: Vec::new(),
-            words: Vec::new(),
-            len: 0,
-            long_texts: DeterministicMap::default(),
-            text_bytes: 0,
+        let layout = Layout::new(types);
+        Self { keys: Keys::new(layout.width), layout, table: Table::default(), dense: Dense::default() }
+    }
+
+    /// Bytes of a group's key, without those of texts.
+    pub fn group_bytes(&self) -> usize {
+        match self.layout.width {
+            Width::Narrow => size_of::<u64>(),
+            Width::Wide => size_of::<u128>(),
+            Width::Rows => EncodedRows::ROW_BYTES,
         }
     }
 
-    /// Bytes of a group's entries here: its words, its values, their validity. Texts come on top.
-    pub fn group_bytes(types: &[DataType]) -> usize {
-        let values: usize = types.iter().map(|data_type| data_type.physical().width() + 1).sum();
-        (types.len() + 1) * size_of::<u128>() + values
-    }
-
-    /// Bytes of long texts.
+    /// Bytes of texts, and of keys that are kept as bytes.
     pub fn text_bytes(&self) -> u64 {
-        self.text_bytes
+        match &self.keys {
+            Keys::Narrow(_) | Keys::Wide(_) => 0,
+            Keys::Rows(rows) => rows.text_bytes(),
+        }
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.table.len
     }
 
-    /// The group columns, one row a group; the groups start anew.
-    pub fn take_columns(&mut self) -> Vec<Column> {
-        let fresh = Self::new(self.types.clone());
-        std::mem::replace(self, fresh).builders.into_iter().map(ColumnBuilder::finish).collect()
+    /// Between which integers all groups lie, if they are dense there.
+    pub fn dense_bounds(&self) -> Option<(i64, i64)> {
+        self.dense.bounds()
     }
 
-    /// The words of a row: null bits first, then one word per column.
-    fn width(&self) -> usize {
-        self.types.len() + 1
+    /// The group columns of some groups.
+    pub fn columns(&self, groups: std::ops::Range<usize>) -> Vec<Column> {
+        match &self.keys {
+            Keys::Narrow(words) if !self.layout.types().is_empty() => self.layout.columns(&words[groups]),
+            Keys::Narrow(_) => Vec::new(),
+            Keys::Wide(words) => self.layout.columns(&words[groups]),
+            Keys::Rows(rows) => rows.columns(self.layout.types(), groups),
+        }
+    }
+
+    /// The group columns of the groups listed.
+    pub fn columns_at(&self, groups: &[u32]) -> Vec<Column> {
+        fn words_at<W: Word>(words: &[W], groups: &[u32]) -> Vec<W> {
+            groups.iter().map(|group| words[*group as usize]).collect()
+        }
+        match &self.keys {
+            Keys::Narrow(_) if self.layout.types().is_empty() => Vec::new(),
+            Keys::Narrow(words) => self.layout.columns(&words_at(words, groups)),
+            Keys::Wide(words) => self.layout.columns(&words_at(words, groups)),
+            Keys::Rows(rows) => {
+                let mut chosen = EncodedRows::default();
+                for group in groups {
+                    chosen.push(rows.row(*group as usize));
+                }
+                chosen.columns(self.layout.types(), 0..groups.len())
+            }
+        }
     }
 
     /// The group of each row; new groups are added in the order in which they are met.
     pub fn assign(&mut self, keys: &[Column], rows: usize, room: &mut Room) -> Result<Vec<u32>, MemoryExceeded> {
         if keys.is_empty() {
-            if rows > 0 && self.len == 0 {
+            if rows > 0 && self.table.len == 0 {
                 room.grow()?;
-                self.len = 1;
+                self.table.len = 1;
             }
             return Ok(vec![0; rows]);
         }
-        if self.table.is_empty() {
-            room.add(TABLE_SLOTS_MIN * size_of::<u32>())?;
-            self.table.resize(TABLE_SLOTS_MIN, 0);
+        if let Some(wider) = self.layout.widened_for(keys) {
+            self.pack_anew(wider, room)?;
         }
-        let width = self.width();
-        let mut words = vec![0_u128; rows * width];
-        for (at, key) in keys.iter().enumerate() {
-            self.fill(key, at, width, &mut words);
-        }
-        let mut groups = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let own = &words[row * width..(row + 1) * width];
-            groups.push(match self.find(own) {
-                Ok(group) => group,
-                Err(slot) => self.add(slot, own, keys, row, room)?,
-            });
-        }
-        Ok(groups)
+        self.find_or_add(keys, rows, room)
     }
 
-    fn fill(&mut self, key: &Column, at: usize, width: usize, words: &mut [u128]) {
-        let mut put = |row: usize, word: u128| words[row * width + at + 1] = word;
-        match &key.values {
-            Values::Boolean(values) => values.iter().enumerate().for_each(|(row, v)| put(row, u128::from(*v))),
-            Values::Int16(values) => values.iter().enumerate().for_each(|(row, v)| put(row, *v as u16 as u128)),
-            Values::Int32(values) => values.iter().enumerate().for_each(|(row, v)| put(row, *v as u32 as u128)),
-            Values::Int64(values) => values.iter().enumerate().for_each(|(row, v)| put(row, *v as u64 as u128)),
-            Values::Int128(values) => values.iter().enumerate().for_each(|(row, v)| put(row, *v as u128)),
-            // -0 is 0, and all NaNs are one value.
-            Values::Float32(values) => values.iter().enumerate().for_each(|(row, v)| {
-                let v = if v.is_nan() { f32::NAN } else { *v + 0.0 };
-                put(row, u128::from(v.to_bits()));
-            }),
-            Values::Float64(values) => values.iter().enumerate().for_each(|(row, v)| {
-                let v = if v.is_nan() { f64::NAN } else { *v + 0.0 };
-                put(row, u128::from(v.to_bits()));
-            }),
-            Values::Bytes(views) => {
-                for (row, view) in views.views.iter().enumerate() {
-                    if (*view as u32) as usize <= VIEW_INLINE_MAX {
-                        put(row, *view);
-                    } else if !key.is_null(row) {
-                        let next = self.long_texts.len() as u32;
-                        let bytes = views.get(row);
-                        let number = if let Some(number) = self.long_texts.get(bytes) {
-                            *number
-                        } else {
-                            self.text_bytes += bytes.len() as u64 + LONG_TEXT_BYTES;
-                            self.long_texts.insert(bytes.into(), next);
-                            next
-                        };
-                        put(row, NUMBERED | (u128::from(number) << 32));
-                    }
+    fn find_or_add(&mut self, keys: &[Column], rows: usize, room: &mut Room) -> Result<Vec<u32>, MemoryExceeded> {
+        let Self { layout, keys: own, table, dense } = self;
+        match own {
+            Keys::Narrow(own) if let Some(shift) = layout.integer_shift() => {
+                let words = layout.words::<u64>(keys, rows);
+                let value = |word: &u64| ((word << shift) as i64) >> shift;
+                let values: Vec<i64> = words.iter().map(value).collect();
+                dense.note(&values);
+                if !dense.is_used() && table.len >= DENSE_GROUPS_MIN && dense.widen(room) {
+                    table.forget(room);
+                    dense.enter(own.iter().map(value));
+                } else if dense.is_used() && !dense.is_wide_enough() && !dense.widen(room) {
+                    dense.leave(room);
+                    table.recall(own, room)?;
                 }
-            }
-        }
-        if let Some(validity) = &key.validity {
-            for row in 0..validity.len() {
-                if !validity.get(row) {
-                    words[row * width] |= 1 << at;
-                    words[row * width + at + 1] = 0;
+                if dense.is_used() {
+                    return dense.find_or_add(&values, |row| table.push(own, &words, row, room));
                 }
+                table.find_or_add(own, &words, rows, room)
             }
+            Keys::Narrow(own) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
+            Keys::Wide(own) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
+            Keys::Rows(own) => table.find_or_add(own, &EncodedRows::of(keys, rows), rows, room),
         }
     }
 
-    /// The group with these words, or the slot where it belongs.
-    #[inline]
-    fn find(&self, own: &[u128]) -> Result<u32, usize> {
-        let width = own.len();
-        let mask = self.table.len() - 1;
-        let mut slot = hash(own) as usize & mask;
-        loop {
-            match self.table[slot] {
-                0 => return Err(slot),
-                taken => {
-                    let group = taken as usize - 1;
-                    if self.words[group * width..(group + 1) * width] == *own {
-                        return Ok(group as u32);
-                    }
-                    slot = (slot + 1) & mask;
-                }
+    /// Goes over to another layout.
+    fn pack_anew(&mut self, layout: Layout, room: &mut Room) -> Result<(), MemoryExceeded> {
+        let len = self.table.len;
+        if self.dense.is_used() {
+            self.dense.leave(room);
+            self.table.make_entries(room)?;
+        }
+        let before = self.group_bytes();
+        let old = std::mem::replace(&mut self.keys, Keys::new(layout.width));
+        let columns = match &old {
+            Keys::Narrow(words) => self.layout.columns(words),
+            Keys::Wide(words) => self.layout.columns(words),
+            Keys::Rows(rows) => rows.columns(layout.types(), 0..len),
+        };
+        self.layout = layout;
+        room.widen_groups(before, self.group_bytes())?;
+        let groups = room.groups().max(len);
+        match &mut self.keys {
+            Keys::Narrow(own) => {
+                own.reserve_exact(groups);
+                own.extend(self.layout.words::<u64>(&columns, len));
+                self.table.enter_anew(own);
             }
-        }
-    }
-
-    fn add(
-        &mut self,
-        slot: usize,
-        own: &[u128],
-        keys: &[Column],
-        row: usize,
-        room: &mut Room,
-    ) -> Result<u32, MemoryExceeded> {
-        let width = own.len();
-        if self.len == room.groups() {
-            room.grow()?;
-            self.words.reserve_exact(room.groups() * width - self.words.len());
-            self.builders.iter_mut().for_each(|builder| builder.reserve_exact(room.groups(), 0));
-        }
-        let group = self.len;
-        self.len += 1;
-        self.words.extend_from_slice(own);
-        self.table[slot] = self.len as u32;
-        for (builder, key) in self.builders.iter_mut().zip(keys) {
-            builder.extend(key, row..row + 1);
-            if let Values::Bytes(views) = &key.values {
-                let bytes = views.views[row] as u32 as usize;
-                self.text_bytes += if bytes > VIEW_INLINE_MAX { bytes as u64 } else { 0 };
+            Keys::Wide(own) => {
+                own.reserve_exact(groups);
+                own.extend(self.layout.words::<u128>(&columns, len));
+                self.table.enter_anew(own);
             }
-        }
-        if self.len * 2 > self.table.len() {
-            self.rebuild(width, room)?;
-        }
-        Ok(group as u32)
-    }
-
-    fn rebuild(&mut self, width: usize, room: &mut Room) -> Result<(), MemoryExceeded> {
-        let size = self.table.len() * 4;
-        room.add((size - self.table.len()) * size_of::<u32>())?;
-        self.table.clear();
-        self.table.reserve_exact(size);
-        self.table.resize(size, 0);
-        for group in 0..self.len {
-            let mut slot = hash(&self.words[group * width..(group + 1) * width]) as usize & (size - 1);
-            while self.table[slot] != 0 {
-                slot = (slot + 1) & (size - 1);
+            Keys::Rows(own) => {
+                *own = EncodedRows::of(&columns, len);
+                own.reserve_rows(groups);
+                room.texts(own.text_bytes())?;
+                self.table.enter_anew(own);
             }
-            self.table[slot] = group as u32 + 1;
         }
         Ok(())
     }
@@ -215,18 +253,206 @@ impl Groups {
     /// Bytes that are allocated for anything but texts.
     #[cfg(test)]
     pub fn allocated_bytes(&self) -> usize {
-        self.words.capacity() * size_of::<u128>() + self.table.capacity() * size_of::<u32>()
+        let keys = match &self.keys {
+            Keys::Narrow(words) => words.capacity() * size_of::<u64>(),
+            Keys::Wide(words) => words.capacity() * size_of::<u128>(),
+            Keys::Rows(rows) => rows.allocated_bytes(),
+        };
+        keys + self.table.entries.capacity() * size_of::<u64>() + self.dense.bytes()
     }
 }
 
-/// Folded multiplication over the words.
-fn hash(words: &[u128]) -> u64 {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    for word in words {
-        for half in [*word as u64, (*word >> 64) as u64] {
-            let product = u128::from(state ^ half).wrapping_mul(0xA076_1D64_78BD_642F_E703_7ED1_A0B4_28DB);
-            state = (product as u64) ^ ((product >> 64) as u64);
+impl Keys {
+    fn new(width: Width) -> Self {
+        match width {
+            Width::Narrow => Self::Narrow(Vec::new()),
+            Width::Wide => Self::Wide(Vec::new()),
+            Width::Rows => Self::Rows(EncodedRows::default()),
         }
     }
-    state ^ (state >> 32)
+}
+
+#[inline]
+fn slot_of(hash: u64, entries: usize) -> usize {
+    (hash >> 32) as usize & (entries - 1)
+}
+
+impl Table {
+    fn find_or_add<S: Store>(
+        &mut self,
+        store: &mut S,
+        batch: &S::Batch,
+        rows: usize,
+        room: &mut Room,
+    ) -> Result<Vec<u32>, MemoryExceeded> {
+        if self.entries.is_empty() {
+            room.add(ENTRIES_MIN * size_of::<u64>())?;
+            self.entries.resize(ENTRIES_MIN, 0);
+        }
+        let mut groups = vec![0; rows];
+        let mut hashes = [0_u64; GROUP_ROWS];
+        for start in (0..rows).step_by(GROUP_ROWS) {
+            let hashes = &mut hashes[..GROUP_ROWS.min(rows - start)];
+            for (at, hash) in hashes.iter_mut().enumerate() {
+                *hash = S::hash(batch, start + at);
+            }
+            if self.entries.len() > ENTRIES_CACHED_MAX {
+                for hash in hashes.iter() {
+                    prefetch(&self.entries, slot_of(*hash, self.entries.len()));
+                }
+            }
+            for (at, (hash, group)) in hashes.iter().zip(&mut groups[start..]).enumerate() {
+                *group = self.find_or_add_one(store, batch, start + at, *hash, room)?;
+            }
+        }
+        Ok(groups)
+    }
+
+    #[inline]
+    fn find_or_add_one<S: Store>(
+        &mut self,
+        store: &mut S,
+        batch: &S::Batch,
+        row: usize,
+        hash: u64,
+        room: &mut Room,
+    ) -> Result<u32, MemoryExceeded> {
+        let mask = self.entries.len() - 1;
+        let mut slot = slot_of(hash, self.entries.len());
+        loop {
+            let entry = self.entries[slot];
+            if entry == 0 {
+                return self.add(store, batch, row, slot, hash, room);
+            }
+            let group = entry as u32 - 1;
+            if entry >> 32 == u64::from(hash as u32) && store.is_equal(group as usize, batch, row) {
+                return Ok(group);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add<S: Store>(
+        &mut self,
+        store: &mut S,
+        batch: &S::Batch,
+        row: usize,
+        slot: usize,
+        hash: u64,
+        room: &mut Room,
+    ) -> Result<u32, MemoryExceeded> {
+        let group = self.push(store, batch, row, room)?;
+        self.entries[slot] = (hash << 32) | (u64::from(group) + 1);
+        if self.len * 2 > self.entries.len() {
+            let factor = if self.entries.len() <= ENTRIES_FOURFOLD_MAX { 4 } else { 2 };
+            let size = self.entries.len() * factor;
+            room.add((size - self.entries.len()) * size_of::<u64>())?;
+            self.entries = vec![0; size];
+            self.enter_anew(store);
+        }
+        Ok(group)
+    }
+
+    /// Adds a group without an entry.
+    fn push<S: Store>(
+        &mut self,
+        store: &mut S,
+        batch: &S::Batch,
+        row: usize,
+        room: &mut Room,
+    ) -> Result<u32, MemoryExceeded> {
+        if self.len == room.groups() {
+            room.grow()?;
+            store.reserve(room.groups());
+        }
+        let group = self.len as u32;
+        store.push(batch, row);
+        self.len += 1;
+        Ok(group)
+    }
+
+    /// Gives the entries up: groups are found otherwise.
+    fn forget(&mut self, room: &mut Room) {
+        room.give_back(self.entries.len() * size_of::<u64>());
+        self.entries = Vec::new();
+    }
+
+    /// Room for entries of all groups, and as many more.
+    fn make_entries(&mut self, room: &mut Room) -> Result<(), MemoryExceeded> {
+        let size = (self.len * 4).next_power_of_two().max(ENTRIES_MIN);
+        room.add(size * size_of::<u64>())?;
+        self.entries = vec![0; size];
+        Ok(())
+    }
+
+    /// Makes entries for all groups anew.
+    fn recall<S: Store>(&mut self, store: &S, room: &mut Room) -> Result<(), MemoryExceeded> {
+        self.make_entries(room)?;
+        self.enter_anew(store);
+        Ok(())
+    }
+
+    /// Enters all groups into the table, which has room.
+    fn enter_anew<S: Store>(&mut self, store: &S) {
+        self.entries.fill(0);
+        let size = self.entries.len();
+        for group in 0..self.len {
+            let hash = store.hash_of(group);
+            let mut slot = slot_of(hash, size);
+            while self.entries[slot] != 0 {
+                slot = (slot + 1) & (size - 1);
+            }
+            self.entries[slot] = (hash << 32) | (group as u64 + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eris_platform::{DeterministicMap, MemoryPool, SeededRandom};
+    use eris_storage::{Batch, Value};
+
+    /// Integers that move about, grow denser and sparser: array and hash table take turns.
+    #[test]
+    fn groups_of_integers_survive_changes_of_their_table() {
+        let mut used = [0; 2];
+        for seed in 0..40 {
+            let mut random = SeededRandom::new(seed);
+            let pool = MemoryPool::unlimited();
+            let (mut groups, mut known) = (Groups::new(vec![DataType::Int32]), DeterministicMap::<i32, u32>::default());
+            let mut room = Room::new(&pool, groups.group_bytes());
+            let mut middle = 0;
+            for step in 0..30 {
+                let spread = [10, 3_000, 200_000][random.index(3)];
+                middle += random.between(-40_000, 40_000) as i32;
+                let values: Vec<Value> = (0..1_500)
+                    .map(|at| match (step, at, seed % 4) {
+                        (20, 7, 0) => Value::Int32(i32::MIN),
+                        (21, 8, 0) => Value::Int32(i32::MAX),
+                        (25, 9, 1) => Value::Null,
+                        _ => Value::Int32(middle + random.below(spread) as i32),
+                    })
+                    .collect();
+                let rows: Vec<Vec<Value>> = values.iter().map(|value| vec![value.clone()]).collect();
+                let batch = Batch::from_rows(&[DataType::Int32], &rows);
+                let found = groups.assign(&batch.columns, batch.rows, &mut room).unwrap();
+                for (value, group) in values.iter().zip(found) {
+                    let Value::Int32(value) = value else { continue };
+                    assert_eq!(*known.entry(*value).or_insert(group), group, "seed {seed}, step {step}: {value}");
+                }
+                used[usize::from(groups.dense.is_used())] += 1;
+                assert!(room.bytes() >= groups.allocated_bytes() as u64);
+            }
+            let columns = groups.columns(0..groups.len());
+            for (value, group) in &known {
+                assert_eq!(columns[0].value(*group as usize), Value::Int32(*value));
+            }
+            let numbers: std::collections::BTreeSet<u32> = known.values().copied().collect();
+            assert_eq!(numbers.len(), known.len(), "each value has a group of its own");
+        }
+        assert!(used.iter().all(|times| *times > 100), "{used:?}");
+    }
 }

@@ -9,8 +9,17 @@
 //! ```
 
 mod accumulator;
+mod dense;
+mod distinct;
+mod encoded;
+mod extremes;
+mod grouped;
 mod groups;
+mod layout;
+mod partial;
 mod room;
+mod sink;
+mod sums;
 
 use std::sync::Arc;
 
@@ -21,9 +30,8 @@ use eris_storage::{Batch, Column, DataType, Gateway, Value};
 use crate::error::OperatorError;
 use crate::expression::Expression;
 use crate::logic::true_rows;
-use accumulator::Accumulator;
-use groups::Groups;
-use room::Room;
+use grouped::Grouped;
+pub use sink::GroupBy;
 
 /// What an aggregate computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +67,23 @@ impl AggregateCall {
     }
 }
 
+/// One aggregate of a grouping, with what SQL may say of its rows.
+#[derive(Clone, Debug)]
+pub struct GroupCall {
+    /// What is computed.
+    pub call: AggregateCall,
+    /// Of different values only.
+    pub distinct: bool,
+    /// Of the rows for which this is true; `None`: all.
+    pub filter: Option<Expression>,
+}
+
+impl From<AggregateCall> for GroupCall {
+    fn from(call: AggregateCall) -> Self {
+        Self { call, distinct: false, filter: None }
+    }
+}
+
 /// The aggregates of one query; runs inside a partition.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
@@ -76,40 +101,6 @@ pub struct Aggregate {
     pub memory: Arc<MemoryPool>,
 }
 
-/// Groups and their states, within the room they have.
-#[derive(Debug)]
-struct Grouped {
-    groups: Groups,
-    accumulators: Vec<Accumulator>,
-    room: Room,
-}
-
-impl Grouped {
-    fn new(plan: &Aggregate) -> Self {
-        let types: Vec<DataType> = plan.groups.iter().map(Expression::data_type).collect();
-        let accumulators: Vec<Accumulator> =
-            plan.calls.iter().map(|call| Accumulator::new(call.function, call.input_type())).collect();
-        let states: usize = accumulators.iter().map(Accumulator::group_bytes).sum();
-        let room = Room::new(&plan.memory, Groups::group_bytes(&types) + states);
-        Self { groups: Groups::new(types), accumulators, room }
-    }
-
-    /// The group of each row, with a state for each.
-    fn assign(&mut self, keys: &[Column], rows: usize) -> Result<Vec<u32>, OperatorError> {
-        let group_of_row = self.groups.assign(keys, rows, &mut self.room)?;
-        for accumulator in &mut self.accumulators {
-            accumulator.grow(self.groups.len(), self.room.groups());
-        }
-        Ok(group_of_row)
-    }
-
-    /// Reserves for the texts of the batch that was taken.
-    fn count_texts(&mut self) -> Result<(), OperatorError> {
-        let states: u64 = self.accumulators.iter().map(Accumulator::text_bytes).sum();
-        Ok(self.room.texts(self.groups.text_bytes() + states)?)
-    }
-}
-
 struct Aggregating {
     plan: Aggregate,
     grouped: Grouped,
@@ -117,7 +108,7 @@ struct Aggregating {
 
 impl MicroOperator for Aggregate {
     fn open(&self) -> Box<dyn OperatorState> {
-        Box::new(Aggregating { plan: self.clone(), grouped: Grouped::new(self) })
+        Box::new(Aggregating { plan: self.clone(), grouped: Grouped::of(self) })
     }
 }
 
@@ -144,32 +135,13 @@ impl Aggregating {
                 Batch::new(columns, batch.rows)
             }
         };
-        let keys = self
-            .plan
-            .groups
-            .iter()
-            .map(|group| group.column(&batch, &parameters))
-            .collect::<Result<Vec<Column>, _>>()?;
-        let group_of_row = self.grouped.assign(&keys, batch.rows)?;
-        for (call, accumulator) in self.plan.calls.iter().zip(&mut self.grouped.accumulators) {
-            let input = call.input.as_ref().map(|input| input.column(&batch, &parameters)).transpose()?;
-            accumulator.update(input.as_ref(), &group_of_row)?;
-        }
-        self.grouped.count_texts()
+        self.grouped.update(&batch, &parameters)
     }
 
     /// The partial groups, if there are any.
     fn partial(&mut self) -> Option<Batch> {
-        let grouped = &mut self.grouped;
-        let rows = grouped.groups.len();
-        if rows == 0 {
-            return None;
-        }
-        let mut columns = grouped.groups.take_columns();
-        for accumulator in &mut grouped.accumulators {
-            accumulator.states(&mut columns);
-        }
-        Some(Batch::new(columns, rows))
+        let groups = self.grouped.len();
+        (groups > 0).then(|| self.grouped.partial(0..groups))
     }
 }
 
@@ -190,15 +162,13 @@ impl OperatorState for Aggregating {
 /// Merges the partial groups of all partitions.
 #[derive(Debug)]
 pub struct AggregateMerge {
-    calls: Arc<[AggregateCall]>,
     grouped: Grouped,
-    group_columns: usize,
 }
 
 impl AggregateMerge {
     /// For the partial groups of this aggregate.
     pub fn new(plan: &Aggregate) -> Self {
-        Self { calls: Arc::clone(&plan.calls), grouped: Grouped::new(plan), group_columns: plan.groups.len() }
+        Self { grouped: Grouped::of(plan) }
     }
 
     /// Takes the partial groups of one partition.
@@ -206,33 +176,21 @@ impl AggregateMerge {
         // Until it is merged the batch is held by the task, and charged nowhere else.
         let held = partial.bytes();
         self.grouped.room.add(held)?;
-        let group_of_row = self.grouped.assign(&partial.columns[..self.group_columns], partial.rows)?;
-        let mut at = self.group_columns;
-        for accumulator in &mut self.grouped.accumulators {
-            let width = accumulator.state_columns();
-            accumulator.merge(&partial.columns[at..at + width], &group_of_row)?;
-            at += width;
-        }
-        assert_eq!(at, partial.columns.len(), "partial groups have the columns of their accumulators");
-        self.grouped.count_texts()?;
+        self.grouped.merge(partial)?;
         self.grouped.room.give_back(held);
         Ok(())
     }
 
     /// The group columns and results. Without group columns there is always exactly one row.
     pub fn finish(mut self) -> Result<Batch, OperatorError> {
-        if self.group_columns == 0 {
-            self.grouped.assign(&[], 1)?;
-        }
-        let rows = self.grouped.groups.len();
-        let mut columns = self.grouped.groups.take_columns();
-        for (call, accumulator) in self.calls.iter().zip(&mut self.grouped.accumulators) {
-            self.grouped.room.add(rows * call.result.physical().width())?;
-            columns.push(accumulator.results(call.result)?);
-        }
-        Ok(Batch::new(columns, rows))
+        self.grouped.complete()?;
+        let groups = self.grouped.len();
+        self.grouped.room.add(groups * self.grouped.result_bytes())?;
+        self.grouped.results(0..groups)
     }
 }
 
+#[cfg(test)]
+mod sink_tests;
 #[cfg(test)]
 mod tests;

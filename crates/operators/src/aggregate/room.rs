@@ -42,6 +42,23 @@ impl Room {
         Ok(())
     }
 
+    /// Each group takes other bytes for its key than before.
+    pub fn widen_groups(&mut self, before: usize, now: usize) -> Result<(), MemoryExceeded> {
+        let (before, now) = (before as u64, now as u64);
+        if now > before {
+            self.reservation.grow((now - before) * self.groups as u64)?;
+        } else {
+            self.reservation.shrink((before - now) * self.groups as u64);
+        }
+        self.group_bytes = self.group_bytes + now - before;
+        Ok(())
+    }
+
+    /// Bytes of a group.
+    pub fn group_bytes(&self) -> u64 {
+        self.group_bytes
+    }
+
     /// Reserves what is neither an entry of a group nor text.
     pub fn add(&mut self, bytes: usize) -> Result<(), MemoryExceeded> {
         self.reservation.grow(bytes as u64)

@@ -39,7 +39,7 @@ fn plan(groups: Vec<Expression>, input: DataType, sum: DataType, average: DataTy
 fn run(plan: &Aggregate, parts: &[Batch]) -> Result<Batch, OperatorError> {
     let mut merge = AggregateMerge::new(plan);
     for part in parts {
-        let mut state = Aggregating { plan: plan.clone(), grouped: Grouped::new(plan) };
+        let mut state = Aggregating { plan: plan.clone(), grouped: Grouped::of(plan) };
         for start in (0..part.rows).step_by(7) {
             state.update(part.slice(start, 7.min(part.rows - start)))?;
         }
@@ -142,14 +142,12 @@ fn what_groups_and_states_take_is_reserved() {
     for (groups, length) in [(1, 5), (17, 5), (5_000, 5), (1, 300), (3_000, 300)] {
         let memory = MemoryPool::unlimited();
         let plan = extremes(&memory);
-        let mut state = Aggregating { plan: plan.clone(), grouped: Grouped::new(&plan) };
+        let mut state = Aggregating { plan: plan.clone(), grouped: Grouped::of(&plan) };
         let input = texts(10_000, groups, length);
         for start in (0..input.rows).step_by(1_000) {
             state.update(input.slice(start, 1_000)).unwrap();
-            let Grouped { groups, accumulators, room } = &state.grouped;
-            let states: usize = accumulators.iter().map(Accumulator::allocated_bytes).sum();
-            let texts = groups.text_bytes() + accumulators.iter().map(Accumulator::text_bytes).sum::<u64>();
-            let allocated = (groups.allocated_bytes() + states) as u64 + texts;
+            let (allocated, texts) = state.grouped.allocated();
+            let (allocated, room) = (allocated as u64 + texts, &state.grouped.room);
             assert!(room.bytes() >= allocated, "{} reserved, {allocated} allocated", room.bytes());
             assert!(room.bytes() <= allocated * 2 + (16 << 10), "{} reserved, {allocated} allocated", room.bytes());
         }

@@ -98,6 +98,7 @@ impl Disk {
             }
             Some(FileFault::NoSpace) => Err(os_error(libc::ENOSPC)),
             Some(FileFault::Broken) => Err(os_error(libc::EIO)),
+            Some(FileFault::Denied) => Err(os_error(libc::EACCES)),
             None => Ok(()),
         }
     }

@@ -12,6 +12,8 @@ pub enum FileFault {
     NoSpace,
     /// `EIO`. For a sync of a file see [`FailedSync`].
     Broken,
+    /// `EACCES`: the process has not the right to do it.
+    Denied,
 }
 
 /// A probability in thousandths.

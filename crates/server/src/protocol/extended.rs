@@ -256,6 +256,9 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 return Err(Report::error(SqlState::IN_FAILED_TRANSACTION, message).into());
             }
             State::Held(mut held) => {
+                if held.has_ended {
+                    wire.signal.statement_ends();
+                }
                 return Ok(match held.send(wire, &portal.formats, limit).await? {
                     Progress::Finished => Executed::Complete(select_tag(held.sender.sent)),
                     Progress::Limit => {
@@ -290,7 +293,9 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             // Between two executions no statement runs that a request could cancel.
             wire.signal.statement_ends();
             let next = after_suspension(wire, name, in_block).await?;
-            wire.signal.statement_begins();
+            if !rows.has_ended() {
+                wire.signal.statement_begins();
+            }
             match next {
                 Next::More(more) => limit = more,
                 Next::End => {

@@ -76,6 +76,8 @@ impl<B: Backend> Sender<B> {
 pub struct Held<B: Backend> {
     pages: VecDeque<B::Page>,
     pub(crate) sender: Sender<B>,
+    /// Whether they tell what a command did: see [`RowStream::has_ended`].
+    pub(crate) has_ended: bool,
     /// All of it is given back when the portal ends.
     _memory: Reservation,
 }
@@ -87,7 +89,7 @@ impl<B: Backend> Held<B> {
         mut source: S,
         sender: Sender<B>,
     ) -> Result<Held<B>, Failure> {
-        let mut pages = VecDeque::new();
+        let (mut pages, has_ended) = (VecDeque::new(), source.has_ended());
         let memory = wire.memory().reserve("suspended portal");
         source.read_ahead();
         while let Some(page) = wire.watch(source.next()).await? {
@@ -98,7 +100,7 @@ impl<B: Backend> Held<B> {
             pages.push_back(page);
         }
         wire.watch(source.finish(sender.sent)).await?;
-        Ok(Held { pages, sender, _memory: memory })
+        Ok(Held { pages, sender, has_ended, _memory: memory })
     }
 
     pub async fn send<T: Transport>(

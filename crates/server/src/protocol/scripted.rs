@@ -4,6 +4,7 @@
 //!   rows N            N rows (number, text or NULL), in pages of three
 //!   heavy N           the same, in pages that claim to hold 32 MB
 //!   late N            the same, with columns that are known only when it runs
+//!   done N            the same, of a command that has had its effect
 //!   echo N            one row with the statement's N parameters
 //!   copy              COPY FROM STDIN; a line "bad" is an error
 //!   wait              runs until it is cancelled
@@ -132,6 +133,7 @@ pub struct ScriptedRows<'s> {
     page_bytes: usize,
     echo: Option<Vec<Option<String>>>,
     ahead: bool,
+    has_ended: bool,
 }
 
 impl RowStream for ScriptedRows<'_> {
@@ -158,6 +160,10 @@ impl RowStream for ScriptedRows<'_> {
         let page = ScriptedPage { rows: rows.collect(), bytes: self.page_bytes };
         self.next = until;
         Ok(Some(page))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     fn read_ahead(&mut self) {
@@ -222,7 +228,7 @@ impl Backend for Scripted {
         for command in sql.split(';').map(str::trim).filter(|command| !command.is_empty()) {
             let mut statement = ScriptedStatement { command: command.into(), parameters: 0 };
             match statement.words().0 {
-                "rows" | "heavy" | "late" | "copy" | "wait" | "fail" | "notice" | "set" | "SET" | "begin"
+                "rows" | "heavy" | "late" | "done" | "copy" | "wait" | "fail" | "notice" | "set" | "SET" | "begin"
                 | "commit" | "rollback" => (),
                 "echo" => statement.parameters = statement.number().min(100) as usize,
                 other => {
@@ -246,7 +252,7 @@ impl Backend for Scripted {
 
     fn columns(statement: &ScriptedStatement) -> Option<usize> {
         match statement.words().0 {
-            "rows" | "heavy" => Some(2),
+            "rows" | "heavy" | "done" => Some(2),
             "echo" => Some(statement.parameters),
             _ => None,
         }
@@ -280,16 +286,13 @@ impl Backend for Scripted {
         if commit == Commit::AtSync && self.status == TransactionStatus::Idle {
             self.uncommitted += 1;
         }
+        let rows = |session, end| {
+            let page_bytes = if verb == "heavy" { 32 << 20 } else { 64 };
+            ScriptedRows { session, next: 0, end, page_bytes, echo: None, ahead: false, has_ended: verb == "done" }
+        };
         match verb {
-            "rows" | "heavy" | "late" => {
-                let end = statement.number().min(ROWS_MAX);
-                let page_bytes = if verb == "heavy" { 32 << 20 } else { 64 };
-                Ok(Outcome::Rows(ScriptedRows { session: self, next: 0, end, page_bytes, echo: None, ahead: false }))
-            }
-            "echo" => {
-                let echo = Some(parameters.to_vec());
-                Ok(Outcome::Rows(ScriptedRows { session: self, next: 0, end: 0, page_bytes: 64, echo, ahead: false }))
-            }
+            "rows" | "heavy" | "late" | "done" => Ok(Outcome::Rows(rows(self, statement.number().min(ROWS_MAX)))),
+            "echo" => Ok(Outcome::Rows(ScriptedRows { echo: Some(parameters.to_vec()), ..rows(self, 0) })),
             "copy" => Ok(Outcome::CopyIn(ScriptedCopy { session: self, lines: 0 })),
             "wait" => {
                 let report = self.interrupt.wait().await;

@@ -18,11 +18,7 @@ use eris_storage::{Batch, PinnedSegment};
 use super::scan::SegmentScan;
 use crate::arrow_view::batch_to_arrow;
 use crate::plan::ScanTarget;
-
-/// A sample looks at so many rows in so many places, which lie evenly over the scan: values that occur together in a
-/// part of the table must not decide alone.
-const WINDOW_ROWS: u32 = 32;
-const WINDOWS: u64 = 64;
+use crate::statistics::sample_windows;
 
 /// Rows of a scan that its conditions keep.
 pub(super) struct Sample {
@@ -35,22 +31,12 @@ impl Sample {
     /// Looks at some rows. A window that cannot be read is left out: its error belongs to the scan itself.
     pub fn take(target: &ScanTarget, segments: &[Arc<PinnedSegment>], snapshot: &SnapshotHandle) -> Self {
         let mut sample = Self { examined: 0, kept: Vec::new() };
-        let rows: u64 = segments.iter().map(|segment| u64::from(segment.rows())).sum();
-        let step = (rows / WINDOWS).max(u64::from(WINDOW_ROWS));
-        let (mut next, mut first) = (0, 0);
-        for segment in segments {
-            let end = first + u64::from(segment.rows());
-            while next < end {
-                let start = (next - first) as u32;
-                let window = start..segment.rows().min(start + WINDOW_ROWS);
-                let examined = window.len();
-                if let Ok(kept) = segment.scan_window(&snapshot.snapshot(), &target.request, window) {
-                    sample.examined += examined;
-                    sample.kept.extend(kept);
-                }
-                next += step;
+        for (segment, window) in sample_windows(segments) {
+            let examined = window.len();
+            if let Ok(kept) = segment.scan_window(&snapshot.snapshot(), &target.request, window) {
+                sample.examined += examined;
+                sample.kept.extend(kept);
             }
-            first = end;
         }
         sample
     }

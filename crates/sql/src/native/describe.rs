@@ -1,6 +1,6 @@
 //! EXPLAIN of native plans: which access primitives run, and how data moves.
 
-use eris_operators::Expression;
+use eris_operators::{Expression, SortKeys};
 use eris_storage::Comparison;
 
 use super::access::{Access, Expected};
@@ -44,7 +44,7 @@ pub fn describe(node: &Node, depth: usize, lines: &mut Vec<String>) {
             line(lines, depth + 2, text);
         }
         Node::Project { input, expressions } => {
-            line(lines, depth, format!("Project {}  [native, task]", list(expressions)));
+            line(lines, depth, format!("Project {}  [native, task]", expressions_text(expressions)));
             describe(input, depth + 1, lines);
         }
         Node::Filter { input, condition } => {
@@ -52,13 +52,7 @@ pub fn describe(node: &Node, depth: usize, lines: &mut Vec<String>) {
             describe(input, depth + 1, lines);
         }
         Node::Sort { input, spec } => {
-            let keys: Vec<String> = spec
-                .keys
-                .0
-                .iter()
-                .map(|key| format!("#{}{}", key.column, if key.descending { " desc" } else { "" }))
-                .collect();
-            line(lines, depth, format!("Sort by {}  [native, task]", keys.join(", ")));
+            line(lines, depth, format!("Sort by {}  [native, task]", sort_text(&spec.keys)));
             describe(input, depth + 1, lines);
         }
         Node::Limit { input, skip, fetch } => {
@@ -84,25 +78,22 @@ pub fn accesses<'n>(node: &'n Node, found: &mut Vec<&'n Access>) {
     }
 }
 
-fn list(expressions: &[Expression]) -> String {
+/// Several expressions.
+pub(super) fn expressions_text(expressions: &[Expression]) -> String {
     let list: Vec<String> = expressions.iter().map(ToString::to_string).collect();
     list.join(", ")
 }
 
+/// Sort keys.
+pub(super) fn sort_text(keys: &SortKeys) -> String {
+    let keys: Vec<String> =
+        keys.0.iter().map(|key| format!("#{}{}", key.column, if key.descending { " desc" } else { "" })).collect();
+    keys.join(", ")
+}
+
 /// Where an expression is computed.
-fn kernel(expression: &Expression) -> &'static str {
-    fn has_foreign(expression: &Expression) -> bool {
-        match expression {
-            Expression::Column { .. } | Expression::Constant { .. } | Expression::Parameter { .. } => false,
-            Expression::Arithmetic { left, right, .. } | Expression::Compare { left, right, .. } => {
-                has_foreign(left) || has_foreign(right)
-            }
-            Expression::And(parts) | Expression::Or(parts) => parts.iter().any(has_foreign),
-            Expression::Not(inner) | Expression::IsNull { input: inner, .. } => has_foreign(inner),
-            Expression::Foreign(_) => true,
-        }
-    }
-    if has_foreign(expression) { "native, foreign kernels" } else { "native" }
+pub(super) fn kernel(expression: &Expression) -> &'static str {
+    if expression.has_foreign() { "native, foreign kernels" } else { "native" }
 }
 
 fn operators(
@@ -119,7 +110,7 @@ fn operators(
     }
     if let Some(projection) = projection {
         let kernel = projection.iter().map(kernel).max().unwrap_or("native");
-        lines.push(format!("{indent}compute: {}  [{kernel}, {place}]", list(projection)));
+        lines.push(format!("{indent}compute: {}  [{kernel}, {place}]", expressions_text(projection)));
     }
 }
 
@@ -153,7 +144,7 @@ fn comparison_text(comparison: Comparison) -> &'static str {
     }
 }
 
-fn slot_text(slot: &Slot) -> String {
+pub(super) fn slot_text(slot: &Slot) -> String {
     match slot {
         Slot::Constant(value) => crate::pg_format::value_text(value).unwrap_or_else(|| "NULL".to_string()),
         Slot::Expression(expression) => expression.to_string(),

@@ -39,6 +39,12 @@ impl Held {
         Self { bytes: batch.bytes() as u64, batches: [batch].into(), reservation: Some(reservation) }
     }
 
+    /// Batches that are already charged.
+    pub fn charged_all(batches: Vec<Batch>, reservation: Option<Reservation>) -> Self {
+        let bytes = batches.iter().map(|batch| batch.bytes() as u64).sum();
+        Self { batches: batches.into(), bytes, reservation }
+    }
+
     /// Takes another batch; without memory for it the statement fails.
     pub fn push(&mut self, batch: Batch, memory: &Arc<MemoryPool>) -> Result<(), SqlError> {
         self.bytes += batch.bytes() as u64;

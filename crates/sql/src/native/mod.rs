@@ -6,6 +6,7 @@
 mod access;
 mod conditions;
 mod convert;
+mod dataflows;
 mod describe;
 mod foreign;
 mod held;
@@ -18,6 +19,10 @@ mod write;
 pub use access::{Access, Bound, Expected};
 pub use conditions::{ConditionTemplate, Slot, TestTemplate};
 pub use convert::{Converted, assign, comparable, scalar_value};
+pub use dataflows::{
+    Input, LimitPlan, MacroQep, ProbePlan, Scalar, SinkPlan, Source, Stage, StepPlan, describe_dataflows,
+    start_dataflows,
+};
 pub use describe::{accesses, describe};
 pub use foreign::PhysicalForeign;
 pub use held::Held;

@@ -110,6 +110,19 @@ impl Node {
         }
     }
 
+    /// Whether groups are made of many rows: that is better done by dataflows, on all workers.
+    pub fn groups_many(&self) -> bool {
+        match self {
+            Self::Values { .. } | Self::Scan { .. } => false,
+            Self::Aggregate { access, .. } => access.expected() == Expected::Many,
+            Self::KeyJoin { outer: input, .. }
+            | Self::Project { input, .. }
+            | Self::Filter { input, .. }
+            | Self::Sort { input, .. }
+            | Self::Limit { input, .. } => input.groups_many(),
+        }
+    }
+
     /// The types of the output.
     pub fn types(&self) -> Vec<DataType> {
         match self {

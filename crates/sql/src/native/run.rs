@@ -42,7 +42,7 @@ impl RunContext<'_> {
         }
     }
 
-    fn memory(&self) -> &Arc<MemoryPool> {
+    pub(super) fn memory(&self) -> &Arc<MemoryPool> {
         self.transaction.memory()
     }
 
@@ -51,7 +51,7 @@ impl RunContext<'_> {
         Held::all(batches, self.memory())
     }
 
-    fn check_cancelled(&self) -> Result<(), SqlError> {
+    pub(super) fn check_cancelled(&self) -> Result<(), SqlError> {
         if self.transaction.cancel_handle().is_cancelled() { Err(SqlError::cancelled()) } else { Ok(()) }
     }
 }
@@ -151,7 +151,8 @@ pub fn run<'r>(node: &'r Node, context: &'r mut RunContext<'_>) -> Running<'r, H
     })
 }
 
-fn values(
+/// Rows of constant expressions.
+pub(super) fn values(
     rows: &[Arc<[Expression]>],
     types: &[eris_storage::DataType],
     parameters: &[Value],
@@ -263,7 +264,12 @@ async fn aggregated(access: &Access, aggregate: Aggregate, context: &mut RunCont
     context.held(if batch.rows == 0 { Vec::new() } else { vec![batch] })
 }
 
-fn limits(skip: Option<&Slot>, fetch: Option<&Slot>, parameters: &[Value]) -> Result<(u64, Option<u64>), SqlError> {
+/// OFFSET and LIMIT of one execution.
+pub(super) fn limits(
+    skip: Option<&Slot>,
+    fetch: Option<&Slot>,
+    parameters: &[Value],
+) -> Result<(u64, Option<u64>), SqlError> {
     let count = |slot: Option<&Slot>, what: &str| -> Result<Option<u64>, SqlError> {
         let value = match slot {
             None => return Ok(None),

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Command --bind--> DataFusion's logical plan --its optimiser--> logical plan
-//!       --lower--> native plan of access primitives and micro-operators | reason why not --> fallback plan
+//!       --lower--> native plan of access primitives and micro-operators
+//!       --compile--> macro-QEP: dataflows with barriers between them | reason why not --> fallback plan
 //! ```
 //! DataFusion parses expressions, resolves names and types and optimises; DML, DDL, accesses and everything that runs
 //! natively is planned here.
@@ -13,6 +14,7 @@ mod arithmetic;
 mod bind;
 mod catalog_functions;
 mod checked;
+mod compile;
 mod context;
 mod dml;
 mod errors;
@@ -33,6 +35,7 @@ mod text_growth;
 mod types;
 
 pub use bind::{BoundQuery, SessionValues};
+pub use compile::{compile, tables_of};
 pub use dml::{Constant, PlannedWrite, Scope, plan_delete, plan_insert, plan_update};
 pub use errors::{arrow_error, datafusion_error, engine_error, operator_error, storage_error};
 pub use lower::{Lowering, NotNative, condition_of, lower_query};

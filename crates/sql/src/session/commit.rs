@@ -114,5 +114,8 @@ impl Names {
 }
 
 fn drop_containers(database: &Database, containers: impl Iterator<Item = eris_storage::ContainerId>) {
-    containers.for_each(|container| database.catalog().containers().drop(database.engine(), container));
+    for container in containers {
+        database.catalog().containers().drop(database.engine(), container);
+        database.statistics().forget(container);
+    }
 }

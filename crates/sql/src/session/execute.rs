@@ -14,7 +14,9 @@ use super::states::{Block, Place, Step};
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::FallbackRows;
 use crate::front::Command;
-use crate::native::{ChangePlan, FoundRows, Held, InsertPlan, InsertRows, NativeRows, RunContext, start};
+use crate::native::{
+    ChangePlan, FoundRows, Held, InsertPlan, InsertRows, NativeRows, RunContext, start, start_dataflows,
+};
 use crate::plan::engine_error;
 
 impl Session {
@@ -176,6 +178,14 @@ impl Session {
                 let parameters = Arc::clone(parameters);
                 let mut context = RunContext { transaction: self.transaction(), parameters };
                 Ok(RowSource::Native(start(node, &mut context).await?))
+            }
+            QueryBody::Dataflows(logical) => {
+                let database = self.database.clone();
+                let cancel = self.transaction().cancel_handle();
+                let qep = plan.compile(logical, &database, &cancel, parameters).await?;
+                let parameters = Arc::clone(parameters);
+                let mut context = RunContext { transaction: self.transaction(), parameters };
+                Ok(RowSource::Native(start_dataflows(&qep, database.engine(), &mut context).await?))
             }
             QueryBody::Fallback { plan: logical, .. } => {
                 let database = self.database.clone();

@@ -13,7 +13,9 @@ use super::statement::{Body, Planned};
 use crate::errors::SqlError;
 use crate::fallback;
 use crate::front::ExplainCommand;
-use crate::native::{Access, Bound, ChangePlan, ConditionTemplate, InsertRows, Node, accesses, describe};
+use crate::native::{
+    Access, Bound, ChangePlan, ConditionTemplate, InsertRows, Node, accesses, describe, describe_dataflows,
+};
 use crate::plan::engine_error;
 
 impl Session {
@@ -100,6 +102,12 @@ impl Session {
             QueryBody::Native(node) => {
                 describe(node, depth, lines);
                 self.micro_lines(node, depth, lines)?;
+            }
+            QueryBody::Dataflows(logical) => {
+                let database = self.database.clone();
+                let cancel = self.transaction().cancel_handle();
+                let qep = plan.compile(logical, &database, &cancel, &[]).await?;
+                describe_dataflows(&qep, depth, lines);
             }
             QueryBody::Fallback { plan: logical, reason } => {
                 let indent = "  ".repeat(depth);

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
+use eris_engine::CancelHandle;
+use eris_storage::Value;
 
 use super::prepared::ColumnDescription;
+use crate::database::Database;
 use crate::errors::SqlError;
-use crate::native::Node;
-use crate::plan::{BoundQuery, NotNative, lower_query};
+use crate::native::{MacroQep, Node};
+use crate::plan::{BoundQuery, NotNative, compile, lower_query, tables_of};
 use crate::settings::Lanes;
+use crate::statistics::Statistics;
 use crate::types::SqlType;
 
 /// How a query runs.
@@ -16,6 +20,8 @@ use crate::types::SqlType;
 pub enum QueryBody {
     /// On micro-operators and in the task.
     Native(Node),
+    /// On dataflows, which are compiled for each execution by what tables hold then.
+    Dataflows(LogicalPlan),
     /// On DataFusion's operators.
     Fallback {
         /// The optimised plan, with parameters as placeholders.
@@ -39,9 +45,9 @@ pub struct QueryPlan {
 impl QueryPlan {
     /// Lowers a bound query; refuses it if it is not native and may not fall back.
     pub fn make(bound: BoundQuery, lanes: Lanes) -> Result<Self, SqlError> {
-        let lowered = if lanes.native { lower_query(&bound.plan) } else { Err(NotNative("native = off".to_string())) };
-        let body = match lowered {
-            Ok(node) => QueryBody::Native(node),
+        let native = if lanes.native { native_body(&bound) } else { Err(NotNative("native = off".to_string())) };
+        let body = match native {
+            Ok(body) => body,
             Err(reason) if lanes.fallback => QueryBody::Fallback { plan: bound.plan, reason },
             Err(reason) => {
                 return Err(SqlError::unsupported(
@@ -53,13 +59,38 @@ impl QueryPlan {
         Ok(Self { body, columns: bound.columns.into(), parameters: bound.parameters })
     }
 
+    /// The dataflows of one execution.
+    pub async fn compile(
+        &self,
+        plan: &LogicalPlan,
+        database: &Database,
+        cancel: &CancelHandle,
+        parameters: &[Value],
+    ) -> Result<MacroQep, SqlError> {
+        let tables = tables_of(plan)?;
+        let statistics = database.statistics().of(database.engine(), &tables, cancel).await?;
+        compile(plan, &statistics, parameters, self.parameters.len())
+            .map_err(|reason| SqlError::internal(format!("a plan that was native is not any more: {reason}")))
+    }
+
     /// Whether no DataFusion node runs.
     pub fn is_native(&self) -> bool {
-        matches!(self.body, QueryBody::Native(_))
+        matches!(self.body, QueryBody::Native(_) | QueryBody::Dataflows(_))
     }
 
     /// The SQL types of the result.
     pub fn types(&self) -> Vec<SqlType> {
         self.columns.iter().map(|column| column.sql_type).collect()
+    }
+}
+
+/// Point accesses and streams stay with the task; what looks at many rows becomes dataflows.
+fn native_body(bound: &BoundQuery) -> Result<QueryBody, NotNative> {
+    match lower_query(&bound.plan) {
+        Ok(node) if !node.groups_many() => Ok(QueryBody::Native(node)),
+        lowered => match compile(&bound.plan, &Statistics::default(), &[], bound.parameters.len()) {
+            Ok(_) => Ok(QueryBody::Dataflows(bound.plan.clone())),
+            Err(reason) => lowered.map(QueryBody::Native).map_err(|_| reason),
+        },
     }
 }

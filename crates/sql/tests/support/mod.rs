@@ -116,7 +116,12 @@ pub fn joined(row: &[Option<String>]) -> String {
     row.iter().map(|value| value.clone().unwrap_or_else(|| "NULL".to_string())).collect::<Vec<_>>().join("|")
 }
 
-async fn run(session: &mut Session, sql: &str, parameters: &[Value], data: Option<&str>) -> Result<Answer, SqlError> {
+pub async fn run(
+    session: &mut Session,
+    sql: &str,
+    parameters: &[Value],
+    data: Option<&str>,
+) -> Result<Answer, SqlError> {
     let statements = session.parse(sql, &[])?;
     let mut answer = Answer { tag: String::new(), columns: Vec::new(), rows: Vec::new(), native: true };
     for statement in statements {

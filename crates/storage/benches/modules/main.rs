@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark fails by panicking")]
 
 mod access_methods;
+mod encodings;
 mod indexes;
 mod report;
 mod rows;
@@ -28,7 +29,12 @@ fn main() {
     let elements = after("--elements").map_or(default, |number| number.parse().unwrap());
     let only = after("--only").map_or("", String::as_str);
     let mut report = Report::new(if tiny { 1 } else { 3 });
-    let parts: [Part; 3] = [("rows", rows::run), ("indexes", indexes::run), ("access methods", access_methods::run)];
+    let parts: [Part; 4] = [
+        ("rows", rows::run),
+        ("indexes", indexes::run),
+        ("access methods", access_methods::run),
+        ("encodings", encodings::run),
+    ];
     for (name, run) in parts {
         if name.contains(only) {
             run(elements, &mut report);

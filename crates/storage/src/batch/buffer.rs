@@ -56,7 +56,7 @@ impl<T: Copy + Send + Sync + 'static> Buffer<T> {
     }
 
     /// A copy of the values in the memory of `arena`, and the bytes it takes there.
-    pub(super) fn placed(&self, arena: &Arena) -> Result<(Self, u64), MemoryExceeded> {
+    pub(crate) fn placed(&self, arena: &Arena) -> Result<(Self, u64), MemoryExceeded> {
         let mut block = arena.allocate_bytes(self.bytes(), align_of::<T>())?;
         assert!(block.len() == self.bytes(), "a block is as long as was asked for");
         // SAFETY: the block is ours alone and as long as the values, which are plain data (`Copy`).

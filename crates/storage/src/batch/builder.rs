@@ -55,6 +55,30 @@ macro_rules! typed_push {
     };
 }
 
+macro_rules! typed_extend {
+    ($($(#[$doc:meta])* $name:ident($variant:ident: $type:ty);)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Panics
+            /// If the column is of another physical type.
+            #[inline]
+            pub(crate) fn $name(
+                &mut self,
+                validity: ValidityView<'_>,
+                rows: &[u32],
+                values: impl Iterator<Item = $type>,
+            ) {
+                self.extend_validity(validity, &RowsOf::List(rows));
+                let Growing::$variant(own) = &mut self.values else {
+                    unreachable!("{} appended to a column of {}", stringify!($type), self.data_type);
+                };
+                own.extend(values);
+            }
+        )*
+    };
+}
+
 impl ColumnBuilder {
     /// An empty column with room for `rows`.
     pub fn with_capacity(data_type: DataType, rows: usize) -> Self {
@@ -217,6 +241,46 @@ impl ColumnBuilder {
                 RowsOf::Run(range) => range.clone().for_each(|row| push_view(values, source, row)),
                 RowsOf::List(list) => list.iter().for_each(|row| push_view(values, source, *row as usize)),
             },
+            (_, source) => unreachable!("{:?} appended to a column of {}", source.physical(), self.data_type),
+        }
+    }
+
+    typed_extend! {
+        /// Appends a value for each of `rows`, whose validity is given: 0 or 1.
+        extend_bool(Boolean: u8);
+        /// The same with 16-bit integers.
+        extend_i16(Int16: i16);
+        /// The same with 32-bit integers or dates.
+        extend_i32(Int32: i32);
+        /// The same with 64-bit integers, timestamps or 64-bit decimals.
+        extend_i64(Int64: i64);
+        /// The same with 128-bit decimals.
+        extend_i128(Int128: i128);
+    }
+
+    /// Appends for each of `rows`, whose validity is given, the value of `source` that `at` says.
+    ///
+    /// # Panics
+    /// If the physical types differ.
+    pub(crate) fn extend_parts(
+        &mut self,
+        validity: ValidityView<'_>,
+        rows: &[u32],
+        source: &ValuesView<'_>,
+        at: impl Iterator<Item = u32>,
+    ) {
+        self.extend_validity(validity, &RowsOf::List(rows));
+        match (&mut self.values, source) {
+            (Growing::Boolean(values), ValuesView::Boolean(source)) => values.extend(at.map(|at| source[at as usize])),
+            (Growing::Int16(values), ValuesView::Int16(source)) => values.extend(at.map(|at| source[at as usize])),
+            (Growing::Int32(values), ValuesView::Int32(source)) => values.extend(at.map(|at| source[at as usize])),
+            (Growing::Int64(values), ValuesView::Int64(source)) => values.extend(at.map(|at| source[at as usize])),
+            (Growing::Int128(values), ValuesView::Int128(source)) => values.extend(at.map(|at| source[at as usize])),
+            (Growing::Float32(values), ValuesView::Float32(source)) => values.extend(at.map(|at| source[at as usize])),
+            (Growing::Float64(values), ValuesView::Float64(source)) => values.extend(at.map(|at| source[at as usize])),
+            (Growing::Bytes(values), ValuesView::Bytes(source)) => {
+                at.for_each(|at| push_view(values, source, at as usize));
+            }
             (_, source) => unreachable!("{:?} appended to a column of {}", source.physical(), self.data_type),
         }
     }

@@ -20,6 +20,7 @@ pub use buffer::Buffer;
 pub use builder::ColumnBuilder;
 pub use column::{Column, Values};
 pub use fixed::FixedValue;
+pub(crate) use packed::RowWriter;
 pub use packed::{PackedRows, RowFormat};
 pub use rows::Batch;
 pub use stored::NotRows;

@@ -54,7 +54,7 @@ struct Held {
 }
 
 /// Columns of one segment.
-struct ColumnPath {
+pub(super) struct ColumnPath {
     columns: Box<[Held]>,
     /// Where an attribute is among the columns, by attribute id.
     positions: Box<[Option<u16>]>,
@@ -70,6 +70,14 @@ struct ColumnPath {
     home: Option<NodeId>,
 }
 
+/// A column that was taken out of a path.
+pub(super) struct TakenColumn {
+    pub attribute: PathAttribute,
+    pub column: Column,
+    /// Accounted for it.
+    pub bytes: u64,
+}
+
 /// The consumer that holds columns, here and in the arenas of the nodes.
 pub const COLUMN_SEGMENTS: &str = "column segments";
 
@@ -77,7 +85,7 @@ pub const COLUMN_SEGMENTS: &str = "column segments";
 const ROWS_FIRST: usize = 64;
 
 impl ColumnPath {
-    fn new(configuration: PathConfiguration<'_>) -> Self {
+    pub(super) fn new(configuration: PathConfiguration<'_>) -> Self {
         let attributes = configuration.attributes;
         let columns = attributes.iter().map(|attribute| Held {
             attribute: *attribute,
@@ -98,6 +106,26 @@ impl ColumnPath {
             placed_bytes: 0,
             home: None,
         }
+    }
+
+    /// Takes the columns out, frozen, each with the bytes that are accounted for it, and what accounts for them.
+    /// Nothing is left behind.
+    pub(super) fn take_frozen(&mut self) -> (Vec<TakenColumn>, Reservation) {
+        let columns = std::mem::take(&mut self.columns).into_iter().map(|held| {
+            let fixed = self.rows_capacity * held.attribute.data_type.physical().width();
+            let (column, long) = match held.state {
+                State::Growing { values, data_capacity, .. } => {
+                    (values.finish().without_idle_validity(), data_capacity)
+                }
+                State::Frozen(_) => unreachable!("the columns of a frozen path are not taken"),
+            };
+            let validity = if column.validity.is_some() { self.rows.div_ceil(8) } else { 0 };
+            TakenColumn { attribute: held.attribute, column, bytes: (fixed + long + validity) as u64 }
+        });
+        let columns = columns.collect();
+        let nothing = self.memory.pool().reserve(COLUMN_SEGMENTS);
+        (self.rows, self.rows_capacity) = (0, 0);
+        (columns, std::mem::replace(&mut self.memory, nothing))
     }
 
     fn view(&self, attribute: AttributeId) -> ColumnView<'_> {

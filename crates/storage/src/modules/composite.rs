@@ -91,6 +91,8 @@ struct CompositePath {
     routes: Box<[Route]>,
     rows: u32,
     closed: bool,
+    /// Members that are frozen.
+    frozen_members: usize,
 }
 
 impl CompositePath {
@@ -124,7 +126,7 @@ impl CompositePath {
             Route { data_type: attribute.data_type, holders: holders.into(), widest }
         };
         let routes = attributes.iter().map(route).collect();
-        Self { layout, members, routes, rows: 0, closed: false }
+        Self { layout, members, routes, rows: 0, closed: false, frozen_members: 0 }
     }
 
     fn route(&self, attribute: AttributeId) -> &Route {
@@ -314,6 +316,21 @@ impl AccessPath for CompositePath {
         for member in &mut self.members {
             member.path.freeze();
         }
+    }
+
+    fn freeze_step(&mut self) -> bool {
+        let unfrozen = self.members.iter_mut().skip(self.frozen_members);
+        for member in unfrozen {
+            if member.path.freeze_step() {
+                return true;
+            }
+            self.frozen_members += 1;
+        }
+        false
+    }
+
+    fn encodings(&self, visit: &mut dyn FnMut(AttributeId, &'static str, u64)) {
+        self.members.iter().for_each(|member| member.path.encodings(visit));
     }
 
     fn bytes(&self) -> u64 {

@@ -131,7 +131,7 @@ fn is_any<T: Copy + PartialEq>(value: T, list: &[T]) -> bool {
     list.iter().fold(false, |found, other| found | (value == *other))
 }
 
-fn bytes_of(value: &Value) -> Option<&[u8]> {
+pub(super) fn bytes_of(value: &Value) -> Option<&[u8]> {
     match value {
         Value::Text(text) => Some(text.as_bytes()),
         Value::Bytes(bytes) => Some(bytes),
@@ -327,7 +327,7 @@ const BITS_LISTED_MAX: u32 = 20;
 
 /// The bytes of eight words, 0 or 1 each, as bits: byte `i` of word `w` is bit `8 w + i`.
 #[inline]
-fn pack(words: &[[u8; 8]]) -> u64 {
+pub(super) fn pack(words: &[[u8; 8]]) -> u64 {
     // The product brings bit 8 i of the word to bit 56 + i, and no two terms meet.
     let byte = |word: &[u8; 8]| u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
     words.iter().enumerate().fold(0, |bits, (position, word)| bits | byte(word) << (position * 8))

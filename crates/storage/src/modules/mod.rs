@@ -9,6 +9,7 @@ mod btree;
 mod column;
 mod column_group;
 mod composite;
+mod encoded;
 mod filter;
 mod hash_bucket;
 mod hash_index;
@@ -39,7 +40,9 @@ pub(crate) use composite::layout_path;
 pub(crate) use hash_index::hashed_order;
 pub(crate) use ordered_index::sorted_order;
 pub use ordered_index::{IndexScanState, Inserted};
-pub use registry::{COLUMN, COLUMN_GROUP, HASH_INDEX, ORDERED_INDEX, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry};
+pub use registry::{
+    COLUMN, COLUMN_GROUP, ENCODED, HASH_INDEX, ORDERED_INDEX, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry,
+};
 pub(crate) use widened::{HoldsPath, WidenedPath};
 
 /// How partial records of an access path are addressed.
@@ -74,7 +77,7 @@ pub struct Properties {
     /// Whether rows may lack attributes altogether ([`AccessPath::is_undefined`]).
     pub undefined: bool,
     pub variable_length: bool,
-    /// Whether a range of rows can be handed out without a copy once the path is frozen.
+    /// Whether a run of rows can be handed out as a column once the path is frozen ([`AccessPath::shared`]).
     pub shares_frozen_columns: bool,
     /// Whether values of fixed width can be overwritten where they lie ([`AccessPath::exchange`]).
     pub updates_in_place: bool,
@@ -144,6 +147,8 @@ pub struct AccessPathScanState {
     pub(crate) mask: Vec<u8>,
     /// Of several paths together.
     composite: composite::CompositeScratch,
+    /// Of encoded attributes.
+    encoded: encoded::EncodedScratch,
 }
 
 /// Attributes of one segment's rows, addressed by offset.
@@ -198,7 +203,7 @@ pub trait AccessPath: Send + Sync {
         let _ = (attribute, offset);
         false
     }
-    /// An attribute's values of a run of rows without copying, if the path can.
+    /// An attribute's values of a run of rows as a column, if the path can: without copying, or decoded at once.
     fn shared(&self, attribute: AttributeId, run: Range<u32>) -> Option<Column>;
     /// An attribute's values of the rows at `offsets` by reference to the path's own data, where that is cheaper than
     /// copying them.
@@ -240,6 +245,16 @@ pub trait AccessPath: Send + Sync {
     }
     /// No insert will follow.
     fn freeze(&mut self);
+    /// A part of what `freeze` does, about the work of reading one attribute of all rows; true if there is more. One at
+    /// a time, because a partition waits meanwhile.
+    fn freeze_step(&mut self) -> bool {
+        self.freeze();
+        false
+    }
+    /// Calls `visit` with each attribute whose values are encoded, the encoding, and the bytes they take.
+    fn encodings(&self, visit: &mut dyn FnMut(AttributeId, &'static str, u64)) {
+        let _ = visit;
+    }
     /// Copies the values of one further attribute of a frozen path into node-local memory, if the module can and the
     /// arena has room; true if there may be another. One at a time, because a partition waits meanwhile.
     fn place(&mut self, _arena: &Arena) -> bool {

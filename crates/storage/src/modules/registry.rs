@@ -2,6 +2,7 @@
 
 use super::column::ColumnModule;
 use super::column_group::ColumnGroupModule;
+use super::encoded::EncodedModule;
 use super::hash_index::HashIndexModule;
 use super::ordered_index::OrderedIndexModule;
 use super::row_dynamic::RowDynamicModule;
@@ -19,6 +20,8 @@ pub const ROW_SPARSE: &str = "row sparse";
 pub const COLUMN: &str = "column";
 /// One array for some attributes of fixed width.
 pub const COLUMN_GROUP: &str = "column group";
+/// One encoding per attribute, chosen by size.
+pub const ENCODED: &str = "encoded";
 /// A tree of (key, address) pairs.
 pub const ORDERED_INDEX: &str = "ordered index";
 /// A hash table of (key, address) pairs.
@@ -30,6 +33,7 @@ static STANDARD: Registry = Registry::new(&[
     &RowSparseModule,
     &ColumnModule,
     &ColumnGroupModule,
+    &EncodedModule,
     &OrderedIndexModule,
     &HashIndexModule,
 ]);

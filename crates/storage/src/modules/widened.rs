@@ -142,6 +142,10 @@ impl<H: HoldsPath> AccessPath for WidenedPath<H> {
         self.inner.freeze();
     }
 
+    fn encodings(&self, visit: &mut dyn FnMut(AttributeId, &'static str, u64)) {
+        self.inner.held().encodings(visit);
+    }
+
     fn bytes(&self) -> u64 {
         self.inner.held().bytes()
     }

@@ -5,12 +5,11 @@ use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, RowsOf, VALUE_BYTES
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::modules::{
-    AccessPath, COLUMN, HoldsPath, PathAttribute, ROW_STATIC, Registry, WidenedPath, hashed_order, layout_path,
-    sorted_order,
+    AccessPath, HoldsPath, PathAttribute, Registry, WidenedPath, hashed_order, layout_path, sorted_order,
 };
 use crate::physical::PhysicalLayout;
 use crate::predicate::Condition;
-use crate::schema::{IndexKind, Layout, Schema};
+use crate::schema::{IndexKind, MIXED_MODULES, Schema};
 use crate::value::Value;
 use eris_platform::Arena;
 use eris_platform::memory::{MemoryPool, Reservation};
@@ -108,17 +107,14 @@ impl SealedSegment {
         rows_check(schema, rows)?;
         let modules = Registry::standard();
         let attributes = path_attributes(schema);
-        let layout = match (&schema.physical, schema.layout) {
+        let layout = match (&schema.physical, schema.layout.modules()) {
             (Some(physical), _) => {
                 physical.sealed.check(&schema.attributes, modules)?;
                 physical.sealed.clone()
             }
-            (None, Layout::Row) => PhysicalLayout::single(ROW_STATIC, attributes.len()),
-            (None, Layout::Column | Layout::Default) => PhysicalLayout::single(COLUMN, attributes.len()),
+            (None, Some(named)) => PhysicalLayout::single(named.sealed, attributes.len()),
             // The number the segment will get is not known yet: the parity of its first values decides.
-            (None, Layout::Mixed) => {
-                PhysicalLayout::single([ROW_STATIC, COLUMN][first_value_parity(rows)], attributes.len())
-            }
+            (None, None) => PhysicalLayout::single(MIXED_MODULES[first_value_parity(rows)], attributes.len()),
         };
         let mut path = layout_path(&layout, &attributes, rows.rows as u32, modules, memory);
         path.insert(rows, 0..rows.rows)?;
@@ -176,6 +172,13 @@ impl SealedSegment {
     /// The module that holds the rows.
     pub fn module(&self) -> &'static str {
         self.path.module()
+    }
+
+    /// The encoding of each attribute that is encoded, and the bytes its values take.
+    pub fn encodings(&self) -> Vec<(AttributeId, &'static str, u64)> {
+        let mut encodings = Vec::new();
+        self.path.encodings(&mut |attribute, encoding, bytes| encodings.push((attribute, encoding, bytes)));
+        encodings
     }
 
     /// Bytes reserved for the rows.
@@ -241,6 +244,8 @@ pub(crate) struct SealedBuilder {
     zones: Vec<Zone>,
     next: u32,
     rows: u32,
+    /// Whether the path is in the form it keeps.
+    frozen: bool,
     /// Whether the new path's values are where they shall be, or there is no new path.
     placed: bool,
 }
@@ -248,15 +253,17 @@ pub(crate) struct SealedBuilder {
 impl SealedBuilder {
     /// Prepares sealing `rows` rows in this layout, copied into `path` if there is one.
     pub(crate) fn new(layout: PhysicalLayout, path: Option<Box<dyn AccessPath>>, attributes: usize, rows: u32) -> Self {
-        Self { layout, placed: path.is_none(), path, zones: vec![Zone::default(); attributes], next: 0, rows }
+        let zones = vec![Zone::default(); attributes];
+        Self { layout, frozen: path.is_none(), placed: path.is_none(), path, zones, next: 0, rows }
     }
 
     /// Whether every row was visited, and what was copied is in place.
     pub(crate) fn is_complete(&self) -> bool {
-        self.next == self.rows && self.placed
+        self.next == self.rows && self.frozen && self.placed
     }
 
-    /// Visits up to one batch of rows, or places one attribute in the memory of `arena`; gives the rows' worth of work.
+    /// Visits up to one batch of rows, or brings one attribute into its final form or to the memory of `arena`; gives
+    /// the rows' worth of work.
     pub(crate) fn step(
         &mut self,
         schema: &Schema,
@@ -265,7 +272,10 @@ impl SealedBuilder {
     ) -> Result<u32, StorageError> {
         if self.next == self.rows {
             if let Some(path) = &mut self.path {
-                path.freeze();
+                if !self.frozen {
+                    self.frozen = !path.freeze_step();
+                    return Ok(self.rows.max(BATCH_ROWS as u32));
+                }
                 self.placed = !arena.is_some_and(|arena| path.place(arena));
             }
             return Ok(BATCH_ROWS as u32);

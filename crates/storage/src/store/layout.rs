@@ -3,19 +3,35 @@
 use super::Store;
 use crate::error::StorageError;
 use crate::ids::{AttributeId, SegmentNumber};
-use crate::modules::{AccessPath, COLUMN, ROW_STATIC, Registry, layout_path};
+use crate::modules::{AccessPath, Registry, layout_path};
 use crate::physical::{PhysicalLayout, SegmentLayouts};
-use crate::schema::{Layout, Schema};
+use crate::schema::{Layout, MIXED_MODULES, Schema};
 use crate::segment::{OpenRows, OpenWords, Segment, State, path_attributes};
 use std::sync::Arc;
 
 /// The layouts a partition's segments are to have.
 pub(super) struct TargetLayouts {
-    by_name: Layout,
-    /// All attributes in rows, in columns: what the names stand for.
-    rows: PhysicalLayout,
-    columns: PhysicalLayout,
+    by_name: Named,
+    /// What the schema's name stands for.
+    name: Layout,
     by_hand: Option<Arc<SegmentLayouts>>,
+}
+
+/// What the name of a layout stands for.
+enum Named {
+    Fixed(SegmentLayouts),
+    /// By the parity of a segment's number.
+    Mixed([PhysicalLayout; 2]),
+}
+
+impl Named {
+    fn of(layout: Layout, attributes: usize) -> Self {
+        let single = |module: &str| PhysicalLayout::single(module, attributes);
+        match layout.modules() {
+            Some(modules) => Self::Fixed(SegmentLayouts { open: single(modules.open), sealed: single(modules.sealed) }),
+            None => Self::Mixed(MIXED_MODULES.map(single)),
+        }
+    }
 }
 
 impl TargetLayouts {
@@ -24,40 +40,29 @@ impl TargetLayouts {
     /// # Panics
     /// If the schema's layouts do not fit it: whoever makes a container checks them.
     pub(super) fn new(schema: &Schema, modules: &Registry) -> Self {
-        let attributes = schema.attributes.len();
         if let Some(Err(error)) = schema.physical.as_ref().map(|layouts| layouts.check(&schema.attributes, modules)) {
             unreachable!("the layouts of container {} were checked: {error}", schema.container);
         }
-        Self {
-            by_name: schema.layout,
-            rows: PhysicalLayout::single(ROW_STATIC, attributes),
-            columns: PhysicalLayout::single(COLUMN, attributes),
-            by_hand: schema.physical.clone(),
-        }
-    }
-
-    fn by_parity(&self, number: SegmentNumber) -> &PhysicalLayout {
-        if number.0.is_multiple_of(2) { &self.rows } else { &self.columns }
+        let by_name = Named::of(schema.layout, schema.attributes.len());
+        Self { by_name, name: schema.layout, by_hand: schema.physical.clone() }
     }
 
     /// The layout of a new open segment.
     pub(super) fn open(&self, number: SegmentNumber) -> PhysicalLayout {
-        let layout = match (&self.by_hand, self.by_name) {
-            (Some(by_hand), _) => &by_hand.open,
-            (None, Layout::Row | Layout::Default) => &self.rows,
-            (None, Layout::Column) => &self.columns,
-            (None, Layout::Mixed) => self.by_parity(number),
+        let layout = match (&self.by_hand, &self.by_name) {
+            (Some(layouts), _) => &layouts.open,
+            (None, Named::Fixed(layouts)) => &layouts.open,
+            (None, Named::Mixed(layouts)) => &layouts[number.0 as usize % 2],
         };
         layout.clone()
     }
 
     /// The layout of a segment that is sealed.
     pub(super) fn sealed(&self, number: SegmentNumber) -> PhysicalLayout {
-        let layout = match (&self.by_hand, self.by_name) {
-            (Some(by_hand), _) => &by_hand.sealed,
-            (None, Layout::Row) => &self.rows,
-            (None, Layout::Column | Layout::Default) => &self.columns,
-            (None, Layout::Mixed) => self.by_parity(number),
+        let layout = match (&self.by_hand, &self.by_name) {
+            (Some(layouts), _) => &layouts.sealed,
+            (None, Named::Fixed(layouts)) => &layouts.sealed,
+            (None, Named::Mixed(layouts)) => &layouts[number.0 as usize % 2],
         };
         layout.clone()
     }
@@ -70,9 +75,9 @@ impl TargetLayouts {
         let is_as = |target: &PhysicalLayout| {
             *layout == *target || (held < target.attribute_count() && *layout == target.restricted(held))
         };
-        match (&self.by_hand, self.by_name) {
+        match (&self.by_hand, &self.by_name) {
             // A bulk load does not know the number its segment gets, so either will do.
-            (None, Layout::Mixed) => is_as(&self.rows) || is_as(&self.columns),
+            (None, Named::Mixed(layouts)) => layouts.iter().any(is_as),
             _ if segment.is_open() => is_as(&self.open(segment.number)),
             _ => is_as(&self.sealed(segment.number)),
         }
@@ -81,8 +86,7 @@ impl TargetLayouts {
     /// The schema gained attributes, from `first` on.
     pub(super) fn widen(&mut self, first: AttributeId, schema: &Schema) {
         let count = schema.attributes.len();
-        self.rows = PhysicalLayout::single(ROW_STATIC, count);
-        self.columns = PhysicalLayout::single(COLUMN, count);
+        self.by_name = Named::of(self.name, count);
         self.by_hand = self.by_hand.take().map(|layouts| Arc::new(layouts.widened(first, count)));
     }
 }

@@ -1,8 +1,8 @@
 //! Pins: reading sealed segments without the latch.
 
-use super::Store;
-use super::read::scan_frozen;
+use super::read::FrozenRows;
 use super::usage::PinnedUsage;
+use super::{Store, with_scratch};
 use crate::batch::Batch;
 use crate::error::StorageError;
 use crate::ids::SegmentNumber;
@@ -121,9 +121,9 @@ impl PinnedSegment {
         let conditions = &request.predicate.conditions;
         let all: Vec<u16> = (0..conditions.len() as u16).collect();
         let filter = PathFilter { conditions, selected: &all };
-        let path = self.segment.path();
+        let rows = FrozenRows { path: self.segment.path(), deletes: &self.deletes, schema: &self.schema };
         let examined = window.len();
-        let found = scan_frozen(path, &self.deletes, snapshot, filter, window, &request.desired, &self.schema)?;
+        let found = with_scratch(|scratch| rows.scan(snapshot, filter, window, &request.desired, scratch))?;
         if examined > 0 {
             self.usage.scanned(request, examined, found.as_ref().map_or(0, |batch| batch.rows));
         }

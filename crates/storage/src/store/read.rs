@@ -474,24 +474,33 @@ fn link_one(path: &dyn AccessPath, id: AttributeId, offsets: &[u32], schema: &cr
     out.finish()
 }
 
-/// The rows of a window of a frozen path that qualify and are not hidden: what a pin reads.
-pub(super) fn scan_frozen(
-    path: &dyn AccessPath,
-    deletes: &crate::segment::DeleteMap,
-    snapshot: &Snapshot<'_>,
-    filter: PathFilter<'_>,
-    window: Range<u32>,
-    desired: &[AttributeId],
-    schema: &crate::schema::Schema,
-) -> Result<Option<Batch>, StorageError> {
-    let mut scratch = Scratch::default();
-    let any_hidden = deletes.hidden_in(snapshot, window.clone(), &mut scratch.hidden);
-    if filter.is_empty() && !any_hidden {
-        return Ok(Some(link_run(path, window, desired, &mut scratch, schema)));
+/// What a pin reads of a sealed segment.
+pub(super) struct FrozenRows<'a> {
+    pub path: &'a dyn AccessPath,
+    pub deletes: &'a crate::segment::DeleteMap,
+    pub schema: &'a crate::schema::Schema,
+}
+
+impl FrozenRows<'_> {
+    /// The rows of a window that qualify and are not hidden.
+    pub(super) fn scan(
+        &self,
+        snapshot: &Snapshot<'_>,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+        desired: &[AttributeId],
+        scratch: &mut Scratch,
+    ) -> Result<Option<Batch>, StorageError> {
+        let Self { path, deletes, schema } = *self;
+        let any_hidden = deletes.hidden_in(snapshot, window.clone(), &mut scratch.hidden);
+        if filter.is_empty() && !any_hidden {
+            return Ok(Some(link_run(path, window, desired, scratch, schema)));
+        }
+        scratch.offsets.clear();
+        path.scan(&mut scratch.scan, filter, window.clone(), &mut scratch.offsets)?;
+        if any_hidden {
+            scratch.offsets.retain(|offset| scratch.hidden[(offset - window.start) as usize] == 0);
+        }
+        Ok(link_offsets(path, window, desired, scratch, schema))
     }
-    path.scan(&mut scratch.scan, filter, window.clone(), &mut scratch.offsets)?;
-    if any_hidden {
-        scratch.offsets.retain(|offset| scratch.hidden[(offset - window.start) as usize] == 0);
-    }
-    Ok(link_offsets(path, window, desired, &mut scratch, schema))
 }

@@ -24,6 +24,8 @@ pub(super) struct Rebuild {
     path: Box<dyn AccessPath>,
     /// Whether the segment was open when it was begun: what the layout is for.
     open: bool,
+    /// Whether the path is in the form it keeps: an open one takes more rows.
+    frozen: bool,
 }
 
 impl Store {
@@ -37,7 +39,8 @@ impl Store {
             State::Sealed { .. } => (self.layouts.sealed(number), segment.rows()),
         };
         let path = self.new_path(&layout, rows_max);
-        Some(Rebuild { number, layout, path, open: segment.is_open() })
+        let open = segment.is_open();
+        Some(Rebuild { number, layout, path, open, frozen: open })
     }
 
     /// Continues; true when done (or the segment is gone).
@@ -46,11 +49,16 @@ impl Store {
             let Some(segment) = self.segment(rebuild.number) else { return Ok(true) };
             assert!(segment.is_open() == rebuild.open, "a segment is sealed or thawed by one job at a time");
             let (from, rows) = (rebuild.path.rows(), segment.rows());
-            if from == rows {
-                return Ok(true);
-            }
-            if *budget == 0 {
+            if *budget == 0 && !(from == rows && rebuild.frozen) {
                 return Ok(false);
+            }
+            if from == rows {
+                if rebuild.frozen {
+                    return Ok(true);
+                }
+                rebuild.frozen = !rebuild.path.freeze_step();
+                *budget = budget.saturating_sub(rows as usize);
+                continue;
             }
             let window = from..rows.min(from + BATCH_ROWS.min(*budget) as u32);
             let batch = link_window(&self.schema, segment.path(), window);
@@ -61,7 +69,7 @@ impl Store {
 
     /// The swap, when all rows are copied.
     pub(super) fn finish_rebuilding(&mut self, rebuild: Rebuild) {
-        let Rebuild { number, layout, path, open: _ } = rebuild;
+        let Rebuild { number, layout, path, open: _, frozen: _ } = rebuild;
         let Some(segment) = self.segment_mut(number) else { return };
         assert!(path.rows() == segment.rows(), "rebuilt {} of {} rows", path.rows(), segment.rows());
         segment.overwrites_paused = false;

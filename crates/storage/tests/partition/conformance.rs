@@ -116,6 +116,16 @@ fn check_rows(path: &dyn AccessPath, held: &[PathAttribute], rows: &[Vec<Value>]
     let expected: Vec<u32> = window.clone().filter(qualifies).collect();
     assert_eq!(found[1..], expected, "seed {seed} {} {predicate:?}", path.module());
 
+    // What a scan found is in the rows' order, and often most of them.
+    for attribute in held {
+        let mut out = ColumnBuilder::with_capacity(attribute.data_type, expected.len());
+        path.link(attribute.id, &expected, &mut out);
+        let column = out.finish();
+        let value = |row: &u32| &rows[*row as usize][attribute.id.index()];
+        let linked = expected.iter().enumerate().all(|(position, row)| column.value(position) == *value(row));
+        assert!(linked && column.len() == expected.len(), "seed {seed} {} {}", path.module(), attribute.id);
+    }
+
     let mut listed: Vec<u32> = (0..rows.len() as u32).collect();
     random.shuffle(&mut listed);
     listed.truncate(random.index(rows.len()) + 1);
@@ -284,6 +294,10 @@ fn row_paths_refuse_what_does_not_fit_in_memory_and_stay_whole() {
             assert!(memory.used() <= limit);
             assert_eq!(path.rows() as usize, rows.len());
             if !rows.is_empty() {
+                check_rows(&*path, &held, &rows, &predicate_on(&held, &mut random), limit);
+                // Another form needs memory beside the first, and is done without if there is none.
+                path.freeze();
+                assert_eq!(path.bytes(), memory.used(), "{}", factory.name());
                 check_rows(&*path, &held, &rows, &predicate_on(&held, &mut random), limit);
             }
         }

@@ -94,7 +94,7 @@ fn serve_equality_on_all_key_attributes_and_nothing_else() {
     ];
     for (conditions, expected) in scans {
         let step = first_step(conditions, expected);
-        assert!(step.starts_with("scan column"), "{step}");
+        assert!(step.starts_with("scan encoded"), "{step}");
     }
 }
 

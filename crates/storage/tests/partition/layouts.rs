@@ -5,7 +5,7 @@ use crate::history::model::{Table, View};
 use eris_platform::memory::MemoryPool;
 use eris_platform::{SeededRandom, test_load};
 use eris_storage::{
-    AttachCursor, AttributeId, Batch, COLUMN, COMPOSITE, Comparison, Condition, Horizon, IndexKind, Layout,
+    AttachCursor, AttributeId, Batch, COLUMN, COMPOSITE, Comparison, Condition, ENCODED, Horizon, IndexKind, Layout,
     LayoutMember, Outcome, PhysicalLayout, PinnedCursor, PinnedPartition, Predicate, Progress, ROW_SPARSE, ROW_STATIC,
     ReadRequest, RowAddress, Schema, SealedSegment, SegmentLayouts, SplitBoundary, SplitStep, StorageError, Store,
     StoreOptions, Test, Timestamp, Value, key_of_row,
@@ -321,12 +321,15 @@ fn an_attached_segment_gets_the_layout_of_its_partition() {
     store.set_layout(divided(), divided()).unwrap();
     let batch = rows(&mut SeededRandom::new(12), &schema, 0..50);
     let segment = SealedSegment::build(&schema, &batch, &memory).unwrap();
+    let encoded: Vec<AttributeId> = segment.encodings().into_iter().map(|(attribute, _, _)| attribute).collect();
+    assert_eq!(encoded, (0..schema.attributes.len() as u16).map(AttributeId).collect::<Vec<_>>());
+    assert_eq!(segment.encodings().iter().map(|(_, _, bytes)| bytes).sum::<u64>(), segment.bytes());
     let mut cursor = AttachCursor::default();
     while store.attach(&view(2).snapshot(&table), &segment, &mut cursor, 20).unwrap() == Progress::More {
         maintain(&mut store, &table);
     }
     maintain(&mut store, &table);
-    assert_eq!(store.segments()[0].module, COLUMN, "not before it is decided");
+    assert_eq!(store.segments()[0].module, ENCODED, "not before it is decided");
     table.set(2, Outcome::Committed(Timestamp(90)));
     maintain(&mut store, &table);
     assert_eq!(store.segments()[0].layout, divided());

@@ -64,21 +64,21 @@ fn explains_plans_in_words() {
         explain(&request(vec![flag.clone(), key(7)], None)),
         "1. ordered index lookup pk(key) where key = 7\n\
          2. versions visible to the snapshot\n\
-         3. filter column, row static where flag = true\n\
-         4. link column, row static [key, text]"
+         3. filter encoded, row static where flag = true\n\
+         4. link encoded, row static [key, text]"
     );
     assert_eq!(
         explain(&request(vec![compare(1, Comparison::Greater, Value::Int32(10))], None)),
-        "1. scan column, row static where key > 10\n\
+        "1. scan encoded, row static where key > 10\n\
          2. versions visible to the snapshot\n\
-         3. link column, row static [key, text]",
+         3. link encoded, row static [key, text]",
         "a wide range is scanned"
     );
     assert_eq!(
         explain(&request(vec![compare(1, Comparison::Greater, Value::Int32(990))], None)),
         "1. ordered index scan pk(key) where key > 990\n\
          2. versions visible to the snapshot\n\
-         3. link column, row static [key, text]",
+         3. link encoded, row static [key, text]",
         "a narrow one is looked up"
     );
     let order = Some(IndexOrder { index: IndexId(2), descending: true });
@@ -86,8 +86,8 @@ fn explains_plans_in_words() {
         explain(&request(vec![flag], order)),
         "1. ordered index scan descending by_text(text, key)\n\
          2. versions visible to the snapshot\n\
-         3. filter column, row static where flag = true\n\
-         4. link column, row static [key, text]"
+         3. filter encoded, row static where flag = true\n\
+         4. link encoded, row static [key, text]"
     );
 }
 

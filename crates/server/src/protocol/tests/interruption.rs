@@ -1,6 +1,6 @@
 //! Cancel requests, clients that vanish or do not read, a server that stops.
 
-use super::{bind, client, execute, parse, query, read, sync};
+use super::{Request, bind, client, execute, parse, query, read, sync};
 use crate::protocol::pipe::Conversation;
 use crate::protocol::wire::REPLY_BYTES;
 
@@ -72,6 +72,44 @@ fn a_statement_whose_client_does_not_read_can_be_cancelled() {
     assert!(answers.len() < 10_000);
     assert_eq!(answers[answers.len() - 2], "error 57014 canceling statement due to user request");
     assert_eq!(client.query("rows 1").len(), 4);
+}
+
+/// Has a client that does not read ask for rows, and cancels them; what it reads then.
+fn cancelled_while_sent(client: &mut Conversation, requests: impl IntoIterator<Item = Request>) -> Vec<String> {
+    client.stall(true);
+    client.send(&super::bytes(requests));
+    client.run();
+    cancel(client, 1, 1);
+    client.run();
+    client.stall(false);
+    read(&client.run())
+}
+
+#[test]
+fn a_command_that_has_ended_is_not_cancelled_while_its_answer_is_sent() {
+    let mut client = client();
+    let answers = cancelled_while_sent(&mut client, [query("done 10000")]);
+    assert_eq!((answers.len(), answers[10_001].as_str()), (10_003, "complete SELECT 10000"));
+}
+
+#[test]
+fn a_command_that_has_ended_is_not_cancelled_behind_a_suspension_either() {
+    let suspended = |client: &mut Conversation| {
+        client.query("begin");
+        let answers = client.ask([parse("", "done 10000"), bind("p", "", &[]), execute("p", 1), sync()]);
+        assert_eq!(answers[2..], ["row 0|row 0", "suspended", "ready block"]);
+    };
+    // Its result is still a stream.
+    let mut client = client();
+    suspended(&mut client);
+    let answers = cancelled_while_sent(&mut client, [execute("p", 0), sync()]);
+    assert_eq!((answers.len(), answers[9_999].as_str()), (10_001, "complete SELECT 10000"));
+    // It was moved into memory, because something else came between.
+    let mut client = super::client();
+    suspended(&mut client);
+    client.ask([parse("", "rows 1"), bind("", "", &[]), execute("", 0), sync()]);
+    let answers = cancelled_while_sent(&mut client, [execute("p", 0), sync()]);
+    assert_eq!((answers.len(), answers[9_999].as_str()), (10_001, "complete SELECT 10000"));
 }
 
 #[test]

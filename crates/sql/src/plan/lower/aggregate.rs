@@ -2,7 +2,7 @@
 
 use datafusion::logical_expr::expr::{AggregateFunction as AggregateExpr, AggregateFunctionParams};
 use datafusion::logical_expr::{Aggregate, Expr};
-use eris_operators::{AggregateCall, AggregateFunction};
+use eris_operators::{AggregateCall, AggregateFunction, GroupCall};
 
 use super::expressions::{Columns, lower, lower_all};
 use super::query::lower_query;
@@ -32,12 +32,25 @@ pub(super) fn lower_aggregate(aggregate: &Aggregate) -> Lowering<Node> {
     Ok(Node::Aggregate { access, filter, projection, groups, calls: calls.into() })
 }
 
+/// An aggregate of whole groups in a partition: without DISTINCT and FILTER.
 fn lower_call(expr: &Expr, columns: Columns<'_>, result: eris_storage::DataType) -> Lowering<AggregateCall> {
+    let GroupCall { call, distinct: false, filter: None } = lower_group_call(expr, columns, result)? else {
+        return Err(NotNative::because(format!("aggregate {expr}")));
+    };
+    Ok(call)
+}
+
+/// An aggregate over the columns given.
+pub(in crate::plan) fn lower_group_call(
+    expr: &Expr,
+    columns: Columns<'_>,
+    result: eris_storage::DataType,
+) -> Lowering<GroupCall> {
     let Expr::AggregateFunction(AggregateExpr { func, params }) = unaliased(expr) else {
         return Err(NotNative::because(format!("aggregate {expr}")));
     };
     let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = params;
-    if *distinct || filter.is_some() || !order_by.is_empty() || null_treatment.is_some() {
+    if !order_by.is_empty() || null_treatment.is_some() {
         return Err(NotNative::because(format!("aggregate {expr}")));
     }
     let function = match func.name() {
@@ -48,13 +61,15 @@ fn lower_call(expr: &Expr, columns: Columns<'_>, result: eris_storage::DataType)
         "avg" => AggregateFunction::Average,
         other => return Err(NotNative::because(format!("aggregate {other}"))),
     };
-    match args.as_slice() {
-        [Expr::Literal(value, _)] if function == AggregateFunction::Count && !value.is_null() => {
-            Ok(AggregateCall { function: AggregateFunction::CountAll, input: None, result })
+    let call = match args.as_slice() {
+        [Expr::Literal(value, _)] if function == AggregateFunction::Count && !value.is_null() && !distinct => {
+            AggregateCall { function: AggregateFunction::CountAll, input: None, result }
         }
-        [argument] => Ok(AggregateCall { function, input: Some(lower(argument, columns)?), result }),
-        _ => Err(NotNative::because(format!("aggregate {expr}"))),
-    }
+        [argument] => AggregateCall { function, input: Some(lower(argument, columns)?), result },
+        _ => return Err(NotNative::because(format!("aggregate {expr}"))),
+    };
+    let filter = filter.as_ref().map(|filter| lower(filter, columns)).transpose()?;
+    Ok(GroupCall { call, distinct: *distinct, filter })
 }
 
 fn unaliased(expr: &Expr) -> &Expr {

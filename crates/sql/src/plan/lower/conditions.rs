@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   column op constant      constant: a literal, a parameter, or an expression of those
-//!   column BETWEEN, IN, IS [NOT] NULL, LIKE 'prefix%', boolean column, column op column of one type
+//!   column BETWEEN, IN, IS [NOT] NULL, LIKE 'prefix%', boolean column, column op column of one type,
+//!   column = constant OR the same column = another one
 //! ```
 //! A cast to a wider type around the column is looked through: the constant is narrowed instead, with its order kept
 //! (see [`crate::native::comparable`]).
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{InList, Like};
-use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable};
+use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 use eris_storage::{AttributeId, Comparison, DataType};
 
 use super::expressions::{comparison_of, constant_value, lower_constant};
@@ -23,6 +24,7 @@ use crate::native::{ConditionTemplate, Slot, TestTemplate, comparable, scalar_va
 pub fn condition_of(expr: &Expr, table: &Table) -> Option<Vec<ConditionTemplate>> {
     let one = |condition| Some(vec![condition]);
     match expr {
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => one(any_of(expr, table)?),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let comparison = comparison_of(*op)?;
             if let Some(column) = column_of(left, table) {
@@ -68,6 +70,36 @@ pub fn condition_of(expr: &Expr, table: &Table) -> Option<Vec<ConditionTemplate>
         Expr::Column(_) => one(boolean(plain_column(expr, table)?, true, table)?),
         Expr::Not(inner) => one(boolean(plain_column(inner, table)?, false, table)?),
         Expr::Alias(alias) => condition_of(&alias.expr, table),
+        _ => None,
+    }
+}
+
+/// `column = a OR column = b`, which simplification makes of short lists.
+fn any_of(expr: &Expr, table: &Table) -> Option<ConditionTemplate> {
+    let mut parts = Vec::new();
+    let mut column = None;
+    collect_equal(expr, table, &mut column, &mut parts)?;
+    Some(condition(column?, table, TestTemplate::In(parts)))
+}
+
+fn collect_equal(expr: &Expr, table: &Table, column: &mut Option<AttributeId>, slots: &mut Vec<Slot>) -> Option<()> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            collect_equal(left, table, column, slots)?;
+            collect_equal(right, table, column, slots)
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            let (own, constant) = match column_of(left, table) {
+                Some(own) => (own, right),
+                None => (column_of(right, table)?, left),
+            };
+            if column.is_some_and(|known| known != own) {
+                return None;
+            }
+            *column = Some(own);
+            slots.push(slot(constant, own, table)?);
+            Some(())
+        }
         _ => None,
     }
 }

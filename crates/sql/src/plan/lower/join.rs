@@ -77,7 +77,7 @@ fn by_key(
     }
     let mut filters = Vec::new();
     for expr in residual {
-        filters.push(lower(expr, Columns { schema: inner.schema(), offset: width })?);
+        filters.push(lower(expr, Columns { schema: inner.schema(), offset: width, map: None })?);
     }
     if let Some(expr) = &join.filter {
         let combined = outer.schema().join(inner.schema()).map_err(NotNative::because)?;

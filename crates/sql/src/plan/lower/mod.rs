@@ -13,15 +13,18 @@ use std::fmt;
 
 use crate::errors::SqlError;
 
+pub(in crate::plan) use aggregate::lower_group_call;
 pub use conditions::condition_of;
+pub(in crate::plan) use expressions::{Columns, lower, lower_all};
 pub use query::lower_query;
+pub(in crate::plan) use query::{access_conditions, limit_slot, node_name, table_of};
 
 /// Why a plan is not native.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotNative(pub String);
 
 impl NotNative {
-    fn because(reason: impl fmt::Display) -> Self {
+    pub(in crate::plan) fn because(reason: impl fmt::Display) -> Self {
         Self(reason.to_string())
     }
 }

@@ -16,7 +16,7 @@ use super::join::lower_join;
 use super::{Lowering, NotNative};
 use crate::arrow_view::sql_type_of_arrow;
 use crate::catalog::Table;
-use crate::native::{Access, Node, Slot, SortSpec};
+use crate::native::{Access, ConditionTemplate, Node, Slot, SortSpec};
 use crate::plan::source::TableSourceProvider;
 
 /// The native plan of an optimised logical plan.
@@ -69,13 +69,13 @@ pub fn lower_query(plan: &LogicalPlan) -> Lowering<Node> {
 }
 
 /// What a node that is not native is called in EXPLAIN and refusals.
-pub(super) fn node_name(plan: &LogicalPlan) -> String {
+pub(in crate::plan) fn node_name(plan: &LogicalPlan) -> String {
     let text = plan.display().to_string();
     text.split([':', ' ']).next().unwrap_or("plan").to_string()
 }
 
 /// The table behind a scan, if it is one of ours.
-pub(super) fn table_of(scan: &TableScan) -> Lowering<Arc<Table>> {
+pub(in crate::plan) fn table_of(scan: &TableScan) -> Lowering<Arc<Table>> {
     let provider = source_as_provider(&scan.source).map_err(NotNative::because)?;
     match provider.downcast_ref::<TableSourceProvider>() {
         Some(source) => Ok(Arc::clone(source.table())),
@@ -91,14 +91,20 @@ pub(super) fn desired_of(scan: &TableScan, table: &Table) -> Arc<[AttributeId]> 
     }
 }
 
+/// The conditions of filters that storage evaluates.
+pub(in crate::plan) fn access_conditions(filters: &[Expr], table: &Table) -> Lowering<Vec<ConditionTemplate>> {
+    let mut conditions = Vec::new();
+    for expr in filters {
+        let own = condition_of(expr, table).ok_or_else(|| NotNative::because(format!("filter {expr}")))?;
+        conditions.extend(own);
+    }
+    Ok(conditions)
+}
+
 /// The access of a scan; its filters must all be evaluable by storage.
 pub(super) fn access_of(scan: &TableScan) -> Lowering<Access> {
     let table = table_of(scan)?;
-    let mut conditions = Vec::new();
-    for expr in &scan.filters {
-        let own = condition_of(expr, &table).ok_or_else(|| NotNative::because(format!("filter {expr}")))?;
-        conditions.extend(own);
-    }
+    let conditions = access_conditions(&scan.filters, &table)?;
     let desired = desired_of(scan, &table);
     Ok(Access { table, conditions, desired, order: None })
 }
@@ -130,7 +136,8 @@ fn filter(node: Node, condition: Expression) -> Node {
     }
 }
 
-fn limit_slot(expr: &Expr) -> Lowering<Slot> {
+/// OFFSET or LIMIT.
+pub(in crate::plan) fn limit_slot(expr: &Expr) -> Lowering<Slot> {
     let expression = lower_constant(expr)?;
     Ok(match super::expressions::constant_value(&expression) {
         Some(value) => Slot::Constant(value),

@@ -1,12 +1,16 @@
-//! The order of rows at the end of a task.
+//! The order of rows: all at once at the end of a task, or in a sink that several workers feed.
 
-use std::cmp::Ordering;
+mod compare;
+mod sink;
+mod top;
+
 use std::sync::Arc;
 
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::Batch;
 
 use crate::error::OperatorError;
+pub use sink::SortSink;
 
 /// What the pool calls it.
 const CONSUMER: &str = "sort";
@@ -52,7 +56,7 @@ impl SortKeys {
         let batch = joined.as_ref().unwrap_or(&batches[0]);
         reservation.grow(batch.rows as u64 * ROW_BYTES)?;
         let mut rows: Vec<u32> = (0..batch.rows as u32).collect();
-        rows.sort_by(|a, b| self.compare(batch, *a as usize, *b as usize));
+        rows.sort_by(|a, b| self.compare(&batch.columns, *a as usize, *b as usize));
         if let Some(limit) = limit {
             rows.truncate(limit);
         }
@@ -62,37 +66,6 @@ impl SortKeys {
         drop(joined);
         reservation.resize(sorted.bytes() as u64)?;
         Ok((sorted, reservation))
-    }
-
-    fn compare(&self, batch: &Batch, a: usize, b: usize) -> Ordering {
-        for key in &self.0 {
-            let column = &batch.columns[key.column];
-            let ordering = match (column.is_null(a), column.is_null(b)) {
-                (true, true) => Ordering::Equal,
-                (true, false) => {
-                    if key.nulls_first {
-                        Ordering::Less
-                    } else {
-                        Ordering::Greater
-                    }
-                }
-                (false, true) => {
-                    if key.nulls_first {
-                        Ordering::Greater
-                    } else {
-                        Ordering::Less
-                    }
-                }
-                (false, false) => {
-                    let ordering = column.value(a).cmp(&column.value(b));
-                    if key.descending { ordering.reverse() } else { ordering }
-                }
-            };
-            if ordering != Ordering::Equal {
-                return ordering;
-            }
-        }
-        Ordering::Equal
     }
 }
 

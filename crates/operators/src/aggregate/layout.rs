@@ -1,0 +1,229 @@
+//! How the group columns of a row become one word.
+//!
+//! ```text
+//!   | null bits, if there ever was a NULL | ... | column 2 | column 1 |        64 or 128 bits
+//!   number: its bits          text: | bytes, padded with zeros | length (8 bits) |
+//! ```
+//! The layout begins as small as types allow, with room for texts of one byte and none for NULLs, and is widened when a
+//! batch does not fit. What never fits in 128 bits is kept as bytes, one run a group.
+
+use eris_storage::{Column, ColumnBuilder, DataType, Physical, VIEW_INLINE_MAX, Values};
+
+use crate::hash::{float_bits, mix, mix_into, real_bits};
+
+/// Lengths of texts that get a place in words.
+const TEXT_LENGTHS: [u8; 4] = [1, 3, 7, VIEW_INLINE_MAX as u8];
+
+/// A key of up to so many bits.
+pub(super) trait Word: Copy + Eq + std::fmt::Debug + Default + Send + Sync {
+    fn from_bits(bits: u128) -> Self;
+    fn bits(self) -> u128;
+    fn hash(self) -> u64;
+    fn with(self, bits: Self, shift: u32) -> Self;
+}
+
+impl Word for u64 {
+    #[inline]
+    fn from_bits(bits: u128) -> Self {
+        bits as u64
+    }
+
+    #[inline]
+    fn bits(self) -> u128 {
+        u128::from(self)
+    }
+
+    #[inline]
+    fn hash(self) -> u64 {
+        mix(self)
+    }
+
+    #[inline]
+    fn with(self, bits: Self, shift: u32) -> Self {
+        self | bits << shift
+    }
+}
+
+impl Word for u128 {
+    #[inline]
+    fn from_bits(bits: u128) -> Self {
+        bits
+    }
+
+    #[inline]
+    fn bits(self) -> u128 {
+        self
+    }
+
+    #[inline]
+    fn hash(self) -> u64 {
+        mix_into(mix(self as u64), (self >> 64) as u64)
+    }
+
+    #[inline]
+    fn with(self, bits: Self, shift: u32) -> Self {
+        self | bits << shift
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    Narrow,
+    Wide,
+    /// Words do not suffice.
+    Rows,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    types: Vec<DataType>,
+    /// The longest text that fits, by column.
+    text_max: Vec<u8>,
+    nulls: bool,
+    /// A text was too long for any word.
+    long: bool,
+    shifts: Vec<u32>,
+    null_shift: u32,
+    pub width: Width,
+}
+
+impl Layout {
+    pub fn new(types: Vec<DataType>) -> Self {
+        let text_max = vec![TEXT_LENGTHS[0]; types.len()];
+        Self { types, text_max, nulls: false, long: false, shifts: Vec::new(), null_shift: 0, width: Width::Narrow }
+            .placed()
+    }
+
+    pub fn types(&self) -> &[DataType] {
+        &self.types
+    }
+
+    fn placed(mut self) -> Self {
+        let mut shift = 0;
+        self.shifts.clear();
+        for (data_type, text_max) in self.types.iter().zip(&self.text_max) {
+            self.shifts.push(shift);
+            shift += match data_type.physical() {
+                Physical::Bytes => 8 + 8 * u32::from(*text_max),
+                fixed => 8 * fixed.width() as u32,
+            };
+        }
+        self.null_shift = shift;
+        let bits = shift + if self.nulls { self.types.len() as u32 } else { 0 };
+        self.width = match bits {
+            _ if self.long => Width::Rows,
+            0..=64 => Width::Narrow,
+            65..=128 => Width::Wide,
+            _ => Width::Rows,
+        };
+        self
+    }
+
+    /// How many bits a word of one integer column leaves free; `None` for other columns, or if there are NULLs.
+    pub fn integer_shift(&self) -> Option<u32> {
+        match self.types[..] {
+            [only] if !self.nulls => match only.physical() {
+                Physical::Int16 => Some(48),
+                Physical::Int32 => Some(32),
+                Physical::Int64 => Some(0),
+                Physical::Boolean | Physical::Int128 | Physical::Float32 | Physical::Float64 | Physical::Bytes => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A wider layout, if the rows of these columns do not fit into this one.
+    pub fn widened_for(&self, keys: &[Column]) -> Option<Self> {
+        if self.width == Width::Rows {
+            return None;
+        }
+        let mut wider = self.clone();
+        wider.nulls |= keys.iter().any(|key| key.null_count() > 0);
+        for (key, text_max) in keys.iter().zip(&mut wider.text_max) {
+            if let Values::Bytes(views) = &key.values {
+                let longest = views.views.iter().fold(0, |longest, view| longest.max(*view as u32));
+                match TEXT_LENGTHS.iter().find(|length| u32::from(**length) >= longest) {
+                    Some(length) => *text_max = (*text_max).max(*length),
+                    None => wider.long = true,
+                }
+            }
+        }
+        (wider != *self).then(|| wider.placed())
+    }
+
+    /// The words of all rows of key columns that fit.
+    pub fn words<W: Word>(&self, keys: &[Column], rows: usize) -> Vec<W> {
+        let mut words = vec![W::default(); rows];
+        for (at, (key, shift)) in keys.iter().zip(&self.shifts).enumerate() {
+            macro_rules! place {
+                ($values:expr, $bits:expr) => {{
+                    let bits = $values.iter().map(|value| W::from_bits(u128::from($bits(*value))));
+                    self.place(key, at, *shift, &mut words, bits);
+                }};
+            }
+            match &key.values {
+                Values::Boolean(values) => place!(values, |value: u8| value),
+                Values::Int16(values) => place!(values, |value: i16| value as u16),
+                Values::Int32(values) => place!(values, |value: i32| value as u32),
+                Values::Int64(values) => place!(values, |value: i64| value as u64),
+                Values::Int128(values) => place!(values, |value: i128| value as u128),
+                Values::Float32(values) => place!(values, real_bits),
+                Values::Float64(values) => place!(values, float_bits),
+                // Length and first bytes of a view become first bytes and length.
+                Values::Bytes(views) => place!(views.views, |view: u128| view >> 32 << 8 | (view & 0xFF)),
+            }
+        }
+        words
+    }
+
+    #[inline]
+    fn place<W: Word>(&self, key: &Column, at: usize, shift: u32, words: &mut [W], bits: impl Iterator<Item = W>) {
+        match &key.validity {
+            None => {
+                for (word, bits) in words.iter_mut().zip(bits) {
+                    *word = word.with(bits, shift);
+                }
+            }
+            Some(valid) => {
+                for (row, (word, bits)) in words.iter_mut().zip(bits).enumerate() {
+                    *word = if valid.get(row) {
+                        word.with(bits, shift)
+                    } else {
+                        word.with(W::from_bits(1), self.null_shift + at as u32)
+                    };
+                }
+            }
+        }
+    }
+
+    /// The columns that words stand for.
+    pub fn columns<W: Word>(&self, words: &[W]) -> Vec<Column> {
+        let column = |at: usize, data_type: &DataType| {
+            let mut builder = ColumnBuilder::with_capacity(*data_type, words.len());
+            for word in words {
+                let word = word.bits();
+                if self.nulls && word >> (self.null_shift + at as u32) & 1 != 0 {
+                    builder.push_null();
+                    continue;
+                }
+                let bits = word >> self.shifts[at];
+                match data_type.physical() {
+                    Physical::Boolean => builder.push_bool(bits as u8),
+                    Physical::Int16 => builder.push_i16(bits as i16),
+                    Physical::Int32 => builder.push_i32(bits as i32),
+                    Physical::Int64 => builder.push_i64(bits as i64),
+                    Physical::Int128 => builder.push_i128(bits as i128),
+                    Physical::Float32 => builder.push_f32(f32::from_bits(bits as u32)),
+                    Physical::Float64 => builder.push_f64(f64::from_bits(bits as u64)),
+                    Physical::Bytes => {
+                        let bytes = (bits >> 8).to_le_bytes();
+                        builder.push_bytes(&bytes[..usize::from(bits as u8)]);
+                    }
+                }
+            }
+            builder.finish()
+        };
+        self.types.iter().enumerate().map(|(at, data_type)| column(at, data_type)).collect()
+    }
+}

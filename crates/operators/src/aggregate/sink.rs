@@ -1,0 +1,273 @@
+//! A sink that groups.
+//!
+//! Each slot groups what it gets. If only one was used, jobs compute results of consecutive groups. Else the groups of
+//! all slots are divided by the hash of their group columns, and each part is merged by a job of its own:
+//!
+//! ```text
+//!   first round    slot 0: groups 0..65536   -> | part 0 | part 1 | ... |      slot 1: ...
+//!   second round   part 0 of all -> groups -> results          part 1 of all -> groups -> results    ...
+//! ```
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use eris_platform::{MemoryPool, Reservation};
+use eris_storage::{BATCH_ROWS, Batch, Value};
+
+use super::grouped::{CallState, Grouped};
+use super::partial::{Content, Divided, Division};
+use super::{AggregateCall, GroupCall};
+use crate::error::OperatorError;
+use crate::expression::Expression;
+use crate::pipeline::{Emitting, Sink, Slots, lock};
+
+/// What the pool calls the results.
+const CONSUMER: &str = "aggregate";
+/// Groups of one job.
+const JOB_GROUPS: usize = 1 << 14;
+/// Groups of a part, roughly: their table stays in a core's cache.
+const PART_GROUPS: usize = 1 << 14;
+const PARTS_MAX: usize = 256;
+/// Integers are divided by ranges while these are not much emptier: parts are about as large then.
+const RANGE_FACTOR: u64 = 16;
+
+#[derive(Debug)]
+enum Phase {
+    Consuming,
+    /// The one slot that was used.
+    Alone(Box<Grouped>),
+    /// Ranges of groups and values that are to be divided.
+    Dividing(Box<Dividing>),
+    Merging {
+        divided: Vec<Divided>,
+        parts: usize,
+        _charged: Reservation,
+    },
+    Done,
+}
+
+#[derive(Debug)]
+struct Dividing {
+    slots: Vec<Grouped>,
+    jobs: Vec<Piece>,
+    division: Division,
+    parts: usize,
+    /// With the number of the job that made it.
+    divided: Mutex<Vec<(usize, Divided)>>,
+    charged: Reservation,
+}
+
+/// What one job divides.
+#[derive(Debug)]
+struct Piece {
+    slot: usize,
+    content: Content,
+    rows: Range<usize>,
+}
+
+/// Groups rows. Without group expressions there is exactly one group.
+#[derive(Debug)]
+pub struct GroupBy {
+    groups: Arc<[Expression]>,
+    calls: Arc<[GroupCall]>,
+    parameters: Arc<[Value]>,
+    memory: Arc<MemoryPool>,
+    slots: Slots<Option<Grouped>>,
+    phase: RwLock<Phase>,
+    /// By job of the last round.
+    results: Mutex<Vec<Vec<Batch>>>,
+    reservation: Mutex<Option<Reservation>>,
+}
+
+impl GroupBy {
+    /// No groups yet, for as many workers.
+    #[expect(clippy::needless_pass_by_value, reason = "all that a grouping is made of is given to it")]
+    pub fn new(
+        groups: Arc<[Expression]>,
+        calls: Arc<[AggregateCall]>,
+        parameters: Arc<[Value]>,
+        memory: &Arc<MemoryPool>,
+        workers: usize,
+    ) -> Self {
+        let calls = calls.iter().map(|call| GroupCall::from(call.clone())).collect();
+        Self::with_calls(groups, calls, parameters, memory, workers)
+    }
+
+    /// The same with DISTINCT and FILTER.
+    pub fn with_calls(
+        groups: Arc<[Expression]>,
+        calls: Arc<[GroupCall]>,
+        parameters: Arc<[Value]>,
+        memory: &Arc<MemoryPool>,
+        workers: usize,
+    ) -> Self {
+        Self {
+            groups,
+            calls,
+            parameters,
+            memory: Arc::clone(memory),
+            slots: Slots::new(workers, || None),
+            phase: RwLock::new(Phase::Consuming),
+            results: Mutex::new(Vec::new()),
+            reservation: Mutex::new(Some(memory.reserve(CONSUMER))),
+        }
+    }
+
+    fn grouped(&self) -> Grouped {
+        Grouped::new(Arc::clone(&self.groups), Arc::clone(&self.calls), &self.memory)
+    }
+
+    /// The first round.
+    fn collected(&self) -> Result<Phase, OperatorError> {
+        let mut slots: Vec<Grouped> = self.slots.iter().filter_map(|mut slot| slot.take()).collect();
+        let values = |slot: &Grouped| {
+            let distinct = slot.states.iter().map(|state| match state {
+                CallState::Plain(_) => 0,
+                CallState::Distinct(distinct) => distinct.len(),
+            });
+            distinct.max().unwrap_or(0)
+        };
+        let largest = slots.iter().map(|slot| slot.len().max(values(slot))).sum::<usize>();
+        if slots.len() <= 1 && slots.iter().all(|slot| values(slot) <= JOB_GROUPS) {
+            let mut alone = slots.pop().unwrap_or_else(|| self.grouped());
+            alone.complete()?;
+            return Ok(Phase::Alone(Box::new(alone)));
+        }
+        let parts = if self.groups.is_empty() { 1 } else { largest.div_ceil(PART_GROUPS).clamp(1, PARTS_MAX) };
+        let mut jobs = Vec::new();
+        for (slot, grouped) in slots.iter().enumerate() {
+            let mut divide = |content, rows: usize| {
+                let ranges = (0..rows).step_by(JOB_GROUPS).map(|start| start..(start + JOB_GROUPS).min(rows));
+                jobs.extend(ranges.map(|rows| Piece { slot, content, rows }));
+            };
+            divide(Content::Groups, grouped.len());
+            for (call, state) in grouped.states.iter().enumerate() {
+                if let CallState::Distinct(distinct) = state {
+                    divide(Content::Values(call), distinct.len());
+                }
+            }
+        }
+        let division = division(&slots);
+        let charged = self.memory.reserve(CONSUMER);
+        let divided = Mutex::new(Vec::new());
+        Ok(Phase::Dividing(Box::new(Dividing { slots, jobs, division, parts, divided, charged })))
+    }
+
+    fn divide(&self, dividing: &Dividing, job: usize) -> Result<(), OperatorError> {
+        let Piece { slot, content, rows } = &dividing.jobs[job];
+        let grouped = &dividing.slots[*slot];
+        let estimated = rows.len() as u64 * (grouped.room.group_bytes() + grouped.result_bytes() as u64);
+        dividing.charged.grow(estimated)?;
+        let part = Divided::new(grouped, *content, rows.clone(), self.groups.len(), dividing.division, dividing.parts);
+        dividing.charged.grow(part.bytes().saturating_sub(estimated))?;
+        dividing.charged.shrink(estimated.saturating_sub(part.bytes()));
+        lock(&dividing.divided).push((job, part));
+        Ok(())
+    }
+
+    fn merge(&self, divided: &[Divided], part: usize) -> Result<Grouped, OperatorError> {
+        let mut grouped = self.grouped();
+        for divided in divided {
+            divided.merge_into(&mut grouped, part, BATCH_ROWS)?;
+        }
+        grouped.complete()?;
+        Ok(grouped)
+    }
+
+    fn add_results(&self, job: usize, grouped: &Grouped, groups: Range<usize>) -> Result<(), OperatorError> {
+        let mut batches = Vec::with_capacity(groups.len().div_ceil(BATCH_ROWS));
+        for start in groups.clone().step_by(BATCH_ROWS) {
+            let range = start..(start + BATCH_ROWS).min(groups.end);
+            let estimated = (range.len() * grouped.result_bytes()) as u64;
+            self.charge(estimated)?;
+            let batch = grouped.results(range)?;
+            let bytes = batch.bytes() as u64;
+            self.charge(bytes.saturating_sub(estimated))?;
+            if let Some(reservation) = &*lock(&self.reservation) {
+                reservation.shrink(estimated.saturating_sub(bytes));
+            }
+            batches.push(batch);
+        }
+        lock(&self.results)[job] = batches;
+        Ok(())
+    }
+
+    fn charge(&self, bytes: u64) -> Result<(), OperatorError> {
+        match &*lock(&self.reservation) {
+            Some(reservation) => Ok(reservation.grow(bytes)?),
+            None => Err(OperatorError::Internal("the groups are taken already".to_string())),
+        }
+    }
+}
+
+/// By ranges if all slots have found dense integers, which are then as dense together.
+fn division(slots: &[Grouped]) -> Division {
+    let bounds = slots.iter().map(|slot| slot.groups.dense_bounds());
+    let all = bounds.reduce(|all, own| match (all, own) {
+        (Some((low, high)), Some((least, most))) => Some((low.min(least), high.max(most))),
+        _ => None,
+    });
+    let groups = slots.iter().map(Grouped::len).sum::<usize>() as u64;
+    match all.flatten() {
+        Some((low, high)) if high.wrapping_sub(low) as u64 <= groups * RANGE_FACTOR => Division::Range(low, high),
+        _ => Division::Hash,
+    }
+}
+
+impl Sink for GroupBy {
+    fn consume(&self, batch: Batch, _emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
+        let mut slot = self.slots.any();
+        slot.get_or_insert_with(|| self.grouped()).update(&batch, &self.parameters)
+    }
+
+    fn takes_narrow(&self) -> bool {
+        true
+    }
+
+    fn finish_jobs(&self) -> Result<usize, OperatorError> {
+        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+        let next = match std::mem::replace(&mut *phase, Phase::Done) {
+            Phase::Consuming => self.collected()?,
+            Phase::Dividing(dividing) => {
+                let Dividing { parts, divided, charged, .. } = *dividing;
+                let mut divided = divided.into_inner().unwrap_or_else(PoisonError::into_inner);
+                // Groups come before the values of DISTINCT calls, so that each has its rows; else as in one thread.
+                divided.sort_by_key(|(job, divided)| (divided.content != Content::Groups, *job));
+                let divided = divided.into_iter().map(|(_, divided)| divided).collect();
+                Phase::Merging { divided, parts, _charged: charged }
+            }
+            Phase::Alone(_) | Phase::Merging { .. } | Phase::Done => Phase::Done,
+        };
+        let (jobs, last) = match &next {
+            Phase::Consuming | Phase::Done => (0, false),
+            Phase::Alone(grouped) => (grouped.len().div_ceil(JOB_GROUPS), true),
+            Phase::Dividing(dividing) => (dividing.jobs.len(), false),
+            Phase::Merging { parts, .. } => (*parts, true),
+        };
+        if last {
+            *lock(&self.results) = vec![Vec::new(); jobs];
+        }
+        *phase = next;
+        Ok(jobs)
+    }
+
+    fn finish_job(&self, job: usize) -> Result<(), OperatorError> {
+        match &*self.phase.read().unwrap_or_else(PoisonError::into_inner) {
+            Phase::Alone(grouped) => {
+                let start = job * JOB_GROUPS;
+                self.add_results(job, grouped, start..(start + JOB_GROUPS).min(grouped.len()))
+            }
+            Phase::Dividing(dividing) => self.divide(dividing, job),
+            Phase::Merging { divided, .. } => {
+                let grouped = self.merge(divided, job)?;
+                self.add_results(job, &grouped, 0..grouped.len())
+            }
+            Phase::Consuming | Phase::Done => Err(OperatorError::Internal(format!("a grouping has no job {job} now"))),
+        }
+    }
+
+    fn take_output(&self) -> Result<(Vec<Batch>, Option<Reservation>), OperatorError> {
+        let batches = std::mem::take(&mut *lock(&self.results)).into_iter().flatten().collect();
+        Ok((batches, lock(&self.reservation).take()))
+    }
+}

@@ -1,0 +1,74 @@
+//! Joins: a sink that keeps one side by its keys, a step that looks the other side up in it.
+//!
+//! The build side is kept by columns. When it is complete, the table is chosen by what the keys are:
+//!
+//! | keys | table |
+//! |---|---|
+//! | integers, whose combinations are at most a few times the rows | array: code -> first row |
+//! | the same where only existence matters | one bit a code, also when it is much emptier |
+//! | integers of fewer than 2^32 combinations | hash table whose entries hold code and row |
+//! | integers of fewer than 2^64 combinations | hash table of hash and row, codes beside the columns |
+//! | anything else | hash table of hash and row, key columns kept |
+//!
+//! Rows of equal keys are chained. A probe finds the first row of each key for a whole batch, then makes pairs of rows,
+//! at most a batch of them at a time, tests what else the join demands, and gathers columns in the end only.
+
+mod build;
+mod codes;
+mod enter;
+mod kept;
+mod output;
+mod pairs;
+mod probe;
+mod residual;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use eris_storage::DataType;
+
+use crate::expression::Expression;
+pub use build::JoinBuild;
+pub use probe::Probe;
+
+/// What a join keeps of its build side.
+#[derive(Clone, Debug)]
+pub struct BuildSpec {
+    /// Over the build input; none: every pair of rows meets.
+    pub keys: Arc<[Expression]>,
+    /// The columns of the build input that are kept.
+    pub columns: Arc<[usize]>,
+    /// Their types.
+    pub types: Arc<[DataType]>,
+    /// Build rows remember whether a probe met them. Also keeps rows whose keys are NULL.
+    pub keep_unmatched: bool,
+    /// No columns and no residual: only whether a key is there.
+    pub existence: bool,
+    /// NULL is equal to NULL.
+    pub null_equal: bool,
+}
+
+/// What becomes of probe rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Pairs.
+    Inner,
+    /// Pairs, and probe rows without partner with NULLs for build columns.
+    Left,
+    /// Probe rows that have a partner.
+    Semi,
+    /// Probe rows that have none.
+    Anti,
+    /// Probe rows whose one key is NOT IN the build side: none that might be, were a NULL known.
+    NullAwareAnti,
+    /// All probe rows, with a boolean behind them.
+    Mark {
+        /// As IN: NULL where a NULL might have been the partner.
+        null_aware: bool,
+    },
+    /// Nothing: build rows are marked as met.
+    Build,
+}

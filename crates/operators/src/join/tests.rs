@@ -1,0 +1,534 @@
+//! Joins against nested loops over values: types x NULLs x duplicates x kinds x residuals x sizes x shapes of keys.
+
+use std::sync::{Arc, Mutex};
+
+use eris_platform::{MemoryPool, SeededRandom};
+use eris_storage::{BATCH_ROWS, Batch, Comparison, DataType, Value};
+
+use super::*;
+use crate::error::OperatorError;
+use crate::pipeline::{Collector, Pipeline, Sink, Step};
+
+const KINDS: [JoinKind; 8] = [
+    JoinKind::Inner,
+    JoinKind::Left,
+    JoinKind::Semi,
+    JoinKind::Anti,
+    JoinKind::NullAwareAnti,
+    JoinKind::Mark { null_aware: false },
+    JoinKind::Mark { null_aware: true },
+    JoinKind::Build,
+];
+
+/// How keys look: their types, and how a number below the number of keys becomes a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shape {
+    Dense,
+    Sparse,
+    VerySparse,
+    Dates,
+    Decimals,
+    Floats,
+    Texts,
+    Pair,
+    WidePair,
+    TextAndNumber,
+    None,
+}
+
+const SHAPES: [Shape; 11] = [
+    Shape::Dense,
+    Shape::Sparse,
+    Shape::VerySparse,
+    Shape::Dates,
+    Shape::Decimals,
+    Shape::Floats,
+    Shape::Texts,
+    Shape::Pair,
+    Shape::WidePair,
+    Shape::TextAndNumber,
+    Shape::None,
+];
+
+impl Shape {
+    fn types(self) -> Vec<DataType> {
+        match self {
+            Self::Dense => vec![DataType::Int32],
+            Self::Sparse | Self::VerySparse => vec![DataType::Int64],
+            Self::Dates => vec![DataType::Date],
+            Self::Decimals => vec![DataType::Decimal { precision: 30, scale: 2 }],
+            Self::Floats => vec![DataType::Float64],
+            Self::Texts => vec![DataType::Text],
+            Self::Pair => vec![DataType::Int32, DataType::Int16],
+            Self::WidePair => vec![DataType::Int64, DataType::Int64],
+            Self::TextAndNumber => vec![DataType::Text, DataType::Int32],
+            Self::None => vec![],
+        }
+    }
+
+    fn key(self, n: u64) -> Vec<Value> {
+        let text = |n: u64| {
+            Value::Text(if n.is_multiple_of(2) { format!("k{n}") } else { format!("a longer key {n}") }.into())
+        };
+        match self {
+            Self::Dense => vec![Value::Int32(n as i32 - 10)],
+            Self::Sparse => vec![Value::Int64(n as i64 * 1_000_003 - 7)],
+            Self::VerySparse => vec![Value::Int64(n as i64 * 1_000_000_000_039)],
+            Self::Dates => vec![Value::Date(n as i32 * 31)],
+            Self::Decimals => vec![Value::Decimal { unscaled: (n as i128 - 3) << (n % 3 * 40), scale: 2 }],
+            Self::Floats => vec![Value::Float64(match n {
+                0 => f64::NAN,
+                1 => 0.0,
+                n => n as f64 / 3.0,
+            })],
+            Self::Texts => vec![text(n)],
+            Self::Pair => vec![Value::Int32(n as i32 / 7), Value::Int16((n % 7) as i16)],
+            Self::WidePair => vec![Value::Int64((n as i64 / 3) << 40), Value::Int64(((n % 3) as i64) << 41)],
+            Self::TextAndNumber => vec![text(n / 5), Value::Int32((n % 5) as i32)],
+            Self::None => vec![],
+        }
+    }
+}
+
+fn column(index: usize, data_type: DataType) -> Expression {
+    Expression::Column { index, data_type }
+}
+
+/// Keys, then an amount, then a text.
+fn rows(random: &mut SeededRandom, shape: Shape, count: usize, keys: u64, nulls: bool) -> Vec<Vec<Value>> {
+    (0..count)
+        .map(|n| {
+            let mut row = shape.key(random.below(keys));
+            for value in &mut row {
+                if nulls && random.below(8) == 0 {
+                    *value = Value::Null;
+                }
+                // -0 and another NaN are the same keys.
+                if let Value::Float64(number) = value
+                    && random.below(2) == 0
+                    && (*number == 0.0 || number.is_nan())
+                {
+                    *number = -*number;
+                }
+            }
+            row.push(Value::Int64(random.below(100) as i64));
+            let text = format!("row {n} of a table{}", "!".repeat(random.index(8)));
+            row.push(if random.below(9) == 0 { Value::Null } else { Value::Text(text.into()) });
+            row
+        })
+        .collect()
+}
+
+fn types_of(shape: Shape) -> Vec<DataType> {
+    let mut types = shape.types();
+    types.extend([DataType::Int64, DataType::Text]);
+    types
+}
+
+/// One join of two tables.
+#[expect(clippy::struct_excessive_bools, reason = "all combinations are tested")]
+struct Case {
+    shape: Shape,
+    kind: JoinKind,
+    build: Vec<Vec<Value>>,
+    probe: Vec<Vec<Value>>,
+    /// The amount of the probe row is less than that of the build row.
+    residual: bool,
+    null_equal: bool,
+    keep_unmatched: bool,
+    existence: bool,
+    threads: usize,
+}
+
+type Rows = Vec<Vec<Value>>;
+
+/// What the join gives; the build rows that were met, and those that were not.
+struct Outcome {
+    joined: Rows,
+    met: Rows,
+    unmet: Rows,
+}
+
+impl Case {
+    fn keys_equal(&self, a: &[Value], b: &[Value]) -> Option<bool> {
+        let keys = self.shape.types().len();
+        let mut unknown = false;
+        for (a, b) in a[..keys].iter().zip(&b[..keys]) {
+            match (a.is_null(), b.is_null()) {
+                (false, false) if a != b => return Some(false),
+                (false, false) => {}
+                (both, other) if self.null_equal => {
+                    if !(both && other) {
+                        return Some(false);
+                    }
+                }
+                _ => unknown = true,
+            }
+        }
+        if unknown { None } else { Some(true) }
+    }
+
+    /// Nested loops.
+    fn reference(&self) -> Outcome {
+        let amount = self.shape.types().len();
+        let mut met = vec![false; self.build.len()];
+        let mut joined = Vec::new();
+        for probe in &self.probe {
+            let (mut matched, mut unknown) = (false, false);
+            for (build, met) in self.build.iter().zip(&mut met) {
+                if self.residual && probe[amount] >= build[amount] {
+                    continue;
+                }
+                match self.keys_equal(probe, build) {
+                    Some(true) => {
+                        matched = true;
+                        *met = true;
+                        if matches!(self.kind, JoinKind::Inner | JoinKind::Left) {
+                            joined.push([probe.clone(), build.clone()].concat());
+                        }
+                    }
+                    Some(false) => {}
+                    None => unknown = true,
+                }
+            }
+            match self.kind {
+                JoinKind::Inner | JoinKind::Build => {}
+                JoinKind::Left => {
+                    if !matched {
+                        joined.push([probe.clone(), vec![Value::Null; amount + 2]].concat());
+                    }
+                }
+                JoinKind::Semi => {
+                    if matched {
+                        joined.push(probe.clone());
+                    }
+                }
+                JoinKind::Anti => {
+                    if !matched {
+                        joined.push(probe.clone());
+                    }
+                }
+                JoinKind::NullAwareAnti => {
+                    if !matched && !unknown {
+                        joined.push(probe.clone());
+                    }
+                }
+                JoinKind::Mark { null_aware } => {
+                    let mark = if !matched && unknown && null_aware { Value::Null } else { Value::Boolean(matched) };
+                    joined.push([probe.clone(), vec![mark]].concat());
+                }
+            }
+        }
+        let of =
+            |wanted| self.build.iter().zip(&met).filter(move |(_, met)| **met == wanted).map(|(row, _)| row.clone());
+        Outcome { met: of(true).collect(), unmet: of(false).collect(), joined }
+    }
+
+    /// The join as it runs: both sides in batches of changing sizes, from as many threads.
+    fn run(&self, pool: &Arc<MemoryPool>, seed: u64) -> Result<Outcome, OperatorError> {
+        let types = types_of(self.shape);
+        let keys: Arc<[Expression]> =
+            self.shape.types().iter().enumerate().map(|(at, data_type)| column(at, *data_type)).collect();
+        let all: Arc<[usize]> = (0..types.len()).collect();
+        let (columns, kept): (Arc<[usize]>, Arc<[DataType]>) =
+            if self.existence { (Arc::default(), Arc::default()) } else { (all.clone(), types.clone().into()) };
+        let spec = BuildSpec {
+            keys: keys.clone(),
+            columns: columns.clone(),
+            types: kept,
+            keep_unmatched: self.keep_unmatched,
+            existence: self.existence,
+            null_equal: self.null_equal,
+        };
+        let build = Arc::new(JoinBuild::new(spec, pool, self.threads));
+        let into_build = Pipeline { steps: [].into(), sink: build.clone(), parameters: [].into() };
+        feed(&into_build, &batches(&types, &self.build, seed), self.threads)?;
+        let amount = types.len() - 2;
+        let residual = self.residual.then(|| {
+            let less = Expression::Compare {
+                comparison: Comparison::Less,
+                left: Box::new(column(amount, DataType::Int64)),
+                right: Box::new(column(types.len() + amount, DataType::Int64)),
+            };
+            Arc::new(less)
+        });
+        let pairs = matches!(self.kind, JoinKind::Inner | JoinKind::Left);
+        let probe = Probe {
+            build: build.clone(),
+            kind: self.kind,
+            keys,
+            residual,
+            probe_columns: all,
+            build_columns: if pairs { columns } else { Arc::default() },
+        };
+        let collector = Arc::new(Collector::new(pool));
+        let steps = [Step::Probe(Arc::new(probe))].into();
+        let pipeline = Pipeline { steps, sink: collector.clone(), parameters: [].into() };
+        feed(&pipeline, &batches(&types, &self.probe, seed + 1), self.threads)?;
+        let (joined, _charged) = collector.take_output()?;
+        let take = |met| {
+            if !self.keep_unmatched {
+                return Ok(Vec::new());
+            }
+            build.take_rows(met).map(|(batches, _charged)| rows_of(&batches))
+        };
+        Ok(Outcome { joined: rows_of(&joined), met: take(true)?, unmet: take(false)? })
+    }
+
+    fn check(&self, seed: u64) {
+        let pool = MemoryPool::unlimited();
+        let expected = self.reference();
+        let found = self.run(&pool, seed).unwrap();
+        let what = format!(
+            "seed {seed}: {:?} {:?}, {} build x {} probe rows, residual {}, null equal {}, keep {}, existence {}",
+            self.shape,
+            self.kind,
+            self.build.len(),
+            self.probe.len(),
+            self.residual,
+            self.null_equal,
+            self.keep_unmatched,
+            self.existence
+        );
+        assert_same(found.joined, expected.joined, &what);
+        let marks_all = matches!(self.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Build);
+        if self.keep_unmatched && marks_all {
+            assert_same(found.met, expected.met, &what);
+            assert_same(found.unmet, expected.unmet, &what);
+        }
+        assert_eq!(pool.used(), 0, "{what}");
+    }
+}
+
+fn assert_same(mut found: Rows, mut expected: Rows, what: &str) {
+    found.sort();
+    expected.sort();
+    assert_eq!(found.len(), expected.len(), "{what}");
+    assert!(found == expected, "{what}");
+}
+
+fn rows_of(batches: &[Batch]) -> Rows {
+    assert!(batches.iter().all(|batch| batch.rows > 0 && batch.rows <= BATCH_ROWS));
+    batches.iter().flat_map(|batch| (0..batch.rows).map(|row| batch.row(row))).collect()
+}
+
+fn batches(types: &[DataType], rows: &[Vec<Value>], seed: u64) -> Vec<Batch> {
+    let mut random = SeededRandom::new(seed);
+    let all = Batch::from_rows(types, rows);
+    let (mut parts, mut at) = (Vec::new(), 0);
+    while at < rows.len() {
+        let most = if random.below(3) == 0 { 3 } else { 5_000 };
+        let count = (1 + random.index(most)).min(rows.len() - at);
+        parts.push(all.slice(at, count));
+        at += count;
+    }
+    parts
+}
+
+/// Sends batches through a pipeline and finishes its sink.
+fn feed(pipeline: &Pipeline, batches: &[Batch], threads: usize) -> Result<(), OperatorError> {
+    let failed = Mutex::new(None);
+    let each = |work: &(dyn Fn(usize) -> Result<(), OperatorError> + Sync), count: usize| {
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let failed = &failed;
+                scope.spawn(move || {
+                    for at in (thread..count).step_by(threads) {
+                        if let Err(error) = work(at) {
+                            failed.lock().unwrap().get_or_insert(error);
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        failed.lock().unwrap().take().map_or(Ok(()), Err)
+    };
+    each(
+        &|at| {
+            pipeline.push(batches[at].clone(), &mut |batch| {
+                assert!(batch.rows == 0, "nothing is emitted");
+                Ok(())
+            })
+        },
+        batches.len(),
+    )?;
+    loop {
+        match pipeline.sink.finish_jobs()? {
+            0 => return Ok(()),
+            jobs => each(&|job| pipeline.sink.finish_job(job), jobs)?,
+        }
+    }
+}
+
+fn case(seed: u64, shape: Shape, kind: JoinKind, [build, probe]: [usize; 2]) -> Case {
+    let mut random = SeededRandom::new(seed);
+    let most = build.max(probe).max(1) as u64;
+    // Duplicates, or almost none; without keys all pairs meet.
+    let keys = if random.below(2) == 0 { most * 2 } else { (most / 10).max(2) };
+    let nulls = random.below(2) == 0;
+    let null_aware = matches!(kind, JoinKind::NullAwareAnti | JoinKind::Mark { null_aware: true });
+    let residual = random.below(2) == 0;
+    let existence = !residual && !matches!(kind, JoinKind::Inner | JoinKind::Left) && random.below(2) == 0;
+    let keep_unmatched = kind == JoinKind::Build || (null_aware && residual) || random.below(3) == 0;
+    Case {
+        shape,
+        kind,
+        build: rows(&mut random, shape, build, keys, nulls),
+        probe: rows(&mut random, shape, probe, keys, nulls),
+        residual,
+        null_equal: !null_aware && random.below(3) == 0,
+        existence: existence && !keep_unmatched,
+        keep_unmatched,
+        threads: 1 + random.index(2),
+    }
+}
+
+#[test]
+fn joins_agree_with_nested_loops() {
+    let mut seed = 0;
+    for shape in SHAPES {
+        for kind in KINDS {
+            let null_aware = matches!(kind, JoinKind::NullAwareAnti | JoinKind::Mark { null_aware: true });
+            if null_aware && shape.types().len() != 1 {
+                continue;
+            }
+            for sizes in [[0, 0], [0, 7], [7, 0], [1, 1], [1, 7], [7, 1], [7, 60], [300, 90], [90, 300]] {
+                for _ in 0..4 {
+                    seed += 1;
+                    case(seed, shape, kind, sizes).check(seed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn joins_of_several_batches_agree_with_nested_loops() {
+    let mut seed = 10_000;
+    for shape in SHAPES.into_iter().filter(|shape| *shape != Shape::None) {
+        for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Anti, JoinKind::Build] {
+            for sizes in [[2_048, 900], [5_000, 400], [400, 5_000]] {
+                seed += 1;
+                case(seed, shape, kind, sizes).check(seed);
+            }
+        }
+    }
+}
+
+fn numbers(rows: std::ops::Range<i64>) -> Vec<Vec<Value>> {
+    rows.map(|n| vec![Value::Int32(n as i32), Value::Int64(n), Value::Text(format!("a text of row {n}").into())])
+        .collect()
+}
+
+fn plain(build: Rows, probe: Rows) -> Case {
+    Case {
+        shape: Shape::Dense,
+        kind: JoinKind::Inner,
+        build,
+        probe,
+        residual: false,
+        null_equal: false,
+        keep_unmatched: false,
+        existence: false,
+        threads: 2,
+    }
+}
+
+#[test]
+fn a_join_fails_within_its_memory_and_gives_everything_back() {
+    let case = |shape| Case { shape, ..plain(numbers(0..9_000), numbers(0..3)) };
+    for shape in [Shape::Dense, Shape::Pair] {
+        let pool = MemoryPool::unlimited();
+        let mut case = case(shape);
+        if shape == Shape::Pair {
+            for row in case.build.iter_mut().chain(&mut case.probe) {
+                row.insert(1, Value::Int16(5));
+            }
+        }
+        assert_eq!(case.run(&pool, 1).unwrap().joined.len(), 3);
+        let peak = pool.peak();
+        assert!(pool.used() == 0 && peak > 9_000 * 40);
+        for limit in [0, 1_000, peak / 3, peak * 2 / 3] {
+            let pool = MemoryPool::new(limit);
+            assert!(matches!(case.run(&pool, 1), Err(OperatorError::Memory(_))), "{limit} of {peak}");
+            assert_eq!(pool.used(), 0);
+        }
+    }
+}
+
+/// A cross join of 25 million pairs, of which nobody takes more than a few pieces.
+#[test]
+fn an_exploding_join_comes_in_pieces_and_stops_when_nobody_wants_more() {
+    let pool = MemoryPool::new(8 << 20);
+    let types = types_of(Shape::Dense);
+    let rows = Batch::from_rows(&types, &numbers(0..5_000));
+    for keys in [false, true] {
+        // With keys, all rows have the same.
+        let key = Expression::Constant { value: Value::Int32(1), data_type: DataType::Int32 };
+        let keys: Arc<[Expression]> = if keys { [key].into() } else { [].into() };
+        let spec = BuildSpec {
+            keys: keys.clone(),
+            columns: [1, 2].into(),
+            types: [DataType::Int64, DataType::Text].into(),
+            keep_unmatched: false,
+            existence: false,
+            null_equal: false,
+        };
+        let build = Arc::new(JoinBuild::new(spec, &pool, 1));
+        let into_build = Pipeline { steps: [].into(), sink: build.clone(), parameters: [].into() };
+        feed(&into_build, std::slice::from_ref(&rows), 1).unwrap();
+        let probe = Probe {
+            build,
+            kind: JoinKind::Inner,
+            keys,
+            residual: None,
+            probe_columns: [1].into(),
+            build_columns: [0, 1].into(),
+        };
+        let steps = [Step::Probe(Arc::new(probe))].into();
+        let pipeline = Pipeline { steps, sink: Arc::new(crate::pipeline::Emit), parameters: [].into() };
+        let mut pieces = 0;
+        let stopped = pipeline.push(rows.clone(), &mut |batch| {
+            pieces += usize::from(batch.rows > 0);
+            assert!(batch.rows <= BATCH_ROWS);
+            if pieces < 10 { Ok(()) } else { Err(OperatorError::Internal("over".to_string())) }
+        });
+        assert!(matches!(stopped, Err(OperatorError::Internal(text)) if text == "over") && pieces == 10);
+    }
+    assert_eq!(pool.used(), 0);
+}
+
+#[test]
+fn a_join_that_is_not_built_or_has_other_keys_is_refused() {
+    let pool = MemoryPool::unlimited();
+    let spec = |keys: &[Expression]| BuildSpec {
+        keys: keys.into(),
+        columns: [0].into(),
+        types: [DataType::Text].into(),
+        keep_unmatched: false,
+        existence: false,
+        null_equal: false,
+    };
+    let texts = Batch::from_rows(&[DataType::Text], &[vec![Value::Text("a".into())]]);
+    let build = Arc::new(JoinBuild::new(spec(&[column(0, DataType::Text)]), &pool, 1));
+    let probe = |kind| {
+        let probe = Probe {
+            build: build.clone(),
+            kind,
+            keys: [column(0, DataType::Int32)].into(),
+            residual: None,
+            probe_columns: [0].into(),
+            build_columns: [].into(),
+        };
+        let steps = [Step::Probe(Arc::new(probe))].into();
+        let pipeline = Pipeline { steps, sink: Arc::new(Collector::new(&pool)), parameters: [].into() };
+        let rows = Batch::from_rows(&[DataType::Int32], &[vec![Value::Int32(1)]]);
+        pipeline.push(rows, &mut |_| Ok(()))
+    };
+    assert!(matches!(probe(JoinKind::Inner), Err(OperatorError::Internal(_))), "not built");
+    let into_build = Pipeline { steps: [].into(), sink: build.clone(), parameters: [].into() };
+    feed(&into_build, &[texts], 1).unwrap();
+    assert!(matches!(probe(JoinKind::Inner), Err(OperatorError::Internal(_))), "keys of another type");
+    assert!(build.take_rows(true).is_err());
+}

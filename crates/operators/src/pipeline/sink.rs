@@ -1,0 +1,61 @@
+//! Where a pipeline ends.
+
+use std::fmt::Debug;
+
+use eris_platform::Reservation;
+use eris_storage::Batch;
+
+use super::Emitting;
+use crate::error::OperatorError;
+
+/// The end of a pipeline, shared by all commands and tasks that feed it.
+///
+/// Once all input was consumed, rounds of jobs finish it: [`Self::finish_jobs`] says how many jobs the next round has,
+/// each is run once by [`Self::finish_job`], and when all have ended the next round is asked for, until there is none.
+pub trait Sink: Send + Sync + Debug {
+    /// Takes a batch, on any worker. `emit` hands a batch to the waiting task, and fails when the query is over.
+    fn consume(
+        &self,
+        batch: Batch,
+        emit: &mut dyn FnMut(Batch) -> Result<(), OperatorError>,
+    ) -> Result<(), OperatorError>;
+
+    /// Whether columns of decimals may come as 64-bit values, whatever their type says
+    /// ([`Expression::evaluate_narrow`](crate::Expression::evaluate_narrow)).
+    fn takes_narrow(&self) -> bool {
+        false
+    }
+
+    /// The number of independent jobs in the next round; 0 if nothing is left to do. Called by one task when all input
+    /// was consumed, and again after each round.
+    fn finish_jobs(&self) -> Result<usize, OperatorError>;
+
+    /// One job of the round: on any worker, in any order, each once.
+    fn finish_job(&self, job: usize) -> Result<(), OperatorError>;
+
+    /// The batches of the result, in order where there is one, and what is still reserved for them. Once, after all
+    /// rounds.
+    fn take_output(&self) -> Result<(Vec<Batch>, Option<Reservation>), OperatorError>;
+}
+
+/// Streams what it gets to the waiting task.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Emit;
+
+impl Sink for Emit {
+    fn consume(&self, batch: Batch, emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
+        emit(batch)
+    }
+
+    fn finish_jobs(&self) -> Result<usize, OperatorError> {
+        Ok(0)
+    }
+
+    fn finish_job(&self, job: usize) -> Result<(), OperatorError> {
+        unreachable!("job {job} of a sink without jobs")
+    }
+
+    fn take_output(&self) -> Result<(Vec<Batch>, Option<Reservation>), OperatorError> {
+        Ok((Vec::new(), None))
+    }
+}

@@ -1,0 +1,183 @@
+//! A macro-QEP: the dataflows of one query with barriers between them.
+//!
+//! ```text
+//!   stage 0   scan nation ── filter ─────────────────────────────────────> build
+//!   stage 1   scan supplier ── probe 0 ──────────────────────────────────> build
+//!   stage 2   scan lineitem ── filter ── probe 1 ── project ─────────────> group by
+//!   output    rows of stage 2 ── project ────────────────────────────────> sort
+//! ```
+//! A stage is one pipeline: inputs that go through steps into one sink. Scans run their steps inside the partitions;
+//! rows that a former stage left are pushed by tasks on all workers. When the last input has ended the sink is finished
+//! by jobs on all workers, and the next stage begins. The plan says how data moves and which access primitives run; how
+//! a join finds its partners is decided when its build side is there, and how rows are read is each partition's choice.
+//!
+//! A plan is made for one execution, because what tables hold decides the order of joins; it is cheap to make.
+
+mod describe;
+mod parallel;
+mod run;
+
+use std::sync::Arc;
+
+use eris_operators::{BuildSpec, Expression, GroupCall, JoinKind, SortKeys};
+use eris_storage::{DataType, Value};
+
+use super::access::Access;
+use super::conditions::Slot;
+
+pub use describe::describe_dataflows;
+pub use run::start_dataflows;
+
+/// The dataflows of one query.
+#[derive(Clone, Debug)]
+pub struct MacroQep {
+    /// In the order in which they run; the last one's rows are the result.
+    pub stages: Vec<Stage>,
+    /// Values that stages give to later ones: parameters behind those of the statement.
+    pub scalars: Vec<Scalar>,
+}
+
+/// One pipeline.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// One after the other.
+    pub inputs: Vec<Input>,
+    /// Where all rows end.
+    pub sink: SinkPlan,
+    /// A part of the rows.
+    pub limit: Option<LimitPlan>,
+    /// How many rows the plan expects of it.
+    pub expected_rows: f64,
+}
+
+/// Where rows come from and what they pass through.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Their origin.
+    pub source: Source,
+    /// In order.
+    pub steps: Vec<StepPlan>,
+}
+
+/// Where rows come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Rows of a table: the steps run in its partitions.
+    Scan(Access),
+    /// What a stage left.
+    Stage(usize),
+    /// Rows that a stage built for a join and that a probe has met, or has not.
+    Built {
+        /// The stage.
+        stage: usize,
+        /// Those that were met.
+        met: bool,
+    },
+    /// Rows of constant expressions.
+    Values {
+        /// One expression per column and row.
+        rows: Arc<[Arc<[Expression]>]>,
+        /// The types of the columns.
+        types: Arc<[DataType]>,
+    },
+}
+
+/// What is done to batches on their way.
+#[derive(Clone, Debug)]
+pub enum StepPlan {
+    /// Rows for which a condition is true.
+    Filter(Arc<Expression>),
+    /// Computed columns.
+    Project(Arc<[Expression]>),
+    /// Partners from a join's build side.
+    Probe(ProbePlan),
+}
+
+/// One side of a join that goes through a pipeline.
+#[derive(Clone, Debug)]
+pub struct ProbePlan {
+    /// The stage that built the other side.
+    pub stage: usize,
+    /// What becomes of rows with and without partners.
+    pub kind: JoinKind,
+    /// The keys of this side.
+    pub keys: Arc<[Expression]>,
+    /// A condition on columns of this side and then of the kept ones of the other.
+    pub residual: Option<Arc<Expression>>,
+    /// Columns of this side that go on.
+    pub probe_columns: Arc<[usize]>,
+    /// Kept columns of the other side that go on.
+    pub build_columns: Arc<[usize]>,
+}
+
+/// Where a stage's rows end.
+#[derive(Clone, Debug)]
+pub enum SinkPlan {
+    /// With the task, as they come.
+    Emit,
+    /// Kept for later stages.
+    Collect,
+    /// Nowhere: only what probes have noted counts.
+    Nothing,
+    /// A join's build side.
+    Build(BuildSpec),
+    /// Groups.
+    Group {
+        /// The keys; none: one group.
+        groups: Arc<[Expression]>,
+        /// What is computed of each.
+        calls: Arc<[GroupCall]>,
+    },
+    /// In order.
+    Sort {
+        /// By what.
+        keys: SortKeys,
+        /// At most so many rows are kept.
+        limit: Option<usize>,
+    },
+}
+
+/// OFFSET and LIMIT.
+#[derive(Clone, Debug)]
+pub struct LimitPlan {
+    /// Rows left out first.
+    pub skip: Option<Slot>,
+    /// Rows that follow; `None`: all.
+    pub fetch: Option<Slot>,
+}
+
+/// A value that a stage gives: the only column of its only row, NULL without a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Scalar {
+    /// The stage.
+    pub stage: usize,
+    /// Its number among the parameters.
+    pub parameter: usize,
+}
+
+impl LimitPlan {
+    /// How many rows at most, if the plan says so.
+    pub fn fetch_constant(&self) -> Option<u64> {
+        match &self.fetch {
+            Some(Slot::Constant(Value::Int64(rows))) => u64::try_from(*rows).ok(),
+            _ => None,
+        }
+    }
+}
+
+impl MacroQep {
+    /// The parameters of an execution, with room for what stages give.
+    fn parameters(&self, own: &[Value]) -> Vec<Value> {
+        let needed = self.scalars.iter().map(|scalar| scalar.parameter + 1).max().unwrap_or(0);
+        let mut parameters = own.to_vec();
+        parameters.resize(needed.max(own.len()), Value::Null);
+        parameters
+    }
+
+    /// How often the rows of a stage are asked for.
+    fn uses(&self, stage: usize) -> usize {
+        let inputs = self.stages.iter().flat_map(|stage| &stage.inputs);
+        inputs.filter(|input| matches!(&input.source, Source::Stage(used) if *used == stage)).count()
+            + self.scalars.iter().filter(|scalar| scalar.stage == stage).count()
+    }
+}

@@ -1,0 +1,242 @@
+//! Running a macro-QEP: stage after stage, each on all workers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use eris_engine::Engine;
+use eris_operators::{
+    BuildSpec, Collector, Emit, GroupBy, JoinBuild, OperatorError, Pipeline, Probe, Sink, SortSink, Step,
+};
+use eris_platform::Reservation;
+use eris_storage::{Batch, Value};
+
+use super::parallel::{Piece, on_all_workers};
+use super::{Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
+use crate::errors::{SqlError, SqlState};
+use crate::native::access::{Access, Bound};
+use crate::native::held::Held;
+use crate::native::rows::NativeRows;
+use crate::native::run::{RunContext, limits, values};
+use crate::plan::{engine_error, operator_error};
+
+/// What a stage left.
+enum Left {
+    /// Batches, and what is charged for them. Who is the last to want them takes them.
+    Rows { batches: Vec<Batch>, reservation: Option<Reservation>, uses: usize },
+    /// A join's build side.
+    Built(Arc<JoinBuild>),
+    /// Nothing that anyone asks for.
+    Nothing,
+}
+
+struct Run<'q> {
+    qep: &'q MacroQep,
+    engine: Engine,
+    parameters: Vec<Value>,
+    left: Vec<Left>,
+}
+
+/// Runs all stages and gives the rows of the last one as they come, if its sink hands them on, or all together.
+pub async fn start_dataflows(
+    qep: &MacroQep,
+    engine: &Engine,
+    context: &mut RunContext<'_>,
+) -> Result<NativeRows, SqlError> {
+    let mut run =
+        Run { qep, engine: engine.clone(), parameters: qep.parameters(&context.parameters), left: Vec::new() };
+    for (number, stage) in qep.stages.iter().enumerate() {
+        let is_last = number + 1 == qep.stages.len();
+        if is_last
+            && let SinkPlan::Emit = stage.sink
+            && let [Input { source: Source::Scan(access), steps }] = stage.inputs.as_slice()
+        {
+            let pipeline = run.pipeline(steps, Arc::new(Emit))?;
+            let (skip, fetch) = match &stage.limit {
+                None => (0, None),
+                Some(limit) => limits(limit.skip.as_ref(), limit.fetch.as_ref(), &run.parameters)?,
+            };
+            let Bound::Read(read) = access.bind(&run.parameters)? else {
+                return Ok(NativeRows::ready(Held::default()));
+            };
+            let results = context.transaction.scan(read, Some(Arc::new(pipeline)));
+            let results = results.map_err(|error| engine_error(&error, Some(&access.table)))?;
+            return Ok(NativeRows::streaming(results, Arc::clone(&access.table)).limited(skip, fetch));
+        }
+        let left = run.stage(number, stage, context).await?;
+        run.left.push(left);
+        run.take_scalars(number)?;
+    }
+    let Some(Left::Rows { batches, reservation, .. }) = run.left.pop() else {
+        return Err(SqlError::internal("the last stage of a query gives rows"));
+    };
+    Ok(NativeRows::ready(Held::charged_all(batches, reservation)))
+}
+
+impl Run<'_> {
+    async fn stage(&mut self, number: usize, stage: &Stage, context: &mut RunContext<'_>) -> Result<Left, SqlError> {
+        let (sink, built) = self.sink(stage, context);
+        for input in &stage.inputs {
+            context.check_cancelled()?;
+            let pipeline = self.pipeline(&input.steps, Arc::clone(&sink))?;
+            match &input.source {
+                Source::Scan(access) => self.scan(access, pipeline, context).await?,
+                Source::Stage(from) => {
+                    let (batches, charged) = self.take_rows(*from)?;
+                    self.push(batches, pipeline, context).await?;
+                    drop(charged);
+                }
+                Source::Built { stage, met } => {
+                    let (batches, charged) =
+                        self.built(*stage)?.take_rows(*met).map_err(|error| operator_error(&error))?;
+                    self.push(batches, pipeline, context).await?;
+                    drop(charged);
+                }
+                Source::Values { rows, types } => {
+                    let batches = values(rows, types, &self.parameters)?;
+                    self.push(batches, pipeline, context).await?;
+                }
+            }
+        }
+        let finishing = Arc::clone(&sink);
+        let job: Piece = Arc::new(move |job| finishing.finish_job(job));
+        loop {
+            let jobs = sink.finish_jobs().map_err(|error| operator_error(&error))?;
+            if jobs == 0 {
+                break;
+            }
+            on_all_workers(&self.engine, &context.transaction.cancel_handle(), jobs, Arc::clone(&job)).await?;
+        }
+        drop(job);
+        if let Some(built) = built {
+            return Ok(Left::Built(built));
+        }
+        if let SinkPlan::Nothing = stage.sink {
+            return Ok(Left::Nothing);
+        }
+        let (mut batches, reservation) = sink.take_output().map_err(|error| operator_error(&error))?;
+        if let Some(limit) = &stage.limit {
+            let (skip, fetch) = limits(limit.skip.as_ref(), limit.fetch.as_ref(), &self.parameters)?;
+            batches = part(batches, skip, fetch);
+        }
+        Ok(Left::Rows { batches, reservation, uses: self.qep.uses(number) })
+    }
+
+    fn sink(&self, stage: &Stage, context: &RunContext<'_>) -> (Arc<dyn Sink>, Option<Arc<JoinBuild>>) {
+        let (memory, workers) = (context.memory(), self.engine.worker_count());
+        match &stage.sink {
+            // Rows that come from tasks are collected; who wants them as they come asks for a scan.
+            SinkPlan::Emit | SinkPlan::Collect | SinkPlan::Nothing => (Arc::new(Collector::new(memory)), None),
+            SinkPlan::Build(spec) => {
+                let parameters: Arc<[Value]> = self.parameters.as_slice().into();
+                let built = JoinBuild::new(BuildSpec::clone(spec), memory, workers).with_parameters(parameters);
+                let built = Arc::new(built);
+                (Arc::clone(&built) as Arc<dyn Sink>, Some(built))
+            }
+            SinkPlan::Group { groups, calls } => {
+                let parameters: Arc<[Value]> = self.parameters.as_slice().into();
+                let group = GroupBy::with_calls(Arc::clone(groups), Arc::clone(calls), parameters, memory, workers);
+                (Arc::new(group), None)
+            }
+            SinkPlan::Sort { keys, limit } => (Arc::new(SortSink::new(keys.clone(), *limit, memory, workers)), None),
+        }
+    }
+
+    fn pipeline(&self, steps: &[StepPlan], sink: Arc<dyn Sink>) -> Result<Pipeline, SqlError> {
+        let steps = steps.iter().map(|step| {
+            Ok(match step {
+                StepPlan::Filter(condition) => Step::Filter(Arc::clone(condition)),
+                StepPlan::Project(expressions) => Step::Project(Arc::clone(expressions)),
+                StepPlan::Probe(probe) => Step::Probe(Arc::new(self.probe(probe)?)),
+            })
+        });
+        let steps = steps.collect::<Result<Vec<Step>, SqlError>>()?;
+        Ok(Pipeline { steps: steps.into(), sink, parameters: self.parameters.as_slice().into() })
+    }
+
+    fn probe(&self, plan: &ProbePlan) -> Result<Probe, SqlError> {
+        Ok(Probe {
+            build: self.built(plan.stage)?,
+            kind: plan.kind,
+            keys: Arc::clone(&plan.keys),
+            residual: plan.residual.clone(),
+            probe_columns: Arc::clone(&plan.probe_columns),
+            build_columns: Arc::clone(&plan.build_columns),
+        })
+    }
+
+    fn built(&self, stage: usize) -> Result<Arc<JoinBuild>, SqlError> {
+        match self.left.get(stage) {
+            Some(Left::Built(built)) => Ok(Arc::clone(built)),
+            _ => Err(SqlError::internal(format!("stage {stage} built no side of a join"))),
+        }
+    }
+
+    /// The rows of a stage. Whoever asks last takes what is charged for them.
+    fn take_rows(&mut self, stage: usize) -> Result<(Vec<Batch>, Option<Reservation>), SqlError> {
+        match self.left.get_mut(stage) {
+            Some(Left::Rows { batches, reservation, uses }) => {
+                *uses = uses.saturating_sub(1);
+                Ok(if *uses == 0 { (std::mem::take(batches), reservation.take()) } else { (batches.clone(), None) })
+            }
+            _ => Err(SqlError::internal(format!("stage {stage} left no rows"))),
+        }
+    }
+
+    async fn scan(&self, access: &Access, pipeline: Pipeline, context: &mut RunContext<'_>) -> Result<(), SqlError> {
+        let Bound::Read(read) = access.bind(&self.parameters)? else { return Ok(()) };
+        let failed = |error| engine_error(&error, Some(&access.table));
+        let mut results = context.transaction.scan(read, Some(Arc::new(pipeline))).map_err(failed)?;
+        while results.next().await.map_err(failed)?.is_some() {}
+        Ok(())
+    }
+
+    /// Pushes batches through a pipeline, on all workers.
+    async fn push(&self, batches: Vec<Batch>, pipeline: Pipeline, context: &RunContext<'_>) -> Result<(), SqlError> {
+        let count = batches.len();
+        let batches: Vec<Mutex<Option<Batch>>> = batches.into_iter().map(|batch| Mutex::new(Some(batch))).collect();
+        let asked = context.transaction.cancel_handle();
+        let piece: Piece = Arc::new(move |at| {
+            let batch = batches[at].lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(batch) = batch else { return Ok(()) };
+            // Long work asks between its pieces, without rows, whether to go on.
+            pipeline.push(batch, &mut |batch| match (batch.rows, asked.is_cancelled()) {
+                (0, false) => Ok(()),
+                (_, true) => Err(OperatorError::Foreign(Arc::new(SqlError::cancelled()))),
+                _ => Err(OperatorError::Internal("a stage hands rows to nobody".to_string())),
+            })
+        });
+        on_all_workers(&self.engine, &context.transaction.cancel_handle(), count, piece).await
+    }
+
+    /// Fills the parameters that a stage gives.
+    fn take_scalars(&mut self, number: usize) -> Result<(), SqlError> {
+        for scalar in self.qep.scalars.iter().filter(|scalar| scalar.stage == number) {
+            let (batches, _charged) = self.take_rows(number)?;
+            let mut found = batches.iter().flat_map(|batch| (0..batch.rows).map(move |row| batch.value(row, 0)));
+            let value = found.next().unwrap_or(Value::Null);
+            if found.next().is_some() {
+                return Err(SqlError::new(
+                    SqlState::CARDINALITY_VIOLATION,
+                    "more than one row returned by a subquery used as an expression",
+                ));
+            }
+            self.parameters[scalar.parameter] = value;
+        }
+        Ok(())
+    }
+}
+
+/// Rows behind `skip`, `fetch` of them.
+fn part(batches: Vec<Batch>, skip: u64, fetch: Option<u64>) -> Vec<Batch> {
+    let (mut skip, mut left) = (skip, fetch.unwrap_or(u64::MAX));
+    let mut kept = Vec::new();
+    for batch in batches {
+        let skipped = skip.min(batch.rows as u64);
+        skip -= skipped;
+        let rows = (batch.rows as u64 - skipped).min(left);
+        left -= rows;
+        if rows > 0 {
+            kept.push(batch.slice(skipped as usize, rows as usize));
+        }
+    }
+    kept
+}

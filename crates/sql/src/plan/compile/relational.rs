@@ -1,0 +1,309 @@
+//! Nodes with one input: filters, projections, groups, sorts, limits, unions; and rows of constants.
+
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{
+    Aggregate, Distinct, EmptyRelation, Expr, Filter, Limit, LogicalPlan, Projection, Sort, Union, Values,
+};
+use eris_operators::{Expression, GroupCall, SortKey, SortKeys};
+use eris_storage::DataType;
+
+use super::estimate::{ColumnEstimate, Estimate, UniqueKey};
+use super::scan::filtered_scan;
+use super::stream::{Stream, referred};
+use super::{Compiler, Needed};
+use crate::arrow_view::sql_type_of_arrow;
+use crate::native::{LimitPlan, SinkPlan, Source, StepPlan};
+use crate::plan::lower::{Columns, Lowering, NotNative, limit_slot, lower, lower_all, lower_group_call};
+
+/// Whether an expression is a column as it is, whatever it is called.
+fn plain_column(expr: &Expr) -> Option<&datafusion::common::Column> {
+    match expr {
+        Expr::Column(column) => Some(column),
+        Expr::Alias(alias) => plain_column(&alias.expr),
+        _ => None,
+    }
+}
+
+impl Compiler<'_> {
+    pub(super) fn filter(&mut self, filter: &Filter, needed: &Needed) -> Lowering<Stream> {
+        let predicate = self.without_subqueries(&filter.predicate)?;
+        let schema = filter.input.schema();
+        if let Some(found) = filtered_scan(&predicate, &filter.input)? {
+            let Some(outside) = conjunction(found.outside) else {
+                return self.scan_where(found.scan, &found.inside, needed);
+            };
+            let mut wanted = referred([&outside], schema)?;
+            wanted.extend(needed);
+            let stream = self.scan_where(found.scan, &found.inside, &wanted)?;
+            return self.filtered(stream, &outside, schema);
+        }
+        let mut wanted = referred([&predicate], schema)?;
+        wanted.extend(needed);
+        let stream = self.stream(&filter.input, &wanted)?;
+        self.filtered(stream, &predicate, schema)
+    }
+
+    pub(super) fn filtered(&mut self, mut stream: Stream, predicate: &Expr, schema: &DFSchema) -> Lowering<Stream> {
+        let condition = lower(predicate, Stream::scope(schema, &stream.map()))?;
+        stream.estimate = stream.estimate.filtered(&condition, &self.parameters);
+        stream.push(&StepPlan::Filter(Arc::new(condition)));
+        Ok(stream)
+    }
+
+    pub(super) fn projection(&mut self, projection: &Projection, needed: &Needed) -> Lowering<Stream> {
+        let schema = projection.input.schema();
+        let mut exprs = Vec::with_capacity(needed.len());
+        for position in needed {
+            exprs.push(self.without_subqueries(&projection.expr[*position])?);
+        }
+        let mut stream = self.stream(&projection.input, &referred(&exprs, schema)?)?;
+        let width = projection.expr.len();
+        let map = stream.map();
+        let sources = exprs
+            .iter()
+            .map(|expr| match plain_column(expr) {
+                Some(column) => Ok(schema.maybe_index_of_column(column).and_then(|position| map[position])),
+                None => Ok(None),
+            })
+            .collect::<Lowering<Vec<Option<usize>>>>()?;
+        let mut columns = vec![None; width];
+        if sources.iter().all(Option::is_some) {
+            for (position, source) in needed.iter().zip(sources) {
+                columns[*position] = source;
+            }
+        } else {
+            let expressions = lower_all(&exprs, Stream::scope(schema, &map))?;
+            stream.computed(expressions, &sources);
+            for (column, position) in needed.iter().enumerate() {
+                columns[*position] = Some(column);
+            }
+        }
+        stream.columns = columns;
+        Ok(stream)
+    }
+
+    pub(super) fn aggregate(&mut self, plan: &LogicalPlan, aggregate: &Aggregate, needed: &Needed) -> Lowering<Stream> {
+        if let Some((_, _, known)) = self.known.iter().find(|(known, columns, _)| known == plan && columns == needed) {
+            return Ok(known.clone());
+        }
+        if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+            return Err(NotNative("GROUPING SETS".to_string()));
+        }
+        let schema = aggregate.input.schema();
+        let group_count = aggregate.group_expr.len();
+        let wanted_calls: Vec<usize> =
+            needed.iter().filter(|position| **position >= group_count).map(|position| position - group_count).collect();
+        let mut groups = Vec::with_capacity(group_count);
+        for expr in &aggregate.group_expr {
+            groups.push(self.without_subqueries(expr)?);
+        }
+        let mut calls = Vec::with_capacity(wanted_calls.len());
+        for call in &wanted_calls {
+            calls.push(self.without_subqueries(&aggregate.aggr_expr[*call])?);
+        }
+        let stream = self.stream(&aggregate.input, &referred(groups.iter().chain(&calls), schema)?)?;
+        let map = stream.map();
+        let scope = Stream::scope(schema, &map);
+        let groups = lower_all(&groups, scope)?;
+        let calls = calls
+            .iter()
+            .zip(&wanted_calls)
+            .map(|(expr, call)| {
+                let field = aggregate.schema.field(group_count + call);
+                lower_group_call(expr, scope, sql_type_of_arrow(field.data_type())?.data_type())
+            })
+            .collect::<Lowering<Vec<GroupCall>>>()?;
+        let mut columns = vec![None; aggregate.schema.fields().len()];
+        columns[..group_count].iter_mut().enumerate().for_each(|(at, column)| *column = Some(at));
+        for (at, call) in wanted_calls.iter().enumerate() {
+            columns[group_count + call] = Some(group_count + at);
+        }
+        let grouped = self.grouped(&stream, &groups, calls.into(), columns);
+        if is_repeatable(plan)? {
+            self.known.push((plan.clone(), needed.clone(), grouped.clone()));
+        }
+        Ok(grouped)
+    }
+
+    fn grouped(
+        &mut self,
+        stream: &Stream,
+        groups: &Arc<[Expression]>,
+        calls: Arc<[GroupCall]>,
+        columns: Vec<Option<usize>>,
+    ) -> Stream {
+        let known = |expression: &Expression| match expression {
+            Expression::Column { index, .. } => stream.estimate.columns[*index],
+            _ => {
+                let guess = stream.estimate.rows.max(1.0).powf(0.75);
+                ColumnEstimate { distinct: guess, domain: guess }
+            }
+        };
+        let mut estimates: Vec<ColumnEstimate> = groups.iter().map(known).collect();
+        let rows = if groups.is_empty() {
+            1.0
+        } else {
+            let product: f64 = estimates.iter().map(|column| column.distinct).product();
+            product.min(stream.estimate.rows).max(1.0)
+        };
+        estimates.iter_mut().for_each(|column| column.distinct = column.distinct.min(rows));
+        let of_call = ColumnEstimate { distinct: rows, domain: rows };
+        estimates.extend(calls.iter().map(|_| of_call));
+        let domain: f64 = estimates[..groups.len()].iter().map(|column| column.domain).product();
+        let key = UniqueKey { columns: (0..groups.len()).collect(), domain: domain.max(rows).min(rows.max(1.0) * 1e3) };
+        let types: Vec<DataType> =
+            groups.iter().map(Expression::data_type).chain(calls.iter().map(|call| call.call.result)).collect();
+        let stage = self.end(stream, SinkPlan::Group { groups: Arc::clone(groups), calls });
+        let estimate = Estimate { rows, columns: estimates, unique: vec![key], sample: None };
+        Stream::of(Source::Stage(stage), columns, types, estimate)
+    }
+
+    pub(super) fn distinct(&mut self, distinct: &Distinct) -> Lowering<Stream> {
+        let Distinct::All(input) = distinct else { return Err(NotNative("DISTINCT ON".to_string())) };
+        let positions: Vec<usize> = (0..input.schema().fields().len()).collect();
+        let stream = self.stream(input, &positions.iter().copied().collect())?;
+        let groups = positions.iter().map(|at| stream.column_expression(*at)).collect::<Lowering<Arc<[_]>>>()?;
+        let columns = positions.iter().copied().map(Some).collect();
+        Ok(self.grouped(&stream, &groups, Arc::from([]), columns))
+    }
+
+    pub(super) fn sort(&mut self, sort: &Sort, needed: &Needed) -> Lowering<Stream> {
+        let schema = sort.input.schema();
+        let exprs: Vec<&Expr> = sort.expr.iter().map(|key| &key.expr).collect();
+        let mut wanted = referred(exprs.iter().copied(), schema)?;
+        wanted.extend(needed);
+        let mut stream = self.stream(&sort.input, &wanted)?;
+        let map = stream.map();
+        let mut keys = lower_all(exprs, Stream::scope(schema, &map))?.to_vec();
+        if keys.iter().any(|key| !matches!(key, Expression::Column { .. })) {
+            // Computed keys become columns behind the others.
+            let mut expressions = Vec::new();
+            let mut sources = Vec::new();
+            for (column, data_type) in stream.types.iter().enumerate() {
+                expressions.push(Expression::Column { index: column, data_type: *data_type });
+                sources.push(Some(column));
+            }
+            for key in &mut keys {
+                if !matches!(key, Expression::Column { .. }) {
+                    let (index, data_type) = (expressions.len(), key.data_type());
+                    expressions.push(std::mem::replace(key, Expression::Column { index, data_type }));
+                    sources.push(None);
+                }
+            }
+            let columns = stream.columns.clone();
+            stream.computed(expressions.into(), &sources);
+            stream.columns = columns;
+        }
+        let keys = keys.iter().zip(&sort.expr).filter_map(|(key, by)| match key {
+            Expression::Column { index, .. } => {
+                Some(SortKey { column: *index, descending: !by.asc, nulls_first: by.nulls_first })
+            }
+            _ => None,
+        });
+        let keys = SortKeys(keys.collect());
+        let stage = self.end(&stream, SinkPlan::Sort { keys, limit: sort.fetch });
+        let mut estimate = stream.estimate;
+        if let Some(fetch) = sort.fetch {
+            estimate.rows = estimate.rows.min(fetch as f64);
+        }
+        Ok(Stream::of(Source::Stage(stage), stream.columns, stream.types, estimate))
+    }
+
+    pub(super) fn limit(&mut self, limit: &Limit, needed: &Needed) -> Lowering<Stream> {
+        let mut stream = self.stream(&limit.input, needed)?;
+        let slot = |expr: &Option<Box<Expr>>| expr.as_ref().map(|expr| limit_slot(expr)).transpose();
+        let plan = LimitPlan { skip: slot(&limit.skip)?, fetch: slot(&limit.fetch)? };
+        if let Some(rows) = plan.fetch_constant() {
+            stream.estimate.rows = stream.estimate.rows.min(rows as f64);
+        }
+        let stage = match stream.inputs.as_slice() {
+            // Of a stage that nobody else reads the limit can be its own.
+            [input]
+                if let Source::Stage(stage) = input.source
+                    && input.steps.is_empty()
+                    && stage + 1 == self.stages.len()
+                    && self.stages[stage].limit.is_none()
+                    && !self.known.iter().any(|(_, _, known)| known.reads(stage)) =>
+            {
+                stage
+            }
+            _ => self.end(&stream, SinkPlan::Collect),
+        };
+        self.stages[stage].limit = Some(plan);
+        Ok(Stream { inputs: Stream::rows_of(stage), ..stream })
+    }
+
+    pub(super) fn union(&mut self, union: &Union, needed: &Needed) -> Lowering<Stream> {
+        let positions: Vec<usize> = needed.iter().copied().collect();
+        let mut united: Option<Stream> = None;
+        for input in &union.inputs {
+            let stream = self.stream(input, needed)?.arranged(&positions)?;
+            united = Some(match united {
+                None => stream,
+                Some(mut united) => {
+                    if united.types != stream.types {
+                        return Err(NotNative("a UNION of different types".to_string()));
+                    }
+                    united.inputs.extend(stream.inputs);
+                    let rows = united.estimate.rows + stream.estimate.rows;
+                    united.estimate = Estimate::unknown(rows, united.types.len());
+                    united
+                }
+            });
+        }
+        united.ok_or_else(|| NotNative("a UNION of nothing".to_string()))
+    }
+
+    pub(super) fn empty(&mut self, empty: &EmptyRelation, needed: &Needed) -> Lowering<Stream> {
+        let rows: Arc<[Arc<[Expression]>]> = if empty.produce_one_row { [Arc::from([])].into() } else { [].into() };
+        let types = needed
+            .iter()
+            .map(|position| Ok(sql_type_of_arrow(empty.schema.field(*position).data_type())?.data_type()))
+            .collect::<Lowering<Vec<DataType>>>()?;
+        let count = rows.len() as f64;
+        let columns = placed(empty.schema.fields().len(), needed);
+        let source = Source::Values { rows, types: types.clone().into() };
+        let width = types.len();
+        Ok(Stream::of(source, columns, types, Estimate::unknown(count, width)))
+    }
+
+    pub(super) fn values(&mut self, values: &Values, needed: &Needed) -> Lowering<Stream> {
+        let nothing = DFSchema::empty();
+        let rows = values
+            .values
+            .iter()
+            .map(|row| lower_all(needed.iter().map(|position| &row[*position]), Columns::of(&nothing)))
+            .collect::<Lowering<Vec<Arc<[Expression]>>>>()?;
+        let types = needed
+            .iter()
+            .map(|position| Ok(sql_type_of_arrow(values.schema.field(*position).data_type())?.data_type()))
+            .collect::<Lowering<Vec<DataType>>>()?;
+        let estimate = Estimate::unknown(rows.len() as f64, types.len());
+        let columns = placed(values.schema.fields().len(), needed);
+        let source = Source::Values { rows: rows.into(), types: types.clone().into() };
+        Ok(Stream::of(source, columns, types, estimate))
+    }
+}
+
+/// Whether a plan gives the same each time: none of its functions is volatile.
+fn is_repeatable(plan: &LogicalPlan) -> Lowering<bool> {
+    let mut repeatable = true;
+    eris_binder::visit_nodes(plan, &mut |node| {
+        repeatable &= !eris_binder::node_has(node, &|expr| expr.is_volatile_node())?;
+        Ok(())
+    })
+    .map_err(NotNative::because)?;
+    Ok(repeatable)
+}
+
+/// Needed positions in order.
+fn placed(width: usize, needed: &Needed) -> Vec<Option<usize>> {
+    let mut columns = vec![None; width];
+    for (column, position) in needed.iter().enumerate() {
+        columns[*position] = Some(column);
+    }
+    columns
+}

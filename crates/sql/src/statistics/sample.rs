@@ -1,0 +1,81 @@
+//! Taking a sample of a table.
+
+use std::sync::Arc;
+
+use eris_engine::{CancelHandle, Engine, PinnedScan, SnapshotHandle};
+use eris_platform::Reservation;
+use eris_storage::{AttributeId, Batch, Predicate, ReadRequest, Value};
+
+use super::TableStatistics;
+use super::distinct::distinct_values;
+use super::windows::sample_windows;
+use crate::catalog::Table;
+use crate::errors::SqlError;
+use crate::plan::engine_error;
+
+/// Rows of open segments that are looked at.
+const OPEN_ROWS: usize = 2_048;
+/// A sample is that large at most.
+const SAMPLE_BYTES_MAX: usize = 512 << 10;
+
+/// Looks at some rows of a table, in a transaction of its own: what a sample has read is nobody's business. `None`
+/// without memory for it.
+pub(super) async fn take_sample(
+    engine: &Engine,
+    table: &Arc<Table>,
+    rows: f64,
+    reservation: Reservation,
+    cancel: &CancelHandle,
+) -> Result<Option<TableStatistics>, SqlError> {
+    let request = ReadRequest { predicate: Predicate::all(), desired: table.attributes(), order: None };
+    let mut transaction = engine.begin();
+    transaction.set_cancel(cancel.clone());
+    let pinned = match transaction.pin(table.container(), &request).await {
+        Ok(pinned) => pinned,
+        Err(_) if !cancel.is_cancelled() => return Ok(None),
+        Err(error) => return Err(engine_error(&error, Some(table))),
+    };
+    let sample = rows_of(&pinned, &transaction.snapshot_handle(), &request, table);
+    if reservation.grow(sample.bytes() as u64).is_err() {
+        return Ok(None);
+    }
+    let distinct = (0..table.columns.len())
+        .map(|attribute| {
+            let alone = [AttributeId(attribute as u16)];
+            if table.schema.indexes.iter().any(|index| index.unique && *index.attributes == alone) {
+                return rows.max(1.0);
+            }
+            let bounds = pinned.segments.iter().filter_map(|segment| segment.segment().bounds(alone[0]));
+            distinct_values(&sample.columns[attribute], bounds, rows)
+        })
+        .collect();
+    Ok(Some(TableStatistics { rows, sample, distinct, _reservation: reservation }))
+}
+
+fn rows_of(pinned: &PinnedScan, snapshot: &SnapshotHandle, request: &ReadRequest, table: &Table) -> Batch {
+    let mut parts = Vec::new();
+    for (segment, window) in sample_windows(&pinned.segments) {
+        // A window that cannot be read is left out: its error belongs to the query.
+        if let Ok(found) = segment.scan_window(&snapshot.snapshot(), request, window) {
+            parts.extend(found);
+        }
+    }
+    let open: usize = pinned.open.iter().map(|batch| batch.rows).sum();
+    let sealed: usize = pinned.segments.iter().map(|segment| segment.rows() as usize).sum();
+    // Open rows have the share in the sample that they have in the table.
+    let wanted = if sealed == 0 { OPEN_ROWS } else { (OPEN_ROWS * open).div_ceil(sealed + open) };
+    let step = (open / wanted.max(1)).max(1);
+    for batch in &pinned.open {
+        let rows: Vec<u32> = (0..batch.rows as u32).step_by(step).collect();
+        parts.push(batch.take(&rows));
+    }
+    if parts.is_empty() {
+        let types: Vec<_> = table.columns.iter().map(|column| column.sql_type.data_type()).collect();
+        return Batch::empty(&types);
+    }
+    let all = Batch::concat(&parts);
+    // Of wide rows fewer are enough. They are copied, so that the sample keeps nothing of the table alive.
+    let step = all.bytes().div_ceil(SAMPLE_BYTES_MAX).max(1);
+    let rows: Vec<Vec<Value>> = (0..all.rows).step_by(step).map(|row| all.row(row)).collect();
+    Batch::from_rows(&all.data_types(), &rows)
+}

@@ -1,0 +1,355 @@
+//! Storage module *encoded*: one encoding per attribute, chosen by the size its values have in it.
+//!
+//! ```text
+//! growing   columns, as the column module has them
+//! freeze    l_quantity       frame of reference   base 100, 6 bits a row
+//!           l_shipmode       dictionary           7 values in order, 3 bits a row
+//!           l_comment        symbol table         255 pieces of words, a byte for each piece
+//!           NULLs            one bit a row, where there are any
+//! ```
+//! A predicate's constant is translated to codes once per segment; scans then compare packed codes and decode only what
+//! qualifies. A run of rows is decoded at once; a single value is one unaligned load away. How codes lie and are
+//! compared: `encoded/kernels`; which encodings there are: `encoded/encoding.rs`.
+
+mod attribute;
+mod codes;
+mod constant;
+mod dictionary;
+mod encoding;
+mod kernels;
+mod packed;
+mod plain;
+mod reference;
+mod runs;
+mod selection;
+mod source;
+mod symbols;
+
+use super::column::{COLUMN_SEGMENTS, ColumnPath, position, positions_of};
+use super::filter::mask_retain;
+use super::{
+    AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, Count, ENCODED, PathAttribute,
+    PathConfiguration, PathFilter, PathInstance, Properties,
+};
+use crate::batch::{Batch, Column, ColumnBuilder, PackedRows};
+use crate::error::StorageError;
+use crate::ids::AttributeId;
+use crate::predicate::{Condition, Test};
+use attribute::{EncodedColumn, Translations};
+use eris_platform::memory::Reservation;
+use eris_platform::{Arena, NodeId};
+use selection::Selection;
+use std::ops::Range;
+
+/// The factory.
+pub(super) struct EncodedModule;
+
+impl AccessPathFactory for EncodedModule {
+    fn name(&self) -> &'static str {
+        ENCODED
+    }
+
+    fn properties(&self) -> Properties {
+        Properties {
+            addressing: AddressingMode::Direct,
+            attributes: Count::Any,
+            keys: Count::None,
+            key_order: false,
+            nulls: true,
+            undefined: false,
+            variable_length: true,
+            shares_frozen_columns: true,
+            updates_in_place: false,
+        }
+    }
+
+    fn create(&self, configuration: PathConfiguration<'_>) -> PathInstance {
+        PathInstance::Rows(Box::new(EncodedPath { state: State::Growing(ColumnPath::new(configuration)) }))
+    }
+}
+
+/// What scans keep between calls.
+#[derive(Debug, Default)]
+pub(super) struct EncodedScratch {
+    translations: Translations,
+    selection: Selection,
+}
+
+/// Attributes of one segment.
+struct EncodedPath {
+    state: State,
+}
+
+enum State {
+    Growing(ColumnPath),
+    Frozen(Frozen),
+}
+
+struct Frozen {
+    columns: Box<[EncodedColumn]>,
+    positions: Box<[Option<u16>]>,
+    rows: usize,
+    memory: Reservation,
+    /// Columns that were offered to the encodings.
+    encoded: usize,
+    /// Columns whose values an arena has; beyond all of them: it had no room.
+    placed: usize,
+    /// What the arena accounts for.
+    placed_bytes: u64,
+    home: Option<NodeId>,
+}
+
+/// When fewer than one row in this many still qualifies, further conditions are tested row by row.
+const SPARSE_SHARE: usize = 8;
+
+/// From this many rows on, long values are handed out by reference to the segment's data instead of copied. Fewer are
+/// not worth keeping a segment's data alive.
+const SHARED_ROWS_MIN: usize = 64;
+
+impl Frozen {
+    fn of(grown: &mut ColumnPath) -> Self {
+        let rows = grown.rows() as usize;
+        let (columns, memory) = grown.take_frozen();
+        let attributes: Vec<PathAttribute> = columns.iter().map(|column| column.attribute).collect();
+        let positions = positions_of(&attributes);
+        let columns = columns.into_iter().map(EncodedColumn::plain).collect();
+        Self { columns, positions, rows, memory, encoded: 0, placed: 0, placed_bytes: 0, home: None }
+    }
+
+    fn column(&self, attribute: AttributeId) -> &EncodedColumn {
+        &self.columns[position(&self.positions, attribute)]
+    }
+
+    /// Encodes the next column; true if there is another.
+    fn encode_step(&mut self) -> bool {
+        if let Some(column) = self.columns.get_mut(self.encoded) {
+            column.encode(self.rows, &self.memory);
+            self.encoded += 1;
+        }
+        let done = self.encoded == self.columns.len();
+        if done {
+            // Room for rows that did not come, and for bitmaps that were not needed.
+            let held: u64 = self.columns.iter().map(|column| column.bytes).sum();
+            self.memory.shrink(self.memory.bytes().saturating_sub(held));
+        }
+        !done
+    }
+
+    /// Keeps those of the offsets from position `from` on that satisfy the conditions.
+    fn retain_from<'a>(
+        &self,
+        scratch: &mut EncodedScratch,
+        mask: &mut Vec<u8>,
+        conditions: impl Iterator<Item = &'a Condition>,
+        offsets: &mut Vec<u32>,
+        from: usize,
+    ) -> Result<(), StorageError> {
+        for condition in conditions {
+            let rows = &offsets[from..];
+            if rows.is_empty() {
+                break;
+            }
+            mask.clear();
+            mask.resize(rows.len(), 1);
+            let column = self.column(condition.attribute);
+            match &condition.test {
+                Test::CompareAttribute(comparison, other) => {
+                    column.compare_listed(self.column(*other), *comparison, rows, mask)?;
+                }
+                test => column.select_listed(test, &mut scratch.translations, rows, mask)?,
+            }
+            mask_retain(mask, offsets, from);
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        scratch: &mut EncodedScratch,
+        mask: &mut Vec<u8>,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+        found: &mut Vec<u32>,
+    ) -> Result<(), StorageError> {
+        let window = window.start as usize..window.end as usize;
+        scratch.selection.begin(window.clone());
+        let mut conditions = filter.iter();
+        while let Some(condition) = conditions.next() {
+            let column = self.column(condition.attribute);
+            match &condition.test {
+                Test::CompareAttribute(comparison, other) => {
+                    mask.clear();
+                    mask.resize(window.len(), 1);
+                    column.compare(self.column(*other), *comparison, window.clone(), mask)?;
+                    scratch.selection.keep_mask(mask);
+                }
+                test => column.select(test, &mut scratch.translations, mask, &mut scratch.selection)?,
+            }
+            if conditions.len() > 0 && scratch.selection.count() * SPARSE_SHARE < window.len() {
+                break;
+            }
+        }
+        let from = found.len();
+        scratch.selection.list(found);
+        if conditions.len() > 0 { self.retain_from(scratch, mask, conditions, found, from) } else { Ok(()) }
+    }
+}
+
+impl EncodedPath {
+    fn frozen(&self) -> Option<&Frozen> {
+        match &self.state {
+            State::Growing(_) => None,
+            State::Frozen(frozen) => Some(frozen),
+        }
+    }
+
+    fn growing(&mut self) -> &mut ColumnPath {
+        match &mut self.state {
+            State::Growing(columns) => columns,
+            State::Frozen(_) => unreachable!("rows are inserted before the path is frozen"),
+        }
+    }
+}
+
+impl AccessPath for EncodedPath {
+    fn module(&self) -> &'static str {
+        ENCODED
+    }
+
+    fn rows(&self) -> u32 {
+        match &self.state {
+            State::Growing(columns) => columns.rows(),
+            State::Frozen(frozen) => frozen.rows as u32,
+        }
+    }
+
+    fn insert(&mut self, rows: &Batch, range: Range<usize>) -> Result<(), StorageError> {
+        self.growing().insert(rows, range)
+    }
+
+    fn scan(
+        &self,
+        state: &mut AccessPathScanState,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+        found: &mut Vec<u32>,
+    ) -> Result<(), StorageError> {
+        match &self.state {
+            State::Growing(columns) => columns.scan(state, filter, window, found),
+            State::Frozen(_) if filter.is_empty() => {
+                found.extend(window);
+                Ok(())
+            }
+            State::Frozen(frozen) => frozen.scan(&mut state.encoded, &mut state.mask, filter, window, found),
+        }
+    }
+
+    fn retain(
+        &self,
+        state: &mut AccessPathScanState,
+        filter: PathFilter<'_>,
+        offsets: &mut Vec<u32>,
+    ) -> Result<(), StorageError> {
+        match &self.state {
+            State::Growing(columns) => columns.retain(state, filter, offsets),
+            State::Frozen(frozen) => frozen.retain_from(&mut state.encoded, &mut state.mask, filter.iter(), offsets, 0),
+        }
+    }
+
+    fn link(&self, attribute: AttributeId, offsets: &[u32], out: &mut ColumnBuilder) {
+        match &self.state {
+            State::Growing(columns) => columns.link(attribute, offsets, out),
+            State::Frozen(frozen) => frozen.column(attribute).link(offsets, out),
+        }
+    }
+
+    fn shared(&self, attribute: AttributeId, run: Range<u32>) -> Option<Column> {
+        Some(self.frozen()?.column(attribute).run(run.start as usize..run.end as usize))
+    }
+
+    fn gather(&self, attribute: AttributeId, offsets: &[u32]) -> Option<Column> {
+        let frozen = self.frozen().filter(|_| offsets.len() >= SHARED_ROWS_MIN)?;
+        frozen.column(attribute).gather(offsets)
+    }
+
+    fn pack(&self, attributes: &[AttributeId], offset: u32, rows: &mut PackedRows) {
+        match &self.state {
+            State::Growing(columns) => columns.pack(attributes, offset, rows),
+            State::Frozen(frozen) => {
+                let mut row = rows.last_row();
+                for (column, attribute) in attributes.iter().enumerate() {
+                    frozen.column(*attribute).pack(offset as usize, column, &mut row);
+                }
+            }
+        }
+    }
+
+    fn freeze(&mut self) {
+        while self.freeze_step() {}
+    }
+
+    fn freeze_step(&mut self) -> bool {
+        if let State::Growing(columns) = &mut self.state {
+            self.state = State::Frozen(Frozen::of(columns));
+        }
+        match &mut self.state {
+            State::Frozen(frozen) => frozen.encode_step(),
+            State::Growing(_) => unreachable!("just frozen"),
+        }
+    }
+
+    fn encodings(&self, visit: &mut dyn FnMut(AttributeId, &'static str, u64)) {
+        for column in self.frozen().iter().flat_map(|frozen| &frozen.columns) {
+            visit(column.attribute.id, column.encoding(), column.bytes);
+        }
+    }
+
+    fn place(&mut self, arena: &Arena) -> bool {
+        let State::Frozen(frozen) = &mut self.state else {
+            unreachable!("columns are placed when they are frozen");
+        };
+        let Some(column) = frozen.columns.get_mut(frozen.placed) else { return false };
+        // Without room they stay where they are, and so do those that follow.
+        let Ok((placed, taken)) = column.placed(arena) else {
+            frozen.placed = usize::MAX;
+            return false;
+        };
+        *column = placed;
+        frozen.placed += 1;
+        frozen.placed_bytes += taken;
+        if frozen.placed < frozen.columns.len() {
+            return true;
+        }
+        // The arena accounts for everything now.
+        frozen.memory.shrink(frozen.memory.bytes());
+        frozen.home = Some(arena.node());
+        false
+    }
+
+    fn home(&self) -> Option<NodeId> {
+        self.frozen()?.home
+    }
+
+    fn share(&self) -> Option<Box<dyn AccessPath>> {
+        let frozen = self.frozen()?;
+        let shared = Frozen {
+            columns: frozen.columns.clone(),
+            positions: frozen.positions.clone(),
+            rows: frozen.rows,
+            // The values are accounted for where they are.
+            memory: frozen.memory.pool().reserve(COLUMN_SEGMENTS),
+            encoded: frozen.columns.len(),
+            placed: 0,
+            placed_bytes: 0,
+            home: None,
+        };
+        Some(Box::new(Self { state: State::Frozen(shared) }))
+    }
+
+    fn bytes(&self) -> u64 {
+        match &self.state {
+            State::Growing(columns) => columns.bytes(),
+            State::Frozen(frozen) => frozen.memory.bytes() + frozen.placed_bytes,
+        }
+    }
+}

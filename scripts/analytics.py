@@ -1,0 +1,76 @@
+"""Figures and conditions of analytical queries: TPC-H beside DuckDB and Hyper in one run."""
+import functools
+
+from checklist import Failed, Outcome, Unavailable, bench
+
+PEERS = "duckdb,hyper"
+
+
+@functools.cache
+def tpch_beside_peers():
+    return bench("tpch", "--sf", "1", "--workers", "2", "--repeat", "5", "--peers", PEERS, result="tpch-peers")
+
+
+def peer(name):
+    report, _ = tpch_beside_peers()
+    found = report.get("peers", {}).get(name)
+    if not found or "total_ms" not in found:
+        raise Unavailable(f"the report has no peer {name}")
+    return found
+
+
+def tpch_total():
+    report, command = tpch_beside_peers()
+    found = peer("duckdb")
+    ratio = report["total_ms"] / found["total_ms"]
+    return Outcome(f"{ratio:.2f} x ({report['total_ms']:.0f} ms, DuckDB {found['version']} {found['total_ms']:.0f} ms)",
+                   ratio <= 0.7, command)
+
+
+def tpch_geometric_mean():
+    report, command = tpch_beside_peers()
+    found = peer("hyper")
+    ratio = report["geomean_ms"] / found["geomean_ms"]
+    return Outcome(f"{ratio:.2f} x ({report['geomean_ms']:.1f} ms, Hyper API {found['version']} "
+                   f"{found['geomean_ms']:.1f} ms)", ratio <= 0.7, command)
+
+
+def tpch_each():
+    """Of each query the ratio to the better of the two, worst first."""
+    report, command = tpch_beside_peers()
+    best = {name: min(peer(engine)["results"][name] for engine in PEERS.split(",")) for name in
+            (result["name"] for result in report["results"])}
+    ratios = sorted(((result["median_ms"] / best[result["name"]], result["name"]) for result in report["results"]),
+                    reverse=True)
+    shown = ", ".join(f"{name} {ratio:.2f}" for ratio, name in ratios)
+    return Outcome(shown, ratios[0][0] <= 1, command)
+
+
+def tpch_scaling():
+    """The total on one worker beside that on two."""
+    single, _ = bench("tpch", "--sf", "1", "--workers", "1", "--repeat", "3", result="tpch-one-worker")
+    double, command = bench("tpch", "--sf", "1", "--workers", "2", "--repeat", "3", result="tpch-two-workers")
+    ratio = single["total_ms"] / double["total_ms"]
+    return Outcome(f"{ratio:.2f} x ({single['total_ms']:.0f} ms, {double['total_ms']:.0f} ms)", ratio >= 1.6, command)
+
+
+def tpch_native(scale):
+    """All queries without a DataFusion node, with the right answers."""
+    report, command = bench("tpch", "--sf", scale, "--repeat", "1", result=f"tpch-native-{scale}")
+    wrong = [result["name"] for result in report["results"] if result["answer"] != "ok" or not result["native"]]
+    if len(report["results"]) != 22:
+        raise Failed(f"{len(report['results'])} queries")
+    return Outcome(f"{22 - len(wrong)} of 22" + (f", not {', '.join(wrong)}" if wrong else ""), not wrong, command)
+
+
+def add_figures(figures):
+    figures.line(5, "TPC-H SF 1, total beside DuckDB 2.0", "at most 0.7 x")(tpch_total)
+    figures.line(5, "TPC-H SF 1, geometric mean beside Hyper API", "at most 0.7 x")(tpch_geometric_mean)
+    figures.line(5, "TPC-H SF 1, each query beside the better of the two", "at most 1 x")(tpch_each)
+    figures.line(5, "TPC-H SF 1, total on two workers beside one", "at least 1.6 x")(tpch_scaling)
+
+
+def add_conditions(done):
+    for scale in ("0.01", "1"):
+        done.line(5, f"TPC-H SF {scale}: right, and no DataFusion node", "22 of 22")(
+            functools.partial(tpch_native, scale))
