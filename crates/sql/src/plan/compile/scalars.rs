@@ -26,7 +26,7 @@ impl Compiler<'_> {
             self.next_parameter += 1;
             self.scalars.push(Scalar { stage, parameter });
             let id = format!("${}", parameter + 1);
-            Ok(Some(Expr::Placeholder(Placeholder::new_with_field(id, Some(field.into())))))
+            Ok(Some(Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))))
         })
         .map_err(NotNative::because)
     }
