@@ -151,7 +151,7 @@ fn a_directory_without_rights_is_refused_by_name() {
     let database = Path::new(&directory);
     for part in [database.to_path_buf(), database.join("log"), database.join("checkpoint"), database.join("eris.db")] {
         let before = std::fs::metadata(&part).unwrap().permissions();
-        std::fs::set_permissions(&part, PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(&part, PermissionsExt::from_mode(0o000)).unwrap();
         let mut command = serve(&binary, &directory);
         if is_root {
             // Rights are nothing to root: it is somebody else who tries.

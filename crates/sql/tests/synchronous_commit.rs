@@ -19,7 +19,7 @@ use support::joined;
 /// How long the disk takes for whatever it is given.
 const LATENCY: Duration = Duration::from_secs(2);
 /// How long an asynchronous commit waits for others before it is written.
-const DELAY: Duration = Duration::from_secs(60);
+const DELAY: Duration = Duration::from_mins(1);
 
 struct Durable {
     env: SimulatedEnv,

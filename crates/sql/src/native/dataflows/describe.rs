@@ -14,7 +14,7 @@ pub fn describe_dataflows(qep: &MacroQep, depth: usize, lines: &mut Vec<String>)
         let scalar = qep.scalars.iter().find(|scalar| scalar.stage == number);
         let becomes = scalar.map_or(String::new(), |scalar| format!(", its value is ${}", scalar.parameter + 1));
         lines.push(format!(
-            "{indent}Stage {number}: {}{becomes}  (about {:.0} rows)  [native]",
+            "{indent}Stage {number}: {}{becomes}  (about {:.0} rows come)  [native]",
             sink_text(stage),
             stage.expected_rows
         ));

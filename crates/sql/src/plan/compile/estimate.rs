@@ -65,7 +65,7 @@ impl Estimate {
         });
         match judged {
             // None of so few says only that it is rare.
-            Some((share, _, rows)) if share == 0.0 => self.scaled(0.5 / rows as f64, self.sample.clone()),
+            Some((0.0, _, rows)) => self.scaled(0.5 / rows as f64, self.sample.clone()),
             Some((share, kept, _)) => self.scaled(share, Some(kept)),
             None => self.scaled(UNKNOWN_SHARE, None),
         }

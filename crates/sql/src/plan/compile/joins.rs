@@ -202,7 +202,9 @@ fn joined_estimate(
             unique.extend(moved);
         }
     }
-    columns.iter_mut().for_each(|column| column.distinct = column.distinct.min(rows.max(1.0)));
+    for column in &mut columns {
+        column.distinct = column.distinct.min(rows.max(1.0));
+    }
     Estimate { rows, columns, unique, sample: None }
 }
 

@@ -102,8 +102,8 @@ impl Compiler<'_> {
             LogicalPlan::Sort(sort) => self.sort(sort, needed),
             LogicalPlan::Limit(limit) => self.limit(limit, needed),
             LogicalPlan::Union(union) => self.union(union, needed),
-            LogicalPlan::EmptyRelation(empty) => self.empty(empty, needed),
-            LogicalPlan::Values(values) => self.values(values, needed),
+            LogicalPlan::EmptyRelation(empty) => relational::empty(empty, needed),
+            LogicalPlan::Values(values) => relational::values(values, needed),
             other => Err(NotNative(super::lower::node_name(other))),
         }
     }

@@ -135,12 +135,12 @@ impl Compiler<'_> {
         calls: Arc<[GroupCall]>,
         columns: Vec<Option<usize>>,
     ) -> Stream {
-        let known = |expression: &Expression| match expression {
-            Expression::Column { index, .. } => stream.estimate.columns[*index],
-            _ => {
-                let guess = stream.estimate.rows.max(1.0).powf(0.75);
-                ColumnEstimate { distinct: guess, domain: guess }
+        let known = |expression: &Expression| {
+            if let Expression::Column { index, .. } = expression {
+                return stream.estimate.columns[*index];
             }
+            let guess = stream.estimate.rows.max(1.0).powf(0.75);
+            ColumnEstimate { distinct: guess, domain: guess }
         };
         let mut estimates: Vec<ColumnEstimate> = groups.iter().map(known).collect();
         let rows = if groups.is_empty() {
@@ -149,7 +149,9 @@ impl Compiler<'_> {
             let product: f64 = estimates.iter().map(|column| column.distinct).product();
             product.min(stream.estimate.rows).max(1.0)
         };
-        estimates.iter_mut().for_each(|column| column.distinct = column.distinct.min(rows));
+        for column in &mut estimates {
+            column.distinct = column.distinct.min(rows);
+        }
         let of_call = ColumnEstimate { distinct: rows, domain: rows };
         estimates.extend(calls.iter().map(|_| of_call));
         let domain: f64 = estimates[..groups.len()].iter().map(|column| column.domain).product();
@@ -256,36 +258,38 @@ impl Compiler<'_> {
         }
         united.ok_or_else(|| NotNative("a UNION of nothing".to_string()))
     }
+}
 
-    pub(super) fn empty(&mut self, empty: &EmptyRelation, needed: &Needed) -> Lowering<Stream> {
-        let rows: Arc<[Arc<[Expression]>]> = if empty.produce_one_row { [Arc::from([])].into() } else { [].into() };
-        let types = needed
-            .iter()
-            .map(|position| Ok(sql_type_of_arrow(empty.schema.field(*position).data_type())?.data_type()))
-            .collect::<Lowering<Vec<DataType>>>()?;
-        let count = rows.len() as f64;
-        let columns = placed(empty.schema.fields().len(), needed);
-        let source = Source::Values { rows, types: types.clone().into() };
-        let width = types.len();
-        Ok(Stream::of(source, columns, types, Estimate::unknown(count, width)))
-    }
+/// No rows, or one without columns.
+pub(super) fn empty(empty: &EmptyRelation, needed: &Needed) -> Lowering<Stream> {
+    let rows: Arc<[Arc<[Expression]>]> = if empty.produce_one_row { [Arc::from([])].into() } else { [].into() };
+    let types = needed
+        .iter()
+        .map(|position| Ok(sql_type_of_arrow(empty.schema.field(*position).data_type())?.data_type()))
+        .collect::<Lowering<Vec<DataType>>>()?;
+    let count = rows.len() as f64;
+    let columns = placed(empty.schema.fields().len(), needed);
+    let source = Source::Values { rows, types: types.clone().into() };
+    let width = types.len();
+    Ok(Stream::of(source, columns, types, Estimate::unknown(count, width)))
+}
 
-    pub(super) fn values(&mut self, values: &Values, needed: &Needed) -> Lowering<Stream> {
-        let nothing = DFSchema::empty();
-        let rows = values
-            .values
-            .iter()
-            .map(|row| lower_all(needed.iter().map(|position| &row[*position]), Columns::of(&nothing)))
-            .collect::<Lowering<Vec<Arc<[Expression]>>>>()?;
-        let types = needed
-            .iter()
-            .map(|position| Ok(sql_type_of_arrow(values.schema.field(*position).data_type())?.data_type()))
-            .collect::<Lowering<Vec<DataType>>>()?;
-        let estimate = Estimate::unknown(rows.len() as f64, types.len());
-        let columns = placed(values.schema.fields().len(), needed);
-        let source = Source::Values { rows: rows.into(), types: types.clone().into() };
-        Ok(Stream::of(source, columns, types, estimate))
-    }
+/// Rows of constants.
+pub(super) fn values(values: &Values, needed: &Needed) -> Lowering<Stream> {
+    let nothing = DFSchema::empty();
+    let rows = values
+        .values
+        .iter()
+        .map(|row| lower_all(needed.iter().map(|position| &row[*position]), Columns::of(&nothing)))
+        .collect::<Lowering<Vec<Arc<[Expression]>>>>()?;
+    let types = needed
+        .iter()
+        .map(|position| Ok(sql_type_of_arrow(values.schema.field(*position).data_type())?.data_type()))
+        .collect::<Lowering<Vec<DataType>>>()?;
+    let estimate = Estimate::unknown(rows.len() as f64, types.len());
+    let columns = placed(values.schema.fields().len(), needed);
+    let source = Source::Values { rows: rows.into(), types: types.clone().into() };
+    Ok(Stream::of(source, columns, types, estimate))
 }
 
 /// Whether a plan gives the same each time: none of its functions is volatile.

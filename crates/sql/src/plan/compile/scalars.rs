@@ -3,7 +3,6 @@
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Placeholder;
-use eris_storage::Value;
 
 use super::{Compiler, Needed};
 use crate::native::{Scalar, SinkPlan};
@@ -25,10 +24,9 @@ impl Compiler<'_> {
             let stage = self.end(&stream, SinkPlan::Collect);
             let parameter = self.next_parameter;
             self.next_parameter += 1;
-            self.parameters.resize(self.next_parameter, Value::Null);
             self.scalars.push(Scalar { stage, parameter });
             let id = format!("${}", parameter + 1);
-            Ok(Some(Expr::Placeholder(Placeholder::new_with_field(id, Some(field.into())))))
+            Ok(Some(Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))))
         })
         .map_err(NotNative::because)
     }
