@@ -485,6 +485,31 @@ fn joins_are_built_from_the_side_of_which_filters_keep_less() {
     }
 }
 
+/// What a transaction has loaded others do not see, a sample neither; it must not stay empty when they do.
+#[test]
+fn a_sample_that_was_taken_too_early_is_not_kept() {
+    let instance = instance();
+    let mut client = instance.session();
+    let sql = "SELECT count(*) FROM t a JOIN t b ON a.id = b.id WHERE a.kind = 'rare'";
+    let expected = |client: &mut Client| {
+        let plan = client.rows(&format!("EXPLAIN {sql}"));
+        plan.iter().find(|line| line.starts_with("Stage 0")).expect("a stage").clone()
+    };
+    let file = TestFile::new(
+        "early.csv",
+        lines(0..3_000, |id| format!("{id},{}", if id % 30 == 0 { "rare" } else { "common" })).as_bytes(),
+    );
+    client.ok("BEGIN");
+    client.ok("CREATE TABLE t (id int PRIMARY KEY, kind text) WITH (segment_rows = 1000)");
+    client.ok(&format!("COPY t FROM '{}' WITH (FORMAT csv)", file.path()));
+    assert_eq!(client.rows(sql), ["100"]);
+    client.ok("COMMIT");
+    let stage = expected(&mut client);
+    let rows: f64 =
+        stage.split("(about ").nth(1).and_then(|rest| rest.split(' ').next()).expect("rows").parse().unwrap();
+    assert!((30.0..300.0).contains(&rows), "one row in thirty of 3,000: {stage}");
+}
+
 fn check_built_sides(client: &mut Client) {
     let mut built = |condition: &str| {
         let joined = "SELECT max(s.kind), max(l.note) FROM large l, small s WHERE l.id = s.id AND";

@@ -40,6 +40,15 @@ pub struct TableStatistics {
     _reservation: Reservation,
 }
 
+impl TableStatistics {
+    /// Whether a table with so many rows still is the one that was sampled. A sample that saw none of them was taken
+    /// before they were committed.
+    fn holds_for(&self, rows: f64) -> bool {
+        let changed = (rows - self.rows).abs() > self.rows.mul_add(CHANGED_SHARE, CHANGED_ROWS);
+        !changed && (self.sample.rows > 0 || rows == 0.0)
+    }
+}
+
 /// What is known of the tables of one query.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
@@ -74,7 +83,7 @@ impl StatisticsCache {
             let rows = container.rows() as f64;
             let known = self.lock().get(&id).cloned();
             let known = match known {
-                Some(known) if !has_changed(known.rows, rows) && known.distinct.len() == table.columns.len() => known,
+                Some(known) if known.holds_for(rows) && known.distinct.len() == table.columns.len() => known,
                 _ => {
                     let reservation = engine.memory().reserve(CONSUMER);
                     let Some(known) = take_sample(engine, table, rows, reservation, cancel).await? else { continue };
@@ -99,8 +108,4 @@ impl StatisticsCache {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ContainerId, Arc<TableStatistics>>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn has_changed(then: f64, now: f64) -> bool {
-    (now - then).abs() > then.mul_add(CHANGED_SHARE, CHANGED_ROWS)
 }

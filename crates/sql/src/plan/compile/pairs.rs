@@ -7,15 +7,11 @@ use datafusion::logical_expr::{Expr, Join, JoinType};
 use eris_operators::{Expression, JoinKind};
 use eris_storage::{DataType, Value};
 
-use super::estimate::Estimate;
 use super::joins::{Matching, Residual, Sides, kept_columns};
 use super::stream::{Stream, referred};
 use super::{Compiler, Needed};
 use crate::native::{Input, SinkPlan, Source, StepPlan};
 use crate::plan::lower::{Lowering, NotNative, lower_all};
-
-/// Building a side costs about so many times what probing it costs, for each row.
-const BUILD_COST: f64 = 2.0;
 
 /// A join as it was asked for, with its first side as the one whose rows matter.
 struct Asked<'j> {
@@ -198,7 +194,7 @@ impl Compiler<'_> {
             .map(|(index, data_type)| Expression::Column { index: *index, data_type: *data_type });
         let step = StepPlan::Project(own.collect());
         let inputs = vec![Input { source: Source::Built { stage, met }, steps: vec![step] }];
-        let mut stream = Stream { inputs, columns: Vec::new(), types, estimate: Estimate { ..estimate } };
+        let mut stream = Stream { inputs, columns: Vec::new(), types, estimate };
         stream.place(&positions, width);
         Ok(stream)
     }
@@ -250,10 +246,9 @@ fn columns_of(kept: &[(usize, usize)]) -> Vec<usize> {
 }
 
 impl Both {
-    /// Whether building the first side and probing with the second is cheaper than the other way round.
+    /// Whether the first side is the smaller one: a row costs more to build than to look up.
     fn builds_first(&self) -> bool {
-        let (first, second) = (self.first.estimate.rows, self.second.estimate.rows);
-        first * BUILD_COST + second < second * BUILD_COST + first
+        self.first.estimate.rows < self.second.estimate.rows
     }
 
     /// Whether rows have to be looked at; else a bit for each key of the second side is enough, which is cheap to make.
@@ -300,15 +295,5 @@ impl Both {
             positions.extend(self.second_kept.iter().map(|(_, position)| *position));
         }
         positions
-    }
-}
-
-impl Stream {
-    /// Says at which positions of a schema the columns are.
-    pub fn place(&mut self, positions: &[usize], width: usize) {
-        self.columns = vec![None; width];
-        for (column, position) in positions.iter().enumerate() {
-            self.columns[*position] = Some(column);
-        }
     }
 }

@@ -47,7 +47,7 @@ impl Compiler<'_> {
     }
 
     pub(super) fn filtered(&mut self, mut stream: Stream, predicate: &Expr, schema: &DFSchema) -> Lowering<Stream> {
-        let condition = lower(predicate, Stream::scope(schema, &stream.map()))?;
+        let condition = lower(predicate, Stream::scope(schema, &stream.columns.clone()))?;
         stream.estimate = stream.estimate.filtered(&condition, &self.parameters);
         stream.push(&StepPlan::Filter(Arc::new(condition)));
         Ok(stream)
@@ -61,7 +61,7 @@ impl Compiler<'_> {
         }
         let mut stream = self.stream(&projection.input, &referred(&exprs, schema)?)?;
         let width = projection.expr.len();
-        let map = stream.map();
+        let map = stream.columns.clone();
         let sources = exprs
             .iter()
             .map(|expr| match plain_column(expr) {
@@ -105,7 +105,7 @@ impl Compiler<'_> {
             calls.push(self.without_subqueries(&aggregate.aggr_expr[*call])?);
         }
         let stream = self.stream(&aggregate.input, &referred(groups.iter().chain(&calls), schema)?)?;
-        let map = stream.map();
+        let map = stream.columns.clone();
         let scope = Stream::scope(schema, &map);
         let groups = lower_all(&groups, scope)?;
         let calls = calls
@@ -178,7 +178,7 @@ impl Compiler<'_> {
         let mut wanted = referred(exprs.iter().copied(), schema)?;
         wanted.extend(needed);
         let mut stream = self.stream(&sort.input, &wanted)?;
-        let map = stream.map();
+        let map = stream.columns.clone();
         let mut keys = lower_all(exprs, Stream::scope(schema, &map))?.to_vec();
         if keys.iter().any(|key| !matches!(key, Expression::Column { .. })) {
             // Computed keys become columns behind the others.

@@ -30,11 +30,6 @@ impl Stream {
         Self { inputs: vec![Input { source, steps: Vec::new() }], columns, types, estimate }
     }
 
-    /// Where columns are, for lowering expressions over the plan's schema.
-    pub fn map(&self) -> Vec<Option<usize>> {
-        self.columns.clone()
-    }
-
     /// The column of the batches at a position of the schema.
     pub fn column(&self, position: usize) -> Lowering<usize> {
         self.columns
@@ -61,10 +56,7 @@ impl Stream {
             positions.iter().map(|position| self.column_expression(*position)).collect::<Lowering<Vec<_>>>()?;
         let sources: Vec<Option<usize>> = positions.iter().map(|position| self.columns[*position]).collect();
         self.computed(expressions.into(), &sources);
-        self.columns = vec![None; self.columns.len()];
-        for (column, position) in positions.iter().enumerate() {
-            self.columns[*position] = Some(column);
-        }
+        self.place(positions, self.columns.len());
         Ok(self)
     }
 
@@ -74,6 +66,24 @@ impl Stream {
         self.types = expressions.iter().map(Expression::data_type).collect();
         self.estimate = self.estimate.projected(&expressions, sources);
         self.push(&StepPlan::Project(expressions));
+    }
+
+    /// One input: what a stage left.
+    pub fn rows_of(stage: usize) -> Vec<Input> {
+        vec![Input { source: Source::Stage(stage), steps: Vec::new() }]
+    }
+
+    /// Whether it reads what a stage left.
+    pub fn reads(&self, stage: usize) -> bool {
+        self.inputs.iter().any(|input| matches!(input.source, Source::Stage(read) if read == stage))
+    }
+
+    /// Says at which positions of a schema the columns are.
+    pub fn place(&mut self, positions: &[usize], width: usize) {
+        self.columns = vec![None; width];
+        for (column, position) in positions.iter().enumerate() {
+            self.columns[*position] = Some(column);
+        }
     }
 
     /// What lowering needs to find columns of the plan's schema in the batches.
@@ -95,16 +105,4 @@ pub(super) fn referred<'e>(
         }
     }
     Ok(needed)
-}
-
-impl Stream {
-    /// One input: what a stage left.
-    pub fn rows_of(stage: usize) -> Vec<Input> {
-        vec![Input { source: Source::Stage(stage), steps: Vec::new() }]
-    }
-
-    /// Whether it reads what a stage left.
-    pub fn reads(&self, stage: usize) -> bool {
-        self.inputs.iter().any(|input| matches!(input.source, Source::Stage(read) if read == stage))
-    }
 }
