@@ -23,6 +23,7 @@ mod record;
 mod state;
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,8 +76,41 @@ struct Shared {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(self: &Arc<Self>) -> Locked<'_> {
+        Locked { shared: self, state: Some(self.state.lock().unwrap_or_else(PoisonError::into_inner)) }
+    }
+}
+
+/// The state. What it decides to have written is handed over once it is unlocked, or the thread that writes would wake
+/// up to wait for the lock.
+struct Locked<'a> {
+    shared: &'a Arc<Shared>,
+    /// There until the end.
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        let Some(state) = &self.state else { unreachable!("a state that is unlocked is not used") };
+        state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        let Some(state) = &mut self.state else { unreachable!("a state that is unlocked is not used") };
+        state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let to_write = self.state.take().and_then(|mut state| state.take_to_write());
+        if let Some((batch, end)) = to_write {
+            flush::submit(self.shared, batch, end);
+        }
     }
 }
 

@@ -16,7 +16,8 @@ use crate::message::Class;
 use crate::node::Node;
 use crate::options::{
     LONG_POLL_QUANTA, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS_MAX, SPIN_STEPS_MIN,
-    STEP_TASKS_MAX, STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
+    SPIN_TRIES_SHARE, STEP_TASKS_MAX, STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS,
+    VISIT_COMMANDS_MAX,
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
@@ -37,13 +38,15 @@ pub(crate) struct Worker {
     spin_steps: u32,
     /// Whether it has said that it watches.
     watches: bool,
+    /// How often it fell asleep.
+    parks: u64,
 }
 
 impl Worker {
     pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
         let outbox = Outbox::of_worker(node, &runtime);
         let (steps, idle_steps, spin_steps, watches) = (0, 0, SPIN_STEPS_MAX, false);
-        Self { runtime, number, index, node, reactor, outbox, steps, idle_steps, spin_steps, watches }
+        Self { runtime, number, index, node, reactor, outbox, steps, idle_steps, spin_steps, watches, parks: 0 }
     }
 
     pub fn node(&self) -> NodeId {
@@ -56,16 +59,19 @@ impl Worker {
             if self.step() {
                 continue;
             }
-            if self.idle_steps < self.spin_steps {
-                std::hint::spin_loop();
-            } else if self.watch() {
+            if self.watch() {
                 // Not at the cost of anybody who has something to do.
                 std::thread::yield_now();
+            } else if self.idle_steps < self.spin_steps {
+                std::hint::spin_loop();
             } else {
                 // A claim that was not noticed is in front of the last look.
                 self.stop_watching();
-                self.spin_steps = (self.spin_steps / 2).max(SPIN_STEPS_MIN);
                 self.park();
+                // What wakes it would perhaps have come within them: tried again now and then, or nobody would know.
+                self.parks += 1;
+                let tries = self.parks.is_multiple_of(SPIN_TRIES_SHARE);
+                self.spin_steps = if tries { SPIN_STEPS_MAX } else { (self.spin_steps / 2).max(SPIN_STEPS_MIN) };
                 self.idle_steps = 0;
             }
         }
@@ -81,8 +87,6 @@ impl Worker {
         let watches = self.runtime.node(self.node).sleepers.watch(self.index);
         if watches && !self.watches {
             self.runtime.counters.add(Event::Watches, 1);
-            // To look without giving way was in vain.
-            self.spin_steps = (self.spin_steps / 2).max(SPIN_STEPS_MIN);
         }
         self.watches = watches;
         watches
@@ -128,7 +132,7 @@ impl Worker {
         let worked = worked || flushed || coordinated || helped || !self.outbox.messages.is_empty();
         if worked && self.idle_steps > 0 && !watched {
             // Looking around was worth it.
-            self.spin_steps = (self.spin_steps * 2).min(SPIN_STEPS_MAX);
+            self.spin_steps = SPIN_STEPS_MAX;
         }
         self.idle_steps = if worked { 0 } else { self.idle_steps.saturating_add(1) };
         worked

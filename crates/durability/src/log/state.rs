@@ -15,7 +15,7 @@ use crate::checkpoint::Control;
 
 use super::file::{FILE_HEADER_BYTES, LogFile, create_spare};
 use super::record::{self, Kind, Record};
-use super::{BATCH_BYTES_MAX, Shared, UNDECIDED_MAX, flush};
+use super::{BATCH_BYTES_MAX, Shared, UNDECIDED_MAX};
 
 /// A system that refused room is asked again after this time.
 const REFUSAL_LASTS: Duration = Duration::from_secs(1);
@@ -118,6 +118,8 @@ pub(super) struct State {
     is_closing: bool,
     batch: Batch,
     is_writing: bool,
+    /// What this lock's holder hands over when it unlocks, and where that ends.
+    to_write: Option<(Batch, u64)>,
     /// Whether somebody will write soon.
     pub is_delayed: bool,
     /// Since when commits wait and nothing is written.
@@ -152,6 +154,7 @@ impl State {
             is_closing: false,
             batch: Batch::default(),
             is_writing: false,
+            to_write: None,
             is_delayed: false,
             idle_since: None,
             in_flight: VecDeque::new(),
@@ -394,7 +397,12 @@ impl State {
                 shared.watched_until.store((now + usual * 2).0, Ordering::Relaxed);
             }
         }
-        flush::submit(shared, std::mem::take(&mut self.batch), self.position);
+        self.to_write = Some((std::mem::take(&mut self.batch), self.position));
+    }
+
+    /// What is to be written now, and the position where it ends: for whoever unlocks this.
+    pub fn take_to_write(&mut self) -> Option<(Batch, u64)> {
+        self.to_write.take()
     }
 
     /// Nobody looks any longer for what is told: for the next batch, if commits wait for one, and else for nothing.
