@@ -46,6 +46,7 @@ mod schema_change;
 mod sequence;
 mod serializable;
 mod simulator;
+mod spinning;
 mod task;
 mod ticket;
 mod timer;

@@ -113,12 +113,6 @@ pub(crate) const MAINTENANCE_SHARE: u64 = 16;
 pub(crate) const REACTOR_SHARE: u64 = 8;
 /// Steps between two thoughts of the process's memory, which is looked at ten times a second at most.
 pub(crate) const MEMORY_SHARE: u64 = 64;
-/// Idle steps before a worker parks.
-pub(crate) const SPIN_STEPS_MAX: u32 = 64;
-/// The same where there is never work within them.
-pub(crate) const SPIN_STEPS_MIN: u32 = 4;
-/// After every n-th sleep a worker spins for all steps once more, to see whether there is work within them by now.
-pub(crate) const SPIN_TRIES_SHARE: u64 = 16;
 /// A worker whose next timer is due sooner stays awake: the operating system wakes it some fifty microseconds late.
 pub(crate) const SLEEP_MIN: Duration = Duration::from_micros(20);
 /// Maintenance of a partition that somebody else is at is tried again after this time.

@@ -15,12 +15,12 @@ use crate::maintenance::maintain;
 use crate::message::Class;
 use crate::node::Node;
 use crate::options::{
-    LONG_POLL_QUANTA, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, SPIN_STEPS_MAX, SPIN_STEPS_MIN,
-    SPIN_TRIES_SHARE, STEP_TASKS_MAX, STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS,
-    VISIT_COMMANDS_MAX,
+    LONG_POLL_QUANTA, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, STEP_TASKS_MAX,
+    STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
+use crate::spinning::Spinning;
 use crate::task::Task;
 
 /// One worker (LPV).
@@ -33,20 +33,16 @@ pub(crate) struct Worker {
     reactor: Box<dyn Reactor>,
     outbox: Outbox,
     steps: u64,
-    idle_steps: u32,
-    /// Idle steps before it parks: more as long as there was work within them.
-    spin_steps: u32,
+    spinning: Spinning,
     /// Whether it has said that it watches.
     watches: bool,
-    /// How often it fell asleep.
-    parks: u64,
 }
 
 impl Worker {
     pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
         let outbox = Outbox::of_worker(node, &runtime);
-        let (steps, idle_steps, spin_steps, watches) = (0, 0, SPIN_STEPS_MAX, false);
-        Self { runtime, number, index, node, reactor, outbox, steps, idle_steps, spin_steps, watches, parks: 0 }
+        let (steps, spinning, watches) = (0, Spinning::new(), false);
+        Self { runtime, number, index, node, reactor, outbox, steps, spinning, watches }
     }
 
     pub fn node(&self) -> NodeId {
@@ -62,23 +58,20 @@ impl Worker {
             if self.watch() {
                 // Not at the cost of anybody who has something to do.
                 std::thread::yield_now();
-            } else if self.idle_steps < self.spin_steps {
+            } else if self.spinning.looks_on() {
                 std::hint::spin_loop();
             } else {
                 // A claim that was not noticed is in front of the last look.
                 self.stop_watching();
                 self.park();
-                // What wakes it would perhaps have come within them: tried again now and then, or nobody would know.
-                self.parks += 1;
-                let tries = self.parks.is_multiple_of(SPIN_TRIES_SHARE);
-                self.spin_steps = if tries { SPIN_STEPS_MAX } else { (self.spin_steps / 2).max(SPIN_STEPS_MIN) };
-                self.idle_steps = 0;
+                self.spinning.slept();
             }
         }
     }
 
     /// Whether to look on, for what the log tells in less time than it takes to fall asleep and be woken. One worker
-    /// does, of the node that is told.
+    /// does, of the node that is told. It stays on watch when it spins on, until it is busy or sleeps: it may have been
+    /// claimed for something by then.
     fn watch(&mut self) -> bool {
         let told = self.runtime.log().and_then(|log| log.about_to_tell());
         if told.is_none_or(|node| self.runtime.acting_node(node).id != self.node) {
@@ -130,11 +123,11 @@ impl Worker {
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
         let helped = (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE)) && self.help_coordinate();
         let worked = worked || flushed || coordinated || helped || !self.outbox.messages.is_empty();
-        if worked && self.idle_steps > 0 && !watched {
-            // Looking around was worth it.
-            self.spin_steps = SPIN_STEPS_MAX;
+        if worked {
+            self.spinning.step_worked(!watched);
+        } else {
+            self.spinning.step_in_vain();
         }
-        self.idle_steps = if worked { 0 } else { self.idle_steps.saturating_add(1) };
         worked
     }
 
@@ -153,7 +146,7 @@ impl Worker {
         // The first task that a timer or a socket makes ready is polled right below, so nobody is woken for it.
         keep_work(1);
         worked |= node.fire_timers(&runtime);
-        if self.steps.is_multiple_of(REACTOR_SHARE) || self.idle_steps > 0 {
+        if self.steps.is_multiple_of(REACTOR_SHARE) || self.spinning.is_idle() {
             worked |= self.poll_sockets(Some(Duration::ZERO));
         }
         keep_work(0);
