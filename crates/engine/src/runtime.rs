@@ -430,11 +430,28 @@ impl Runtime {
     }
 
     pub fn queue_maintenance(&self, partition: &Partition) {
-        if partition.mark_maintenance() {
+        if let Some(node) = self.push_maintenance(partition) {
+            self.wake_node(node);
+        }
+    }
+
+    /// The same for what is little and not urgent: a worker of the node finds it before it sleeps, and nobody is woken
+    /// for it.
+    pub fn queue_small_maintenance(&self, partition: &Partition) {
+        if let Some(node) = self.push_maintenance(partition)
+            && current_node() != Some(node)
+        {
+            self.wake_node(node);
+        }
+    }
+
+    /// Gives the node that was not told yet.
+    fn push_maintenance(&self, partition: &Partition) -> Option<NodeId> {
+        partition.mark_maintenance().then(|| {
             let node = self.acting_node(partition.carer());
             node.maintenance.push(Arc::clone(partition));
-            self.wake_node(node.id);
-        }
+            node.id
+        })
     }
 
     /// Queues maintenance at a later time.

@@ -504,7 +504,7 @@ fn hand_to_maintenance(runtime: &Arc<Runtime>, object: &TransactionObject) {
     object.redo().take(&runtime.redo_memory);
     for id in object.touched() {
         if let Some(partition) = runtime.find_partition(id) {
-            runtime.queue_maintenance(&partition);
+            runtime.queue_small_maintenance(&partition);
         }
     }
     runtime.retry_blocked_maintenance();
