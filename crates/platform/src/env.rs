@@ -41,7 +41,8 @@ pub trait Env: Send + Sync + 'static {
 
     /// A new queue for work on files; see [`IoQueue`]. The name is for people.
     ///
-    /// A real queue is a thread, which may run where the calling thread may: a pinned worker is not the one to call.
+    /// A real queue is a thread, which may run where the thread could that made the environment, also if a pinned worker
+    /// calls this.
     fn io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>>;
 
     /// The same for what many wait for and what mostly waits itself, as a log does: its turns on the processor are

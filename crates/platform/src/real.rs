@@ -18,6 +18,7 @@ use crate::env::Env;
 use crate::files::Files;
 use crate::ids::CpuId;
 use crate::io_queue::IoQueue;
+use crate::limits;
 use crate::random::SeededRandom;
 use crate::reactor::Reactor;
 use crate::threads::ThreadHandle;
@@ -32,6 +33,8 @@ pub struct RealEnv {
     start: Instant,
     random: Mutex<SeededRandom>,
     files: Arc<RealFiles>,
+    /// Where the threads of its queues may run: `None` if the kernel does not tell.
+    cpus: Option<Vec<CpuId>>,
 }
 
 impl RealEnv {
@@ -41,15 +44,17 @@ impl RealEnv {
 
     fn queue(&self, name: &str, priority: Priority) -> io::Result<Arc<dyn IoQueue>> {
         let files: Arc<dyn Files> = Arc::<RealFiles>::clone(&self.files);
-        Ok(Arc::new(RealIoQueue::start(name, files, priority)?))
+        Ok(Arc::new(RealIoQueue::start(name, files, priority, self.cpus.clone())?))
     }
 
-    /// An environment whose file names are all taken below `root`.
+    /// An environment whose file names are all taken below `root`. Threads of its I/O queues may run where the calling
+    /// thread may.
     pub fn with_file_root(root: PathBuf) -> RealEnv {
         RealEnv {
             start: Instant::now(),
             random: Mutex::new(SeededRandom::new(seed_of_the_system())),
             files: Arc::new(RealFiles::new(root)),
+            cpus: limits::affinity(),
         }
     }
 }
@@ -132,5 +137,23 @@ mod tests {
         assert!(env.unix_micros() > 1_700_000_000_000_000, "the clock is before 2023");
         assert_ne!(env.random_u64(), env.random_u64());
         assert_ne!(env.random_u64(), RealEnv::new().random_u64());
+    }
+
+    #[test]
+    fn queues_that_a_pinned_thread_starts_are_not_pinned() {
+        let env = Arc::new(RealEnv::new());
+        let allowed = limits::affinity().unwrap();
+        let pinned = *allowed.last().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let starter = Arc::clone(&env);
+        let start = move || {
+            for queue in [starter.io_queue("a"), starter.prompt_io_queue("b"), starter.background_io_queue("c")] {
+                let sender = sender.clone();
+                queue.unwrap().submit(Box::new(move |_| sender.send(limits::affinity()).unwrap()));
+            }
+        };
+        env.spawn("worker", Some(pinned), Box::new(start)).unwrap().join().unwrap();
+        let seen: Vec<_> = receiver.iter().map(Option::unwrap).collect();
+        assert_eq!(seen, [allowed.clone(), allowed.clone(), allowed]);
     }
 }

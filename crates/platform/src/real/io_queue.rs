@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::hint;
 use std::io;
 use std::mem;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
@@ -16,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use super::threads::{self, STACK_BYTES};
 use crate::files::Files;
+use crate::ids::CpuId;
 use crate::io_queue::{IoJob, IoQueue, run_guarded};
+use crate::limits;
 
 /// How long the thread looks for a job before it sleeps: about what it costs to put it to sleep and wake it.
 const SPIN_MAX: Duration = Duration::from_micros(5);
@@ -54,14 +55,23 @@ struct Waiting {
 }
 
 impl RealIoQueue {
-    pub(super) fn start(name: &str, files: Arc<dyn Files>, priority: Priority) -> io::Result<RealIoQueue> {
+    /// The thread may run on `cpus`: whoever starts it may be pinned to one that others wait for.
+    pub(super) fn start(
+        name: &str,
+        files: Arc<dyn Files>,
+        priority: Priority,
+        cpus: Option<Vec<CpuId>>,
+    ) -> io::Result<RealIoQueue> {
         let shared = Arc::new(Shared { waiting: Mutex::default(), look: AtomicBool::new(false), wake: Condvar::new() });
         // Who spins on the only CPU keeps the submitter from it.
-        let spin = priority != Priority::Background
-            && thread::available_parallelism().is_ok_and(|cpus| cpus > NonZero::<usize>::MIN);
+        let spin = priority != Priority::Background && cpus.as_ref().is_some_and(|cpus| cpus.len() > 1);
         let thread = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn({
             let (shared, name) = (Arc::clone(&shared), name.to_owned());
             move || {
+                if let Some(cpus) = cpus {
+                    // What may not be changed is inherited.
+                    let _ = limits::set_affinity(&cpus);
+                }
                 match priority {
                     Priority::Prompt => threads::take_short_turns(),
                     Priority::Normal => {}
