@@ -1,5 +1,5 @@
-//! Workloads: TPC-H, TATP, the key-value store of the sources, indexes of rising size and columns to scan; their data,
-//! their drivers and their checks.
+//! Workloads: TPC-H, JCC-H, TATP, the key-value store of the sources, indexes of rising size and columns to scan; their
+//! data, their drivers and their checks.
 //!
 //! A workload drives a system through one of two small interfaces: an SQL connection (ERIS embedded, ERIS or PostgreSQL
 //! over the wire) or the task API of the bare engine.
@@ -9,6 +9,7 @@ pub mod connection;
 pub mod crowd;
 pub mod histogram;
 pub mod index_size;
+pub mod jcch;
 pub mod kv;
 pub mod postgres;
 pub mod tatp;

@@ -3,17 +3,12 @@
 //! A table can be generated in `part_count` parts, independently of each other, so that loading is parallel. A part is
 //! an iterator over chunks of at most `CHUNK_ROWS` rows.
 
-use super::chunk::{Chunk, Column, TextColumn};
+use super::rows::{Chunks, chunks};
 use super::schema::Table;
-use std::fmt::Display;
 use tpchgen::generators::{
-    Customer, CustomerGenerator, LineItem, LineItemGenerator, Nation, NationGenerator, Order, OrderGenerator, Part,
-    PartGenerator, PartSupp, PartSuppGenerator, Region, RegionGenerator, Supplier, SupplierGenerator,
+    CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator, PartSuppGenerator,
+    RegionGenerator, SupplierGenerator,
 };
-
-/// Rows per chunk: large enough to amortise the hand-over, small enough that a chunk of lineitem (about 9 MB) is not a
-/// memory question.
-pub const CHUNK_ROWS: usize = 1 << 16;
 
 /// Which share of a table to generate: part `index` (from 0) of `count` parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +23,7 @@ impl TablePart {
 
 /// Generates a part of a table at a scale factor. Region and nation have the same few rows always: all of them come
 /// with part 0.
-pub fn generate(table: Table, scale_factor: f64, part: TablePart) -> Box<dyn Iterator<Item = Chunk> + Send> {
+pub fn generate(table: Table, scale_factor: f64, part: TablePart) -> Chunks {
     assert!(scale_factor > 0.0, "a scale factor is positive, not {scale_factor}");
     assert!(part.index < part.count, "part {} of {} does not exist", part.index, part.count);
     let first_only = if part.index == 0 { usize::MAX } else { 0 };
@@ -43,178 +38,6 @@ pub fn generate(table: Table, scale_factor: f64, part: TablePart) -> Box<dyn Ite
         Table::PartSupp => chunks(table, PartSuppGenerator::new(scale_factor, number, count).iter()),
         Table::Orders => chunks(table, OrderGenerator::new(scale_factor, number, count).iter()),
         Table::LineItem => chunks(table, LineItemGenerator::new(scale_factor, number, count).iter()),
-    }
-}
-
-fn chunks<I>(table: Table, rows: I) -> Box<dyn Iterator<Item = Chunk> + Send>
-where
-    I: Iterator + Send + 'static,
-    I::Item: RowValues,
-{
-    let mut rows = rows;
-    Box::new(std::iter::from_fn(move || {
-        let mut columns: Vec<Column> =
-            table.columns().iter().map(|definition| Column::new(definition.column_type)).collect();
-        for row in rows.by_ref().take(CHUNK_ROWS) {
-            row.append(&mut Appender { columns: columns.iter_mut() });
-        }
-        let chunk = Chunk { columns };
-        (chunk.rows() > 0).then_some(chunk)
-    }))
-}
-
-/// Appends the values of one row, column after column.
-struct Appender<'a> {
-    columns: std::slice::IterMut<'a, Column>,
-}
-
-impl Appender<'_> {
-    fn int(&mut self, value: i64) {
-        match self.columns.next() {
-            Some(Column::Int32(values)) => {
-                let narrow = i32::try_from(value);
-                assert!(narrow.is_ok(), "key {value} does not fit INTEGER: the scale factor is too large");
-                values.push(narrow.unwrap_or(i32::MAX));
-            }
-            Some(Column::Int64(values)) => values.push(value),
-            other => unreachable!("an integer meets column {other:?}"),
-        }
-    }
-
-    /// Appends a decimal given in hundredths.
-    fn decimal(&mut self, hundredths: i64) {
-        match self.columns.next() {
-            Some(Column::Decimal(values)) => values.push(hundredths),
-            other => unreachable!("a decimal meets column {other:?}"),
-        }
-    }
-
-    fn date(&mut self, days: i32) {
-        match self.columns.next() {
-            Some(Column::Date(values)) => values.push(days),
-            other => unreachable!("a date meets column {other:?}"),
-        }
-    }
-
-    fn text(&mut self, text: &str) {
-        self.text_column().push(text);
-    }
-
-    fn display(&mut self, value: impl Display) {
-        self.text_column().push_display(value);
-    }
-
-    fn text_column(&mut self) -> &mut TextColumn {
-        match self.columns.next() {
-            Some(Column::Text(values)) => values,
-            other => unreachable!("text meets column {other:?}"),
-        }
-    }
-}
-
-trait RowValues {
-    fn append(&self, to: &mut Appender<'_>);
-}
-
-impl RowValues for Region<'_> {
-    fn append(&self, to: &mut Appender<'_>) {
-        to.int(self.r_regionkey);
-        to.text(self.r_name);
-        to.text(self.r_comment);
-    }
-}
-
-impl RowValues for Nation<'_> {
-    fn append(&self, to: &mut Appender<'_>) {
-        to.int(self.n_nationkey);
-        to.text(self.n_name);
-        to.int(self.n_regionkey);
-        to.text(self.n_comment);
-    }
-}
-
-impl RowValues for Supplier {
-    fn append(&self, to: &mut Appender<'_>) {
-        to.int(self.s_suppkey);
-        to.display(self.s_name);
-        to.display(&self.s_address);
-        to.int(self.s_nationkey);
-        to.display(&self.s_phone);
-        to.decimal(self.s_acctbal.0);
-        to.text(&self.s_comment);
-    }
-}
-
-impl RowValues for Customer<'_> {
-    fn append(&self, to: &mut Appender<'_>) {
-        to.int(self.c_custkey);
-        to.display(self.c_name);
-        to.display(&self.c_address);
-        to.int(self.c_nationkey);
-        to.display(&self.c_phone);
-        to.decimal(self.c_acctbal.0);
-        to.text(self.c_mktsegment);
-        to.text(self.c_comment);
-    }
-}
-
-impl RowValues for Part<'_> {
-    fn append(&self, to: &mut Appender<'_>) {
-        to.int(self.p_partkey);
-        to.display(&self.p_name);
-        to.display(self.p_mfgr);
-        to.display(self.p_brand);
-        to.text(self.p_type);
-        to.int(i64::from(self.p_size));
-        to.text(self.p_container);
-        to.decimal(self.p_retailprice.0);
-        to.text(self.p_comment);
-    }
-}
-
-impl RowValues for PartSupp<'_> {
-    fn append(&self, to: &mut Appender<'_>) {
-        to.int(self.ps_partkey);
-        to.int(self.ps_suppkey);
-        to.int(i64::from(self.ps_availqty));
-        to.decimal(self.ps_supplycost.0);
-        to.text(self.ps_comment);
-    }
-}
-
-impl RowValues for Order<'_> {
-    fn append(&self, to: &mut Appender<'_>) {
-        to.int(self.o_orderkey);
-        to.int(self.o_custkey);
-        to.text(self.o_orderstatus.as_str());
-        to.decimal(self.o_totalprice.0);
-        to.date(self.o_orderdate.to_unix_epoch());
-        to.text(self.o_orderpriority);
-        to.display(self.o_clerk);
-        to.int(i64::from(self.o_shippriority));
-        to.text(self.o_comment);
-    }
-}
-
-impl RowValues for LineItem<'_> {
-    fn append(&self, to: &mut Appender<'_>) {
-        to.int(self.l_orderkey);
-        to.int(self.l_partkey);
-        to.int(self.l_suppkey);
-        to.int(i64::from(self.l_linenumber));
-        // The generator gives whole units; the column is a DECIMAL(15, 2).
-        to.decimal(self.l_quantity * 100);
-        to.decimal(self.l_extendedprice.0);
-        to.decimal(self.l_discount.0);
-        to.decimal(self.l_tax.0);
-        to.text(self.l_returnflag);
-        to.text(self.l_linestatus);
-        to.date(self.l_shipdate.to_unix_epoch());
-        to.date(self.l_commitdate.to_unix_epoch());
-        to.date(self.l_receiptdate.to_unix_epoch());
-        to.text(self.l_shipinstruct);
-        to.text(self.l_shipmode);
-        to.text(self.l_comment);
     }
 }
 

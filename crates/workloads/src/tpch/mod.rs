@@ -3,15 +3,17 @@
 mod answers;
 mod batch;
 mod chunk;
-mod dates;
+pub(crate) mod dates;
 pub mod dump;
 mod generate;
 mod queries;
+pub(crate) mod rows;
 mod schema;
 pub mod tbl;
 
 pub use answers::{AnswerCheck, AnswerMismatch, CellKind, StoredAnswer};
 pub use chunk::{Chunk, Column, ColumnType, TextColumn};
-pub use generate::{CHUNK_ROWS, TablePart, generate};
+pub use generate::{TablePart, generate};
 pub use queries::{QUERY_COUNT, QueryNumber};
+pub use rows::{CHUNK_ROWS, Chunks};
 pub use schema::{ColumnDefinition, FOREIGN_KEYS, Table};

@@ -1,7 +1,8 @@
-//! The 22 queries in PostgreSQL's dialect with the specification's validation parameters, one file each.
+//! The 22 queries in PostgreSQL's dialect, one template each, and the specification's validation parameters.
 //!
-//! Deviations the specification allows: Q15 uses a WITH clause instead of a view, row limits are LIMIT clauses, and
-//! Q13 names the columns of its derived table by aliases. Q11's fraction is 0.0001 / scale factor.
+//! A template names its parameters in braces; other benchmarks on the same tables fill in theirs. Deviations the
+//! specification allows: Q15 uses a WITH clause instead of a view, row limits are LIMIT clauses, and Q13 names the
+//! columns of its derived table by aliases. Q11's fraction is 0.0001 / scale factor.
 
 macro_rules! query_texts {
     ($($number:literal)*) => {
@@ -10,6 +11,46 @@ macro_rules! query_texts {
 }
 
 const TEXTS: [&str; QUERY_COUNT] = query_texts!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22);
+
+/// The specification's validation parameters, from Q1 on. Two of them are pieces of SQL that only other benchmarks
+/// change: the end of Q10's range and a filter of the lines that Q18 counts.
+const VALIDATION: [&[(&str, &str)]; QUERY_COUNT] = [
+    &[("delta", "90")],
+    &[("size", "15"), ("type", "BRASS"), ("region", "EUROPE")],
+    &[("segment", "BUILDING"), ("date", "1995-03-15")],
+    &[("date", "1993-07-01")],
+    &[("region", "ASIA"), ("date", "1994-01-01")],
+    &[("date", "1994-01-01"), ("discount", "0.06"), ("quantity", "24")],
+    &[("nation1", "FRANCE"), ("nation2", "GERMANY"), ("first", "1995-01-01"), ("last", "1996-12-31")],
+    &[
+        ("nation", "BRAZIL"),
+        ("region", "AMERICA"),
+        ("first", "1995-01-01"),
+        ("last", "1996-12-31"),
+        ("type", "ECONOMY ANODIZED STEEL"),
+    ],
+    &[("colour", "green")],
+    &[("date", "1993-10-01"), ("end", "date '1993-10-01' + interval '3' month")],
+    &[("nation", "GERMANY")],
+    &[("mode1", "MAIL"), ("mode2", "SHIP"), ("date", "1994-01-01")],
+    &[("word1", "special"), ("word2", "requests")],
+    &[("date", "1995-09-01")],
+    &[("date", "1996-01-01")],
+    &[("brand", "Brand#45"), ("type", "MEDIUM POLISHED"), ("sizes", "49, 14, 23, 45, 19, 3, 36, 9")],
+    &[("brand", "Brand#23"), ("container", "MED BOX")],
+    &[("quantity", "300"), ("filter", "")],
+    &[
+        ("brand1", "Brand#12"),
+        ("brand2", "Brand#23"),
+        ("brand3", "Brand#34"),
+        ("quantity1", "1"),
+        ("quantity2", "10"),
+        ("quantity3", "20"),
+    ],
+    &[("colour", "forest"), ("date", "1994-01-01"), ("nation", "CANADA")],
+    &[("nation", "SAUDI ARABIA")],
+    &[("codes", "'13', '31', '23', '29', '30', '18', '17'")],
+];
 
 pub const QUERY_COUNT: usize = 22;
 
@@ -41,9 +82,28 @@ impl QueryNumber {
         format!("q{}", self.0)
     }
 
-    /// The text to run at a scale factor.
+    /// The text to run at a scale factor, with the validation parameters.
     pub fn sql(self, scale_factor: f64) -> String {
-        TEXTS[self.index()].trim_end().replace("{fraction}", &fraction(scale_factor))
+        self.sql_with(scale_factor, VALIDATION[self.index()].iter().copied())
+    }
+
+    /// The text with parameters by name.
+    ///
+    /// # Panics
+    /// If the template has other parameters.
+    pub(crate) fn sql_with<'a>(
+        self,
+        scale_factor: f64,
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> String {
+        let mut sql = TEXTS[self.index()].trim_end().replace("{fraction}", &fraction(scale_factor));
+        for (name, value) in parameters {
+            let placeholder = format!("{{{name}}}");
+            assert!(sql.contains(&placeholder), "{} has no parameter {name}", self.name());
+            sql = sql.replace(&placeholder, value);
+        }
+        assert!(!sql.contains('{'), "{} has a parameter without a value: {sql}", self.name());
+        sql
     }
 }
 

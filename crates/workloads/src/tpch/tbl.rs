@@ -8,7 +8,7 @@
 
 use super::chunk::{Chunk, Column};
 use super::dates;
-use super::generate::CHUNK_ROWS;
+use super::rows::CHUNK_ROWS;
 use super::schema::Table;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

@@ -9,7 +9,7 @@ from
         from
             customer left outer join orders on
                 c_custkey = o_custkey
-                and o_comment not like '%special%requests%'
+                and o_comment not like '%{word1}%{word2}%'
         group by
             c_custkey
     ) as c_orders (c_custkey, c_count)

@@ -9,5 +9,5 @@ from
     part
 where
     l_partkey = p_partkey
-    and l_shipdate >= date '1995-09-01'
-    and l_shipdate < date '1995-09-01' + interval '1' month
+    and l_shipdate >= date '{date}'
+    and l_shipdate < date '{date}' + interval '1' month

@@ -5,8 +5,8 @@ with revenue (supplier_no, total_revenue) as (
     from
         lineitem
     where
-        l_shipdate >= date '1996-01-01'
-        and l_shipdate < date '1996-01-01' + interval '3' month
+        l_shipdate >= date '{date}'
+        and l_shipdate < date '{date}' + interval '3' month
     group by
         l_suppkey
 )

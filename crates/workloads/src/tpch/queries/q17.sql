@@ -5,8 +5,8 @@ from
     part
 where
     p_partkey = l_partkey
-    and p_brand = 'Brand#23'
-    and p_container = 'MED BOX'
+    and p_brand = '{brand}'
+    and p_container = '{container}'
     and l_quantity < (
         select
             0.2 * avg(l_quantity)

@@ -14,10 +14,10 @@ where
         select
             l_orderkey
         from
-            lineitem
+            lineitem{filter}
         group by
             l_orderkey having
-                sum(l_quantity) > 300
+                sum(l_quantity) > {quantity}
     )
     and c_custkey = o_custkey
     and o_orderkey = l_orderkey

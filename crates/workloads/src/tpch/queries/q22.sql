@@ -11,7 +11,7 @@ from
             customer
         where
             substring(c_phone from 1 for 2) in
-                ('13', '31', '23', '29', '30', '18', '17')
+                ({codes})
             and c_acctbal > (
                 select
                     avg(c_acctbal)
@@ -20,7 +20,7 @@ from
                 where
                     c_acctbal > 0.00
                     and substring(c_phone from 1 for 2) in
-                        ('13', '31', '23', '29', '30', '18', '17')
+                        ({codes})
             )
             and not exists (
                 select

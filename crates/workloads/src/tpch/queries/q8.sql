@@ -1,7 +1,7 @@
 select
     o_year,
     sum(case
-        when nation = 'BRAZIL' then volume
+        when nation = '{nation}' then volume
         else 0
     end) / sum(volume) as mkt_share
 from
@@ -26,10 +26,10 @@ from
             and o_custkey = c_custkey
             and c_nationkey = n1.n_nationkey
             and n1.n_regionkey = r_regionkey
-            and r_name = 'AMERICA'
+            and r_name = '{region}'
             and s_nationkey = n2.n_nationkey
-            and o_orderdate between date '1995-01-01' and date '1996-12-31'
-            and p_type = 'ECONOMY ANODIZED STEEL'
+            and o_orderdate between date '{first}' and date '{last}'
+            and p_type = '{type}'
     ) as all_nations
 group by
     o_year
