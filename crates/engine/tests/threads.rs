@@ -335,6 +335,34 @@ fn one_worker_looks_out_for_commits() {
     engine.shutdown();
 }
 
+/// What a transaction wrote is settled by the worker that committed it, before it sleeps: the other one sleeps on.
+#[test]
+fn nobody_is_woken_to_settle_what_was_committed() {
+    const TRANSACTIONS: u64 = 20;
+    let engine = start(EngineOptions { workers: 2, ..EngineOptions::default() });
+    let log = SlowLog::default();
+    log.hurry();
+    log.attach(&engine);
+    let container = create(&engine, Partitioning::Hash { attributes: Box::new([KEY]), partitions: 1 });
+    let mut parks = 0;
+    for amount in 0..TRANSACTIONS as i64 {
+        assert!(falls_asleep(&engine, &log), "{:?}", engine.statistics());
+        let (before, writer) = (engine.statistics(), engine.clone());
+        let committed = engine.block_on(async move {
+            let mut transaction = writer.begin();
+            transaction.update(&by_key(container, 7), Arc::new(SetAmount(amount))).await?;
+            transaction.commit().await
+        });
+        committed.expect("the task ends").expect("nothing conflicts");
+        assert!(falls_asleep(&engine, &log), "{:?}", engine.statistics());
+        let after = engine.statistics();
+        assert!(after.event(Event::MaintenanceCalls) > before.event(Event::MaintenanceCalls), "somebody settles it");
+        parks += after.event(Event::Parks) - before.event(Event::Parks);
+    }
+    assert!(parks < TRANSACTIONS * 3 / 2, "{TRANSACTIONS} transactions sent workers to bed {parks} times");
+    engine.shutdown();
+}
+
 /// Whether no worker looks for anything any more.
 fn falls_asleep(engine: &Engine, log: &SlowLog) -> bool {
     (0..200).any(|_| {

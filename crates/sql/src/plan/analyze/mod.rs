@@ -11,6 +11,7 @@ mod branches;
 mod casts;
 mod digits;
 mod functions;
+mod lists;
 mod lookups;
 mod moments;
 mod operands;
@@ -91,7 +92,11 @@ fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
         Expr::ScalarFunction(function) => Ok(rounding::rewrite(function, columns)),
         Expr::Negative(operand) => Ok(digits::negative(operand, columns)),
         Expr::ScalarSubquery(subquery) => subqueries::scalar(subquery),
-        Expr::InList(_) => lookups::plain_floats(expr, columns),
+        Expr::InList(list) => match lists::of_values(list, columns)? {
+            Some(new) => Ok(Some(new)),
+            None => lookups::plain_floats(expr, columns),
+        },
+        Expr::BinaryExpr(pair) => Ok(lists::pair(pair)),
         Expr::Case(case) => match branches::kept_apart(case, columns)? {
             Some(new) => Ok(Some(new)),
             None => lookups::plain_floats(expr, columns),
