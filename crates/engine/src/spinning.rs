@@ -3,14 +3,6 @@
 //! To be put to sleep and woken takes longer than a client with one statement after the other needs between two of
 //! them. So a worker looks for about as long as that takes, if work came within it lately, and else hardly at all. What
 //! wakes it does not tell how long it would have had to look; that is found out by looking again now and then.
-//!
-//! Who looks for the end of a commit ([`Watching`]) gives way to other threads meanwhile. One that takes the processor
-//! for long keeps the worker from what it was claimed for, though another one sleeps who could be woken for that: then
-//! this one had better sleep, too.
-
-use std::time::Duration;
-
-use eris_platform::Nanos;
 
 /// Idle steps before a worker sleeps.
 const STEPS_MAX: u32 = 64;
@@ -66,32 +58,6 @@ impl Spinning {
     }
 }
 
-/// Another thread may have the processor of a worker that watches for so long.
-const GIVEN_AWAY_MAX: Duration = Duration::from_micros(50);
-/// The worker does not watch for so many times as long as it was kept from its processor.
-const PAUSE_TIMES: u32 = 64;
-
-/// Whether a worker watches, as far as that depends on who else wants its processor.
-#[derive(Default)]
-pub(crate) struct Watching {
-    /// Not before.
-    from: Nanos,
-}
-
-impl Watching {
-    pub fn pays(&self, now: Nanos) -> bool {
-        now >= self.from
-    }
-
-    /// It gave way, and has its processor back.
-    pub fn gave_way(&mut self, before: Nanos, now: Nanos) {
-        let away = now - before;
-        if away > GIVEN_AWAY_MAX {
-            self.from = now + away * PAUSE_TIMES;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,18 +103,5 @@ mod tests {
         assert_eq!(spinning.limit, STEPS_MIN);
         assert!(look(&mut spinning, 3, false));
         assert_eq!(spinning.limit, STEPS_MAX);
-    }
-
-    #[test]
-    fn whose_processor_others_want_does_not_watch_for_a_while() {
-        let at = |micros: u64| Nanos(micros * 1_000);
-        let mut watching = Watching::default();
-        assert!(watching.pays(at(0)));
-        watching.gave_way(at(100), at(150));
-        assert!(watching.pays(at(150)), "nobody has it for long");
-        watching.gave_way(at(1_000), at(5_000));
-        assert!(!watching.pays(at(5_000)));
-        assert!(!watching.pays(at(5_000 + 64 * 4_000 - 1)));
-        assert!(watching.pays(at(5_000 + 64 * 4_000)));
     }
 }

@@ -20,7 +20,7 @@ use crate::options::{
 };
 use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
-use crate::spinning::{Spinning, Watching};
+use crate::spinning::Spinning;
 use crate::task::Task;
 
 /// One worker (LPV).
@@ -34,7 +34,6 @@ pub(crate) struct Worker {
     outbox: Outbox,
     steps: u64,
     spinning: Spinning,
-    watching: Watching,
     /// Whether it has said that it watches.
     watches: bool,
 }
@@ -42,8 +41,8 @@ pub(crate) struct Worker {
 impl Worker {
     pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
         let outbox = Outbox::of_worker(node, &runtime);
-        let (spinning, watching) = (Spinning::new(), Watching::default());
-        Self { runtime, number, index, node, reactor, outbox, steps: 0, spinning, watching, watches: false }
+        let (steps, spinning, watches) = (0, Spinning::new(), false);
+        Self { runtime, number, index, node, reactor, outbox, steps, spinning, watches }
     }
 
     pub fn node(&self) -> NodeId {
@@ -58,12 +57,7 @@ impl Worker {
             }
             if self.watch() {
                 // Not at the cost of anybody who has something to do.
-                let before = self.runtime.env.now();
                 std::thread::yield_now();
-                // If all are busy it matters to nobody where this one runs.
-                if self.runtime.node(self.node).sleepers.asleep() > 0 {
-                    self.watching.gave_way(before, self.runtime.env.now());
-                }
             } else if self.spinning.looks_on() {
                 std::hint::spin_loop();
             } else {
@@ -80,9 +74,7 @@ impl Worker {
     /// claimed for something by then.
     fn watch(&mut self) -> bool {
         let told = self.runtime.log().and_then(|log| log.about_to_tell());
-        if told.is_none_or(|node| self.runtime.acting_node(node).id != self.node)
-            || !self.watching.pays(self.runtime.env.now())
-        {
+        if told.is_none_or(|node| self.runtime.acting_node(node).id != self.node) {
             return false;
         }
         let watches = self.runtime.node(self.node).sleepers.watch(self.index);
