@@ -41,7 +41,7 @@ pub trait Env: Send + Sync + 'static {
 
     /// A new queue for work on files; see [`IoQueue`]. The name is for people.
     ///
-    /// A real queue is a thread, which may run where the thread could that made the environment, also if a pinned worker
+    /// A real queue is a thread, which may run where the one that made the environment could, also if a pinned worker
     /// calls this.
     fn io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>>;
 

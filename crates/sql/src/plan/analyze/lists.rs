@@ -1,8 +1,8 @@
 //! Lists that DataFusion's simplification takes for sets.
 //!
-//! It joins two lists of the same operand, `x IN (..) AND x NOT IN (..)`, as if every item were a value of its own, known
-//! and not NULL, and as if a test against an empty list were true or false for every `x`. So what has no value yet stands
-//! in comparisons instead, NULL stands beside the list, and what comes out empty says itself what it is for NULL.
+//! It joins two lists of the same operand, `x IN (..) AND x NOT IN (..)`, as if every item were a value of its own,
+//! known and not NULL, and as if a test against an empty list were true or false for every `x`. So what has no value
+//! yet stands in comparisons instead, NULL stands beside the list, and what comes out empty says what it is for NULL.
 
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
