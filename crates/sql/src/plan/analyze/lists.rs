@@ -1,71 +1,131 @@
 //! Lists that DataFusion's simplification takes for sets.
 //!
 //! It joins two lists of the same operand, `x IN (..) AND x NOT IN (..)`, as if every item were a value of its own,
-//! known and not NULL, and as if a test against an empty list were true or false for every `x`. So what has no value
-//! yet stands in comparisons instead, NULL stands beside the list, and what comes out empty says what it is for NULL.
+//! known and not NULL, and as if a test against an empty list were true or false for every `x`. So what differs from
+//! row to row stands in comparisons instead, NULL stands beside the list, and what comes out empty says what it is for
+//! NULL. Constants stay in the list, however they are written: it may be long.
 
+use std::collections::HashSet;
+
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, binary_expr};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator, binary_expr};
 
 use super::lookups;
 
-/// A list without NULL, and with nothing but literals and parameters.
-pub(super) fn of_values(list: &InList, columns: &DFSchema) -> Result<Option<Expr>> {
-    let is_null = |item: &Expr| matches!(item, Expr::Literal(value, _) if value.is_null());
-    let is_known = |item: &Expr| matches!(item, Expr::Literal(..) | Expr::Placeholder(_));
+/// Takes NULL, and what is no constant, out of a list.
+pub(super) fn of_constants(list: &InList, columns: &DFSchema) -> Result<Option<Expr>> {
     let has_null = list.list.iter().any(is_null);
-    let has_unknown = !list.list.iter().all(is_known) && !list.expr.is_volatile();
-    if !has_null && !has_unknown || list.list.iter().all(is_null) {
+    let takes_varying = !list.expr.is_volatile() && list.list.iter().any(varies);
+    if !has_null && !takes_varying || list.list.iter().all(is_null) {
         return Ok(None);
     }
-    let (known, unknown): (Vec<Expr>, Vec<Expr>) =
-        list.list.iter().filter(|item| !is_null(item)).cloned().partition(|item| is_known(item) || !has_unknown);
-    let known = (!known.is_empty()).then(|| Expr::InList(InList::new(list.expr.clone(), known, list.negated)));
-    let known = match known {
-        Some(known) => Some(lookups::plain_floats(&known, columns)?.unwrap_or(known)),
-        None => None,
-    };
-    let null = has_null.then(|| Expr::Literal(ScalarValue::Boolean(None), None));
-    let tests = known.into_iter().chain(unknown.into_iter().map(|item| compared(list, item))).chain(null);
+    let items = list.list.iter().filter(|item| !is_null(item)).cloned();
+    let (varying, constant): (Vec<Expr>, Vec<Expr>) = items.partition(|item| takes_varying && varies(item));
+    let mut tests = Vec::new();
+    if !constant.is_empty() {
+        let constant = Expr::InList(InList::new(list.expr.clone(), constant, list.negated));
+        tests.push(lookups::plain_floats(&constant, columns)?.unwrap_or(constant));
+    }
+    tests.extend(varying.into_iter().map(|item| comparison(list, item)));
+    tests.extend(has_null.then(null));
     Ok(joined(list, tests))
 }
 
-/// Two lists that are joined by AND or OR.
+/// Says what two lists are that AND or OR joins, where the simplification would not know.
 pub(super) fn pair(expr: &BinaryExpr) -> Option<Expr> {
     let (Expr::InList(left), Expr::InList(right)) = (expr.left.as_ref(), expr.right.as_ref()) else { return None };
-    if left.expr != right.expr || left.expr.is_volatile() {
-        return None;
-    }
-    let is_literal = |item: &Expr| matches!(item, Expr::Literal(..));
-    let all_literals = left.list.iter().chain(&right.list).all(is_literal);
-    let has_common = left.list.iter().any(|item| right.list.contains(item));
-    let only_in = |one: &InList, other: &InList| one.list.iter().any(|item| !other.list.contains(item));
-    let is_empty = match (expr.op, left.negated, right.negated) {
-        (Operator::And, false, false) | (Operator::Or, true, true) => !has_common,
-        (Operator::And, false, true) => !only_in(left, right),
-        (Operator::And, true, false) => !only_in(right, left),
-        // The union of both, which is right whatever the items are.
+    let is_union = match expr.op {
+        Operator::And => left.negated && right.negated,
+        Operator::Or => !(left.negated && right.negated),
         _ => return None,
     };
-    if !all_literals {
-        let compared = joined(right, right.list.iter().cloned().map(|item| compared(right, item)))?;
-        return Some(binary_expr(expr.left.as_ref().clone(), expr.op, compared));
+    // A union is right whatever the items are.
+    if is_union || left.expr != right.expr || left.expr.is_volatile() {
+        return None;
     }
-    let null = Expr::Literal(ScalarValue::Boolean(None), None);
+    let (Some(of_left), Some(of_right)) = (values(left), values(right)) else {
+        let tests = right.list.iter().map(|item| comparison(right, item.clone())).collect();
+        return Some(binary_expr(expr.left.as_ref().clone(), expr.op, joined(right, tests)?));
+    };
+    let is_empty = match (left.negated, right.negated) {
+        (false, true) => of_left.is_subset(&of_right),
+        (true, false) => of_right.is_subset(&of_left),
+        _ => of_left.is_disjoint(&of_right),
+    };
+    let operand = || left.expr.as_ref().clone();
     is_empty.then(|| match expr.op {
-        Operator::Or => left.expr.as_ref().clone().is_not_null().or(null),
-        _ => left.expr.as_ref().clone().is_null().and(null),
+        Operator::Or => operand().is_not_null().or(null()),
+        _ => operand().is_null().and(null()),
     })
 }
 
+fn null() -> Expr {
+    Expr::Literal(ScalarValue::Boolean(None), None)
+}
+
+fn is_null(item: &Expr) -> bool {
+    match item {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        _ => false,
+    }
+}
+
+/// Whether an item is more than a constant or a parameter.
+fn varies(item: &Expr) -> bool {
+    let of_row = |part: &Expr| {
+        matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_)) || part.is_volatile()
+    };
+    !matches!(item, Expr::Literal(..)) && item.exists(|part| Ok(of_row(part))).unwrap_or(true)
+}
+
+/// The values of a list, if all are known.
+fn values(list: &InList) -> Option<HashSet<ScalarValue>> {
+    list.list.iter().map(value).collect()
+}
+
+fn value(item: &Expr) -> Option<ScalarValue> {
+    match item {
+        Expr::Literal(value, _) => Some(value.clone()),
+        Expr::Cast(Cast { expr, field }) => value(expr)?.cast_to(field.data_type()).ok(),
+        _ => None,
+    }
+}
+
 /// The test of one item.
-fn compared(list: &InList, item: Expr) -> Expr {
+fn comparison(list: &InList, item: Expr) -> Expr {
     let operator = if list.negated { Operator::NotEq } else { Operator::Eq };
     binary_expr(list.expr.as_ref().clone(), operator, item)
 }
 
 /// What the tests of its items say of a list.
-fn joined(list: &InList, tests: impl Iterator<Item = Expr>) -> Option<Expr> {
-    tests.reduce(if list.negated { Expr::and } else { Expr::or })
+fn joined(list: &InList, tests: Vec<Expr>) -> Option<Expr> {
+    tests.into_iter().reduce(if list.negated { Expr::and } else { Expr::or })
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::DataType;
+    use datafusion::logical_expr::{cast, col, in_list, lit};
+
+    use super::*;
+
+    fn rewritten(list: Expr) -> Option<String> {
+        let Expr::InList(list) = list else { unreachable!("a list") };
+        of_constants(&list, &DFSchema::empty()).unwrap().map(|expr| expr.to_string())
+    }
+
+    #[test]
+    fn constants_stay_in_the_list() {
+        let decimal = |value: i64| cast(lit(value), DataType::Decimal128(10, 2));
+        let items = || (0..20_000).map(decimal).chain([lit(1) + lit(2)]).collect::<Vec<_>>();
+        assert_eq!(rewritten(in_list(col("x"), items(), false)), None, "also if they are not computed yet");
+        let null = cast(lit(ScalarValue::Int64(None)), DataType::Decimal128(10, 2));
+        let some = vec![decimal(1), null, col("y"), decimal(2)];
+        let list = "x NOT IN ([CAST(Int64(1) AS Decimal128(10, 2)), CAST(Int64(2) AS Decimal128(10, 2))])";
+        let expected = format!("{list} AND x != y AND Boolean(NULL)");
+        assert_eq!(rewritten(in_list(col("x"), some, true)), Some(expected));
+    }
 }

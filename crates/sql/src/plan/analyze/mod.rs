@@ -92,7 +92,7 @@ fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
         Expr::ScalarFunction(function) => Ok(rounding::rewrite(function, columns)),
         Expr::Negative(operand) => Ok(digits::negative(operand, columns)),
         Expr::ScalarSubquery(subquery) => subqueries::scalar(subquery),
-        Expr::InList(list) => match lists::of_values(list, columns)? {
+        Expr::InList(list) => match lists::of_constants(list, columns)? {
             Some(new) => Ok(Some(new)),
             None => lookups::plain_floats(expr, columns),
         },

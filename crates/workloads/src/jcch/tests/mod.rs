@@ -17,6 +17,16 @@ use crate::tpch::{Chunk, Column, Table, TablePart};
 /// The smallest scale factor, one whose regions cannot be cut evenly, and one that shows all nations.
 const SCALE_FACTORS: [f64; 3] = [0.0025, 0.0035, 0.05];
 
+/// The large nation of each region, and its small ones in the order of their hashes.
+const LARGE: [&str; 5] = ["MOROCCO", "UNITED STATES", "CHINA", "GERMANY", "EGYPT"];
+const SMALL: [[&str; 4]; 5] = [
+    ["ALGERIA", "ETHIOPIA", "KENYA", "MOZAMBIQUE"],
+    ["ARGENTINA", "BRAZIL", "CANADA", "PERU"],
+    ["INDONESIA", "JAPAN", "VIETNAM", "INDIA"],
+    ["FRANCE", "RUSSIA", "ROMANIA", "UNITED KINGDOM"],
+    ["IRAN", "IRAQ", "JORDAN", "SAUDI ARABIA"],
+];
+
 fn population(scale_factor: f64) -> Population {
     Population::new(scale_factor).unwrap()
 }

@@ -1,18 +1,11 @@
 //! Parameters of the queries: many draws of each, all of which must keep the rules of their set.
 
+use super::{LARGE, SMALL};
 use crate::jcch::{DrawnQuery, ParameterSet};
 use crate::tpch::{QueryNumber, dates};
 use eris_platform::SeededRandom;
 use std::collections::{BTreeSet, HashMap};
 
-const LARGE: [&str; 5] = ["MOROCCO", "UNITED STATES", "CHINA", "GERMANY", "EGYPT"];
-const SMALL: [[&str; 4]; 5] = [
-    ["ALGERIA", "ETHIOPIA", "KENYA", "MOZAMBIQUE"],
-    ["ARGENTINA", "BRAZIL", "CANADA", "PERU"],
-    ["INDONESIA", "JAPAN", "VIETNAM", "INDIA"],
-    ["FRANCE", "RUSSIA", "ROMANIA", "UNITED KINGDOM"],
-    ["IRAN", "IRAQ", "JORDAN", "SAUDI ARABIA"],
-];
 const REGIONS: [&str; 5] = ["AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST"];
 
 /// Two thousand draws of a query, each as a map of parameters.

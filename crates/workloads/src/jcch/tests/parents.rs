@@ -1,18 +1,9 @@
 //! Suppliers, customers and parts.
 
-use super::{Rows, SCALE_FACTORS, assert_same, population, rows_of, tpch_rows_of};
+use super::{LARGE, Rows, SCALE_FACTORS, SMALL, assert_same, population, rows_of, tpch_rows_of};
 use crate::jcch::Population;
 use crate::tpch::{Table, TablePart, generate as generate_tpch};
 use std::collections::HashMap;
-
-const LARGE: [&str; 5] = ["MOROCCO", "UNITED STATES", "CHINA", "GERMANY", "EGYPT"];
-const SMALL: [[&str; 4]; 5] = [
-    ["ALGERIA", "ETHIOPIA", "KENYA", "MOZAMBIQUE"],
-    ["ARGENTINA", "BRAZIL", "CANADA", "PERU"],
-    ["INDONESIA", "JAPAN", "VIETNAM", "INDIA"],
-    ["FRANCE", "RUSSIA", "ROMANIA", "UNITED KINGDOM"],
-    ["IRAN", "IRAQ", "JORDAN", "SAUDI ARABIA"],
-];
 
 /// Names of nations and regions by the key of the nation, from the generated tables.
 fn nation_names() -> (Vec<String>, Vec<i64>) {
