@@ -71,7 +71,7 @@ impl Sink for Counting {
 
 /// Feeds a pipeline and finishes its sink.
 fn feed(steps: &[Step], sink: Arc<dyn Sink>, batches: &[Batch], threads: usize) {
-    let pipeline = Pipeline { steps: steps.into(), sink, parameters: [].into() };
+    let pipeline = Pipeline::new(steps, sink, []);
     let each = |work: &(dyn Fn(usize) + Sync), count: usize| {
         if threads == 1 {
             return (0..count).for_each(work);

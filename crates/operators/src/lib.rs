@@ -28,5 +28,5 @@ pub use error::OperatorError;
 pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narrowed, Span, ValueSet};
 pub use filter_project::{FilterProject, select};
 pub use join::{BuildSpec, JoinBuild, JoinKind, Probe};
-pub use pipeline::{Collector, Emit, Pipeline, Sink, Step};
+pub use pipeline::{Collector, Emit, Pipeline, RowCounts, Sink, Step};
 pub use sort::{SortKey, SortKeys, SortSink};

@@ -65,7 +65,7 @@ async fn stage(engine: &Engine, container: ContainerId, pipeline: &Pipeline) -> 
 }
 
 fn pipeline(steps: Vec<Step>, sink: Arc<dyn Sink>) -> Pipeline {
-    Pipeline { steps: steps.into(), sink, parameters: [].into() }
+    Pipeline::new(steps, sink, [])
 }
 
 /// select o.value, count(*), sum(l.value) from lines l join orders o on l.key = o.key group by o.value order by 3 desc

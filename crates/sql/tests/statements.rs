@@ -433,6 +433,39 @@ fn explain_shows_both_plans_and_the_lane() {
 }
 
 #[test]
+fn explain_analyze_shows_what_was_expected_beside_what_came() {
+    let instance = instance();
+    let mut client = instance.session();
+    client.ok("CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)");
+    client.ok("INSERT INTO t SELECT g, g % 10 FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) a(g)");
+    client.ok("CREATE TABLE few (n int PRIMARY KEY)");
+    client.ok("INSERT INTO few VALUES (1), (2), (77)");
+    let query = "SELECT n, count(*) FROM t WHERE id % 10 > 0 AND n IN (SELECT n FROM few) GROUP BY n";
+
+    let analyzed = explained(&mut client, &format!("ANALYZE {query}"));
+    // What storage gives, what a filter leaves, what has a partner, and what comes to the end of the stage.
+    let line = |part: &str| analyzed.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{analyzed}"));
+    assert!(line("UnorderedScan few").contains("  (3 rows)  [native]"), "{analyzed}");
+    assert!(line("UnorderedScan t").contains("  (10 rows)  [native]"), "{analyzed}");
+    assert!(line("filter: ").contains("  (9 rows)  [native"), "{analyzed}");
+    assert!(line("probe stage 0").contains("  (2 rows)  [native"), "{analyzed}");
+    assert!(line("Group by").contains(" rows come; 2 came in "), "{analyzed}");
+    assert!(line("Rows: ") == "Rows: 2", "{analyzed}");
+
+    // What comes is not known before it came; nor does a later EXPLAIN show what an earlier one saw.
+    let explained_only = explained(&mut client, query);
+    assert!(explained_only.contains(" rows come)") && !explained_only.contains("came"), "{explained_only}");
+
+    // The query of a statement that changes rows is shown, too.
+    let inserted = explained(&mut client, &format!("ANALYZE INSERT INTO few SELECT n + 100 FROM ({query}) q(n, c)"));
+    assert!(inserted.contains(" rows come; 2 came in ") && inserted.contains("Rows: 2"), "{inserted}");
+    // And nothing is left over from one that failed.
+    let failing = format!("EXPLAIN ANALYZE SELECT count(*) FROM t, few WHERE t.n = few.n AND 1 / (t.n - 1) > 0");
+    assert_eq!(client.state(&failing), "22012");
+    assert!(!explained(&mut client, query).contains("came"));
+}
+
+#[test]
 fn sleeping_takes_its_time_and_answers() {
     let instance = instance();
     let mut client = instance.session();

@@ -272,7 +272,7 @@ fn decimals_that_a_projection_narrows() {
         let groups: Arc<[Expression]> = [column(0, wide), column(1, DataType::Int64)].into();
         let sink = Arc::new(GroupBy::new(groups, calls, Arc::from([]), &pool, 1));
         let steps: Arc<[Step]> = [Step::Project(project)].into();
-        let pipeline = Pipeline { steps, sink: Arc::clone(&sink) as Arc<dyn Sink>, parameters: Arc::from([]) };
+        let pipeline = Pipeline::new(steps, Arc::clone(&sink) as Arc<dyn Sink>, []);
         for part in rows.chunks(BATCH_ROWS) {
             pipeline.push(Batch::from_rows(&[wide, DataType::Int64], part), &mut |_| Ok(())).unwrap();
         }

@@ -241,7 +241,7 @@ impl Case {
             null_equal: self.null_equal,
         };
         let build = Arc::new(JoinBuild::new(spec, pool, self.threads));
-        let into_build = Pipeline { steps: [].into(), sink: build.clone(), parameters: [].into() };
+        let into_build = Pipeline::new([], build.clone(), []);
         feed(&into_build, &batches(&types, &self.build, seed), self.threads)?;
         let amount = types.len() - 2;
         let residual = self.residual.then(|| {
@@ -263,7 +263,7 @@ impl Case {
         };
         let collector = Arc::new(Collector::new(pool));
         let steps = [Step::Probe(Arc::new(probe))].into();
-        let pipeline = Pipeline { steps, sink: collector.clone(), parameters: [].into() };
+        let pipeline = Pipeline::new(steps, collector.clone(), []);
         feed(&pipeline, &batches(&types, &self.probe, seed + 1), self.threads)?;
         let (joined, _charged) = collector.take_output()?;
         let take = |met| {
@@ -476,7 +476,7 @@ fn an_exploding_join_comes_in_pieces_and_stops_when_nobody_wants_more() {
             null_equal: false,
         };
         let build = Arc::new(JoinBuild::new(spec, &pool, 1));
-        let into_build = Pipeline { steps: [].into(), sink: build.clone(), parameters: [].into() };
+        let into_build = Pipeline::new([], build.clone(), []);
         feed(&into_build, std::slice::from_ref(&rows), 1).unwrap();
         let probe = Probe {
             build,
@@ -487,7 +487,7 @@ fn an_exploding_join_comes_in_pieces_and_stops_when_nobody_wants_more() {
             build_columns: [0, 1].into(),
         };
         let steps = [Step::Probe(Arc::new(probe))].into();
-        let pipeline = Pipeline { steps, sink: Arc::new(crate::pipeline::Emit), parameters: [].into() };
+        let pipeline = Pipeline::new(steps, Arc::new(crate::pipeline::Emit), []);
         let mut pieces = 0;
         let stopped = pipeline.push(rows.clone(), &mut |batch| {
             pieces += usize::from(batch.rows > 0);
@@ -522,12 +522,12 @@ fn a_join_that_is_not_built_or_has_other_keys_is_refused() {
             build_columns: [].into(),
         };
         let steps = [Step::Probe(Arc::new(probe))].into();
-        let pipeline = Pipeline { steps, sink: Arc::new(Collector::new(&pool)), parameters: [].into() };
+        let pipeline = Pipeline::new(steps, Arc::new(Collector::new(&pool)), []);
         let rows = Batch::from_rows(&[DataType::Int32], &[vec![Value::Int32(1)]]);
         pipeline.push(rows, &mut |_| Ok(()))
     };
     assert!(matches!(probe(JoinKind::Inner), Err(OperatorError::Internal(_))), "not built");
-    let into_build = Pipeline { steps: [].into(), sink: build.clone(), parameters: [].into() };
+    let into_build = Pipeline::new([], build.clone(), []);
     feed(&into_build, &[texts], 1).unwrap();
     assert!(matches!(probe(JoinKind::Inner), Err(OperatorError::Internal(_))), "keys of another type");
     assert!(build.take_rows(true).is_err());

@@ -13,6 +13,7 @@
 //! Nothing is kept in a command, because hundreds of them may be open at a time.
 
 mod collector;
+mod counts;
 mod sink;
 mod slots;
 
@@ -26,6 +27,7 @@ use crate::expression::Expression;
 use crate::filter_project::select;
 use crate::join::Probe;
 pub use collector::Collector;
+pub use counts::RowCounts;
 pub use sink::{Emit, Sink};
 pub(crate) use slots::{Slots, lock};
 
@@ -52,9 +54,22 @@ pub struct Pipeline {
     pub sink: Arc<dyn Sink>,
     /// The statement's parameters.
     pub parameters: Arc<[Value]>,
+    /// Where rows are counted on their way, if anyone wants to know.
+    pub counts: Option<Arc<RowCounts>>,
 }
 
 impl Pipeline {
+    /// One that counts nothing.
+    pub fn new(steps: impl Into<Arc<[Step]>>, sink: Arc<dyn Sink>, parameters: impl Into<Arc<[Value]>>) -> Self {
+        Self { steps: steps.into(), sink, parameters: parameters.into(), counts: None }
+    }
+
+    fn count(&self, place: usize, rows: usize) {
+        if let Some(counts) = &self.counts {
+            counts.add(place, rows);
+        }
+    }
+
     /// Sends a batch through. `emit` hands a batch to the waiting task and fails when the query is over; an empty batch
     /// without columns only asks.
     pub fn push(
@@ -70,6 +85,7 @@ impl Pipeline {
             if batch.rows == 0 {
                 return Ok(());
             }
+            self.count(at, batch.rows);
             match step {
                 Step::Filter(condition) => {
                     let rows = select(condition, &batch, &self.parameters)?;
@@ -95,7 +111,11 @@ impl Pipeline {
                 }
             }
         }
-        if batch.rows == 0 { Ok(()) } else { self.sink.consume(batch, emit) }
+        if batch.rows == 0 {
+            return Ok(());
+        }
+        self.count(self.steps.len(), batch.rows);
+        self.sink.consume(batch, emit)
     }
 }
 

@@ -183,9 +183,11 @@ impl Session {
                 let database = self.database.clone();
                 let cancel = self.transaction().cancel_handle();
                 let qep = plan.compile(logical, &database, &cancel, parameters).await?;
+                let actuals = self.analysis.begin(&qep);
                 let parameters = Arc::clone(parameters);
                 let mut context = RunContext { transaction: self.transaction(), parameters };
-                Ok(RowSource::Native(start_dataflows(&qep, database.engine(), &mut context).await?))
+                let rows = start_dataflows(&qep, database.engine(), &mut context, actuals.as_deref()).await?;
+                Ok(RowSource::Native(rows))
             }
             QueryBody::Fallback { plan: logical, .. } => {
                 let database = self.database.clone();

@@ -14,9 +14,31 @@ use crate::errors::SqlError;
 use crate::fallback;
 use crate::front::ExplainCommand;
 use crate::native::{
-    Access, Bound, ChangePlan, ConditionTemplate, InsertRows, Node, accesses, describe, describe_dataflows,
+    Access, Actuals, Bound, ChangePlan, ConditionTemplate, InsertRows, MacroQep, Node, accesses, describe,
+    describe_dataflows,
 };
 use crate::plan::engine_error;
+
+/// What EXPLAIN ANALYZE wants to know of the dataflows of a statement, which has one such query at most.
+#[derive(Default)]
+pub(super) enum Analysis {
+    #[default]
+    Unwanted,
+    Wanted,
+    Begun(MacroQep, Arc<Actuals>),
+}
+
+impl Analysis {
+    /// These dataflows are about to run; gives where they note what they do, if that is wanted.
+    pub fn begin(&mut self, qep: &MacroQep) -> Option<Arc<Actuals>> {
+        if let Self::Unwanted = self {
+            return None;
+        }
+        let actuals = Arc::new(Actuals::new(qep));
+        *self = Self::Begun(qep.clone(), Arc::clone(&actuals));
+        Some(actuals)
+    }
+}
 
 impl Session {
     pub(super) async fn explain(
@@ -29,6 +51,7 @@ impl Session {
         let started = self.database.engine().env().now();
         let inner = self.plan_in(planned.text.clone(), (*explain.statement).clone(), &planned.declared, &catalog)?;
         let planning = self.database.engine().env().now().0.saturating_sub(started.0);
+        let ran = if explain.analyze { Some(self.analyze(&inner, parameters).await?) } else { None };
         let mut lines = Vec::new();
         match &inner.body {
             Body::Query(plan) => self.query_lines(plan, explain, 0, &mut lines).await?,
@@ -65,8 +88,12 @@ impl Session {
             Body::Utility => {}
         }
         lines.push(format!("Lane: {}", if inner.is_native() { "native" } else { "fallback" }));
-        if explain.analyze {
-            self.analyze(&inner, parameters, planning, &mut lines).await?;
+        self.analysis = Analysis::Unwanted;
+        if let Some((rows, took)) = ran {
+            let millis = |nanos: u64| nanos as f64 / 1e6;
+            lines.push(format!("Rows: {rows}"));
+            lines.push(format!("Planning: {:.3} ms (measured)", millis(planning)));
+            lines.push(format!("Execution: {:.3} ms (measured)", millis(took)));
         }
         let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
         let batch = Batch::from_rows(&[DataType::Text], &rows);
@@ -104,10 +131,14 @@ impl Session {
                 self.micro_lines(node, depth, lines)?;
             }
             QueryBody::Dataflows(logical) => {
+                if let Analysis::Begun(qep, actuals) = &self.analysis {
+                    describe_dataflows(qep, Some(actuals), depth, lines);
+                    return Ok(());
+                }
                 let database = self.database.clone();
                 let cancel = self.transaction().cancel_handle();
                 let qep = plan.compile(logical, &database, &cancel, &[]).await?;
-                describe_dataflows(&qep, depth, lines);
+                describe_dataflows(&qep, None, depth, lines);
             }
             QueryBody::Fallback { plan: logical, reason } => {
                 let indent = "  ".repeat(depth);
@@ -128,34 +159,32 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the statement and says what came out.
-    async fn analyze(
-        &mut self,
-        inner: &Planned,
-        parameters: &Arc<[Value]>,
-        planning_nanos: u64,
-        lines: &mut Vec<String>,
-    ) -> Result<(), SqlError> {
+    /// Runs the statement; gives its rows and nanoseconds, and leaves in `analysis` what its dataflows did.
+    async fn analyze(&mut self, inner: &Planned, parameters: &Arc<[Value]>) -> Result<(u64, u64), SqlError> {
         let env = Arc::clone(self.database.engine().env());
         let started = env.now();
-        let rows = match &inner.body {
-            Body::Query(plan) => self.count_rows(plan, parameters).await?,
-            Body::Insert(plan) => self.insert(plan, parameters).await?,
+        self.analysis = Analysis::Wanted;
+        let rows = self.run_counted(inner, parameters).await;
+        if rows.is_err() {
+            self.analysis = Analysis::Unwanted;
+        }
+        Ok((rows?, env.now().0.saturating_sub(started.0)))
+    }
+
+    async fn run_counted(&mut self, inner: &Planned, parameters: &Arc<[Value]>) -> Result<u64, SqlError> {
+        match &inner.body {
+            Body::Query(plan) => self.count_rows(plan, parameters).await,
+            Body::Insert(plan) => self.insert(plan, parameters).await,
             Body::Change(plan) => match self.change(plan, parameters).await? {
-                CommandTag::Update(rows) | CommandTag::Delete(rows) => rows,
-                _ => 0,
+                CommandTag::Update(rows) | CommandTag::Delete(rows) => Ok(rows),
+                _ => Ok(0),
             },
             Body::Sleep(plan) => {
                 self.sleep(plan, parameters).await?;
-                self.count_rows(&plan.query, parameters).await?
+                self.count_rows(&plan.query, parameters).await
             }
-            Body::Utility => 0,
-        };
-        let millis = |nanos: u64| nanos as f64 / 1e6;
-        lines.push(format!("Rows: {rows}"));
-        lines.push(format!("Planning: {:.3} ms (measured)", millis(planning_nanos)));
-        lines.push(format!("Execution: {:.3} ms (measured)", millis(env.now().0.saturating_sub(started.0))));
-        Ok(())
+            Body::Utility => Ok(0),
+        }
     }
 
     async fn count_rows(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<u64, SqlError> {

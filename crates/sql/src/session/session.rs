@@ -9,6 +9,7 @@ use eris_platform::Nanos;
 use eris_storage::Value;
 
 use super::cancel::SessionCancel;
+use super::explain::Analysis;
 use super::notices::Notice;
 use super::outcome::Outcome;
 use super::prepared::{Prepared, placed};
@@ -66,6 +67,8 @@ pub struct Session {
     pub(super) named: BTreeMap<String, Arc<Prepared>>,
     /// Of the last statement.
     pub(super) notices: Vec<Notice>,
+    /// What EXPLAIN ANALYZE wants to know of the query that runs.
+    pub(super) analysis: Analysis,
     /// Bytes that were reserved in the database when the transaction began, or the last statement outside of one.
     memory_before: u64,
 }
@@ -87,6 +90,7 @@ impl Session {
             cancel: SessionCancel::default(),
             named: BTreeMap::new(),
             notices: Vec::new(),
+            analysis: Analysis::default(),
             memory_before: 0,
         }
     }

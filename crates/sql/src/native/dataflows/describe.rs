@@ -2,42 +2,54 @@
 
 use std::fmt::Display;
 
-use eris_operators::{Expression, GroupCall};
+use eris_operators::{Expression, GroupCall, RowCounts};
 
-use super::{Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
+use super::actuals::StageActuals;
+use super::{Actuals, Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
 use crate::native::describe::{access_text, expressions_text, kernel, slot_text, sort_text};
 
-/// The lines of a plan, in the order in which it runs.
-pub fn describe_dataflows(qep: &MacroQep, depth: usize, lines: &mut Vec<String>) {
+/// The lines of a plan, in the order in which it runs; with what happened, if it ran.
+pub fn describe_dataflows(qep: &MacroQep, actuals: Option<&Actuals>, depth: usize, lines: &mut Vec<String>) {
     let indent = "  ".repeat(depth);
     for (number, stage) in qep.stages.iter().enumerate() {
         let scalar = qep.scalars.iter().find(|scalar| scalar.stage == number);
         let becomes = scalar.map_or(String::new(), |scalar| format!(", its value is ${}", scalar.parameter + 1));
+        let actuals = actuals.map(|actuals| actuals.stage(number));
         lines.push(format!(
-            "{indent}Stage {number}: {}{becomes}  (about {:.0} rows come)  [native]",
+            "{indent}Stage {number}: {}{becomes}  (about {:.0} rows come{})  [native]",
             sink_text(stage),
-            stage.expected_rows
+            stage.expected_rows,
+            actuals.map_or(String::new(), came_text)
         ));
-        for input in &stage.inputs {
-            describe_input(input, &format!("{indent}  "), lines);
+        for (place, input) in stage.inputs.iter().enumerate() {
+            let counts = actuals.map(|actuals| &*actuals.inputs[place]);
+            describe_input(input, counts, &format!("{indent}  "), lines);
         }
     }
 }
 
-fn describe_input(input: &Input, indent: &str, lines: &mut Vec<String>) {
+/// What came to a stage, and how long it took, unless it handed its rows on as they came.
+fn came_text(actuals: &StageActuals) -> String {
+    let took = actuals.took().map_or(String::new(), |took| format!(" in {:.3} ms", took.as_secs_f64() * 1e3));
+    format!("; {} came{took}", actuals.rows())
+}
+
+fn describe_input(input: &Input, counts: Option<&RowCounts>, indent: &str, lines: &mut Vec<String>) {
     let place = match &input.source {
         Source::Scan(_) => "in each partition",
         Source::Stage(_) | Source::Built { .. } | Source::Values { .. } => "tasks",
     };
-    lines.push(format!("{indent}{}  [native]", source_text(&input.source)));
-    for step in &input.steps {
+    let passed = |step: usize| counts.map_or(String::new(), |counts| format!("  ({} rows)", counts.at(step)));
+    lines.push(format!("{indent}{}{}  [native]", source_text(&input.source), passed(0)));
+    for (number, step) in input.steps.iter().enumerate() {
+        let passed = passed(number + 1);
         let text = match step {
-            StepPlan::Filter(condition) => format!("filter: {condition}  [{}, {place}]", kernel(condition)),
+            StepPlan::Filter(condition) => format!("filter: {condition}{passed}  [{}, {place}]", kernel(condition)),
             StepPlan::Project(expressions) => {
                 let worst = expressions.iter().map(kernel).max().unwrap_or("native");
-                format!("compute: {}  [{worst}, {place}]", expressions_text(expressions))
+                format!("compute: {}{passed}  [{worst}, {place}]", expressions_text(expressions))
             }
-            StepPlan::Probe(probe) => format!("{}  [native, {place}]", probe_text(probe)),
+            StepPlan::Probe(probe) => format!("{}{passed}  [native, {place}]", probe_text(probe)),
         };
         lines.push(format!("{indent}  {text}"));
     }

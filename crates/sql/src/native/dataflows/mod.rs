@@ -13,6 +13,7 @@
 //!
 //! A plan is made for one execution, because what tables hold decides the order of joins; it is cheap to make.
 
+mod actuals;
 mod describe;
 mod parallel;
 mod run;
@@ -25,6 +26,7 @@ use eris_storage::{DataType, Value};
 use super::access::Access;
 use super::conditions::Slot;
 
+pub use actuals::Actuals;
 pub use describe::describe_dataflows;
 pub use run::start_dataflows;
 

@@ -10,7 +10,7 @@ use eris_platform::Reservation;
 use eris_storage::{Batch, Value};
 
 use super::parallel::{Piece, on_all_workers};
-use super::{Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
+use super::{Actuals, Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
 use crate::errors::{SqlError, SqlState};
 use crate::native::access::{Access, Bound};
 use crate::native::held::Held;
@@ -33,23 +33,27 @@ struct Run<'q> {
     engine: Engine,
     parameters: Vec<Value>,
     left: Vec<Left>,
+    /// What happens is noted here, if anyone wants to know.
+    actuals: Option<&'q Actuals>,
 }
 
 /// Runs all stages and gives the rows of the last one as they come, if its sink hands them on, or all together.
+/// `actuals`: where to note what happens.
 pub async fn start_dataflows(
     qep: &MacroQep,
     engine: &Engine,
     context: &mut RunContext<'_>,
+    actuals: Option<&Actuals>,
 ) -> Result<NativeRows, SqlError> {
-    let mut run =
-        Run { qep, engine: engine.clone(), parameters: qep.parameters(&context.parameters), left: Vec::new() };
+    let parameters = qep.parameters(&context.parameters);
+    let mut run = Run { qep, engine: engine.clone(), parameters, left: Vec::new(), actuals };
     for (number, stage) in qep.stages.iter().enumerate() {
         let is_last = number + 1 == qep.stages.len();
         if is_last
             && let SinkPlan::Emit = stage.sink
             && let [Input { source: Source::Scan(access), steps }] = stage.inputs.as_slice()
         {
-            let pipeline = run.pipeline(steps, Arc::new(Emit))?;
+            let pipeline = run.pipeline((number, 0), steps, Arc::new(Emit))?;
             let (skip, fetch) = match &stage.limit {
                 None => (0, None),
                 Some(limit) => limits(limit.skip.as_ref(), limit.fetch.as_ref(), &run.parameters)?,
@@ -73,10 +77,11 @@ pub async fn start_dataflows(
 
 impl Run<'_> {
     async fn stage(&mut self, number: usize, stage: &Stage, context: &mut RunContext<'_>) -> Result<Left, SqlError> {
+        let started = self.engine.env().now();
         let (sink, built) = self.sink(stage, context);
-        for input in &stage.inputs {
+        for (place, input) in stage.inputs.iter().enumerate() {
             context.check_cancelled()?;
-            let pipeline = self.pipeline(&input.steps, Arc::clone(&sink))?;
+            let pipeline = self.pipeline((number, place), &input.steps, Arc::clone(&sink))?;
             match &input.source {
                 Source::Scan(access) => self.scan(access, pipeline, context).await?,
                 Source::Stage(from) => {
@@ -106,6 +111,9 @@ impl Run<'_> {
             on_all_workers(&self.engine, &context.transaction.cancel_handle(), jobs, Arc::clone(&job)).await?;
         }
         drop(job);
+        if let Some(actuals) = self.actuals {
+            actuals.stage(number).ended(self.engine.env().now() - started);
+        }
         if let Some(built) = built {
             return Ok(Left::Built(built));
         }
@@ -140,7 +148,13 @@ impl Run<'_> {
         }
     }
 
-    fn pipeline(&self, steps: &[StepPlan], sink: Arc<dyn Sink>) -> Result<Pipeline, SqlError> {
+    /// The pipeline of an input: the number of its stage, and its place among the stage's inputs.
+    fn pipeline(
+        &self,
+        (stage, input): (usize, usize),
+        steps: &[StepPlan],
+        sink: Arc<dyn Sink>,
+    ) -> Result<Pipeline, SqlError> {
         let steps = steps.iter().map(|step| {
             Ok(match step {
                 StepPlan::Filter(condition) => Step::Filter(Arc::clone(condition)),
@@ -149,7 +163,8 @@ impl Run<'_> {
             })
         });
         let steps = steps.collect::<Result<Vec<Step>, SqlError>>()?;
-        Ok(Pipeline { steps: steps.into(), sink, parameters: self.parameters.as_slice().into() })
+        let counts = self.actuals.map(|actuals| Arc::clone(&actuals.stage(stage).inputs[input]));
+        Ok(Pipeline { counts, ..Pipeline::new(steps, sink, self.parameters.as_slice()) })
     }
 
     fn probe(&self, plan: &ProbePlan) -> Result<Probe, SqlError> {
