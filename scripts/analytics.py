@@ -1,7 +1,8 @@
-"""Figures and conditions of analytical queries: TPC-H beside DuckDB and Hyper in one run."""
+"""Figures and conditions of analytical queries: TPC-H and JCC-H beside DuckDB and Hyper in one run."""
 import functools
+import os
 
-from checklist import Failed, Outcome, Unavailable, bench
+from checklist import Failed, Outcome, Unavailable, bench, run
 
 PEERS = "duckdb,hyper"
 
@@ -54,13 +55,41 @@ def tpch_scaling():
     return Outcome(f"{ratio:.2f} x ({single['total_ms']:.0f} ms, {double['total_ms']:.0f} ms)", ratio >= 1.6, command)
 
 
-def tpch_native(scale):
-    """All queries without a DataFusion node, with the right answers."""
-    report, command = bench("tpch", "--sf", scale, "--repeat", "1", result=f"tpch-native-{scale}")
+def native(report, command):
+    """All queries without a DataFusion node and with the right answers, and no peer says anything else."""
     wrong = [result["name"] for result in report["results"] if result["answer"] != "ok" or not result["native"]]
     if len(report["results"]) != 22:
         raise Failed(f"{len(report['results'])} queries")
-    return Outcome(f"{22 - len(wrong)} of 22" + (f", not {', '.join(wrong)}" if wrong else ""), not wrong, command)
+    named = f", not {', '.join(wrong)}" if wrong else ""
+    peers = report.get("peers", {})
+    same = "".join(f", {found['answers_right']} as {name} {found['version']}" for name, found in peers.items())
+    # A query that one peer cannot run, or takes too long for, is compared with what the other one says.
+    agree = all(found["answers_right"] + len(found["errors"]) == 22 for found in peers.values())
+    return Outcome(f"{22 - len(wrong)} of 22{named}{same}", not wrong and agree, command)
+
+
+def tpch_native(scale):
+    return native(*bench("tpch", "--sf", scale, "--repeat", "1", result=f"tpch-native-{scale}"))
+
+
+def tpch_as_peers(scale):
+    """Where no answers are stored."""
+    require_peers()
+    return native(*bench("tpch", "--sf", scale, "--repeat", "1", "--peers", PEERS, result=f"tpch-native-{scale}"))
+
+
+def jcch_as_peers(scale, parameters):
+    require_peers()
+    return native(*bench("jcch", "--sf", scale, "--parameters", parameters, "--repeat", "1", "--peers", PEERS,
+                         result=f"jcch-{parameters}-{scale}", timeout=6 * 3600))
+
+
+def require_peers():
+    python = os.environ.get("ERIS_BENCH_PYTHON", "python3")
+    try:
+        run([python, "-c", "import duckdb, tableauhyperapi"])
+    except Failed as reason:
+        raise Unavailable(f"{python} has not both peers: {reason}") from reason
 
 
 def add_figures(figures):
@@ -74,3 +103,9 @@ def add_conditions(done):
     for scale in ("0.01", "1"):
         done.line(5, f"TPC-H SF {scale}: right, and no DataFusion node", "22 of 22")(
             functools.partial(tpch_native, scale))
+    done.line(5, "TPC-H SF 5: as DuckDB and Hyper say, and no DataFusion node", "22 of 22")(
+        functools.partial(tpch_as_peers, "5"))
+    for scale in ("0.01", "1", "5"):
+        for parameters in ("normal", "skewed"):
+            done.line(5, f"JCC-H SF {scale}, {parameters} parameters: as DuckDB and Hyper say, and no DataFusion node",
+                      "22 of 22")(functools.partial(jcch_as_peers, scale, parameters))

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes the stored TPC-H answers with DuckDB.
+"""Makes the stored answers of TPC-H and JCC-H with DuckDB.
 
     pip install duckdb==2.0.0
-    bench/answers/make.py [SCALE_FACTOR ...]        (default: 0.01 0.1 1)
+    bench/answers/make.py tpch [SCALE_FACTOR ...]        (default: 0.01 0.1 1)
+    bench/answers/make.py jcch [SCALE_FACTOR ...]        (default: 0.01)
 
-The data are the rows of our own generator, dumped as .tbl files by an example of crate `eris-workloads`, together with
+The data are the rows of our own generators, dumped as .tbl files by examples of crate `eris-workloads`, together with
 the schema and the texts of the queries, so that DuckDB answers exactly what ERIS is asked. The format of an answer file
-is described in crates/workloads/src/tpch/answers.rs, which must canonicalise rows as this script does.
+is described in crates/workloads/src/answers/stored.rs; crates/workloads/src/answers must canonicalise rows as this
+script does.
 """
 import csv
 import datetime
@@ -21,6 +23,10 @@ import duckdb
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TABLES = ["region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"]
 ROWS_STORED_MAX = 1000
+
+# By benchmark: the default scale factors, and the directories with its queries in a dump, which its answers have, too.
+SCALE_FACTORS = {"tpch": ["0.01", "0.1", "1"], "jcch": ["0.01"]}
+QUERIES = {"tpch": ["."], "jcch": ["normal", "skewed"]}
 
 # The ORDER BY of each query: positions in the select list, "d" for descending.
 ORDER = {
@@ -74,37 +80,49 @@ def check_cut(connection, sql, rows, number):
         assert order_key(more[-1], number) != order_key(rows[-1], number), f"q{number}: ties at the limit"
 
 
-def make(scale_factor, directory):
-    dump = ["cargo", "run", "-q", "--release", "-p", "eris-workloads", "--example", "tpch_dump", "--"]
+def make(benchmark, scale_factor, directory):
+    dump = ["cargo", "run", "-q", "--release", "-p", "eris-workloads", "--example", f"{benchmark}_dump", "--"]
     subprocess.run([*dump, scale_factor, str(directory)], cwd=ROOT, check=True)
     connection = duckdb.connect()
     connection.execute((directory / "schema.sql").read_text())
     for table in TABLES:
-        connection.execute(f"COPY {table} FROM '{directory / table}.tbl' (DELIMITER '|', HEADER false)")
-    target = ROOT / "bench" / "answers" / "tpch" / f"sf{scale_factor}"
-    target.mkdir(parents=True, exist_ok=True)
-    for number in range(1, 23):
-        sql = (directory / f"q{number}.sql").read_text()
-        cursor = connection.execute(sql)
-        columns = len(cursor.description)
-        rows = cursor.fetchall()
-        check_cut(connection, sql, rows, number)
-        kinds = [kind(rows, column) for column in range(columns)]
-        cells = [[canonical(value) for value in row] for row in rows]
-        with open(target / f"q{number}.csv", "w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["kinds", *kinds])
-            writer.writerow(["order", *ORDER[number]])
-            writer.writerow(["rows", len(rows)])
-            if len(rows) > ROWS_STORED_MAX:
-                assert "approximate" not in kinds, f"q{number}: floating point cannot be hashed"
-                writer.writerow(["hash", f"{sum(map(row_hash, cells)) & 0xFFFFFFFFFFFFFFFF:016x}"])
-            else:
-                writer.writerows(cells)
-        print(f"sf{scale_factor} q{number}: {len(rows)} rows, {','.join(kinds)}")
+        options = "DELIMITER '|', HEADER false"
+        if table == "supplier":
+            options += ", FORCE_NOT_NULL (s_comment)"  # empty for some suppliers of JCC-H
+        connection.execute(f"COPY {table} FROM '{directory / table}.tbl' ({options})")
+    for queries in QUERIES[benchmark]:
+        target = ROOT / "bench" / "answers" / benchmark / queries / f"sf{scale_factor}"
+        target.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 23):
+            sql = (directory / queries / f"q{number}.sql").read_text()
+            said = answer(connection, sql, number, target / f"q{number}.csv")
+            print(f"{benchmark} {queries} sf{scale_factor} q{number}: {said}")
+
+
+def answer(connection, sql, number, path):
+    """Writes an answer file; says what is in it."""
+    cursor = connection.execute(sql)
+    columns = len(cursor.description)
+    rows = cursor.fetchall()
+    check_cut(connection, sql, rows, number)
+    kinds = [kind(rows, column) for column in range(columns)]
+    cells = [[canonical(value) for value in row] for row in rows]
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["kinds", *kinds])
+        writer.writerow(["order", *ORDER[number]])
+        writer.writerow(["rows", len(rows)])
+        if len(rows) > ROWS_STORED_MAX:
+            assert "approximate" not in kinds, f"q{number}: floating point cannot be hashed"
+            writer.writerow(["hash", f"{sum(map(row_hash, cells)) & 0xFFFFFFFFFFFFFFFF:016x}"])
+        else:
+            writer.writerows(cells)
+    return f"{len(rows)} rows, {','.join(kinds)}"
 
 
 if __name__ == "__main__":
-    for scale in sys.argv[1:] or ["0.01", "0.1", "1"]:
+    if len(sys.argv) < 2 or sys.argv[1] not in QUERIES:
+        sys.exit(__doc__)
+    for scale in sys.argv[2:] or SCALE_FACTORS[sys.argv[1]]:
         with tempfile.TemporaryDirectory() as temporary:
-            make(scale, pathlib.Path(temporary))
+            make(sys.argv[1], scale, pathlib.Path(temporary))

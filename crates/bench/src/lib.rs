@@ -1,6 +1,7 @@
-//! Experiments: TPC-H, TATP, the key-value store, commits, checkpoints and recovery on ERIS, beside other systems and
-//! what the machine itself can do, with reports as JSON.
+//! Experiments: TPC-H, JCC-H, TATP, the key-value store, commits, checkpoints and recovery on ERIS, beside other
+//! systems and what the machine itself can do, with reports as JSON.
 
+mod analytics;
 mod checkpoint;
 mod commits;
 mod directory;
@@ -11,8 +12,11 @@ mod kv;
 mod process;
 mod recovery;
 mod tatp;
-mod tpch;
 
+pub use analytics::{
+    AnalyticsOptions, AnalyticsReport, Generator, Loaded, Peer, PeerAnswer, PeerKind, PeerResult, Query, QueryResult,
+    Suite, analytics, load as load_tables, run_query,
+};
 pub use checkpoint::{CheckpointLatencyReport, CheckpointOptions, checkpoint};
 pub use commits::{CommitsOptions, CommitsReport, commits};
 pub use error::BenchError;
@@ -21,7 +25,3 @@ pub use kv::kv;
 pub use process::ProcessId;
 pub use recovery::{Filled, RecoverFrom, RecoveryOptions, RecoveryReport, fill, recovery};
 pub use tatp::{KindResult, Latency, TatpOptions, TatpReport, Via, tatp};
-pub use tpch::{
-    Loaded, Peer, PeerAnswer, PeerKind, PeerResult, QueryResult, TpchOptions, TpchReport, load as load_tpch, run_query,
-    tpch,
-};

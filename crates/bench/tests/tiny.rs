@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use eris_bench::{
-    BenchError, CheckpointOptions, CommitsOptions, RecoverFrom, RecoveryOptions, TatpOptions, TatpReport, TpchOptions,
-    TpchReport, Via, checkpoint, commits, fill, kv, recovery, tatp, tpch,
+    AnalyticsOptions, AnalyticsReport, BenchError, CheckpointOptions, CommitsOptions, RecoverFrom, RecoveryOptions,
+    TatpOptions, TatpReport, Via, analytics, checkpoint, commits, fill, kv, recovery, tatp,
 };
 use eris_engine::Durability;
 use eris_workloads::kv::{Baseline, KvOptions};
 use eris_workloads::tpch::dump;
 use serde_json::Value;
 
-fn tiny_tpch() -> TpchOptions {
-    TpchOptions { scale_factor: 0.01, repeat: 1, memory_limit_bytes: 2 << 30, ..TpchOptions::default() }
+fn tiny_tpch() -> AnalyticsOptions {
+    AnalyticsOptions { scale_factor: 0.01, repeat: 1, memory_limit_bytes: 2 << 30, ..AnalyticsOptions::default() }
 }
 
-fn run_tpch(options: &TpchOptions) -> Result<TpchReport, BenchError> {
-    let report = tpch(options, &mut |_| {})?;
+fn run_tpch(options: &AnalyticsOptions) -> Result<AnalyticsReport, BenchError> {
+    let report = analytics(options, &mut |_| {})?;
     for result in &report.results {
         assert_eq!(result.answer, "ok", "{} with {options:?}", result.name);
     }
@@ -51,7 +51,7 @@ fn tpch_from_the_generator() -> Result<(), BenchError> {
 fn tpch_from_files_in_many_partitions_of_small_segments() -> Result<(), BenchError> {
     let directory = std::env::temp_dir().join(format!("eris-tiny-tpch-{}", std::process::id()));
     dump::write_directory(&directory, 0.01)?;
-    let options = TpchOptions {
+    let options = AnalyticsOptions {
         data: Some(directory.clone()),
         nodes: 2,
         partitions: Some(7),
@@ -68,8 +68,8 @@ fn tpch_from_files_in_many_partitions_of_small_segments() -> Result<(), BenchErr
 
 #[test]
 fn missing_files_are_named() {
-    let options = TpchOptions { data: Some("/nonexistent".into()), ..tiny_tpch() };
-    match tpch(&options, &mut |_| {}) {
+    let options = AnalyticsOptions { data: Some("/nonexistent".into()), ..tiny_tpch() };
+    match analytics(&options, &mut |_| {}) {
         Err(error) => assert!(error.to_string().contains("no region.tbl in /nonexistent"), "{error}"),
         Ok(_) => panic!("loaded nothing from nowhere"),
     }

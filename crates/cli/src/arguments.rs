@@ -61,6 +61,7 @@ mod tests {
             "eris demo",
             "eris bench tpch --sf 1 --data dir --workers 2 --nodes 1 --partitions 7 --layout row --repeat 3 \
              --peers duckdb,datafusion,hyper --json out.json",
+            "eris bench jcch --sf 1 --parameters skewed --workload --repeat 1 --peers duckdb --json out.json",
             "eris bench tatp --subscribers 100000 --seconds 10 --clients 4 --workers 2 --nodes 1 --partitions 4 \
              --via sql --url postgres://eris@localhost:5433/eris --server-pid 1 --json out.json",
             "eris bench kv --pairs 10000000 --seconds 10 --nodes 1 --workers 2 --partitions 2 --access index \

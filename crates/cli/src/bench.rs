@@ -1,6 +1,7 @@
 //! `eris bench`: the experiments of `eris-bench` from the command line. Progress goes to standard error, figures as
 //! JSON to a file or to standard output.
 
+mod analytics;
 mod checkpoint;
 mod commits;
 mod kv;
@@ -11,7 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use eris_bench::{BenchError, PeerKind, ProcessId, TatpOptions, TpchOptions, Via};
+use eris_bench::{AnalyticsOptions, BenchError, ProcessId, TatpOptions, Via};
 use eris_engine::Durability;
 use eris_workloads::tatp::KeyDistribution;
 
@@ -27,7 +28,9 @@ pub struct BenchArguments {
 #[derive(Subcommand, Clone, Debug)]
 pub enum Benchmark {
     /// TPC-H: load, run the 22 queries, check every answer
-    Tpch(TpchArguments),
+    Tpch(analytics::TpchArguments),
+    /// JCC-H: the same tables with values that are related and very unequal; load, run the queries, check every answer
+    Jcch(analytics::JcchArguments),
     /// TATP: the telecom transactions, over the task API or over SQL
     Tatp(TatpArguments),
     /// Key-value store: tasks that look up 1,000 keys at a time, over the task API
@@ -38,49 +41,6 @@ pub enum Benchmark {
     Recovery(recovery::RecoveryArguments),
     /// Point reads that arrive by the clock, alone and beside checkpoints
     Checkpoint(checkpoint::CheckpointArguments),
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct TpchArguments {
-    /// Scale factor; 1 is a gigabyte of text
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
-    sf: f64,
-    /// Directory with `.tbl` files instead of generated rows
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Worker threads in total
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    workers: usize,
-    /// Nodes, virtual ones if need be
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    nodes: usize,
-    /// Partitions of each table; without it tables split by themselves
-    #[arg(long, value_name = "N")]
-    partitions: Option<usize>,
-    /// Layout of each table
-    #[arg(long, value_enum)]
-    layout: Option<TableLayout>,
-    /// Rows of a segment
-    #[arg(long, value_name = "N")]
-    segment_rows: Option<u32>,
-    /// Rows above which a partition is split
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
-    split_rows: Option<u64>,
-    /// Clients that insert, change and delete orders beside the queries; no answer may show it
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    refresh: usize,
-    /// Memory for data and queries
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    memory_limit: Option<u64>,
-    /// Runs of each query; the median counts
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    repeat: usize,
-    /// Systems to run beside, from `PyPI` packages
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "PEERS")]
-    peers: Vec<PeerName>,
-    /// Where the figures go; without it to standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -144,23 +104,6 @@ pub struct TatpArguments {
     json: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TableLayout {
-    Row,
-    Column,
-    Mixed,
-    Default,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PeerName {
-    #[value(name = "duckdb")]
-    DuckDb,
-    #[value(name = "datafusion")]
-    DataFusion,
-    Hyper,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Interface {
     Task,
@@ -177,12 +120,8 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     // Figures are wanted even if nobody follows the progress.
     let mut progress = |line: &str| drop(writeln!(io::stderr(), "{line}"));
     match &arguments.benchmark {
-        Benchmark::Tpch(arguments) => {
-            let figures = Figures::open(arguments.json.as_deref())?;
-            let report = eris_bench::tpch(&arguments.options(), &mut progress)?;
-            figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
-            if report.is_right() { Ok(()) } else { Err(Failure::new("not every answer is right")) }
-        }
+        Benchmark::Tpch(arguments) => run_analytics(&arguments.options(), arguments.json(), &mut progress),
+        Benchmark::Jcch(arguments) => run_analytics(&arguments.options(), arguments.json(), &mut progress),
         Benchmark::Tatp(arguments) => {
             let options = arguments.options()?;
             let figures = Figures::open(arguments.json.as_deref())?;
@@ -216,34 +155,15 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     }
 }
 
-impl TpchArguments {
-    fn options(&self) -> TpchOptions {
-        let default = TpchOptions::default();
-        TpchOptions {
-            scale_factor: self.sf,
-            data: self.data.clone(),
-            workers: self.workers,
-            nodes: self.nodes,
-            partitions: self.partitions,
-            layout: self.layout.and_then(|layout| Some(layout.to_possible_value()?.get_name().to_owned())),
-            segment_rows: self.segment_rows,
-            split_rows: self.split_rows,
-            refresh_clients: self.refresh,
-            memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
-            repeat: self.repeat,
-            peers: self.peers.iter().map(|peer| peer.kind()).collect(),
-        }
-    }
-}
-
-impl PeerName {
-    fn kind(self) -> PeerKind {
-        match self {
-            PeerName::DuckDb => PeerKind::DuckDb,
-            PeerName::DataFusion => PeerKind::DataFusion,
-            PeerName::Hyper => PeerKind::Hyper,
-        }
-    }
+fn run_analytics(
+    options: &AnalyticsOptions,
+    json: Option<&Path>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), Failure> {
+    let figures = Figures::open(json)?;
+    let report = eris_bench::analytics(options, progress)?;
+    figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
+    if report.is_right() { Ok(()) } else { Err(Failure::new("not every answer is right")) }
 }
 
 impl TatpArguments {

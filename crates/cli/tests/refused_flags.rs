@@ -62,7 +62,7 @@ fn memory_that_is_none() {
 fn figures_that_cannot_be_written() {
     let file = env!("CARGO_MANIFEST_PATH");
     for path in ["/no/such/directory/f.json", &format!("{file}/f.json"), env!("CARGO_MANIFEST_DIR")] {
-        for benchmark in ["tpch", "tatp", "kv"] {
+        for benchmark in ["tpch", "jcch", "tatp", "kv"] {
             // The defaults would run for a minute.
             assert_refused(&["bench", benchmark, "--json", path], &[path, "cannot write the figures"]);
         }
@@ -83,5 +83,21 @@ fn key_value_options_that_are_none() {
         (&["--locality", "local", "--partitioned", "value"], &["need partitions by key"]),
     ] {
         assert_refused(&[&["bench", "kv"], arguments].concat(), says);
+    }
+}
+
+#[test]
+fn analytical_benchmarks_that_are_none() {
+    for (arguments, says) in [
+        (&["tpch", "--sf", "0"][..], &["--sf is a positive number"][..]),
+        (&["tpch", "--parameters", "skewed"], &["--parameters"]),
+        (&["jcch", "--sf", "0.0012"], &["--sf", "0.0012", "multiple of 0.0005 from 0.0025"]),
+        (&["jcch", "--sf", "NaN"], &["--sf", "NaN", "multiple of 0.0005"]),
+        (&["jcch", "--parameters", "odd"], &["odd", "--parameters", "normal, skewed"]),
+        (&["jcch", "--refresh", "1"], &["--refresh"]),
+        (&["jcch", "--sf", "0.01", "--repeat", "0"], &["--repeat is at least 1"]),
+        (&["jcch", "--sf", "0.01", "--data", "/nonexistent"], &["no region.tbl in /nonexistent"]),
+    ] {
+        assert_refused(&[&["bench"], arguments].concat(), says);
     }
 }

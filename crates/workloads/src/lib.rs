@@ -4,6 +4,7 @@
 //! A workload drives a system through one of two small interfaces: an SQL connection (ERIS embedded, ERIS or PostgreSQL
 //! over the wire) or the task API of the bare engine.
 
+pub mod answers;
 pub mod columns;
 pub mod connection;
 pub mod crowd;

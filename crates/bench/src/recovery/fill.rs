@@ -8,9 +8,9 @@ use eris_storage::{Batch, ContainerId, DataType, Value};
 use serde::{Deserialize, Serialize};
 
 use super::{RecoverFrom, RecoveryOptions};
+use crate::analytics::{AnalyticsOptions, load};
 use crate::error::BenchError;
 use crate::instance::Instance;
-use crate::tpch::{TpchOptions, load};
 
 /// Tasks that insert rows, each in transactions of its own.
 const WRITERS: u64 = 8;
@@ -40,8 +40,8 @@ pub fn fill(options: &RecoveryOptions) -> Result<(Instance, Filled), BenchError>
     let instance = options.open()?;
     let (rows, value_bytes) = match options.from {
         RecoverFrom::Checkpoint | RecoverFrom::Load => {
-            let of_load =
-                TpchOptions { scale_factor: options.scale_factor, workers: options.workers, ..TpchOptions::default() };
+            let (scale_factor, workers) = (options.scale_factor, options.workers);
+            let of_load = AnalyticsOptions { scale_factor, workers, ..AnalyticsOptions::default() };
             let loaded = load(&instance, &of_load)?;
             (loaded.rows, loaded.value_bytes)
         }

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use eris_bench::{Instance, TpchOptions, load_tpch};
+use eris_bench::{AnalyticsOptions, Instance, load_tables};
 use eris_sql::catalog::CATALOG_CONTAINER;
 
 use crate::demo::screen::{Progress, count, megabytes, seconds};
@@ -14,14 +14,14 @@ const GLANCE: Duration = Duration::from_millis(100);
 
 /// Returns how long it took.
 pub fn tpch(instance: &Instance, scale_factor: f64, workers: usize) -> Result<Duration, Failure> {
-    let options = TpchOptions { scale_factor, workers, ..TpchOptions::default() };
+    let options = AnalyticsOptions { scale_factor, workers, ..AnalyticsOptions::default() };
     let start = Instant::now();
     let mut progress = Progress::new();
     let loaded = std::thread::scope(|scope| {
         let (sender, receiver) = channel();
         scope.spawn(move || {
             // The receiver waits below.
-            let _ = sender.send(load_tpch(instance, &options));
+            let _ = sender.send(load_tables(instance, &options));
         });
         loop {
             match receiver.recv_timeout(GLANCE) {

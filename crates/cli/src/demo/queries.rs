@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use eris_bench::{Instance, QueryResult, run_query};
-use eris_workloads::tpch::QueryNumber;
+use eris_bench::{Instance, QueryResult, Suite, run_query};
 
 use crate::demo::screen::{Progress, seconds};
 
@@ -17,9 +16,9 @@ pub fn run(instance: &Instance, scale_factor: f64) -> Round {
     let start = Instant::now();
     let mut progress = Progress::new();
     let mut results = Vec::new();
-    for query in QueryNumber::all() {
-        progress.show(&format!("  {} ...", query.name()));
-        results.push(run_query(instance, query, scale_factor, 0));
+    for query in &Suite::Tpch.queries(scale_factor) {
+        progress.show(&format!("  {} ...", query.name));
+        results.push(run_query(instance, query, 0));
     }
     let round = Round { elapsed: start.elapsed(), results };
     progress.done(&format!("  {} queries in {}", round.results.len(), seconds(round.elapsed)));

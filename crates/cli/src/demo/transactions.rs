@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use eris_bench::{Instance, run_query};
+use eris_bench::{Instance, Suite, run_query};
 use eris_engine::{Engine, EngineError};
 use eris_workloads::tatp::task::{Containers, StorageOptions};
 use eris_workloads::tatp::{
     Consistency, KeyDistribution, Population, PopulationOptions, RunOptions, RunResult, check, run_over_tasks,
 };
-use eris_workloads::tpch::QueryNumber;
 
 use crate::demo::screen::count;
 use crate::failure::Failure;
@@ -74,11 +73,11 @@ impl Tatp {
         std::thread::scope(|scope| {
             let queries = scope.spawn(|| {
                 let mut beside = Beside::default();
-                for query in QueryNumber::all().collect::<Vec<_>>().into_iter().cycle() {
+                for query in Suite::Tpch.queries(scale_factor).iter().cycle() {
                     if !running.load(Ordering::Relaxed) {
                         break;
                     }
-                    let result = run_query(instance, query, scale_factor, 1 + beside.answered as usize);
+                    let result = run_query(instance, query, 1 + beside.answered as usize);
                     beside.answered += 1;
                     beside.total_ms += result.median_ms;
                     beside.wrong += usize::from(!result.is_right());

@@ -12,6 +12,7 @@
 //! Random values of lineitem and partsupp are drawn by row from generators of our own, so that every row can be made
 //! without those before it: they have the right distributions, not the digits of another program.
 
+mod answers;
 mod customers;
 mod draws;
 pub mod dump;
@@ -30,6 +31,7 @@ mod suppliers;
 mod tests;
 mod workload;
 
+pub use answers::stored_answer;
 pub use generate::{generate, row_count};
 pub use parameters::{Parameter, ParameterSet, draw_parameters};
 pub use population::{Population, ScaleFactorError};

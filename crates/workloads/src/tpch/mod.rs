@@ -11,7 +11,7 @@ pub(crate) mod rows;
 mod schema;
 pub mod tbl;
 
-pub use answers::{AnswerCheck, AnswerMismatch, CellKind, StoredAnswer};
+pub use answers::{answer_shape, stored_answer};
 pub use chunk::{Chunk, Column, ColumnType, TextColumn};
 pub use generate::{TablePart, generate};
 pub use queries::{QUERY_COUNT, QueryNumber};

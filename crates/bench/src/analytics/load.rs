@@ -3,20 +3,21 @@
 //! Every part is a task of the engine with a bulk load and a transaction of its own. Generating and parsing happen in
 //! the tasks too, so as many parts as workers keep all of them busy.
 
-use super::TpchOptions;
+use super::options::AnalyticsOptions;
+use super::suite::Generator;
 use crate::error::BenchError;
 use crate::instance::Instance;
 use eris_engine::Engine;
 use eris_storage::{Batch, ContainerId};
 use eris_workloads::tpch::tbl::{TblError, TblReader, table_files};
-use eris_workloads::tpch::{Chunk, Table, TablePart, generate};
+use eris_workloads::tpch::{Chunk, Table, TablePart};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// One source of rows.
 enum Source {
-    Generated { scale_factor: f64, part: TablePart },
+    Generated { generator: Generator, part: TablePart },
     File(PathBuf),
 }
 
@@ -39,8 +40,8 @@ fn with_value_bytes(chunk: Chunk) -> (u64, Batch) {
 impl Source {
     fn open(self, table: Table) -> Result<Rows, TblError> {
         match self {
-            Self::Generated { scale_factor, part } => {
-                Ok(Box::new(generate(table, scale_factor, part).map(|chunk| Ok(with_value_bytes(chunk)))))
+            Self::Generated { generator, part } => {
+                Ok(Box::new(generator.rows(table, part).map(|chunk| Ok(with_value_bytes(chunk)))))
             }
             Self::File(path) => {
                 let mut reader = TblReader::open(&path, table)?;
@@ -53,8 +54,9 @@ impl Source {
 }
 
 /// Creates and fills all tables.
-pub fn load(instance: &Instance, options: &TpchOptions) -> Result<Loaded, BenchError> {
+pub fn load(instance: &Instance, options: &AnalyticsOptions) -> Result<Loaded, BenchError> {
     let start = Instant::now();
+    let generator = options.suite.generator(options.scale_factor)?;
     let storage_options = options.storage_options();
     for table in Table::ALL {
         instance.execute(&table.create_statement(&storage_options))?;
@@ -66,8 +68,7 @@ pub fn load(instance: &Instance, options: &TpchOptions) -> Result<Loaded, BenchE
         } else {
             let count = options.workers.max(1) as u32;
             let parts = (0..count).map(|index| TablePart { index, count });
-            let scale_factor = options.scale_factor;
-            loads.extend(parts.map(|part| (table, Source::Generated { scale_factor, part })));
+            loads.extend(parts.map(|part| (table, Source::Generated { generator, part })));
         }
     }
     let (sender, receiver) = mpsc::channel();

@@ -1,12 +1,17 @@
-//! The JSON that `eris bench tpch` writes; its fields stay, so that figures can be compared over time.
+//! The JSON that `eris bench tpch` and `eris bench jcch` write; its fields stay, so that figures can be compared over
+//! time.
 
+use super::verdict::{OK, UNCHECKED};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Serialize)]
-pub struct TpchReport {
+pub struct AnalyticsReport {
     pub benchmark: &'static str,
     pub scale_factor: f64,
+    /// JCC-H: which set of parameters, and whether the queries are those of the workload.
+    pub parameters: Option<&'static str>,
+    pub workload: bool,
     pub workers: usize,
     pub nodes: usize,
     pub partitions: Option<usize>,
@@ -40,14 +45,14 @@ pub struct QueryResult {
     /// Whether the executed plan had native operators only.
     pub native: bool,
     pub rows: usize,
-    /// `ok`, `unchecked`, or what is wrong.
+    /// `ok`, `unchecked`, what is wrong, or from which peer it differs, see `verdict`.
     pub answer: String,
 }
 
 impl QueryResult {
     /// Neither wrong nor failed.
     pub fn is_right(&self) -> bool {
-        matches!(self.answer.as_str(), "ok" | "unchecked")
+        matches!(self.answer.as_str(), OK | UNCHECKED)
     }
 }
 
@@ -57,13 +62,16 @@ pub struct PeerResult {
     pub total_ms: f64,
     pub geomean_ms: f64,
     pub load_ms: f64,
-    /// Queries whose answers equal the stored ones, as far as the peer prints digits.
+    /// Queries whose answers equal the stored ones, or those of ERIS where none is stored, as far as the peer prints
+    /// digits.
     pub answers_right: usize,
     /// Medians in milliseconds, `null` for a query that the peer could not run.
     pub results: BTreeMap<String, Option<f64>>,
+    /// Why it could not.
+    pub errors: BTreeMap<String, String>,
 }
 
-impl TpchReport {
+impl AnalyticsReport {
     pub fn is_right(&self) -> bool {
         self.results.iter().all(QueryResult::is_right)
     }

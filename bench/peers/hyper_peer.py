@@ -1,4 +1,4 @@
-"""Hyper through its Python API, in temporary tables: hyper_tpch.py DIRECTORY THREADS (see peer.py)."""
+"""Hyper through its Python API, in temporary tables: hyper_peer.py DIRECTORY THREADS (see peer.py)."""
 import tempfile
 
 import peer
@@ -22,11 +22,13 @@ with tempfile.TemporaryDirectory() as scratch:
                     path = f"{scratch}/{table}.tbl"
                     with open(directory / f"{table}.tbl", "rb") as source, open(path, "wb") as target:
                         for line in source:
-                            target.write(line.rstrip(b"|\r\n") + b"\n" if line.endswith(b"|\n") else line)
-                    connection.execute_command(f"COPY {table} FROM '{path}' WITH (FORMAT csv, DELIMITER '|')")
+                            target.write(line.removesuffix(b"|\n") + b"\n" if line.endswith(b"|\n") else line)
+                    # Nothing is NULL; some texts of JCC-H are empty.
+                    options = "FORMAT csv, DELIMITER '|', NULL '\\N'"
+                    connection.execute_command(f"COPY {table} FROM '{path}' WITH ({options})")
 
             def query(sql):
                 with connection.execute_query(sql) as result:
                     return [list(row) for row in result]
 
-            peer.serve(tableauhyperapi.__version__, load, query)
+            peer.serve(tableauhyperapi.__version__, load, query, connection.cancel)

@@ -36,11 +36,19 @@ impl PeerKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// Whether averages come as doubles with all their digits, instead of as decimals with few.
+    pub fn prints_all_digits(self) -> bool {
+        match self {
+            Self::DuckDb => true,
+            Self::DataFusion | Self::Hyper => false,
+        }
+    }
+
     fn script(self) -> &'static str {
         match self {
-            Self::DuckDb => include_str!("../../../../bench/peers/duckdb_tpch.py"),
-            Self::DataFusion => include_str!("../../../../bench/peers/datafusion_tpch.py"),
-            Self::Hyper => include_str!("../../../../bench/peers/hyper_tpch.py"),
+            Self::DuckDb => include_str!("../../../../bench/peers/duckdb_peer.py"),
+            Self::DataFusion => include_str!("../../../../bench/peers/datafusion_peer.py"),
+            Self::Hyper => include_str!("../../../../bench/peers/hyper_peer.py"),
         }
     }
 }
@@ -70,7 +78,7 @@ impl Peer {
         let scripts = std::env::temp_dir().join(format!("eris-peer-{}-{}", kind.name(), std::process::id()));
         fs::create_dir_all(&scripts)?;
         fs::write(scripts.join("peer.py"), CONVERSATION)?;
-        let script = scripts.join(format!("{}_tpch.py", kind.name()));
+        let script = scripts.join(format!("{}_peer.py", kind.name()));
         fs::write(&script, kind.script())?;
         let python = std::env::var_os("ERIS_BENCH_PYTHON").unwrap_or_else(|| "python3".into());
         let spawned = Command::new(&python)

@@ -1,4 +1,4 @@
-"""DataFusion over its own in-memory tables: datafusion_tpch.py DIRECTORY THREADS (see peer.py).
+"""DataFusion over its own in-memory tables: datafusion_peer.py DIRECTORY THREADS (see peer.py).
 
 One target partition per thread; tables of two partitions per thread in batches of 8,192 rows.
 """

@@ -106,8 +106,8 @@ fn transaction(connection: &mut EmbeddedConnection, first: i64, commits: bool) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analytics::{AnalyticsOptions, load};
     use crate::instance::InstanceOptions;
-    use crate::tpch::{TpchOptions, load};
 
     fn count(instance: &Instance, table: &str) -> String {
         format!("{:?}", instance.connect().execute(&format!("SELECT count(*) FROM {table}"), &[]).unwrap().rows)
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn transactions_leave_nothing_behind() {
-        let options = TpchOptions { scale_factor: 0.01, split_rows: Some(5_000), ..TpchOptions::default() };
+        let options = AnalyticsOptions { scale_factor: 0.01, split_rows: Some(5_000), ..AnalyticsOptions::default() };
         let instance = Instance::start(&InstanceOptions {
             workers: 2,
             nodes: 2,
