@@ -18,6 +18,9 @@ use crate::native::rows::NativeRows;
 use crate::native::run::{RunContext, limits, values};
 use crate::plan::{engine_error, operator_error};
 
+/// What the pool calls rows that wait for those in front of them.
+const CONSUMER: &str = "ordered result";
+
 /// What a stage left.
 enum Left {
     /// Batches, and what is charged for them. Who is the last to want them takes them.
@@ -76,9 +79,15 @@ impl Run<'_> {
         let (sink, built) = self.sink(stage, context);
         for input in &stage.inputs {
             context.check_cancelled()?;
+            let keeps_order = matches!(stage.sink, SinkPlan::Emit | SinkPlan::Collect);
             let pipeline = self.pipeline(&input.steps, Arc::clone(&sink))?;
             match &input.source {
                 Source::Scan(access) => self.scan(access, pipeline, context).await?,
+                Source::Stage(from) if keeps_order => {
+                    let (batches, charged) = self.take_rows(*from)?;
+                    self.push_in_order(batches, &input.steps, &*sink, context).await?;
+                    drop(charged);
+                }
                 Source::Stage(from) => {
                     let (batches, charged) = self.take_rows(*from)?;
                     self.push(batches, pipeline, context).await?;
@@ -205,6 +214,49 @@ impl Run<'_> {
             })
         });
         on_all_workers(&self.engine, &context.transaction.cancel_handle(), count, piece).await
+    }
+
+    /// Pushes batches, which may be sorted, through steps on all workers, and what comes of them into a sink in the same
+    /// order.
+    async fn push_in_order(
+        &self,
+        batches: Vec<Batch>,
+        steps: &[StepPlan],
+        sink: &dyn Sink,
+        context: &RunContext<'_>,
+    ) -> Result<(), SqlError> {
+        let pipeline = self.pipeline(steps, Arc::new(Emit))?;
+        let count = batches.len();
+        let held = Arc::new(context.memory().reserve(CONSUMER));
+        let waiting: Vec<Mutex<Vec<Batch>>> = batches.into_iter().map(|batch| Mutex::new(vec![batch])).collect();
+        let waiting = Arc::new(waiting);
+        let asked = context.transaction.cancel_handle();
+        let (places, charged) = (Arc::clone(&waiting), Arc::clone(&held));
+        let piece: Piece = Arc::new(move |at| {
+            let batch = places[at].lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(batch) = batch else { return Ok(()) };
+            let mut made = Vec::new();
+            pipeline.push(batch, &mut |batch| {
+                if asked.is_cancelled() {
+                    return Err(OperatorError::Foreign(Arc::new(SqlError::cancelled())));
+                }
+                if batch.rows > 0 {
+                    charged.grow(batch.bytes() as u64)?;
+                    made.push(batch);
+                }
+                Ok(())
+            })?;
+            *places[at].lock().unwrap_or_else(PoisonError::into_inner) = made;
+            Ok(())
+        });
+        on_all_workers(&self.engine, &context.transaction.cancel_handle(), count, piece).await?;
+        for place in waiting.iter() {
+            for batch in std::mem::take(&mut *place.lock().unwrap_or_else(PoisonError::into_inner)) {
+                held.shrink(batch.bytes() as u64);
+                sink.consume(batch, &mut |_| Ok(())).map_err(|error| operator_error(&error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Fills the parameters that a stage gives.
