@@ -558,3 +558,24 @@ fn check_built_sides(client: &mut Client) {
     assert_eq!(built("l.note = 'never'"), "large");
     assert_eq!(built("10 / (l.id - 5000) = 3"), "small");
 }
+
+/// Sorted rows go through further steps on all workers, a batch at a time.
+#[test]
+fn sorted_rows_stay_in_order_behind_the_sort() {
+    let instance = Instance::start(4, 1, DatabaseOptions::default());
+    let mut client = instance.session();
+    client.ok("CREATE TABLE t (a int)");
+    let numbers: Vec<String> = (0..150).map(|number| format!("({number})")).collect();
+    client.ok(&format!("INSERT INTO t VALUES {}", numbers.join(", ")));
+    for query in [
+        "SELECT x.a, x.a * 200 + y.a FROM t x, t y ORDER BY 2 DESC",
+        "SELECT n FROM (SELECT x.a * 200 + y.a AS n FROM t x, t y ORDER BY 1 DESC LIMIT 20000) q WHERE n <> 7",
+    ] {
+        for _ in 0..40 {
+            let rows = client.rows(query);
+            let last = |row: &String| row.rsplit('|').next().and_then(|text| text.parse::<i64>().ok()).unwrap();
+            let found: Vec<i64> = rows.iter().map(last).collect();
+            assert!(found.len() > 19_000 && found.is_sorted_by(|a, b| a > b), "{query}: {} rows", found.len());
+        }
+    }
+}

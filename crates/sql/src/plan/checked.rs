@@ -78,7 +78,7 @@ impl CheckedArithmetic {
 }
 
 /// The decimal that holds every integer of a type.
-fn decimal_of_integer(data_type: &ArrowType) -> Option<(u8, i8)> {
+pub(super) fn decimal_of_integer(data_type: &ArrowType) -> Option<(u8, i8)> {
     match data_type {
         ArrowType::Int8 | ArrowType::UInt8 => Some((3, 0)),
         ArrowType::Int16 | ArrowType::UInt16 => Some((5, 0)),

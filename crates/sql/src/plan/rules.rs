@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -22,7 +23,11 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         if rule.name() == "decorrelate_predicate_subquery" {
             rules.push(Arc::new(Marks));
         }
-        rules.push(rule);
+        rules.push(match rule.name() {
+            "push_down_filter" => Arc::new(AboveOneGroup(rule)),
+            "single_distinct_aggregation_to_group_by" => Arc::new(SumsInOneStep(rule)),
+            _ => rule,
+        });
         if simplifies {
             rules.push(Arc::new(NeverTrue));
         }
@@ -45,6 +50,74 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
     };
     let sampled: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(SampledFilters);
     std::iter::once(sampled).chain(PhysicalOptimizer::new().rules.into_iter().filter(wanted)).collect()
+}
+
+/// Moves filters down, but no condition without columns below groups of which one is there even if no row is: of
+/// `HAVING false`, or of `ON false` beside an aggregate without GROUP BY, that one would be left.
+#[derive(Debug)]
+struct AboveOneGroup(Arc<dyn OptimizerRule + Send + Sync>);
+
+/// Whether groups are made of no rows, too.
+fn has_group_of_nothing(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Aggregate(aggregate) = plan else { return false };
+    aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)))
+}
+
+impl OptimizerRule for AboveOneGroup {
+    fn name(&self) -> &'static str {
+        "push_down_filter"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Filter(filter) = &plan else { return self.0.rewrite(plan, config) };
+        if !has_group_of_nothing(&filter.input) {
+            return self.0.rewrite(plan, config);
+        }
+        let parts = split_conjunction(&filter.predicate).into_iter().cloned();
+        let (kept, moved): (Vec<Expr>, Vec<Expr>) = parts.partition(|part| part.column_refs().is_empty());
+        let (Some(kept), Some(moved)) = (conjunction(kept.clone()), conjunction(moved)) else {
+            return if kept.is_empty() { self.0.rewrite(plan, config) } else { Ok(Transformed::no(plan)) };
+        };
+        let below = LogicalPlan::Filter(Filter::try_new(moved, Arc::clone(&filter.input))?);
+        let below = self.0.rewrite(below, config)?;
+        let above = LogicalPlan::Filter(Filter::try_new(kept, Arc::new(below.data))?);
+        Ok(Transformed::new(above, below.transformed, below.tnr))
+    }
+}
+
+/// Groups by the argument of DISTINCT first, but not where a numeric is added up beside it: a sum of sums is wider, and
+/// what is computed of it was typed before.
+#[derive(Debug)]
+struct SumsInOneStep(Arc<dyn OptimizerRule + Send + Sync>);
+
+fn adds_numerics(aggregate: &Aggregate) -> bool {
+    aggregate.aggr_expr.iter().any(|call| {
+        let Expr::AggregateFunction(call) = call else { return false };
+        let numeric =
+            |argument: &Expr| matches!(argument.get_type(aggregate.input.schema()), Ok(ArrowType::Decimal128(..)));
+        call.func.name() == "sum" && call.params.args.iter().any(numeric)
+    })
+}
+
+impl OptimizerRule for SumsInOneStep {
+    fn name(&self) -> &'static str {
+        "single_distinct_aggregation_to_group_by"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match &plan {
+            LogicalPlan::Aggregate(aggregate) if adds_numerics(aggregate) => Ok(Transformed::no(plan)),
+            _ => self.0.rewrite(plan, config),
+        }
+    }
 }
 
 /// A filter one of whose conditions is never true is false. Simplification leaves `x IS NULL AND NULL` of

@@ -18,6 +18,9 @@ use crate::native::rows::NativeRows;
 use crate::native::run::{RunContext, limits, values};
 use crate::plan::{engine_error, operator_error};
 
+/// What the pool calls rows that wait for those in front of them.
+const CONSUMER: &str = "ordered result";
+
 /// What a stage left.
 enum Left {
     /// Batches, and what is charged for them. Who is the last to want them takes them.
@@ -81,9 +84,18 @@ impl Run<'_> {
         let (sink, built) = self.sink(stage, context);
         for (place, input) in stage.inputs.iter().enumerate() {
             context.check_cancelled()?;
-            let pipeline = self.pipeline((number, place), &input.steps, Arc::clone(&sink))?;
+            // Rows of a stage may be sorted.
+            let in_order =
+                matches!((&input.source, &stage.sink), (Source::Stage(_), SinkPlan::Emit | SinkPlan::Collect));
+            let end: Arc<dyn Sink> = if in_order { Arc::new(Emit) } else { Arc::clone(&sink) };
+            let pipeline = self.pipeline((number, place), &input.steps, end)?;
             match &input.source {
                 Source::Scan(access) => self.scan(access, pipeline, context).await?,
+                Source::Stage(from) if in_order => {
+                    let (batches, charged) = self.take_rows(*from)?;
+                    self.push_in_order(batches, pipeline, &*sink, context).await?;
+                    drop(charged);
+                }
                 Source::Stage(from) => {
                     let (batches, charged) = self.take_rows(*from)?;
                     self.push(batches, pipeline, context).await?;
@@ -220,6 +232,48 @@ impl Run<'_> {
             })
         });
         on_all_workers(&self.engine, &context.transaction.cancel_handle(), count, piece).await
+    }
+
+    /// Pushes batches, which may be sorted, through a pipeline that emits, on all workers, and what comes of them into a
+    /// sink in the same order.
+    async fn push_in_order(
+        &self,
+        batches: Vec<Batch>,
+        pipeline: Pipeline,
+        sink: &dyn Sink,
+        context: &RunContext<'_>,
+    ) -> Result<(), SqlError> {
+        let count = batches.len();
+        let held = Arc::new(context.memory().reserve(CONSUMER));
+        let waiting: Vec<Mutex<Vec<Batch>>> = batches.into_iter().map(|batch| Mutex::new(vec![batch])).collect();
+        let waiting = Arc::new(waiting);
+        let asked = context.transaction.cancel_handle();
+        let (places, charged) = (Arc::clone(&waiting), Arc::clone(&held));
+        let piece: Piece = Arc::new(move |at| {
+            let batch = places[at].lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(batch) = batch else { return Ok(()) };
+            let mut made = Vec::new();
+            pipeline.push(batch, &mut |batch| {
+                if asked.is_cancelled() {
+                    return Err(OperatorError::Foreign(Arc::new(SqlError::cancelled())));
+                }
+                if batch.rows > 0 {
+                    charged.grow(batch.bytes() as u64)?;
+                    made.push(batch);
+                }
+                Ok(())
+            })?;
+            *places[at].lock().unwrap_or_else(PoisonError::into_inner) = made;
+            Ok(())
+        });
+        on_all_workers(&self.engine, &context.transaction.cancel_handle(), count, piece).await?;
+        for place in waiting.iter() {
+            for batch in std::mem::take(&mut *place.lock().unwrap_or_else(PoisonError::into_inner)) {
+                held.shrink(batch.bytes() as u64);
+                sink.consume(batch, &mut |_| Ok(())).map_err(|error| operator_error(&error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Fills the parameters that a stage gives.

@@ -17,13 +17,16 @@ use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::{
     Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery, Union, lit, when,
 };
+use eris_operators::ArithmeticOperator;
 
 use super::functions::Function;
 use super::moments::moment;
 use super::parts::truncated;
+use super::rounding;
 use crate::arrow_view::sql_type_of_arrow;
 use crate::errors::{SqlError, SqlState};
 use crate::pg_format::parse_decimal;
+use crate::plan::checked::{CheckedArithmetic, decimal_of_integer};
 
 const TIMESTAMP: ArrowType = ArrowType::Timestamp(TimeUnit::Microsecond, None);
 
@@ -184,6 +187,20 @@ fn common_type(types: &[ArrowType]) -> Option<ArrowType> {
     (widest >= 4 && widths.iter().any(|known| *known != widest)).then_some(common)
 }
 
+/// The numeric that integers and numerics have in common, if there are both. Arithmetic has to know it before DataFusion
+/// would choose it.
+fn common_numeric(types: &[ArrowType]) -> Option<ArrowType> {
+    let known: Vec<&ArrowType> = types.iter().filter(|known| **known != ArrowType::Null).collect();
+    let is_numeric = |known: &&ArrowType| matches!(known, ArrowType::Decimal128(..));
+    if known.iter().all(|known| is_numeric(known)) || !known.iter().any(|known| is_numeric(known)) {
+        return None;
+    }
+    let digits = known.iter().map(|known| decimal_of_integer(known)).collect::<Option<Vec<_>>>()?;
+    let scale = digits.iter().map(|(_, scale)| *scale).max()?;
+    let whole = digits.iter().map(|(precision, scale)| *precision as i8 - scale).max()?;
+    Some(ArrowType::Decimal128(((whole + scale) as u8).min(38), scale))
+}
+
 fn is_timestamp(data_type: &ArrowType) -> bool {
     matches!(data_type, ArrowType::Timestamp(_, None))
 }
@@ -218,7 +235,8 @@ fn together<'e>(
     let types = exprs.filter(|expr| untyped(expr).is_none()).map(|expr| expr.get_type(columns));
     let Ok(types) = types.collect::<Result<Vec<_>>>() else { return Ok(None) };
     same_family(what, &types)?;
-    Ok(common_type(&types).or_else(|| if literals { widest(&types) } else { None }))
+    let common = common_type(&types).or_else(|| common_numeric(&types));
+    Ok(common.or_else(|| if literals { widest(&types) } else { None }))
 }
 
 fn widened(expr: &Expr, to: &ArrowType, columns: &DFSchema) -> Expr {
@@ -364,6 +382,9 @@ fn function(function: &ScalarFunction, columns: &DFSchema) -> Result<Option<Expr
             Ok(to.and_then(|to| call(function.args.iter().map(|arg| widened(arg, &to, columns)).collect())))
         }
         "date_trunc" => Ok(truncated(function, columns)),
+        // Its type is another one than DataFusion's, so what stands beside it must know it.
+        "ceil" | "floor" | "round" | "trunc" => Ok(rounding::rewrite(function, columns)),
+        "checked_add" | "checked_subtract" | "checked_multiply" => Ok(of_numerics(function, columns)),
         // As the comparison that it is.
         "nullif" => match function.args.as_slice() {
             [value, other] if !value.is_volatile() => {
@@ -383,6 +404,22 @@ fn function(function: &ScalarFunction, columns: &DFSchema) -> Result<Option<Expr
         }
         _ => Ok(None),
     }
+}
+
+/// Arithmetic that was planned for integers, if an operand is a numeric by now: numerics have operators of their own.
+fn of_numerics(function: &ScalarFunction, columns: &DFSchema) -> Option<Expr> {
+    let [left, right] = function.args.as_slice() else { return None };
+    let types = [left.get_type(columns).ok()?, right.get_type(columns).ok()?];
+    if types.iter().any(ArrowType::is_floating) || !types.iter().any(|own| matches!(own, ArrowType::Decimal128(..))) {
+        return None;
+    }
+    let op = match CheckedArithmetic::operator_of(function.name())? {
+        ArithmeticOperator::Add => Operator::Plus,
+        ArithmeticOperator::Subtract => Operator::Minus,
+        ArithmeticOperator::Multiply => Operator::Multiply,
+        ArithmeticOperator::Divide | ArithmeticOperator::Modulo => return None,
+    };
+    Some(Expr::BinaryExpr(BinaryExpr::new(Box::new(left.clone()), op, Box::new(right.clone()))))
 }
 
 fn in_subquery(predicate: &InSubquery, columns: &DFSchema) -> Result<Option<Expr>> {
@@ -445,7 +482,8 @@ pub(super) fn union(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let types: Vec<ArrowType> = typed.map(|input| input.schema().field(at).data_type().clone()).collect();
         same_family("UNION", &types)?;
         let literals = types.len() < union.inputs.len();
-        common.push(common_type(&types).or_else(|| if literals { widest(&types) } else { None }));
+        let found = common_type(&types).or_else(|| common_numeric(&types));
+        common.push(found.or_else(|| if literals { widest(&types) } else { None }));
     }
     if common.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));

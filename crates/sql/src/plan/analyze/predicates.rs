@@ -267,10 +267,20 @@ fn is_join(predicate: &InSubquery, columns: &DFSchema, alone: bool) -> Result<bo
         return Ok(true);
     }
     // DataFusion makes joins of NOT IN that know about NULL, but for one pair of columns only, and at times also where
-    // there is no NULL.
+    // there is no NULL. What may turn out to be a constant is no column.
     let correlated = !query.all_out_ref_exprs().is_empty();
     let nullable = x.nullable(columns)? || query.schema().field(0).is_nullable();
-    Ok(!correlated && (!nullable || (alone && x.any_column_refs())))
+    Ok(!correlated && (!nullable || (alone && stays_column(x))))
+}
+
+/// Whether an expression is that of a column whatever the optimiser does with it: `coalesce('a', x)` is not.
+fn stays_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) => true,
+        Expr::Cast(cast) => stays_column(&cast.expr),
+        Expr::Negative(operand) => stays_column(operand),
+        _ => false,
+    }
 }
 
 /// Whether a query has rows, as an expression over the columns outside.

@@ -24,7 +24,7 @@ use datafusion::logical_expr::expr_rewriter::strip_outer_reference;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, Subquery,
-    SubqueryAlias, when,
+    SubqueryAlias, lit, when,
 };
 
 use super::functions::Function;
@@ -44,8 +44,10 @@ pub(super) fn prepared(expr: &Expr) -> Result<Option<Expr>> {
     }
     let plan = without_idle_limits(&subquery.subquery)?;
     refuse(expr, &plan)?;
+    let plan = if let Expr::Exists(_) = expr { without_selection(plan)? } else { plan };
     let plan = without_names(&plan, &mut Vec::new())?;
-    let subquery = subquery.with_plan(Arc::new(plan));
+    let mut subquery = subquery.with_plan(Arc::new(plan));
+    subquery.outer_ref_columns = subquery.subquery.all_out_ref_exprs();
     Ok(Some(match expr {
         Expr::InSubquery(within) => Expr::InSubquery(InSubquery { subquery, ..within.clone() }),
         Expr::Exists(exists) => Expr::Exists(Exists { subquery, negated: exists.negated }),
@@ -100,6 +102,18 @@ fn without_idle_limits(plan: &LogicalPlan) -> Result<LogicalPlan> {
             Ok(input.as_ref().clone())
         }
         other => Ok(other.clone()),
+    }
+}
+
+/// A plan that selects a constant where only the rows count: columns of two tables that are selected and named alike
+/// would be taken for each other.
+fn without_selection(plan: LogicalPlan) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Distinct(Distinct::All(input)) => without_selection(Arc::unwrap_or_clone(input)),
+        LogicalPlan::Projection(Projection { input, .. }) => {
+            Ok(LogicalPlan::Projection(Projection::try_new(vec![lit(1)], input)?))
+        }
+        other => Ok(other),
     }
 }
 
