@@ -61,6 +61,11 @@ kill-cycles N *ARGS:
     cargo build --release
     scripts/kill_cycles --cycles {{ N }} --binary {{ target }}/release/eris {{ ARGS }}
 
+# Random databases and statements, ERIS beside DuckDB (pip install duckdb): `just differential 3600 --first 1000`
+differential SECONDS *ARGS:
+    cargo build --release
+    scripts/differential --seconds {{ SECONDS }} --binary {{ target }}/release/eris {{ ARGS }}
+
 # Placement on an emulated machine with four sockets (QEMU, about two minutes)
 numa *ARGS:
     scripts/numa {{ ARGS }}

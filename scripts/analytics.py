@@ -1,9 +1,12 @@
 """Figures and conditions of analytical queries: TPC-H beside DuckDB and Hyper in one run."""
 import functools
+import json
 
-from checklist import Failed, Outcome, Unavailable, bench
+from checklist import ROOT, Failed, Outcome, Unavailable, bench
+from coverage import failed_last
 
 PEERS = "duckdb,hyper"
+FUZZED_HOURS = 4
 
 
 @functools.cache
@@ -70,7 +73,23 @@ def add_figures(figures):
     figures.line(5, "TPC-H SF 1, total on two workers beside one", "at least 1.6 x")(tpch_scaling)
 
 
+def differential_fuzzer():
+    """By the processor, not by the clock, as for the other fuzzers."""
+    ledger = json.loads((ROOT / "verification" / "ledger.json").read_text())
+    entries = [entry for entry in ledger if entry["name"] == "differential fuzzer"]
+    if not entries:
+        raise Unavailable("the ledger has no \"differential fuzzer\"")
+    hours, of_processor = (sum(entry[name] for entry in entries) / 3600 for name in ("seconds", "processor_seconds"))
+    cases, failures = (sum(entry[name] for entry in entries) for name in ("executions", "failures"))
+    last = failed_last(entries)
+    return Outcome(f"{hours:.1f} h ({of_processor:.1f} h of processor time), {cases:,} cases, {failures} failures, "
+                   f"{last} of them in the last run", of_processor >= FUZZED_HOURS and last == 0,
+                   f"just differential {FUZZED_HOURS * 3600} --record")
+
+
 def add_conditions(done):
     for scale in ("0.01", "1"):
         done.line(5, f"TPC-H SF {scale}: right, and no DataFusion node", "22 of 22")(
             functools.partial(tpch_native, scale))
+    done.line(5, "Differential fuzzer beside DuckDB", f"{FUZZED_HOURS} hours in sum, the last run without failures")(
+        differential_fuzzer)

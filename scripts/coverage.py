@@ -24,6 +24,11 @@ def executed_last(entries):
     return sum(entry["executions"] for entry in entries if entry["commit"] == entries[-1]["commit"])
 
 
+def failed_last(entries):
+    """How many failures there were on the commit of the newest entry: what earlier ones found is mended since."""
+    return sum(entry["failures"] for entry in entries if entry["commit"] == entries[-1]["commit"])
+
+
 def killed(entry):
     """How many of an entry's cycles ended with SIGKILL. Earlier entries did not note it: every fifth ended politely."""
     return entry.get("kills", entry["executions"] * 4 // 5)

@@ -4,7 +4,7 @@ import subprocess
 import tempfile
 import unittest
 
-from coverage import code_paths, executed_last, killed, never_reached
+from coverage import code_paths, executed_last, failed_last, killed, never_reached
 
 
 def entry(commit, executions, kinds, never=()):
@@ -34,6 +34,11 @@ class Coverage(unittest.TestCase):
         before = entry("a", 45000, ["split", "move"], ["move"])
         after = entry("b", 5000, ["split"])
         self.assertEqual(never_reached([before, after]), set())
+
+    def test_failures_of_earlier_code_are_mended(self):
+        entries = [{"commit": "a", "failures": 3}, {"commit": "b", "failures": 1}, {"commit": "b", "failures": 0}]
+        self.assertEqual(failed_last(entries), 1)
+        self.assertEqual(failed_last([*entries, {"commit": "c", "failures": 0}]), 0)
 
     def test_numbers_of_kinds_prove_nothing(self):
         old = entry("a", 45000, 83)

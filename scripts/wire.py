@@ -18,6 +18,7 @@ class Connection:
         self.socket = socket.create_connection((host, port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.stream = self.socket.makefile("rb")
+        self.tag = None  # of the last statement that succeeded: UPDATE 3
         parameters = f"user\0{user}\0database\0{database}\0\0".encode()
         self.socket.sendall(struct.pack("!II", 8 + len(parameters), 196608) + parameters)
         self._until_ready()
@@ -60,6 +61,8 @@ class Connection:
                 rows = []
             elif kind == b"D":
                 rows.append(fields_of(body))
+            elif kind == b"C":
+                self.tag = body[:-1].decode()
             elif kind == b"E":
                 fields = {field[:1]: field[1:].decode() for field in body.split(b"\0") if field}
                 error = ServerError(f"{fields.get(b'C', '?????')}: {fields.get(b'M', '')}")
