@@ -136,5 +136,3 @@ def using(on):
     if on.role != "equality" or len(names) != 1 or any(not node.template.startswith("a") for node in on.children):
         return None
     return Node(f"USING ({names.pop()})")
-
-
