@@ -72,7 +72,8 @@ class Cases(unittest.TestCase):
         for wanted in ["LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN", "NOT EXISTS", "NOT IN (SELECT", "WITH w",
                        "UNION ALL", "INTERSECT", "EXCEPT", "FILTER", "HAVING", "LIMIT", "LIKE", "BETWEEN", "CASE",
                        "count(DISTINCT", "INTERVAL", "extract(", "OVER (", "ROLLUP", "INSERT INTO", "UPDATE ",
-                       "DELETE FROM", "COPY ", "ROLLBACK", "COMMIT", "CREATE INDEX", "segment_rows", "DISTINCT FROM"]:
+                       "DELETE FROM", "COPY ", "USING (", " USING t", "ROLLBACK", "COMMIT", "CREATE INDEX",
+                       "segment_rows", "DISTINCT FROM"]:
             self.assertIn(wanted, text)
 
     def test_every_rule_is_documented(self):

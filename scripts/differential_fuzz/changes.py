@@ -8,7 +8,7 @@ def change(context):
     """One statement."""
     context.begin()
     table = context.rng.choice(context.tables)
-    return context.pick(insert, insert, update, update, update, delete, insert_query)(context, table)
+    return context.pick(insert, insert, update, update, update, delete, insert_query, joined)(context, table)
 
 
 def scope_of(table):
@@ -93,3 +93,25 @@ def insert_query(context, table):
     table.count += other.count
     where = limited(context, other, scope, 0) if context.chance(0.7) else words("")
     return Node(f"INSERT INTO {table.name} SELECT {{}} FROM {other.name}{{}}", (Items(children=tuple(values)), where))
+
+
+def joined(context, table):
+    """UPDATE ... FROM and DELETE ... USING a table whose key is met once at most."""
+    alias = context.alias()
+    choices = [(column, other, key) for other in context.tables if len(other.key) == 1 and other is not table
+               for key in other.columns if key.name == other.key[0]
+               for column in table.columns if column.type == key.type]
+    if not choices:
+        return update(context, table)
+    column, other, key = context.rng.choice(choices)
+    own, others = scope_of(table), Scope([column.node(alias) for column in other.columns])
+    met = predicates.of("({} = {})", column.node(table.name), key.node(alias))
+    condition = Node("{} AND {}", (met, predicates.predicate(context, Scope(own.atoms + others.atoms), 0)))
+    targets = [target for target in table.columns if target.name not in table.key]
+    target = context.rng.choice(targets)
+    value = value_for(context, others, target)
+    if value is None or value.tolerance is not None or context.chance(0.2):
+        return Node(f"DELETE FROM {table.name} USING {other.name} {alias} WHERE {{}}", (condition,))
+    table.widen(target, value.bound + 1 if target.type.kind == "numeric" else value.bound, value.tiny)
+    return Node(f"UPDATE {table.name} SET {target.name} = {{}} FROM {other.name} {alias} WHERE {{}}",
+                (value, condition))

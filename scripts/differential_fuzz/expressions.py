@@ -204,4 +204,3 @@ def a_boolean(context, scope, depth):
 
 
 MAKERS = {"number": a_number, "text": a_text, "date": a_date, "timestamp": a_timestamp, "boolean": a_boolean}
-

@@ -122,7 +122,17 @@ def joined(context, left, right, depth):
         on = predicates.of("({} AND {})", on, predicates.predicate(context, Scope(atoms), 0))
     elif context.chance(0.1) and (second := equality(context, left.atoms, right.atoms)):
         on = predicates.of("({} AND {})", on, second)
-    return Relation(Node(f"{{}} {kind} {{}} ON {{}}", (left.node, right.node, on), role="from"), atoms,
+    # Behind the first join a name may be that of several columns.
+    first = left.node.role != "from" and not left.node.children and not right.node.children
+    condition = using(on) if first and context.chance(0.3) else None
+    condition = condition or Node("ON {}", (on,))
+    return Relation(Node(f"{{}} {kind} {{}} {{}}", (left.node, right.node, condition), role="from"), atoms,
                     rows + left.rows + right.rows)
 
 
+def using(on):
+    """USING of an equality of two columns with one name, or None."""
+    names = {node.template.rpartition(".")[2] for node in on.children}
+    if on.role != "equality" or len(names) != 1 or any(not node.template.startswith("a") for node in on.children):
+        return None
+    return Node(f"USING ({names.pop()})")

@@ -187,8 +187,8 @@ fn common_type(types: &[ArrowType]) -> Option<ArrowType> {
     (widest >= 4 && widths.iter().any(|known| *known != widest)).then_some(common)
 }
 
-/// The numeric that integers and numerics have in common, if there are both. Arithmetic has to know it before DataFusion
-/// would choose it.
+/// The numeric that integers and numerics have in common, if there are both. Arithmetic has to know it before
+/// DataFusion would choose it.
 fn common_numeric(types: &[ArrowType]) -> Option<ArrowType> {
     let known: Vec<&ArrowType> = types.iter().filter(|known| **known != ArrowType::Null).collect();
     let is_numeric = |known: &&ArrowType| matches!(known, ArrowType::Decimal128(..));
