@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use super::functions::Function;
 use super::moments::moment;
 use super::parts::truncated;
+use super::shifts;
 use crate::arrow_view::sql_type_of_arrow;
 use crate::errors::{SqlError, SqlState};
 use crate::pg_format::parse_decimal;
@@ -208,7 +209,7 @@ fn same_family(what: &str, types: &[ArrowType]) -> Result<()> {
 }
 
 /// What several expressions have in common: the type that they are brought to. `None`: they may stay.
-fn together<'e>(
+pub(super) fn together<'e>(
     what: &str,
     exprs: impl Iterator<Item = &'e Expr> + Clone,
     columns: &DFSchema,
@@ -221,7 +222,8 @@ fn together<'e>(
     Ok(common_type(&types).or_else(|| if literals { widest(&types) } else { None }))
 }
 
-fn widened(expr: &Expr, to: &ArrowType, columns: &DFSchema) -> Expr {
+/// An expression as a value of a wider type.
+pub(super) fn widened(expr: &Expr, to: &ArrowType, columns: &DFSchema) -> Expr {
     match expr.get_type(columns) {
         Ok(ArrowType::Null) | Err(_) => expr.clone(),
         Ok(own) if own == *to => expr.clone(),
@@ -242,6 +244,7 @@ pub(super) fn bring_together(expr: &Expr, columns: &DFSchema) -> Result<Option<E
         Expr::Case(case) => self::case(case, columns),
         Expr::InSubquery(predicate) => in_subquery(predicate, columns),
         Expr::ScalarFunction(function) => self::function(function, columns),
+        Expr::WindowFunction(function) => shifts::bring_together(function, columns),
         _ => Ok(None),
     }
 }
