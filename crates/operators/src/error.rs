@@ -19,6 +19,12 @@ pub enum OperatorError {
         /// The type, as SQL names it.
         type_name: &'static str,
     },
+    /// A number that a window function is given is zero or negative.
+    #[error("argument of {function} must be greater than zero")]
+    NotPositive {
+        /// The function, as SQL names it.
+        function: &'static str,
+    },
     /// More memory would be needed than `memory_limit` leaves.
     #[error(transparent)]
     Memory(#[from] MemoryExceeded),

@@ -7,7 +7,7 @@
 //! - [`FilterProject`]: filter, projection and limit of one partition's batches.
 //! - [`Aggregate`]: grouped and ungrouped aggregates of one partition; [`AggregateMerge`] joins them in the task.
 //! - [`Pipeline`]: the steps ([`Step`]) of a query's stage and its [`Sink`]: [`Emit`], [`Collector`], [`JoinBuild`]
-//!   (which [`Probe`] looks rows up in), [`GroupBy`], [`SortSink`].
+//!   (which [`Probe`] looks rows up in), [`GroupBy`], [`SortSink`], [`WindowSink`].
 //! - [`SortKeys`]: the order of rows, for the sort at the end of a task.
 
 mod aggregate;
@@ -21,6 +21,7 @@ mod join;
 mod logic;
 mod pipeline;
 mod sort;
+mod window;
 
 pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge, GroupBy, GroupCall};
 pub use arithmetic::ArithmeticOperator;
@@ -30,3 +31,4 @@ pub use filter_project::{FilterProject, select};
 pub use join::{BuildSpec, JoinBuild, JoinKind, Probe};
 pub use pipeline::{Collector, Emit, Pipeline, RowCounts, Sink, Step};
 pub use sort::{SortKey, SortKeys, SortSink};
+pub use window::{Frame, FrameBound, FrameUnit, WindowCall, WindowFunction, WindowSink, WindowSpec};

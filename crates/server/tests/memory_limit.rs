@@ -158,10 +158,19 @@ fn a_native_join_beyond_the_limit_fails() {
 #[test]
 fn a_fallback_query_beyond_the_limit_fails() {
     let (server, mut client) = loaded(30_000);
-    let sql = "SELECT id, row_number() OVER (PARTITION BY name ORDER BY id) FROM t";
+    let sql = "SELECT id, stddev(id) OVER (PARTITION BY name ORDER BY id) FROM t";
     assert_path(&mut client, sql, false);
     let refused = refusals(&server, &mut client, sql, 30_000);
     assert!(!refused.is_empty(), "{sql}");
+}
+
+#[test]
+fn native_windows_beyond_the_limit_fail() {
+    let (server, mut client) = loaded(30_000);
+    let sql = "SELECT name, sum(id) OVER (PARTITION BY id % 7 ORDER BY id), lag(name) OVER (ORDER BY id) FROM t";
+    assert_path(&mut client, sql, true);
+    let refused = refusals(&server, &mut client, sql, 30_000);
+    assert!(refused.iter().any(|detail| detail.contains("window asked for")), "{refused:?}");
 }
 
 #[test]

@@ -63,12 +63,20 @@ states! {
     STRING_TOO_LONG = b"22001";
     /// numeric_value_out_of_range
     OUT_OF_RANGE = b"22003";
+    /// null_value_not_allowed
+    NULL_NOT_ALLOWED = b"22004";
     /// invalid_datetime_format
     INVALID_DATETIME = b"22007";
     /// datetime_field_overflow
     DATETIME_OVERFLOW = b"22008";
     /// division_by_zero
     DIVISION_BY_ZERO = b"22012";
+    /// invalid_preceding_or_following_size
+    INVALID_FRAME_SIZE = b"22013";
+    /// invalid_argument_for_ntile_function
+    INVALID_NTILE = b"22014";
+    /// invalid_argument_for_nth_value_function
+    INVALID_NTH_VALUE = b"22016";
     /// character_not_in_repertoire: not valid UTF-8
     INVALID_ENCODING = b"22021";
     /// invalid_parameter_value

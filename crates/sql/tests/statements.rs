@@ -414,7 +414,17 @@ fn explain_shows_both_plans_and_the_lane() {
     let join = explained(&mut client, "SELECT b.s FROM t a JOIN t b ON b.id = a.n WHERE a.id = 3");
     assert!(join.contains("KeyJoin: outer keys are sent to the partition that owns them"), "{join}");
 
-    let fallback = explained(&mut client, "SELECT id, rank() OVER (ORDER BY n) FROM t");
+    let windows = explained(&mut client, "SELECT id, rank() OVER (PARTITION BY s ORDER BY n DESC) FROM t");
+    assert!(windows.contains("Window by [#2] in order #1 desc: Rank()"), "{windows}");
+    assert!(windows.ends_with("Lane: native"), "{windows}");
+
+    let sets = explained(&mut client, "SELECT s, n, count(*) FROM t GROUP BY ROLLUP (s, n)");
+    assert!(sets.contains("expand: (") && sets.ends_with("Lane: native"), "{sets}");
+
+    let first = explained(&mut client, "SELECT DISTINCT ON (n) n, id FROM t ORDER BY n, id");
+    assert!(first.contains("Window by [") && first.ends_with("Lane: native"), "{first}");
+
+    let fallback = explained(&mut client, "SELECT id, stddev(n) OVER (ORDER BY id) FROM t");
     assert!(fallback.contains("Fallback: ") && fallback.contains("[fallback]"), "{fallback}");
     assert!(fallback.contains("ErisScan t") && fallback.contains("[native]"), "{fallback}");
     assert!(fallback.ends_with("Lane: fallback"), "{fallback}");

@@ -41,7 +41,8 @@ fn sum_type(scale: u8) -> DataType {
     DataType::Decimal { precision: 38, scale }
 }
 
-fn overflow(data_type: DataType) -> OperatorError {
+/// What has left its type.
+pub(crate) fn overflow(data_type: DataType) -> OperatorError {
     let type_name = match data_type {
         DataType::Int64 => "bigint",
         DataType::Float64 => "double precision",
@@ -334,7 +335,8 @@ impl Accumulator {
     }
 }
 
-fn sum_of(sum: i128, scale: u8, result: DataType) -> Result<Value, OperatorError> {
+/// A sum at a scale, as a value of a type.
+pub(crate) fn sum_of(sum: i128, scale: u8, result: DataType) -> Result<Value, OperatorError> {
     match result {
         DataType::Int64 => i64::try_from(sum).map(Value::Int64).map_err(|_| overflow(result)),
         DataType::Decimal { precision, scale: wanted } => decimal(rescale(sum, scale, wanted), precision, wanted),
@@ -342,7 +344,8 @@ fn sum_of(sum: i128, scale: u8, result: DataType) -> Result<Value, OperatorError
     }
 }
 
-fn average_of(sum: i128, count: i64, scale: u8, result: DataType) -> Result<Value, OperatorError> {
+/// The average of so many values with this sum, as a value of a type.
+pub(crate) fn average_of(sum: i128, count: i64, scale: u8, result: DataType) -> Result<Value, OperatorError> {
     match result {
         DataType::Float64 => Ok(Value::Float64(sum as f64 / 10_f64.powi(i32::from(scale)) / count as f64)),
         DataType::Decimal { precision, scale: wanted } => {

@@ -30,6 +30,7 @@ use eris_storage::{Batch, Column, DataType, Gateway, Value};
 use crate::error::OperatorError;
 use crate::expression::Expression;
 use crate::logic::true_rows;
+pub(crate) use accumulator::{average_of, overflow, sum_of};
 use grouped::Grouped;
 pub use sink::GroupBy;
 

@@ -41,6 +41,8 @@ pub enum Step {
     Filter(Arc<Expression>),
     /// Computes other columns.
     Project(Arc<[Expression]>),
+    /// Each row once for each list of columns, which all have the same types.
+    Expand(Arc<[Arc<[Expression]>]>),
     /// Looks rows up in what an earlier stage built.
     Probe(Arc<Probe>),
 }
@@ -103,6 +105,16 @@ impl Pipeline {
                         Ok(narrowed.datum.into_column(expression.data_type(), batch.rows))
                     });
                     batch = Batch::new(columns.collect::<Result<Vec<_>, _>>()?, batch.rows);
+                }
+                Step::Expand(lists) => {
+                    for list in &**lists {
+                        // There may be many lists: between them, too, whoever waits is asked whether to go on.
+                        emit(Batch::new([], 0))?;
+                        let columns = list.iter().map(|expression| expression.column(&batch, &self.parameters));
+                        let expanded = Batch::new(columns.collect::<Result<Vec<_>, _>>()?, batch.rows);
+                        self.push_from(at + 1, expanded, emit)?;
+                    }
+                    return Ok(());
                 }
                 Step::Probe(probe) => {
                     return probe.run(&batch, &self.parameters, emit, &mut |joined, emit: &mut Emitting<'_>| {

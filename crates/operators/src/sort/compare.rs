@@ -12,7 +12,13 @@ fn order_of_float(value: f64) -> u64 {
     bits ^ (((bits as i64) >> 63) as u64 | 1 << 63)
 }
 
-fn compare_values(column: &Column, a: usize, b: usize) -> Ordering {
+/// Whether two floats are one value to SQL.
+pub(crate) fn same_float(a: f64, b: f64) -> bool {
+    order_of_float(a) == order_of_float(b)
+}
+
+/// The order of two values of a column that are not NULL.
+pub(crate) fn compare_values(column: &Column, a: usize, b: usize) -> Ordering {
     match &column.values {
         Values::Boolean(values) => values[a].cmp(&values[b]),
         Values::Int16(values) => values[a].cmp(&values[b]),
@@ -23,6 +29,22 @@ fn compare_values(column: &Column, a: usize, b: usize) -> Ordering {
         Values::Float64(values) => order_of_float(values[a]).cmp(&order_of_float(values[b])),
         Values::Bytes(views) => views.get(a).cmp(views.get(b)),
     }
+}
+
+/// Where a value that is not NULL comes beside one of another column of the same type, by the direction of a key.
+pub(crate) fn compare_between(key: SortKey, column: &Column, a: usize, other: &Column, b: usize) -> Ordering {
+    let ordering = match (&column.values, &other.values) {
+        (Values::Boolean(x), Values::Boolean(y)) => x[a].cmp(&y[b]),
+        (Values::Int16(x), Values::Int16(y)) => x[a].cmp(&y[b]),
+        (Values::Int32(x), Values::Int32(y)) => x[a].cmp(&y[b]),
+        (Values::Int64(x), Values::Int64(y)) => x[a].cmp(&y[b]),
+        (Values::Int128(x), Values::Int128(y)) => x[a].cmp(&y[b]),
+        (Values::Float32(x), Values::Float32(y)) => order_of_float(x[a].into()).cmp(&order_of_float(y[b].into())),
+        (Values::Float64(x), Values::Float64(y)) => order_of_float(x[a]).cmp(&order_of_float(y[b])),
+        (Values::Bytes(x), Values::Bytes(y)) => x.get(a).cmp(y.get(b)),
+        _ => unreachable!("{} beside {}", column.data_type, other.data_type),
+    };
+    if key.descending { ordering.reverse() } else { ordering }
 }
 
 impl SortKey {

@@ -10,6 +10,7 @@ use eris_platform::{MemoryPool, Reservation};
 use eris_storage::Batch;
 
 use crate::error::OperatorError;
+pub(crate) use compare::{compare_between, compare_values, same_float};
 pub use sink::SortSink;
 
 /// What the pool calls it.

@@ -98,11 +98,19 @@ fn decimals(values: ScalarBuffer<i128>, nulls: Option<NullBuffer>, precision: u8
     array.clone().with_precision_and_scale(precision, scale as i8).unwrap_or(array)
 }
 
-/// A column as a schema describes it: Arrow has three kinds of text, we have one.
+/// A column as a schema describes it: Arrow has three kinds of text, we have one; and its numbers of grouping sets have
+/// no sign.
 pub fn column_to_arrow_as(column: &Column, data_type: &ArrowType) -> Result<ArrayRef, ArrowError> {
     let array = column_to_arrow(column);
     match data_type {
-        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Binary | ArrowType::LargeBinary => cast(&array, data_type),
+        ArrowType::Utf8
+        | ArrowType::LargeUtf8
+        | ArrowType::Binary
+        | ArrowType::LargeBinary
+        | ArrowType::UInt8
+        | ArrowType::UInt16
+        | ArrowType::UInt32
+        | ArrowType::UInt64 => cast(&array, data_type),
         _ => Ok(array),
     }
 }

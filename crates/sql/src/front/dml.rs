@@ -2,7 +2,7 @@
 
 use super::command::{Assignment, Command, DeleteCommand, InsertCommand, InsertSource, UpdateCommand};
 use super::names::{fold, simple_name, table_name};
-use super::{Lowered, TableName, expressions, query, refuse_if};
+use super::{Lowered, TableName, expressions, query, refuse_if, windows};
 use crate::ast::{
     self, AssignmentTarget, Expr, FromTable, SetExpr, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind,
 };
@@ -84,6 +84,7 @@ fn insert_source(source: &ast::Query) -> Lowered<InsertSource> {
             for row in &values.rows {
                 let mut fields = Vec::with_capacity(row.content.len());
                 for field in &row.content {
+                    windows::refuse(field, "VALUES")?;
                     fields.push(value_or_default(field)?);
                 }
                 rows.push(fields);
@@ -140,6 +141,7 @@ pub(super) fn update(update: &ast::Update) -> Lowered<Command> {
     let (table, alias) = single_table(table, "UPDATE")?;
     let mut lowered = Vec::with_capacity(assignments.len());
     for assignment in assignments {
+        windows::refuse(&assignment.value, "UPDATE")?;
         match &assignment.target {
             AssignmentTarget::ColumnName(name) => {
                 lowered.push(Assignment { column: simple_name(name)?, value: value_or_default(&assignment.value)? });
@@ -149,6 +151,7 @@ pub(super) fn update(update: &ast::Update) -> Lowered<Command> {
     }
     if let Some(condition) = selection {
         expressions::check(condition)?;
+        windows::refuse(condition, "WHERE")?;
     }
     Ok(Command::Update(UpdateCommand {
         table,
@@ -206,6 +209,7 @@ pub(super) fn delete(delete: &ast::Delete) -> Lowered<Command> {
     let (table, alias) = single_table(table, "DELETE")?;
     if let Some(condition) = selection {
         expressions::check(condition)?;
+        windows::refuse(condition, "WHERE")?;
     }
     Ok(Command::Delete(DeleteCommand { table, alias, others: others.to_vec(), selection: selection.clone() }))
 }

@@ -1,7 +1,7 @@
 //! Expressions: a list of what may pass. Everything not on it is refused by name.
 
 use super::type_names::sql_type_of;
-use super::{Lowered, query, reads_nothing, refuse_if};
+use super::{Lowered, query, reads_nothing, refuse_if, windows};
 use crate::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Interval, TypedString, UnaryOperator, Value, WindowFrameBound, WindowSpec,
@@ -288,7 +288,9 @@ fn check_function(function: &Function) -> Lowered<()> {
     }
     if let Some(filter) = filter {
         check(filter)?;
+        windows::refuse(filter.as_ref(), "FILTER")?;
     }
+    windows::refuse_nested(function)?;
     match over {
         None | Some(WindowType::NamedWindow(_)) => {}
         Some(WindowType::WindowSpec(spec)) => check_window(spec)?,

@@ -21,6 +21,7 @@ mod parse;
 mod query;
 mod type_names;
 mod utility;
+mod windows;
 
 mod command;
 
@@ -35,6 +36,7 @@ pub use lower::lower;
 pub use nothing::reads_nothing;
 pub use parse::{ParsedStatement, parse, parse_expression};
 pub use type_names::{is_bare_numeric, sql_type_of};
+pub(crate) use windows::resolve as resolve_windows;
 
 /// What every step of the pass gives.
 pub(crate) type Lowered<T> = Result<T, crate::errors::SqlError>;

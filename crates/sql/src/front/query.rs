@@ -1,6 +1,6 @@
 //! Queries: every clause is looked at; what DataFusion would drop or does not plan is refused.
 
-use super::{Lowered, expressions, refuse_if};
+use super::{Lowered, expressions, refuse_if, windows};
 use crate::ast::{
     Cte, Distinct, Fetch, GroupByExpr, Join, JoinConstraint, JoinOperator, LimitClause, NamedWindowExpr, OrderBy,
     OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
@@ -35,6 +35,9 @@ pub(super) fn check(query: &Query) -> Lowered<()> {
         }
     }
     check_body(body)?;
+    if let SetExpr::Select(select) = body.as_ref() {
+        windows::check(select, order_by.as_ref())?;
+    }
     if let Some(OrderBy { kind, interpolate }) = order_by {
         refuse_if(interpolate.is_some(), "INTERPOLATE", "Leave it out.")?;
         match kind {
@@ -48,9 +51,11 @@ pub(super) fn check(query: &Query) -> Lowered<()> {
             refuse_if(!limit_by.is_empty(), "LIMIT ... BY", "Use a window function.")?;
             if let Some(limit) = limit {
                 expressions::check(limit)?;
+                windows::refuse(limit, "LIMIT")?;
             }
             if let Some(offset) = offset {
                 expressions::check(&offset.value)?;
+                windows::refuse(&offset.value, "OFFSET")?;
             }
         }
         Some(LimitClause::OffsetCommaLimit { .. }) => {
@@ -99,7 +104,9 @@ fn check_body(body: &SetExpr) -> Lowered<()> {
             SetExpr::Query(query) => return check(query),
             SetExpr::Values(values) => {
                 refuse_if(values.explicit_row, "VALUES ROW(...)", "Write VALUES (...).")?;
-                return values.rows.iter().flat_map(|row| &row.content).try_for_each(expressions::check);
+                let entries = || values.rows.iter().flat_map(|row| &row.content);
+                entries().try_for_each(expressions::check)?;
+                return entries().try_for_each(|entry| windows::refuse(entry, "VALUES"));
             }
             SetExpr::Table(_) => {
                 return Err(SqlError::unsupported("TABLE name", "Write SELECT * FROM name."));
@@ -169,16 +176,19 @@ fn check_select(select: &Select) -> Lowered<()> {
     from.iter().try_for_each(check_from)?;
     if let Some(condition) = selection {
         expressions::check(condition)?;
+        windows::refuse(condition, "WHERE")?;
     }
     match group_by {
         GroupByExpr::All(_) => return Err(SqlError::unsupported("GROUP BY ALL", "List the columns.")),
         GroupByExpr::Expressions(keys, modifiers) => {
             refuse_if(!modifiers.is_empty(), "GROUP BY ... WITH", "Write GROUP BY ROLLUP (...).")?;
             keys.iter().try_for_each(expressions::check)?;
+            windows::refuse(keys, "GROUP BY")?;
         }
     }
     if let Some(condition) = having {
         expressions::check(condition)?;
+        windows::refuse(condition, "HAVING")?;
     }
     for window in named_window {
         match &window.1 {
@@ -241,7 +251,10 @@ pub(super) fn check_from(from: &TableWithJoins) -> Lowered<()> {
             | JoinOperator::RightOuter(constraint)
             | JoinOperator::FullOuter(constraint)
             | JoinOperator::CrossJoin(constraint) => match constraint {
-                JoinConstraint::On(condition) => expressions::check(condition)?,
+                JoinConstraint::On(condition) => {
+                    expressions::check(condition)?;
+                    windows::refuse(condition, "JOIN conditions")?;
+                }
                 JoinConstraint::Using(_) | JoinConstraint::Natural | JoinConstraint::None => {}
             },
             JoinOperator::Semi(_)

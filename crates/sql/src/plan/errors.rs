@@ -128,6 +128,10 @@ pub fn operator_error(error: &OperatorError) -> SqlError {
     match error {
         OperatorError::DivisionByZero => SqlError::division_by_zero(),
         OperatorError::Overflow { type_name } => SqlError::out_of_range(type_name),
+        OperatorError::NotPositive { function } => {
+            let state = if *function == "ntile" { SqlState::INVALID_NTILE } else { SqlState::INVALID_NTH_VALUE };
+            SqlError::new(state, error.to_string())
+        }
         OperatorError::Memory(error) => SqlError::out_of_memory(error),
         OperatorError::Foreign(source) => {
             source.downcast_ref::<SqlError>().cloned().unwrap_or_else(|| SqlError::internal(source))

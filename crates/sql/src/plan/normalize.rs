@@ -12,11 +12,14 @@
 //! | `a IS DISTINCT FROM b AND c`              | see [`precedence`]          |
 //! | `interval '1 day 04:05'`                  | `interval '1 day 04 hours 05 minutes 0 seconds'` |
 //! | `1e300::float8`, `1e300`                  | `'1e300'::float8`: numerics have 38 digits |
+//! | `OVER w`, `OVER (w ORDER BY a)`           | what `w` stands for         |
+//! | `ROLLUP ((a, b), c)`                      | see [`grouping_sets`]       |
+//! | `DISTINCT ON (1)`, `DISTINCT ON (name)`   | what the select list says   |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))`   | see [`rows`]                |
 
 use eris_binder::RewriteQuery;
 
-use super::{precedence, result_names, rows};
+use super::{distinct_on, grouping_sets, precedence, result_names, rows};
 use crate::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArgumentList, FunctionArguments, Ident, LimitClause,
     ObjectName, ObjectNamePart, Query, Select, Value,
@@ -35,6 +38,7 @@ struct Normalizing;
 
 impl RewriteQuery for Normalizing {
     fn query(&mut self, query: &mut Query) {
+        crate::front::resolve_windows(query);
         let Some(fetch) = query.fetch.take() else { return };
         let one = || Expr::Value(Value::Number("1".to_string(), false).with_empty_span());
         let count = fetch.quantity.unwrap_or_else(one);
@@ -47,6 +51,8 @@ impl RewriteQuery for Normalizing {
     }
 
     fn select(&mut self, select: &mut Select) {
+        grouping_sets::write_out(select);
+        distinct_on::name_keys(select);
         result_names::name_items(select);
     }
 

@@ -25,6 +25,7 @@ use super::errors::datafusion_error;
 use super::partial_functions::checked;
 use super::rules::{optimizer_rules, physical_rules};
 use super::text_growth::bounded;
+use super::window_functions::window_functions;
 use crate::catalog::{CatalogVersion, Table};
 use crate::errors::SqlError;
 use crate::front::TableName;
@@ -121,7 +122,7 @@ impl Planner {
             .with_physical_optimizer_rules(physical_rules())
             .with_scalar_functions(scalar_functions(&memory))
             .with_aggregate_functions(aggregates.collect())
-            .with_window_functions(SessionStateDefaults::default_window_functions())
+            .with_window_functions(window_functions())
             .build();
         Self { engine, state: Arc::new(state), expr_planners: expr_planners.into(), planned: Arc::default() }
     }

@@ -12,6 +12,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
+use super::distinct_on::FirstOfGroups;
 use super::marks::Marks;
 use crate::fallback::SampledFilters;
 
@@ -22,6 +23,9 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         let simplifies = rule.name() == "simplify_expressions";
         if rule.name() == "decorrelate_predicate_subquery" {
             rules.push(Arc::new(Marks));
+        }
+        if rule.name() == "replace_distinct_aggregate" {
+            rules.push(Arc::new(FirstOfGroups));
         }
         rules.push(match rule.name() {
             "push_down_filter" => Arc::new(AboveOneGroup(rule)),

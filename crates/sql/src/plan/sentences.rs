@@ -36,6 +36,14 @@ pub(super) fn known_sentence(text: &str) -> Option<SqlError> {
         let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
         return new(SqlState::WRONG_REFERENCE, message.to_owned());
     }
+    if sentence.contains("SELECT DISTINCT ON expressions must match") {
+        let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+        return new(SqlState::WRONG_REFERENCE, message.to_owned());
+    }
+    if sentence.contains("to grouping function is not in grouping columns") {
+        let message = "arguments to GROUPING must be grouping expressions of the associated query level";
+        return new(SqlState::GROUPING, message.to_owned());
+    }
     if let Some(columns) = after("Source table contains ") {
         let names = after("columns but only ").unwrap_or("?");
         let message = format!("the table has {columns} columns available but {names} columns specified");

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use eris_operators::{Expression, GroupCall, RowCounts};
+use eris_operators::{Expression, GroupCall, RowCounts, SortKey, SortKeys, WindowCall, WindowFunction, WindowSpec};
 
 use super::actuals::StageActuals;
 use super::{Actuals, Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
@@ -48,6 +48,11 @@ fn describe_input(input: &Input, counts: Option<&RowCounts>, indent: &str, lines
             StepPlan::Project(expressions) => {
                 let worst = expressions.iter().map(kernel).max().unwrap_or("native");
                 format!("compute: {}{passed}  [{worst}, {place}]", expressions_text(expressions))
+            }
+            StepPlan::Expand(lists) => {
+                let worst = lists.iter().flat_map(|list| list.iter()).map(kernel).max().unwrap_or("native");
+                let lists: Vec<String> = lists.iter().map(|list| format!("({})", expressions_text(list))).collect();
+                format!("expand: {}{passed}  [{worst}, {place}]", lists.join(", "))
             }
             StepPlan::Probe(probe) => format!("{}{passed}  [native, {place}]", probe_text(probe)),
         };
@@ -96,6 +101,7 @@ fn sink_text(stage: &Stage) -> String {
             let first = limit.map_or(String::new(), |limit| format!(", the first {limit}"));
             format!("Sort by {}{first}", sort_text(keys))
         }
+        SinkPlan::Window(spec) => window_text(spec),
     };
     let part = |slot: &Option<crate::native::Slot>, word: &dyn Display| {
         slot.as_ref().map_or(String::new(), |slot| format!(" {word} {}", slot_text(slot)))
@@ -104,4 +110,34 @@ fn sink_text(stage: &Stage) -> String {
         None => text,
         Some(limit) => format!("{text}, limit{}{}", part(&limit.fetch, &"to"), part(&limit.skip, &"after")),
     }
+}
+
+fn window_text(spec: &WindowSpec) -> String {
+    let (partition, order) = spec.keys.0.split_at(spec.partition_keys);
+    let keys = |keys: &[SortKey]| sort_text(&SortKeys(keys.into()));
+    let order = if order.is_empty() { String::new() } else { format!(" in order {}", keys(order)) };
+    let calls: Vec<String> = spec.calls.iter().map(call_text).collect();
+    format!("Window by [{}]{order}: {}", keys(partition), calls.join(", "))
+}
+
+fn call_text(call: &WindowCall) -> String {
+    let place = |column: Option<usize>| column.map_or(String::new(), |column| format!(", #{column}"));
+    let name = match call.function {
+        WindowFunction::RowNumber => "RowNumber()".to_string(),
+        WindowFunction::Rank => "Rank()".to_string(),
+        WindowFunction::DenseRank => "DenseRank()".to_string(),
+        WindowFunction::PercentRank => "PercentRank()".to_string(),
+        WindowFunction::CumeDist => "CumeDist()".to_string(),
+        WindowFunction::Ntile { buckets } => format!("Ntile(#{buckets})"),
+        WindowFunction::Shift { value, offset, default, ahead } => {
+            format!("{}(#{value}{}{})", if ahead { "Lead" } else { "Lag" }, place(offset), place(default))
+        }
+        WindowFunction::FirstValue { value } => format!("FirstValue(#{value})"),
+        WindowFunction::LastValue { value } => format!("LastValue(#{value})"),
+        WindowFunction::NthValue { value, number } => format!("NthValue(#{value}, #{number})"),
+        WindowFunction::Aggregate { function, input } => {
+            format!("{function:?}({})", input.map_or("*".to_string(), |input| format!("#{input}")))
+        }
+    };
+    if call.function.has_frame() { format!("{name} of {}", call.frame) } else { name }
 }

@@ -20,7 +20,7 @@ mod run;
 
 use std::sync::Arc;
 
-use eris_operators::{BuildSpec, Expression, GroupCall, JoinKind, SortKeys};
+use eris_operators::{BuildSpec, Expression, GroupCall, JoinKind, SortKeys, WindowSpec};
 use eris_storage::{DataType, Value};
 
 use super::access::Access;
@@ -91,6 +91,8 @@ pub enum StepPlan {
     Filter(Arc<Expression>),
     /// Computed columns.
     Project(Arc<[Expression]>),
+    /// Each row once for each list of computed columns.
+    Expand(Arc<[Arc<[Expression]>]>),
     /// Partners from a join's build side.
     Probe(ProbePlan),
 }
@@ -137,6 +139,8 @@ pub enum SinkPlan {
         /// At most so many rows are kept.
         limit: Option<usize>,
     },
+    /// In order, with the results of window functions.
+    Window(WindowSpec),
 }
 
 /// OFFSET and LIMIT.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use eris_engine::Engine;
 use eris_operators::{
-    BuildSpec, Collector, Emit, GroupBy, JoinBuild, OperatorError, Pipeline, Probe, Sink, SortSink, Step,
+    BuildSpec, Collector, Emit, GroupBy, JoinBuild, OperatorError, Pipeline, Probe, Sink, SortSink, Step, WindowSink,
 };
 use eris_platform::Reservation;
 use eris_storage::{Batch, Value};
@@ -156,6 +156,7 @@ impl Run<'_> {
                 let group = GroupBy::with_calls(Arc::clone(groups), Arc::clone(calls), parameters, memory, workers);
                 (Arc::new(group), None)
             }
+            SinkPlan::Window(spec) => (Arc::new(WindowSink::new(spec.clone(), memory, workers)), None),
             SinkPlan::Sort { keys, limit } => (Arc::new(SortSink::new(keys.clone(), *limit, memory, workers)), None),
         }
     }
@@ -171,6 +172,7 @@ impl Run<'_> {
             Ok(match step {
                 StepPlan::Filter(condition) => Step::Filter(Arc::clone(condition)),
                 StepPlan::Project(expressions) => Step::Project(Arc::clone(expressions)),
+                StepPlan::Expand(lists) => Step::Expand(Arc::clone(lists)),
                 StepPlan::Probe(probe) => Step::Probe(Arc::new(self.probe(probe)?)),
             })
         });

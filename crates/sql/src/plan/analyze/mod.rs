@@ -18,6 +18,7 @@ mod operands;
 mod parts;
 mod predicates;
 mod rounding;
+mod shifts;
 mod subqueries;
 
 use std::fmt;

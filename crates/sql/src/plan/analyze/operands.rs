@@ -22,7 +22,7 @@ use eris_operators::ArithmeticOperator;
 use super::functions::Function;
 use super::moments::moment;
 use super::parts::truncated;
-use super::rounding;
+use super::{rounding, shifts};
 use crate::arrow_view::sql_type_of_arrow;
 use crate::errors::{SqlError, SqlState};
 use crate::pg_format::parse_decimal;
@@ -225,7 +225,7 @@ fn same_family(what: &str, types: &[ArrowType]) -> Result<()> {
 }
 
 /// What several expressions have in common: the type that they are brought to. `None`: they may stay.
-fn together<'e>(
+pub(super) fn together<'e>(
     what: &str,
     exprs: impl Iterator<Item = &'e Expr> + Clone,
     columns: &DFSchema,
@@ -239,7 +239,8 @@ fn together<'e>(
     Ok(common.or_else(|| if literals { widest(&types) } else { None }))
 }
 
-fn widened(expr: &Expr, to: &ArrowType, columns: &DFSchema) -> Expr {
+/// An expression as a value of a wider type.
+pub(super) fn widened(expr: &Expr, to: &ArrowType, columns: &DFSchema) -> Expr {
     match expr.get_type(columns) {
         Ok(ArrowType::Null) | Err(_) => expr.clone(),
         Ok(own) if own == *to => expr.clone(),
@@ -260,6 +261,7 @@ pub(super) fn bring_together(expr: &Expr, columns: &DFSchema) -> Result<Option<E
         Expr::Case(case) => self::case(case, columns),
         Expr::InSubquery(predicate) => in_subquery(predicate, columns),
         Expr::ScalarFunction(function) => self::function(function, columns),
+        Expr::WindowFunction(function) => shifts::bring_together(function, columns),
         _ => Ok(None),
     }
 }

@@ -18,6 +18,7 @@
 
 mod estimate;
 mod graph;
+mod grouping_sets;
 mod joins;
 mod order;
 mod pairs;
@@ -25,6 +26,7 @@ mod relational;
 mod scalars;
 mod scan;
 mod stream;
+mod windows;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -98,6 +100,7 @@ impl Compiler<'_> {
             LogicalPlan::SubqueryAlias(alias) => self.stream(&alias.input, needed),
             LogicalPlan::Join(join) => self.join(plan, join, needed),
             LogicalPlan::Aggregate(aggregate) => self.aggregate(plan, aggregate, needed),
+            LogicalPlan::Window(window) => self.window(window, needed),
             LogicalPlan::Distinct(distinct) => self.distinct(distinct),
             LogicalPlan::Sort(sort) => self.sort(sort, needed),
             LogicalPlan::Limit(limit) => self.limit(limit, needed),

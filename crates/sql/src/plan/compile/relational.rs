@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, EmptyRelation, Expr, Filter, Limit, LogicalPlan, Projection, Sort, Union, Values,
+    Aggregate, Distinct, EmptyRelation, Expr, Filter, Limit, LogicalPlan, Projection, Sort, SortExpr, Union, Values,
 };
 use eris_operators::{Expression, GroupCall, SortKey, SortKeys};
 use eris_storage::DataType;
@@ -89,9 +89,16 @@ impl Compiler<'_> {
         if let Some((_, _, known)) = self.known.iter().find(|(known, columns, _)| known == plan && columns == needed) {
             return Ok(known.clone());
         }
-        if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
-            return Err(NotNative("GROUPING SETS".to_string()));
+        let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
+        let grouped =
+            if has_sets { self.grouping_sets(plan, aggregate, needed)? } else { self.groups(aggregate, needed)? };
+        if is_repeatable(plan)? {
+            self.known.push((plan.clone(), needed.clone(), grouped.clone()));
         }
+        Ok(grouped)
+    }
+
+    fn groups(&mut self, aggregate: &Aggregate, needed: &Needed) -> Lowering<Stream> {
         let schema = aggregate.input.schema();
         let group_count = aggregate.group_expr.len();
         let wanted_calls: Vec<usize> =
@@ -121,37 +128,18 @@ impl Compiler<'_> {
         for (at, call) in wanted_calls.iter().enumerate() {
             columns[group_count + call] = Some(group_count + at);
         }
-        let grouped = self.grouped(&stream, &groups, calls.into(), columns);
-        if is_repeatable(plan)? {
-            self.known.push((plan.clone(), needed.clone(), grouped.clone()));
-        }
-        Ok(grouped)
+        Ok(self.grouped(&stream, &groups, calls.into(), columns))
     }
 
-    fn grouped(
+    /// Ends a pipeline with groups: a stage whose rows have the keys, then the results.
+    pub(super) fn grouped(
         &mut self,
         stream: &Stream,
         groups: &Arc<[Expression]>,
         calls: Arc<[GroupCall]>,
         columns: Vec<Option<usize>>,
     ) -> Stream {
-        let known = |expression: &Expression| {
-            if let Expression::Column { index, .. } = expression {
-                return stream.estimate.columns[*index];
-            }
-            let guess = stream.estimate.rows.max(1.0).powf(0.75);
-            ColumnEstimate { distinct: guess, domain: guess }
-        };
-        let mut estimates: Vec<ColumnEstimate> = groups.iter().map(known).collect();
-        let rows = if groups.is_empty() {
-            1.0
-        } else {
-            let product: f64 = estimates.iter().map(|column| column.distinct).product();
-            product.min(stream.estimate.rows).max(1.0)
-        };
-        for column in &mut estimates {
-            column.distinct = column.distinct.min(rows);
-        }
+        let (mut estimates, rows) = group_estimates(stream, groups);
         let of_call = ColumnEstimate { distinct: rows, domain: rows };
         estimates.extend(calls.iter().map(|_| of_call));
         let domain: f64 = estimates[..groups.len()].iter().map(|column| column.domain).product();
@@ -179,33 +167,11 @@ impl Compiler<'_> {
         wanted.extend(needed);
         let mut stream = self.stream(&sort.input, &wanted)?;
         let map = stream.columns.clone();
-        let mut keys = lower_all(exprs, Stream::scope(schema, &map))?.to_vec();
-        if keys.iter().any(|key| !matches!(key, Expression::Column { .. })) {
-            // Computed keys become columns behind the others.
-            let mut expressions = Vec::new();
-            let mut sources = Vec::new();
-            for (column, data_type) in stream.types.iter().enumerate() {
-                expressions.push(Expression::Column { index: column, data_type: *data_type });
-                sources.push(Some(column));
-            }
-            for key in &mut keys {
-                if !matches!(key, Expression::Column { .. }) {
-                    let (index, data_type) = (expressions.len(), key.data_type());
-                    expressions.push(std::mem::replace(key, Expression::Column { index, data_type }));
-                    sources.push(None);
-                }
-            }
-            let columns = stream.columns.clone();
-            stream.computed(expressions.into(), &sources);
-            stream.columns = columns;
-        }
-        let keys = keys.iter().zip(&sort.expr).filter_map(|(key, by)| match key {
-            Expression::Column { index, .. } => {
-                Some(SortKey { column: *index, descending: !by.asc, nulls_first: by.nulls_first })
-            }
-            _ => None,
-        });
-        let keys = SortKeys(keys.collect());
+        let keys = lower_all(exprs, Stream::scope(schema, &map))?.to_vec();
+        let places = stream.with_columns(keys).into_iter().zip(&sort.expr);
+        let key =
+            |(column, by): (usize, &SortExpr)| SortKey { column, descending: !by.asc, nulls_first: by.nulls_first };
+        let keys = SortKeys(places.map(key).collect());
         let stage = self.end(&stream, SinkPlan::Sort { keys, limit: sort.fetch });
         let mut estimate = stream.estimate;
         if let Some(fetch) = sort.fetch {
@@ -292,8 +258,36 @@ pub(super) fn values(values: &Values, needed: &Needed) -> Lowering<Stream> {
     Ok(Stream::of(source, columns, types, estimate))
 }
 
+/// What is expected of the keys of groups, and how many groups.
+pub(super) fn group_estimates(stream: &Stream, groups: &[Expression]) -> (Vec<ColumnEstimate>, f64) {
+    let known = |expression: &Expression| {
+        if let Expression::Column { index, .. } = expression {
+            return stream.estimate.columns[*index];
+        }
+        let guess = stream.estimate.rows.max(1.0).powf(0.75);
+        ColumnEstimate { distinct: guess, domain: guess }
+    };
+    let mut estimates: Vec<ColumnEstimate> = groups.iter().map(known).collect();
+    let rows = if groups.is_empty() {
+        1.0
+    } else {
+        let product: f64 = estimates.iter().map(|column| column.distinct).product();
+        product.min(stream.estimate.rows).max(1.0)
+    };
+    for column in &mut estimates {
+        column.distinct = column.distinct.min(rows);
+    }
+    (estimates, rows)
+}
+
+/// A value where a condition is true, else NULL. Where it is not, the value is not computed.
+pub(super) fn only_where(condition: Expression, value: Expression) -> Expression {
+    let data_type = value.data_type();
+    Expression::Case { branches: [(condition, value)].into(), otherwise: None, data_type }
+}
+
 /// Whether a plan gives the same each time: none of its functions is volatile.
-fn is_repeatable(plan: &LogicalPlan) -> Lowering<bool> {
+pub(super) fn is_repeatable(plan: &LogicalPlan) -> Lowering<bool> {
     let mut repeatable = true;
     eris_binder::visit_nodes(plan, &mut |node| {
         repeatable &= !eris_binder::node_has(node, &|expr| expr.is_volatile_node())?;

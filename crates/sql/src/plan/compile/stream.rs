@@ -68,6 +68,28 @@ impl Stream {
         self.push(&StepPlan::Project(expressions));
     }
 
+    /// Makes columns of expressions: those that are none yet are computed, behind the columns that are there. Where
+    /// each is then.
+    pub fn with_columns(&mut self, expressions: Vec<Expression>) -> Vec<usize> {
+        let known = self.types.iter().enumerate();
+        let mut all: Vec<Expression> =
+            known.map(|(index, data_type)| Expression::Column { index, data_type: *data_type }).collect();
+        let mut sources: Vec<Option<usize>> = (0..all.len()).map(Some).collect();
+        let place = |expression| match expression {
+            Expression::Column { index, .. } => index,
+            computed => {
+                all.push(computed);
+                sources.push(None);
+                all.len() - 1
+            }
+        };
+        let places = expressions.into_iter().map(place).collect();
+        if all.len() > self.types.len() {
+            self.computed(all.into(), &sources);
+        }
+        places
+    }
+
     /// One input: what a stage left.
     pub fn rows_of(stage: usize) -> Vec<Input> {
         vec![Input { source: Source::Stage(stage), steps: Vec::new() }]

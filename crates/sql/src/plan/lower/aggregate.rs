@@ -53,13 +53,8 @@ pub(in crate::plan) fn lower_group_call(
     if !order_by.is_empty() || null_treatment.is_some() {
         return Err(NotNative::because(format!("aggregate {expr}")));
     }
-    let function = match func.name() {
-        "count" => AggregateFunction::Count,
-        "sum" => AggregateFunction::Sum,
-        "min" => AggregateFunction::Min,
-        "max" => AggregateFunction::Max,
-        "avg" => AggregateFunction::Average,
-        other => return Err(NotNative::because(format!("aggregate {other}"))),
+    let Some(function) = aggregate_function(func.name()) else {
+        return Err(NotNative::because(format!("aggregate {}", func.name())));
     };
     let call = match args.as_slice() {
         [Expr::Literal(value, _)] if function == AggregateFunction::Count && !value.is_null() && !distinct => {
@@ -70,6 +65,18 @@ pub(in crate::plan) fn lower_group_call(
     };
     let filter = filter.as_ref().map(|filter| lower(filter, columns)).transpose()?;
     Ok(GroupCall { call, distinct: *distinct, filter })
+}
+
+/// The aggregate of this name, if there is an operator for it.
+pub(in crate::plan) fn aggregate_function(name: &str) -> Option<AggregateFunction> {
+    Some(match name {
+        "count" => AggregateFunction::Count,
+        "sum" => AggregateFunction::Sum,
+        "min" => AggregateFunction::Min,
+        "max" => AggregateFunction::Max,
+        "avg" => AggregateFunction::Average,
+        _ => return None,
+    })
 }
 
 fn unaliased(expr: &Expr) -> &Expr {
