@@ -5,6 +5,9 @@ mod peers;
 mod refresh;
 mod report;
 
+#[cfg(test)]
+mod plans;
+
 pub use load::{Loaded, load};
 pub use peers::{Peer, PeerAnswer, PeerKind};
 pub use report::{PeerResult, QueryResult, TpchReport};

@@ -13,6 +13,7 @@
 //! Nothing is kept in a command, because hundreds of them may be open at a time.
 
 mod collector;
+mod passed;
 mod sink;
 mod slots;
 
@@ -26,6 +27,7 @@ use crate::expression::Expression;
 use crate::filter_project::select;
 use crate::join::Probe;
 pub use collector::Collector;
+pub use passed::PassedFilter;
 pub use sink::{Emit, Sink};
 pub(crate) use slots::{Slots, lock};
 
@@ -39,6 +41,8 @@ pub enum Step {
     Filter(Arc<Expression>),
     /// Computes other columns.
     Project(Arc<[Expression]>),
+    /// Keeps the rows that a later join might not drop.
+    Passed(Arc<PassedFilter>),
     /// Looks rows up in what an earlier stage built.
     Probe(Arc<Probe>),
 }
@@ -88,6 +92,7 @@ impl Pipeline {
                     });
                     batch = Batch::new(columns.collect::<Result<Vec<_>, _>>()?, batch.rows);
                 }
+                Step::Passed(filter) => batch = filter.apply(batch),
                 Step::Probe(probe) => {
                     return probe.run(&batch, &self.parameters, emit, &mut |joined, emit: &mut Emitting<'_>| {
                         self.push_from(at + 1, joined, emit)

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use eris_operators::{Expression, GroupCall};
 
-use super::{Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
+use super::{Input, MacroQep, PassedFilterPlan, ProbePlan, SinkPlan, Source, Stage, StepPlan};
 use crate::native::describe::{access_text, expressions_text, kernel, slot_text, sort_text};
 
 /// The lines of a plan, in the order in which it runs.
@@ -19,12 +19,12 @@ pub fn describe_dataflows(qep: &MacroQep, depth: usize, lines: &mut Vec<String>)
             stage.expected_rows
         ));
         for input in &stage.inputs {
-            describe_input(input, &format!("{indent}  "), lines);
+            describe_input(qep, input, &format!("{indent}  "), lines);
         }
     }
 }
 
-fn describe_input(input: &Input, indent: &str, lines: &mut Vec<String>) {
+fn describe_input(qep: &MacroQep, input: &Input, indent: &str, lines: &mut Vec<String>) {
     let place = match &input.source {
         Source::Scan(_) => "in each partition",
         Source::Stage(_) | Source::Built { .. } | Source::Values { .. } => "tasks",
@@ -37,6 +37,7 @@ fn describe_input(input: &Input, indent: &str, lines: &mut Vec<String>) {
                 let worst = expressions.iter().map(kernel).max().unwrap_or("native");
                 format!("compute: {}  [{worst}, {place}]", expressions_text(expressions))
             }
+            StepPlan::Passed(passed) => format!("{}  [native, {place}]", passed_text(qep, passed)),
             StepPlan::Probe(probe) => format!("{}  [native, {place}]", probe_text(probe)),
         };
         lines.push(format!("{indent}  {text}"));
@@ -51,6 +52,14 @@ fn source_text(source: &Source) -> String {
         Source::Built { stage, met: false } => format!("Rows that stage {stage} built and no probe has met"),
         Source::Values { rows, .. } => format!("Values ({} rows)", rows.len()),
     }
+}
+
+fn passed_text(qep: &MacroQep, passed: &PassedFilterPlan) -> String {
+    let key = match &qep.stages[passed.stage].sink {
+        SinkPlan::Build(spec) => spec.keys[passed.key].to_string(),
+        _ => "keys".to_string(),
+    };
+    format!("filter passed from stage {}: #{} is among its {key}", passed.stage, passed.column)
 }
 
 fn probe_text(probe: &ProbePlan) -> String {
