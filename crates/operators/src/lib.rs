@@ -7,7 +7,8 @@
 //! - [`FilterProject`]: filter, projection and limit of one partition's batches.
 //! - [`Aggregate`]: grouped and ungrouped aggregates of one partition; [`AggregateMerge`] joins them in the task.
 //! - [`Pipeline`]: the steps ([`Step`]) of a query's stage and its [`Sink`]: [`Emit`], [`Collector`], [`JoinBuild`]
-//!   (which [`Probe`] looks rows up in), [`GroupBy`], [`SortSink`], [`WindowSink`].
+//!   (which [`Probe`] looks rows up in, and whose [`KeyFilter`] a [`PassedFilter`] asks long before), [`GroupBy`],
+//!   [`SortSink`], [`WindowSink`].
 //! - [`SortKeys`]: the order of rows, for the sort at the end of a task.
 
 mod aggregate;
@@ -28,7 +29,7 @@ pub use arithmetic::ArithmeticOperator;
 pub use error::OperatorError;
 pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narrowed, Span, ValueSet};
 pub use filter_project::{FilterProject, select};
-pub use join::{BuildSpec, JoinBuild, JoinKind, Probe};
-pub use pipeline::{Collector, Emit, Pipeline, RowCounts, Sink, Step};
+pub use join::{BuildSpec, JoinBuild, JoinKind, KeyFilter, Probe};
+pub use pipeline::{Collector, Emit, PassedFilter, Pipeline, RowCounts, Sink, Step};
 pub use sort::{SortKey, SortKeys, SortSink};
 pub use window::{Frame, FrameBound, FrameUnit, WindowCall, WindowFunction, WindowSink, WindowSpec};

@@ -3,6 +3,8 @@
 mod load;
 mod options;
 mod peers;
+#[cfg(test)]
+mod plans;
 mod refresh;
 mod report;
 mod suite;

@@ -18,6 +18,7 @@ use super::BuildSpec;
 use super::codes::{Bounds, CodeSpace};
 use super::enter::{Chains, Entering, enter_bits, enter_dense};
 use super::kept::Kept;
+use super::key_filter::{FilterInMaking, KeyFilter};
 use super::table::{Exact, Table, tag_of};
 use crate::assembly::{ColumnParts, Parts, own_texts, settled, zeros};
 use crate::error::OperatorError;
@@ -86,6 +87,7 @@ struct Filling {
     first_chunks: Vec<usize>,
     columns: Vec<ColumnParts>,
     keys: Keys,
+    filters: Vec<(usize, FilterInMaking)>,
     null_rows: Mutex<Vec<u32>>,
     bounds: Vec<usize>,
     any: bool,
@@ -122,6 +124,8 @@ enum Hashed {
 pub struct JoinBuild {
     pub(super) spec: BuildSpec,
     parameters: Arc<[Value]>,
+    /// Keys of which filters are made.
+    filtered: Arc<[usize]>,
     reservation: Reservation,
     slots: Slots<Slot>,
     phase: RwLock<Phase>,
@@ -137,6 +141,7 @@ impl JoinBuild {
         Self {
             spec,
             parameters: Arc::default(),
+            filtered: Arc::default(),
             reservation: memory.reserve(CONSUMER),
             slots,
             phase: RwLock::new(Phase::Consuming),
@@ -148,6 +153,19 @@ impl JoinBuild {
     #[must_use]
     pub fn with_parameters(self, parameters: Arc<[Value]>) -> Self {
         Self { parameters, ..self }
+    }
+
+    /// Makes filters of these keys, by number, for scans of rows that will be looked up later.
+    #[must_use]
+    pub fn with_filters(self, filtered: Arc<[usize]>) -> Self {
+        assert!(filtered.iter().all(|key| *key < self.spec.keys.len()), "a filter of a key that is not there");
+        Self { filtered, ..self }
+    }
+
+    /// The filter of a key that one was asked for, when all rows are there.
+    pub fn filter(&self, key: usize) -> Result<&Arc<KeyFilter>, OperatorError> {
+        let made = self.kept()?.filters.iter().find(|(of, _)| *of == key);
+        made.map(|(_, filter)| filter).ok_or_else(|| OperatorError::Internal(format!("key {key} has no filter")))
     }
 
     /// What can be probed.
@@ -185,12 +203,18 @@ impl JoinBuild {
             .map(|(at, data_type)| ColumnParts::new(*data_type, &parts, chunks.iter().map(|chunk| &chunk.columns[at])))
             .collect();
         let keys = self.plan_keys(&chunks, &bounds, &parts, rows)?;
+        let filters = self.plan_filters(&bounds, rows)?;
         let mut rest = chunks.into_iter();
         let jobs = first_chunks.windows(2).map(|pair| Mutex::new(rest.by_ref().take(pair[1] - pair[0]).collect()));
         let jobs = jobs.collect();
         let null_rows = Mutex::new(Vec::new());
-        let filling = Filling { jobs, first_chunks, columns, keys, null_rows, bounds: parts, any, null_keys };
+        let filling = Filling { jobs, first_chunks, columns, keys, filters, null_rows, bounds: parts, any, null_keys };
         Ok(Phase::Filling(Box::new(filling)))
+    }
+
+    fn plan_filters(&self, bounds: &[Bounds], rows: usize) -> Result<Vec<(usize, FilterInMaking)>, OperatorError> {
+        self.reservation.grow(self.filtered.iter().map(|key| FilterInMaking::bytes(&bounds[*key], rows)).sum())?;
+        Ok(self.filtered.iter().map(|key| (*key, FilterInMaking::new(&bounds[*key], rows))).collect())
     }
 
     fn plan_keys(
@@ -269,6 +293,9 @@ impl JoinBuild {
                 }
             }
         }
+        for (key, filter) in &filling.filters {
+            chunks.iter().for_each(|chunk| filter.enter(&chunk.keys[*key]));
+        }
         if filling.null_keys && self.keeps_null_keys() {
             note_null_rows(&chunks, start, &mut lock(&filling.null_rows));
         }
@@ -278,7 +305,7 @@ impl JoinBuild {
 
     /// Behind the first round: the table is ready, or a second round enters the rows.
     fn filled(&self, filling: Filling) -> Result<Phase, OperatorError> {
-        let Filling { columns, keys, null_rows, bounds, any, null_keys, .. } = filling;
+        let Filling { columns, keys, filters, null_rows, bounds, any, null_keys, .. } = filling;
         let rows = bounds[bounds.len() - 1];
         let mut null_rows = null_rows.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         null_rows.sort_unstable();
@@ -298,6 +325,7 @@ impl JoinBuild {
             next: Box::default(),
             null_rows,
             met,
+            filters: filters.into_iter().map(|(key, filter)| (key, Arc::new(filter.finish()))).collect(),
         };
         let hashed = match keys {
             Keys::None => return Ok(self.done(kept, Table::Empty, None)),

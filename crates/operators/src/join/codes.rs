@@ -67,6 +67,11 @@ impl Bounds {
         self.add(other.low, other.high);
         self.other |= other.other;
     }
+
+    /// The least and the largest value, if there are values and all of them are integers of 64 bits.
+    pub fn of_integers(&self) -> Option<(i64, i64)> {
+        (!self.other && self.low <= self.high).then_some((self.low, self.high))
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

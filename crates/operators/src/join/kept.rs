@@ -1,9 +1,11 @@
 //! What the build side has kept, ready to be probed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use eris_storage::{Column, DataType, Value};
 
+use super::key_filter::KeyFilter;
 use super::table::{NO_ROW, Table};
 
 /// A build row that stands for NULLs.
@@ -26,6 +28,8 @@ pub(super) struct Kept {
     pub null_rows: Vec<u32>,
     /// 1 for rows that a probe met; empty if nobody asks.
     pub met: Box<[AtomicU8]>,
+    /// For the keys that were asked for.
+    pub filters: Vec<(usize, Arc<KeyFilter>)>,
 }
 
 impl Kept {

@@ -10,6 +10,8 @@
 //! | integers of fewer than 2^64 combinations | hash table of hash and row, codes beside the columns |
 //! | anything else | hash table of hash and row, key columns kept |
 //!
+//! On request it also makes a small filter of a key ([`KeyFilter`]), for scans of rows that are looked up much later.
+//!
 //! Rows of equal keys are chained. A probe finds the first row of each key for a whole batch, then makes pairs of rows,
 //! at most a batch of them at a time, tests what else the join demands, and gathers columns in the end only.
 
@@ -17,6 +19,7 @@ mod build;
 mod codes;
 mod enter;
 mod kept;
+mod key_filter;
 mod output;
 mod pairs;
 mod probe;
@@ -32,6 +35,7 @@ use eris_storage::DataType;
 
 use crate::expression::Expression;
 pub use build::JoinBuild;
+pub use key_filter::KeyFilter;
 pub use probe::Probe;
 
 /// What a join keeps of its build side.

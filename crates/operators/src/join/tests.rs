@@ -7,7 +7,7 @@ use eris_storage::{BATCH_ROWS, Batch, Comparison, DataType, Value};
 
 use super::*;
 use crate::error::OperatorError;
-use crate::pipeline::{Collector, Pipeline, Sink, Step};
+use crate::pipeline::{Collector, PassedFilter, Pipeline, Sink, Step};
 
 const KINDS: [JoinKind; 8] = [
     JoinKind::Inner,
@@ -137,6 +137,8 @@ struct Case {
     null_equal: bool,
     keep_unmatched: bool,
     existence: bool,
+    /// Filters of the keys take rows out before the probe.
+    filtered: bool,
     threads: usize,
 }
 
@@ -240,7 +242,8 @@ impl Case {
             existence: self.existence,
             null_equal: self.null_equal,
         };
-        let build = Arc::new(JoinBuild::new(spec, pool, self.threads));
+        let filtered = if self.filtered { (0..keys.len()).collect() } else { Arc::default() };
+        let build = Arc::new(JoinBuild::new(spec, pool, self.threads).with_filters(filtered));
         let into_build = Pipeline::new([], build.clone(), []);
         feed(&into_build, &batches(&types, &self.build, seed), self.threads)?;
         let amount = types.len() - 2;
@@ -262,7 +265,12 @@ impl Case {
             build_columns: if pairs { columns } else { Arc::default() },
         };
         let collector = Arc::new(Collector::new(pool));
-        let steps = [Step::Probe(Arc::new(probe))].into();
+        let filters = (0..if self.filtered { probe.keys.len() } else { 0 }).map(|key| {
+            let filter = build.filter(key)?;
+            Ok(Step::Passed(Arc::new(PassedFilter::new(filter.clone(), key))))
+        });
+        let mut steps = filters.collect::<Result<Vec<Step>, OperatorError>>()?;
+        steps.push(Step::Probe(Arc::new(probe)));
         let pipeline = Pipeline::new(steps, collector.clone(), []);
         feed(&pipeline, &batches(&types, &self.probe, seed + 1), self.threads)?;
         let (joined, _charged) = collector.take_output()?;
@@ -280,7 +288,7 @@ impl Case {
         let expected = self.reference();
         let found = self.run(&pool, seed).unwrap();
         let what = format!(
-            "seed {seed}: {:?} {:?}, {} build x {} probe rows, residual {}, null equal {}, keep {}, existence {}",
+            "seed {seed}: {:?} {:?}, {} x {} rows, residual {}, null equal {}, keep {}, existence {}, filtered {}",
             self.shape,
             self.kind,
             self.build.len(),
@@ -288,7 +296,8 @@ impl Case {
             self.residual,
             self.null_equal,
             self.keep_unmatched,
-            self.existence
+            self.existence,
+            self.filtered
         );
         assert_same(found.joined, expected.joined, &what);
         let marks_all = matches!(self.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Build);
@@ -371,13 +380,17 @@ fn case(seed: u64, shape: Shape, kind: JoinKind, [build, probe]: [usize; 2]) -> 
     let residual = random.below(2) == 0;
     let existence = !residual && !matches!(kind, JoinKind::Inner | JoinKind::Left) && random.below(2) == 0;
     let keep_unmatched = kind == JoinKind::Build || (null_aware && residual) || random.below(3) == 0;
+    let null_equal = !null_aware && random.below(3) == 0;
+    // Where rows without partner leave no trace.
+    let may_be_filtered = matches!(kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Build) && !null_equal;
     Case {
         shape,
         kind,
+        filtered: may_be_filtered && random.below(2) == 0,
         build: rows(&mut random, shape, build, keys, nulls),
         probe: rows(&mut random, shape, probe, keys, nulls),
         residual,
-        null_equal: !null_aware && random.below(3) == 0,
+        null_equal,
         existence: existence && !keep_unmatched,
         keep_unmatched,
         threads: 1 + random.index(2),
@@ -431,6 +444,7 @@ fn plain(build: Rows, probe: Rows) -> Case {
         null_equal: false,
         keep_unmatched: false,
         existence: false,
+        filtered: false,
         threads: 2,
     }
 }

@@ -14,6 +14,7 @@
 
 mod collector;
 mod counts;
+mod passed;
 mod sink;
 mod slots;
 
@@ -28,6 +29,7 @@ use crate::filter_project::select;
 use crate::join::Probe;
 pub use collector::Collector;
 pub use counts::RowCounts;
+pub use passed::PassedFilter;
 pub use sink::{Emit, Sink};
 pub(crate) use slots::{Slots, lock};
 
@@ -43,6 +45,8 @@ pub enum Step {
     Project(Arc<[Expression]>),
     /// Each row once for each list of columns, which all have the same types.
     Expand(Arc<[Arc<[Expression]>]>),
+    /// Keeps the rows that a later join might not drop.
+    Passed(Arc<PassedFilter>),
     /// Looks rows up in what an earlier stage built.
     Probe(Arc<Probe>),
 }
@@ -116,6 +120,7 @@ impl Pipeline {
                     }
                     return Ok(());
                 }
+                Step::Passed(filter) => batch = filter.apply(batch),
                 Step::Probe(probe) => {
                     return probe.run(&batch, &self.parameters, emit, &mut |joined, emit: &mut Emitting<'_>| {
                         self.push_from(at + 1, joined, emit)

@@ -63,6 +63,11 @@ impl Access {
         self.desired.iter().map(|attribute| self.table.columns[attribute.index()].sql_type.data_type()).collect()
     }
 
+    /// Whether an index of the table begins with an attribute.
+    pub fn leads_an_index(&self, attribute: AttributeId) -> bool {
+        self.table.schema.indexes.iter().any(|index| index.attributes.first() == Some(&attribute))
+    }
+
     /// How many rows it is expected to find, judged by the keys that its equalities cover.
     pub fn expected(&self) -> Expected {
         let equal = |attribute: &AttributeId| {

@@ -20,8 +20,8 @@ pub use access::{Access, Bound, Expected};
 pub use conditions::{ConditionTemplate, Slot, TestTemplate};
 pub use convert::{Converted, assign, comparable, scalar_value};
 pub use dataflows::{
-    Actuals, Input, LimitPlan, MacroQep, ProbePlan, Scalar, SinkPlan, Source, Stage, StepPlan, describe_dataflows,
-    start_dataflows,
+    Actuals, Input, LimitPlan, MacroQep, PassedFilterPlan, ProbePlan, Scalar, SinkPlan, Source, Stage, StepPlan,
+    describe_dataflows, start_dataflows,
 };
 pub use describe::{accesses, describe};
 pub use foreign::PhysicalForeign;

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use eris_operators::{Expression, GroupCall, RowCounts, SortKey, SortKeys, WindowCall, WindowFunction, WindowSpec};
 
 use super::actuals::StageActuals;
-use super::{Actuals, Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
+use super::{Actuals, Input, MacroQep, PassedFilterPlan, ProbePlan, SinkPlan, Source, Stage, StepPlan};
 use crate::native::describe::{access_text, expressions_text, kernel, slot_text, sort_text};
 
 /// The lines of a plan, in the order in which it runs; with what happened, if it ran.
@@ -23,7 +23,7 @@ pub fn describe_dataflows(qep: &MacroQep, actuals: Option<&Actuals>, depth: usiz
         ));
         for (place, input) in stage.inputs.iter().enumerate() {
             let counts = actuals.map(|actuals| &*actuals.inputs[place]);
-            describe_input(input, counts, &format!("{indent}  "), lines);
+            describe_input(qep, input, counts, &format!("{indent}  "), lines);
         }
     }
 }
@@ -34,7 +34,7 @@ fn came_text(actuals: &StageActuals) -> String {
     format!("; {} came{took}", actuals.rows())
 }
 
-fn describe_input(input: &Input, counts: Option<&RowCounts>, indent: &str, lines: &mut Vec<String>) {
+fn describe_input(qep: &MacroQep, input: &Input, counts: Option<&RowCounts>, indent: &str, lines: &mut Vec<String>) {
     let place = match &input.source {
         Source::Scan(_) => "in each partition",
         Source::Stage(_) | Source::Built { .. } | Source::Values { .. } => "tasks",
@@ -54,6 +54,7 @@ fn describe_input(input: &Input, counts: Option<&RowCounts>, indent: &str, lines
                 let lists: Vec<String> = lists.iter().map(|list| format!("({})", expressions_text(list))).collect();
                 format!("expand: {}{passed}  [{worst}, {place}]", lists.join(", "))
             }
+            StepPlan::Passed(filter) => format!("{}{passed}  [native, {place}]", passed_text(qep, filter)),
             StepPlan::Probe(probe) => format!("{}{passed}  [native, {place}]", probe_text(probe)),
         };
         lines.push(format!("{indent}  {text}"));
@@ -68,6 +69,14 @@ fn source_text(source: &Source) -> String {
         Source::Built { stage, met: false } => format!("Rows that stage {stage} built and no probe has met"),
         Source::Values { rows, .. } => format!("Values ({} rows)", rows.len()),
     }
+}
+
+fn passed_text(qep: &MacroQep, passed: &PassedFilterPlan) -> String {
+    let key = match &qep.stages[passed.stage].sink {
+        SinkPlan::Build(spec) => spec.keys[passed.key].to_string(),
+        _ => "keys".to_string(),
+    };
+    format!("filter passed from stage {}: #{} is among its {key}", passed.stage, passed.column)
 }
 
 fn probe_text(probe: &ProbePlan) -> String {

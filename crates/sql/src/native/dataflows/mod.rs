@@ -15,6 +15,7 @@
 
 mod actuals;
 mod describe;
+mod narrow;
 mod parallel;
 mod run;
 
@@ -59,6 +60,8 @@ pub struct Input {
     pub source: Source,
     /// In order.
     pub steps: Vec<StepPlan>,
+    /// How many rows the plan expects of the source.
+    pub expected_rows: f64,
 }
 
 /// Where rows come from.
@@ -93,8 +96,26 @@ pub enum StepPlan {
     Project(Arc<[Expression]>),
     /// Each row once for each list of computed columns.
     Expand(Arc<[Arc<[Expression]>]>),
+    /// Rows that a join further on would drop are dropped here.
+    Passed(PassedFilterPlan),
     /// Partners from a join's build side.
     Probe(ProbePlan),
+}
+
+/// A filter that the build side of a join further on passed sideways: rows whose value is not among its keys.
+#[derive(Clone, Debug)]
+pub struct PassedFilterPlan {
+    /// The stage that builds.
+    pub stage: usize,
+    /// Which of its keys, by number.
+    pub key: usize,
+    /// Which column has to be among them.
+    pub column: usize,
+    /// The share of rows that is expected to pass.
+    pub expected_share: f64,
+    /// Between which values the column lies, as far as is known, if it is an attribute with an order: a filter that
+    /// covers less lets whole segments be left out.
+    pub spread: Option<(i64, i64)>,
 }
 
 /// One side of a join that goes through a pipeline.
@@ -112,6 +133,8 @@ pub struct ProbePlan {
     pub probe_columns: Arc<[usize]>,
     /// Kept columns of the other side that go on.
     pub build_columns: Arc<[usize]>,
+    /// Of each key's values on this side, the share that is expected to be on the other.
+    pub expected_shares: Arc<[f64]>,
 }
 
 /// Where a stage's rows end.
@@ -180,8 +203,18 @@ impl MacroQep {
         parameters
     }
 
+    /// The keys of a build side of which filters are passed on.
+    fn filtered_keys(&self, stage: usize) -> Arc<[usize]> {
+        let steps = self.stages.iter().flat_map(|stage| &stage.inputs).flat_map(|input| &input.steps);
+        let keys = steps.filter_map(|step| match step {
+            StepPlan::Passed(passed) if passed.stage == stage => Some(passed.key),
+            _ => None,
+        });
+        keys.collect::<std::collections::BTreeSet<usize>>().into_iter().collect()
+    }
+
     /// How often the rows of a stage are asked for.
-    fn uses(&self, stage: usize) -> usize {
+    pub fn uses(&self, stage: usize) -> usize {
         let inputs = self.stages.iter().flat_map(|stage| &stage.inputs);
         inputs.filter(|input| matches!(&input.source, Source::Stage(used) if *used == stage)).count()
             + self.scalars.iter().filter(|scalar| scalar.stage == stage).count()

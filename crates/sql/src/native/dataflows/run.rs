@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use eris_engine::Engine;
 use eris_operators::{
-    BuildSpec, Collector, Emit, GroupBy, JoinBuild, OperatorError, Pipeline, Probe, Sink, SortSink, Step, WindowSink,
+    BuildSpec, Collector, Emit, GroupBy, JoinBuild, OperatorError, PassedFilter, Pipeline, Probe, Sink, SortSink, Step,
+    WindowSink,
 };
 use eris_platform::Reservation;
 use eris_storage::{Batch, Value};
 
+use super::narrow::narrowed;
 use super::parallel::{Piece, on_all_workers};
 use super::{Actuals, Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
 use crate::errors::{SqlError, SqlState};
@@ -54,14 +56,14 @@ pub async fn start_dataflows(
         let is_last = number + 1 == qep.stages.len();
         if is_last
             && let SinkPlan::Emit = stage.sink
-            && let [Input { source: Source::Scan(access), steps }] = stage.inputs.as_slice()
+            && let [Input { source: Source::Scan(access), steps, .. }] = stage.inputs.as_slice()
         {
             let pipeline = run.pipeline((number, 0), steps, Arc::new(Emit))?;
             let (skip, fetch) = match &stage.limit {
                 None => (0, None),
                 Some(limit) => limits(limit.skip.as_ref(), limit.fetch.as_ref(), &run.parameters)?,
             };
-            let Bound::Read(read) = access.bind(&run.parameters)? else {
+            let Bound::Read(read) = narrowed(access.bind(&run.parameters)?, access, &pipeline, steps) else {
                 return Ok(NativeRows::ready(Held::default()));
             };
             let results = context.transaction.scan(read, Some(Arc::new(pipeline)));
@@ -81,7 +83,7 @@ pub async fn start_dataflows(
 impl Run<'_> {
     async fn stage(&mut self, number: usize, stage: &Stage, context: &mut RunContext<'_>) -> Result<Left, SqlError> {
         let started = self.engine.env().now();
-        let (sink, built) = self.sink(stage, context);
+        let (sink, built) = self.sink(number, stage, context);
         for (place, input) in stage.inputs.iter().enumerate() {
             context.check_cancelled()?;
             // Rows of a stage may be sorted.
@@ -90,7 +92,7 @@ impl Run<'_> {
             let end: Arc<dyn Sink> = if in_order { Arc::new(Emit) } else { Arc::clone(&sink) };
             let pipeline = self.pipeline((number, place), &input.steps, end)?;
             match &input.source {
-                Source::Scan(access) => self.scan(access, pipeline, context).await?,
+                Source::Scan(access) => self.scan(access, &input.steps, pipeline, context).await?,
                 Source::Stage(from) if in_order => {
                     let (batches, charged) = self.take_rows(*from)?;
                     self.push_in_order(batches, pipeline, &*sink, context).await?;
@@ -140,7 +142,7 @@ impl Run<'_> {
         Ok(Left::Rows { batches, reservation, uses: self.qep.uses(number) })
     }
 
-    fn sink(&self, stage: &Stage, context: &RunContext<'_>) -> (Arc<dyn Sink>, Option<Arc<JoinBuild>>) {
+    fn sink(&self, number: usize, stage: &Stage, context: &RunContext<'_>) -> (Arc<dyn Sink>, Option<Arc<JoinBuild>>) {
         let (memory, workers) = (context.memory(), self.engine.worker_count());
         match &stage.sink {
             // Rows that come from tasks are collected; who wants them as they come asks for a scan.
@@ -148,7 +150,7 @@ impl Run<'_> {
             SinkPlan::Build(spec) => {
                 let parameters: Arc<[Value]> = self.parameters.as_slice().into();
                 let built = JoinBuild::new(BuildSpec::clone(spec), memory, workers).with_parameters(parameters);
-                let built = Arc::new(built);
+                let built = Arc::new(built.with_filters(self.qep.filtered_keys(number)));
                 (Arc::clone(&built) as Arc<dyn Sink>, Some(built))
             }
             SinkPlan::Group { groups, calls } => {
@@ -173,6 +175,11 @@ impl Run<'_> {
                 StepPlan::Filter(condition) => Step::Filter(Arc::clone(condition)),
                 StepPlan::Project(expressions) => Step::Project(Arc::clone(expressions)),
                 StepPlan::Expand(lists) => Step::Expand(Arc::clone(lists)),
+                StepPlan::Passed(passed) => {
+                    let built = self.built(passed.stage)?;
+                    let filter = built.filter(passed.key).map_err(|error| operator_error(&error))?;
+                    Step::Passed(Arc::new(PassedFilter::new(Arc::clone(filter), passed.column)))
+                }
                 StepPlan::Probe(probe) => Step::Probe(Arc::new(self.probe(probe)?)),
             })
         });
@@ -210,8 +217,15 @@ impl Run<'_> {
         }
     }
 
-    async fn scan(&self, access: &Access, pipeline: Pipeline, context: &mut RunContext<'_>) -> Result<(), SqlError> {
-        let Bound::Read(read) = access.bind(&self.parameters)? else { return Ok(()) };
+    async fn scan(
+        &self,
+        access: &Access,
+        steps: &[StepPlan],
+        pipeline: Pipeline,
+        context: &mut RunContext<'_>,
+    ) -> Result<(), SqlError> {
+        let bound = narrowed(access.bind(&self.parameters)?, access, &pipeline, steps);
+        let Bound::Read(read) = bound else { return Ok(()) };
         let failed = |error| engine_error(&error, Some(&access.table));
         let mut results = context.transaction.scan(read, Some(Arc::new(pipeline))).map_err(failed)?;
         while results.next().await.map_err(failed)?.is_some() {}

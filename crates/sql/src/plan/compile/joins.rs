@@ -109,6 +109,7 @@ impl Compiler<'_> {
             residual,
             probe_columns: probe_kept.clone().into(),
             build_columns: build_columns.into(),
+            expected_shares: key_shares(&probe.estimate, &build.estimate, matching),
         }));
         let mut types: Vec<DataType> = probe_kept.iter().map(|column| probe.types[*column]).collect();
         types.extend(build_kept.iter().map(|column| build.types[*column]));
@@ -154,6 +155,23 @@ pub(super) fn column_pairs(probe: &[Expression], build: &[Expression]) -> Vec<(u
         _ => None,
     });
     pairs.collect()
+}
+
+/// Of each key's values among the probed rows, the share that is expected among the built ones.
+fn key_shares(probe: &Estimate, build: &Estimate, matching: &Matching) -> Arc<[f64]> {
+    let share = |(a, b): (&Expression, &Expression)| {
+        let Expression::Column { index: a, .. } = a else { return 1.0 };
+        let domain = probe.columns[*a].domain;
+        let (distinct, domain) = match b {
+            Expression::Column { index: b, .. } => {
+                let column = &build.columns[*b];
+                (column.distinct.min(build.rows), domain.max(column.domain))
+            }
+            _ => (build.rows, domain),
+        };
+        (distinct / domain.max(1.0)).clamp(0.0, 1.0)
+    };
+    matching.probe_keys.iter().zip(&*matching.build_keys).map(share).collect()
 }
 
 /// What a condition between two sides keeps when nothing is known of it.

@@ -14,7 +14,9 @@
 //! Every node is told which of its columns are needed above, and yields no others. Inner joins that hang together are
 //! taken apart and put together again in the order that is expected to be cheapest ([`graph`], [`order`]), by what is
 //! known of the tables now ([`estimate`]). A subquery that does not refer to rows outside becomes a stage whose value
-//! is a parameter; groups that occur twice are computed once.
+//! is a parameter; groups that occur twice are computed once. When all stages are there, build sides pass filters to
+//! scans far away ([`sideways`]), and the stages are put into an order in which each finds what it needs
+//! ([`schedule`]); debug builds look at the whole again ([`verify`]).
 
 mod estimate;
 mod graph;
@@ -25,7 +27,10 @@ mod pairs;
 mod relational;
 mod scalars;
 mod scan;
+mod schedule;
+mod sideways;
 mod stream;
+mod verify;
 mod windows;
 
 use std::collections::BTreeSet;
@@ -62,7 +67,13 @@ pub fn compile(
     let needed: Needed = (0..plan.schema().fields().len()).collect();
     let stream = compiler.stream(plan, &needed)?;
     compiler.finish(stream)?;
-    Ok(MacroQep { stages: compiler.stages, scalars: compiler.scalars })
+    let mut qep = MacroQep { stages: compiler.stages, scalars: compiler.scalars };
+    debug_assert_eq!(verify::fault(&qep), None, "as compiled");
+    if sideways::pass_filters(&mut qep, statistics) {
+        schedule::put_in_order(&mut qep);
+        debug_assert_eq!(verify::fault(&qep), None, "with filters passed sideways");
+    }
+    Ok(qep)
 }
 
 /// The tables that a plan reads, subqueries included, each once.

@@ -57,12 +57,18 @@ impl Tree {
 /// Sets of so many leaves are gone through completely: three to that power divisions.
 const EXHAUSTIVE_MAX: usize = 10;
 /// Costs, in about a nanosecond: a row that is built, looked up, or given on.
-const BUILD_COST: f64 = 4.0;
+pub(super) const BUILD_COST: f64 = 4.0;
 const PROBE_COST: f64 = 1.0;
 const OUTPUT_COST: f64 = 1.0;
 /// Build sides of so many rows are in the second cache; beyond it a probe costs more, up to a memory access.
 const CACHED_ROWS: f64 = 32_768.0;
 const PROBE_COST_MAX: f64 = 6.0;
+
+/// What it costs to look a row up in a build side of so many rows.
+pub(super) fn probe_cost(build_rows: f64) -> f64 {
+    (build_rows / CACHED_ROWS).max(1.0).log2().mul_add(0.8, PROBE_COST).min(PROBE_COST_MAX)
+}
+
 /// A pair of sides without a key between them.
 const CROSS_PENALTY: f64 = 1e3;
 
@@ -139,10 +145,7 @@ impl Sets {
 
     /// The cost of one join, and whether the first side is the one to build.
     fn join_cost(&self, one: LeafSet, other: LeafSet, rows: (f64, f64), result: f64) -> (f64, bool) {
-        let way = |build: f64, probe: f64| {
-            let factor = (build / CACHED_ROWS).max(1.0).log2().mul_add(0.8, PROBE_COST).min(PROBE_COST_MAX);
-            build * BUILD_COST + probe * factor
-        };
+        let way = |build: f64, probe: f64| build * BUILD_COST + probe * probe_cost(build);
         let (first, second) = (way(rows.0, rows.1), way(rows.1, rows.0));
         let cost = first.min(second) + result * OUTPUT_COST;
         let cost = if self.is_connected(one, other) { cost } else { cost * CROSS_PENALTY };

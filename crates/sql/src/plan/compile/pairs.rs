@@ -175,7 +175,8 @@ impl Compiler<'_> {
             .zip(&unmet_types)
             .map(|(index, data_type)| Expression::Column { index: *index, data_type: *data_type });
         let step = StepPlan::Project(nulls.chain(own).collect());
-        stream.inputs.push(Input { source: Source::Built { stage, met: false }, steps: vec![step] });
+        let source = Source::Built { stage, met: false };
+        stream.inputs.push(Input { source, steps: vec![step], expected_rows: rows });
         stream.estimate.rows = stream.estimate.rows.max(rows);
         stream.place(&positions, width);
         Ok(stream)
@@ -193,7 +194,8 @@ impl Compiler<'_> {
             .zip(&types)
             .map(|(index, data_type)| Expression::Column { index: *index, data_type: *data_type });
         let step = StepPlan::Project(own.collect());
-        let inputs = vec![Input { source: Source::Built { stage, met }, steps: vec![step] }];
+        let expected_rows = estimate.rows;
+        let inputs = vec![Input { source: Source::Built { stage, met }, steps: vec![step], expected_rows }];
         let mut stream = Stream { inputs, columns: Vec::new(), types, estimate };
         stream.place(&positions, width);
         Ok(stream)
@@ -234,7 +236,8 @@ impl Compiler<'_> {
             Some(Expression::Column { index, data_type: *data_type })
         });
         let step = StepPlan::Project(nulls.chain(own).collect());
-        stream.inputs.push(Input { source: Source::Built { stage, met: false }, steps: vec![step] });
+        let source = Source::Built { stage, met: false };
+        stream.inputs.push(Input { source, steps: vec![step], expected_rows: rows });
         stream.estimate.rows += rows;
         stream.place(&positions, width);
         Ok(stream)

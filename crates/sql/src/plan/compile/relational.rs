@@ -201,7 +201,7 @@ impl Compiler<'_> {
             _ => self.end(&stream, SinkPlan::Collect),
         };
         self.stages[stage].limit = Some(plan);
-        Ok(Stream { inputs: Stream::rows_of(stage), ..stream })
+        Ok(Stream { inputs: Stream::rows_of(stage, stream.estimate.rows), ..stream })
     }
 
     pub(super) fn union(&mut self, union: &Union, needed: &Needed) -> Lowering<Stream> {

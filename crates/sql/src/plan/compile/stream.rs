@@ -27,7 +27,8 @@ pub(super) struct Stream {
 impl Stream {
     /// Rows of one source, without steps.
     pub fn of(source: Source, columns: Vec<Option<usize>>, types: Vec<DataType>, estimate: Estimate) -> Self {
-        Self { inputs: vec![Input { source, steps: Vec::new() }], columns, types, estimate }
+        let inputs = vec![Input { source, steps: Vec::new(), expected_rows: estimate.rows }];
+        Self { inputs, columns, types, estimate }
     }
 
     /// The column of the batches at a position of the schema.
@@ -91,8 +92,8 @@ impl Stream {
     }
 
     /// One input: what a stage left.
-    pub fn rows_of(stage: usize) -> Vec<Input> {
-        vec![Input { source: Source::Stage(stage), steps: Vec::new() }]
+    pub fn rows_of(stage: usize, expected_rows: f64) -> Vec<Input> {
+        vec![Input { source: Source::Stage(stage), steps: Vec::new(), expected_rows }]
     }
 
     /// Whether it reads what a stage left.
