@@ -52,8 +52,8 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
     std::iter::once(sampled).chain(PhysicalOptimizer::new().rules.into_iter().filter(wanted)).collect()
 }
 
-/// Moves filters down, but not below groups of which one is there even if no row is: a condition without columns, or one
-/// that is never true (`max(a) = 1 AND max(a) = 2`), would leave that one.
+/// Moves filters down, but not below groups of which one is there even if no row is: a condition without columns, or
+/// one that is never true (`max(a) = 1 AND max(a) = 2`), would leave that one.
 #[derive(Debug)]
 struct AboveOneGroup(Arc<dyn OptimizerRule + Send + Sync>);
 
