@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
@@ -56,8 +56,8 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
     std::iter::once(sampled).chain(PhysicalOptimizer::new().rules.into_iter().filter(wanted)).collect()
 }
 
-/// Moves filters down, but no condition without columns below groups of which one is there even if no row is: of
-/// `HAVING false`, or of `ON false` beside an aggregate without GROUP BY, that one would be left.
+/// Moves filters down, but not below groups of which one is there even if no row is: a condition without columns, or
+/// one that is never true (`max(a) = 1 AND max(a) = 2`), would leave that one.
 #[derive(Debug)]
 struct AboveOneGroup(Arc<dyn OptimizerRule + Send + Sync>);
 
@@ -77,19 +77,10 @@ impl OptimizerRule for AboveOneGroup {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Filter(filter) = &plan else { return self.0.rewrite(plan, config) };
-        if !has_group_of_nothing(&filter.input) {
-            return self.0.rewrite(plan, config);
+        match &plan {
+            LogicalPlan::Filter(filter) if has_group_of_nothing(&filter.input) => Ok(Transformed::no(plan)),
+            _ => self.0.rewrite(plan, config),
         }
-        let parts = split_conjunction(&filter.predicate).into_iter().cloned();
-        let (kept, moved): (Vec<Expr>, Vec<Expr>) = parts.partition(|part| part.column_refs().is_empty());
-        let (Some(kept), Some(moved)) = (conjunction(kept.clone()), conjunction(moved)) else {
-            return if kept.is_empty() { self.0.rewrite(plan, config) } else { Ok(Transformed::no(plan)) };
-        };
-        let below = LogicalPlan::Filter(Filter::try_new(moved, Arc::clone(&filter.input))?);
-        let below = self.0.rewrite(below, config)?;
-        let above = LogicalPlan::Filter(Filter::try_new(kept, Arc::new(below.data))?);
-        Ok(Transformed::new(above, below.transformed, below.tnr))
     }
 }
 

@@ -270,7 +270,7 @@ fn is_join(predicate: &InSubquery, columns: &DFSchema, alone: bool) -> Result<bo
     // there is no NULL. What may turn out to be a constant is no column.
     let correlated = !query.all_out_ref_exprs().is_empty();
     let nullable = x.nullable(columns)? || query.schema().field(0).is_nullable();
-    Ok(!correlated && (!nullable || (alone && stays_column(x))))
+    Ok(!correlated && stays_column(x) && (!nullable || alone))
 }
 
 /// Whether an expression is that of a column whatever the optimiser does with it: `coalesce('a', x)` is not.
