@@ -3,6 +3,8 @@
 use super::peers::PeerKind;
 use super::suite::Suite;
 use crate::error::BenchError;
+use eris_workloads::tpch::Table;
+use eris_workloads::tpch::tbl::table_files;
 use std::path::PathBuf;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +52,13 @@ impl AnalyticsOptions {
         if self.repeat == 0 {
             return Err(BenchError::Options("--repeat is at least 1".to_owned()));
         }
-        self.suite.generator(self.scale_factor).map(drop)
+        self.suite.generator(self.scale_factor)?;
+        if let Some(directory) = &self.data {
+            for table in Table::ALL {
+                table_files(directory, table)?;
+            }
+        }
+        Ok(())
     }
 
     /// What stands between the parentheses of each table's WITH clause.
