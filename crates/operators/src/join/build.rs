@@ -294,7 +294,9 @@ impl JoinBuild {
             }
         }
         for (key, filter) in &filling.filters {
-            chunks.iter().for_each(|chunk| filter.enter(&chunk.keys[*key]));
+            for chunk in &chunks {
+                filter.enter(&chunk.keys[*key]);
+            }
         }
         if filling.null_keys && self.keeps_null_keys() {
             note_null_rows(&chunks, start, &mut lock(&filling.null_rows));

@@ -155,6 +155,7 @@ impl KeyFilter {
     }
 
     /// The rows of a column, ascending, that pass. Its type is that of the key.
+    #[expect(clippy::needless_bitwise_bool, reason = "without a branch that nobody can foresee")]
     pub fn passing(&self, column: &Column) -> Vec<u32> {
         let mut rows = match self.shape {
             Shape::Nothing => return Vec::new(),
@@ -258,9 +259,13 @@ mod tests {
 
     fn filter_of(keys: &[Column]) -> KeyFilter {
         let mut bounds = Bounds::NONE;
-        keys.iter().for_each(|key| bounds.extend(key));
+        for key in keys {
+            bounds.extend(key);
+        }
         let making = FilterInMaking::new(&bounds, keys.iter().map(Column::len).sum());
-        keys.iter().for_each(|key| making.enter(key));
+        for key in keys {
+            making.enter(key);
+        }
         making.finish()
     }
 

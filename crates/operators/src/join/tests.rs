@@ -500,7 +500,7 @@ fn an_exploding_join_comes_in_pieces_and_stops_when_nobody_wants_more() {
             probe_columns: [1].into(),
             build_columns: [0, 1].into(),
         };
-        let steps = [Step::Probe(Arc::new(probe))].into();
+        let steps = [Step::Probe(Arc::new(probe))];
         let pipeline = Pipeline::new(steps, Arc::new(crate::pipeline::Emit), []);
         let mut pieces = 0;
         let stopped = pipeline.push(rows.clone(), &mut |batch| {
@@ -535,7 +535,7 @@ fn a_join_that_is_not_built_or_has_other_keys_is_refused() {
             probe_columns: [0].into(),
             build_columns: [].into(),
         };
-        let steps = [Step::Probe(Arc::new(probe))].into();
+        let steps = [Step::Probe(Arc::new(probe))];
         let pipeline = Pipeline::new(steps, Arc::new(Collector::new(&pool)), []);
         let rows = Batch::from_rows(&[DataType::Int32], &[vec![Value::Int32(1)]]);
         pipeline.push(rows, &mut |_| Ok(()))

@@ -25,12 +25,16 @@ impl Starts {
             let numbered = changed.iter().zip(rows.start as u32..);
             numbered.filter_map(|(changed, row)| changed.then_some(row)).collect::<Vec<u32>>()
         };
-        partition.iter().for_each(|key| mark_changes(key, &rows, &mut changed));
+        for key in partition {
+            mark_changes(key, &rows, &mut changed);
+        }
         let partitions = starts(&changed);
         if order.is_empty() {
             return Self { groups: partitions.clone(), partitions };
         }
-        order.iter().for_each(|key| mark_changes(key, &rows, &mut changed));
+        for key in order {
+            mark_changes(key, &rows, &mut changed);
+        }
         Self { partitions, groups: starts(&changed) }
     }
 

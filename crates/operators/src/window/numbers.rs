@@ -14,7 +14,7 @@ use crate::error::OperatorError;
 /// Which number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Number<'a> {
-    RowNumber,
+    Row,
     Rank,
     DenseRank,
     PercentRank,
@@ -75,7 +75,7 @@ impl<'a> Numbers<'a> {
         let start = place.partition.start;
         let rows = place.partition.len();
         let integer = match self.number {
-            Number::RowNumber => row - start + 1,
+            Number::Row => row - start + 1,
             Number::Rank => place.peers.start - start + 1,
             Number::DenseRank => place.group - place.groups.start + 1,
             Number::PercentRank => {

@@ -97,12 +97,16 @@ impl Runner for Picks<'_> {
                 let count = own.len();
                 let both = Column::concat(&[own, default.slice(rows.start, count)]);
                 let mut order: Vec<u32> = (0..count as u32).collect();
-                defaults.iter().for_each(|at| order[*at] += count as u32);
+                for at in &defaults {
+                    order[*at] += count as u32;
+                }
                 both.take(&order)
             }
             Some(_) => self.values.take(&chosen),
             None => {
-                defaults.iter().for_each(|at| valid[*at] = false);
+                for at in &defaults {
+                    valid[*at] = false;
+                }
                 self.values.take(&chosen)
             }
         };

@@ -253,7 +253,7 @@ impl Computing {
             Ok(Box::new(Picks { pick, values: column(value)?, frames: frames()? }))
         };
         match call.function {
-            WindowFunction::RowNumber => number(Number::RowNumber),
+            WindowFunction::RowNumber => number(Number::Row),
             WindowFunction::Rank => number(Number::Rank),
             WindowFunction::DenseRank => number(Number::DenseRank),
             WindowFunction::PercentRank => number(Number::PercentRank),

@@ -91,7 +91,9 @@ impl<F: Fold> Tree<F> {
     fn above(&self, nodes: &[F::State]) -> Vec<F::State> {
         let node = |nodes: &[F::State]| {
             let mut state = F::State::default();
-            nodes.iter().for_each(|node| self.fold.merge(&mut state, node));
+            for node in nodes {
+                self.fold.merge(&mut state, node);
+            }
             state
         };
         nodes.chunks(FAN_OUT).map(node).collect()
@@ -151,7 +153,9 @@ impl<F: Fold> Folding for Tree<F> {
             let copied = (nodes * size_of::<F::State>()) as u64;
             memory.grow(copied)?;
             let mut whole = Vec::with_capacity(nodes);
-            chunks.iter_mut().for_each(|(_, levels)| whole.append(&mut std::mem::take(&mut levels[level])));
+            for (_, levels) in &mut chunks {
+                whole.append(&mut std::mem::take(&mut levels[level]));
+            }
             self.levels.push(whole);
             memory.shrink(copied);
         }

@@ -193,7 +193,7 @@ impl Compiler<'_> {
         let is_cheap = !stream.inputs.iter().any(has_probe) && is_repeatable(plan)?;
         if !once && !is_cheap && !stream.inputs.iter().all(is_stage) {
             let stage = self.end(&stream, SinkPlan::Collect);
-            stream = Stream { inputs: Stream::rows_of(stage), ..stream };
+            stream = Stream { inputs: Stream::rows_of(stage, stream.estimate.rows), ..stream };
         }
         let mut inputs = Vec::new();
         let mut rows = 0.0;
