@@ -20,30 +20,30 @@ fn load(client: &mut Client) {
     client.ok("CREATE TABLE maker (id int PRIMARY KEY, land int)");
     let nullable = |random: &mut SeededRandom, value: String| if random.below(12) == 0 { String::new() } else { value };
     let name = |id: u64| if id.is_multiple_of(3) { format!("p{id}") } else { format!("a part of number {id}") };
-    let parts: String = (0..PARTS)
-        .map(|id| {
-            let brand = match random.below(40) {
-                7 => 8,
-                brand => brand,
-            };
-            let (twin, brand) = (random.below(PARTS), brand.to_string());
-            let (twin, brand) = (nullable(&mut random, twin.to_string()), nullable(&mut random, brand));
-            format!("{id},{brand},{twin},{}\n", name(id))
-        })
-        .collect();
-    client.run_with("COPY part FROM STDIN (FORMAT csv)", &[], Some(&parts)).unwrap();
-    let lines: String = (0..6_000)
-        .map(|id| {
-            let part = random.below(PARTS + 20);
-            let own = nullable(&mut random, part.to_string());
-            let named = nullable(&mut random, name(part));
-            let (maker, n, price) = (random.below(30), random.below(50), random.below(90_000));
-            format!("{id},{own},{named},{maker},{n},{}.{:02}\n", price / 100, price % 100)
-        })
-        .collect();
-    client.run_with("COPY line FROM STDIN (FORMAT csv)", &[], Some(&lines)).unwrap();
-    let makers: String = (0..30).map(|id| format!("{id},{}\n", id % 6)).collect();
-    client.run_with("COPY maker FROM STDIN (FORMAT csv)", &[], Some(&makers)).unwrap();
+    let part = |id| {
+        let brand = match random.below(40) {
+            7 => 8,
+            brand => brand,
+        };
+        let (twin, brand) = (random.below(PARTS), brand.to_string());
+        let (twin, brand) = (nullable(&mut random, twin.to_string()), nullable(&mut random, brand));
+        format!("{id},{brand},{twin},{}\n", name(id))
+    };
+    copy(client, "part", (0..PARTS).map(part));
+    let line = |id| {
+        let part = random.below(PARTS + 20);
+        let own = nullable(&mut random, part.to_string());
+        let named = nullable(&mut random, name(part));
+        let (maker, n, price) = (random.below(30), random.below(50), random.below(90_000));
+        format!("{id},{own},{named},{maker},{n},{}.{:02}\n", price / 100, price % 100)
+    };
+    copy(client, "line", (0..6_000).map(line));
+    copy(client, "maker", (0..30).map(|id| format!("{id},{}\n", id % 6)));
+}
+
+fn copy(client: &mut Client, table: &str, lines: impl Iterator<Item = String>) {
+    let lines = lines.collect::<Vec<String>>().concat();
+    client.run_with(&format!("COPY {table} FROM STDIN (FORMAT csv)"), &[], Some(&lines)).unwrap();
 }
 
 /// Queries about brand `$B`, and whether a filter is passed in them when that brand is rare.

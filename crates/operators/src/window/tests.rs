@@ -139,7 +139,7 @@ fn bound(random: &mut SeededRandom, plan: &Plan, column: usize) -> FrameBound {
 fn calls(random: &mut SeededRandom, plan: &Plan) -> Vec<WindowCall> {
     let value = |random: &mut SeededRandom| [at::TEXT, at::FLOAT, at::WIDE, at::INTEGER][random.index(4)];
     let mut calls = Vec::new();
-    for _ in 0..1 + random.below(5) {
+    for _ in 0..=random.below(5) {
         let function = match random.below(12) {
             0 => WindowFunction::RowNumber,
             1 => WindowFunction::Rank,

@@ -250,13 +250,14 @@ fn check_offset(expr: &Expr, units: WindowFrameUnits, side: &str) -> Lowered<()>
             }
             _ => {}
         },
-        Expr::Interval(interval) if is_range => match interval.value.as_ref() {
-            Expr::Value(value) => match &value.value {
-                Value::SingleQuotedString(text) if text.trim_start().starts_with('-') => return negative(),
-                _ => return Ok(()),
-            },
-            _ => {}
-        },
+        Expr::Interval(interval) if is_range => {
+            if let Expr::Value(value) = interval.value.as_ref() {
+                return match &value.value {
+                    Value::SingleQuotedString(text) if text.trim_start().starts_with('-') => negative(),
+                    _ => Ok(()),
+                };
+            }
+        }
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } if matches!(expr.as_ref(), Expr::Value(_)) => {
             return negative();
         }

@@ -192,7 +192,7 @@ fn common_type(types: &[ArrowType]) -> Option<ArrowType> {
 fn common_numeric(types: &[ArrowType]) -> Option<ArrowType> {
     let known: Vec<&ArrowType> = types.iter().filter(|known| **known != ArrowType::Null).collect();
     let is_numeric = |known: &&ArrowType| matches!(known, ArrowType::Decimal128(..));
-    if known.iter().all(|known| is_numeric(known)) || !known.iter().any(|known| is_numeric(known)) {
+    if known.iter().all(is_numeric) || !known.iter().any(is_numeric) {
         return None;
     }
     let digits = known.iter().map(|known| decimal_of_integer(known)).collect::<Option<Vec<_>>>()?;

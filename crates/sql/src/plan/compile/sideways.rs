@@ -217,7 +217,7 @@ impl Way<'_> {
                 }
                 StepPlan::Probe(probe) => {
                     if let Some(built) = column.checked_sub(probe.probe_columns.len()) {
-                        if self.into_build(probe, built, work) {
+                        if self.through_build(probe, built, work) {
                             return;
                         }
                         break;
@@ -231,7 +231,7 @@ impl Way<'_> {
             }
             at -= 1;
         }
-        if at == passed && self.into_source(&plan.source, column, work, plan.expected_rows) {
+        if at == passed && self.through_source(&plan.source, column, work, plan.expected_rows) {
             return;
         }
         let rows = plan.steps[..at].iter().fold(plan.expected_rows, |rows, step| match step {
@@ -249,7 +249,7 @@ impl Way<'_> {
     }
 
     /// Into the build side of a join that is probed on the way, whose column comes behind it.
-    fn into_build(&mut self, probe: &ProbePlan, column: usize, work: f64) -> bool {
+    fn through_build(&mut self, probe: &ProbePlan, column: usize, work: f64) -> bool {
         let qep = self.qep;
         let probes: usize = qep.stages.iter().map(|stage| probes_of(stage, probe.stage)).sum();
         let SinkPlan::Build(spec) = &qep.stages[probe.stage].sink else { return false };
@@ -257,14 +257,14 @@ impl Way<'_> {
             return false;
         }
         let Some(kept) = probe.build_columns.get(column) else { return false };
-        self.into_stage(probe.stage, spec.columns[*kept], work + BUILD_COST)
+        self.through_stage(probe.stage, spec.columns[*kept], work + BUILD_COST)
     }
 
     /// Into the stage that the rows come from, if nobody else reads them.
-    fn into_source(&mut self, source: &Source, column: usize, work: f64, rows: f64) -> bool {
+    fn through_source(&mut self, source: &Source, column: usize, work: f64, rows: f64) -> bool {
         match source {
             Source::Scan(_) | Source::Values { .. } => false,
-            Source::Built { stage, .. } => self.into_met(*stage, column, work),
+            Source::Built { stage, .. } => self.through_met(*stage, column, work),
             Source::Stage(number) => {
                 let qep = self.qep;
                 let stage = &qep.stages[*number];
@@ -275,10 +275,10 @@ impl Way<'_> {
                     SinkPlan::Group { groups, .. } => {
                         let Some(Expression::Column { index, .. }) = groups.get(column) else { return false };
                         let share = (rows / stage.expected_rows.max(1.0)).min(1.0);
-                        self.into_stage(*number, *index, work.mul_add(share, GROUP_COST))
+                        self.through_stage(*number, *index, work.mul_add(share, GROUP_COST))
                     }
-                    SinkPlan::Collect => self.into_stage(*number, column, work + COLLECT_COST),
-                    SinkPlan::Sort { limit: None, .. } => self.into_stage(*number, column, work + SORT_COST),
+                    SinkPlan::Collect => self.through_stage(*number, column, work + COLLECT_COST),
+                    SinkPlan::Sort { limit: None, .. } => self.through_stage(*number, column, work + SORT_COST),
                     // A window's rows depend on each other.
                     SinkPlan::Sort { .. }
                     | SinkPlan::Window(_)
@@ -291,7 +291,7 @@ impl Way<'_> {
     }
 
     /// Into a build side of which only those rows are read that were met, or those that were not.
-    fn into_met(&mut self, built: usize, column: usize, work: f64) -> bool {
+    fn through_met(&mut self, built: usize, column: usize, work: f64) -> bool {
         let qep = self.qep;
         let inputs = || qep.stages.iter().flat_map(|stage| &stage.inputs);
         let readers =
@@ -301,10 +301,10 @@ impl Way<'_> {
             StepPlan::Filter(_) | StepPlan::Project(_) | StepPlan::Expand(_) | StepPlan::Passed(_) => true,
         });
         let SinkPlan::Build(spec) = &qep.stages[built].sink else { return false };
-        readers == 1 && only_marks && self.into_stage(built, spec.columns[column], work + BUILD_COST)
+        readers == 1 && only_marks && self.through_stage(built, spec.columns[column], work + BUILD_COST)
     }
 
-    fn into_stage(&mut self, stage: usize, column: usize, work: f64) -> bool {
+    fn through_stage(&mut self, stage: usize, column: usize, work: f64) -> bool {
         let qep = self.qep;
         for (input, plan) in qep.stages[stage].inputs.iter().enumerate() {
             self.back(stage, input, plan.steps.len(), column, work);

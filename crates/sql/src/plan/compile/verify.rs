@@ -76,7 +76,7 @@ fn step_types(
             let own = probe.probe_columns.iter().map(|column| types.get(*column));
             let built = probe.build_columns.iter().map(|column| spec.types.get(*column));
             let mark = matches!(probe.kind, JoinKind::Mark { .. }).then_some(Some(&DataType::Boolean));
-            let all = own.chain(built).chain(mark).map(|data_type| data_type.copied());
+            let all = own.chain(built).chain(mark).map(Option::<&DataType>::copied);
             all.collect::<Option<Vec<_>>>().map(Some).ok_or_else(|| "columns that are not there".to_string())
         }
     }

@@ -120,7 +120,9 @@ impl Compiler<'_> {
         let lowered = calls.iter().map(|call| window_call(call, &order, &keys, scope, &mut looked));
         let mut lowered = lowered.collect::<Lowering<Vec<WindowCall>>>()?;
         let places = stream.with_columns(looked.expressions);
-        keys.iter_mut().for_each(|key| key.column = places[key.column]);
+        for key in &mut keys {
+            key.column = places[key.column];
+        }
         for call in &mut lowered {
             call.function = placed(call.function, &places);
             for bound in [&mut call.frame.start, &mut call.frame.end] {
