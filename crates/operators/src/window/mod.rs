@@ -1,7 +1,7 @@
 //! Window functions: a value for each row, computed from rows around it.
 //!
-//! Rows are sorted by the keys of the partition, then by those of its order. From there on a row is known by its number,
-//! and a frame is a range of numbers:
+//! Rows are sorted by the keys of the partition, then by those of its order. From there on a row is known by its
+//! number, and a frame is a range of numbers:
 //!
 //! ```text
 //!   row          0   1   2   3   4   5   6   7   8

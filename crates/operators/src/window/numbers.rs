@@ -1,7 +1,7 @@
 //! Functions that are known from where a row is in its partition.
 //!
-//! How many buckets `ntile` has is said by the first row of the partition that says it; it deals out the rows from there
-//! on, as if none were missing (as PostgreSQL's does).
+//! How many buckets `ntile` has is said by the first row of the partition that says it; it deals out the rows from
+//! there on, as if none were missing (as PostgreSQL's does).
 
 use std::ops::Range;
 

@@ -19,7 +19,7 @@ pub struct Actuals {
 pub(super) struct StageActuals {
     /// Of each input, in order.
     pub inputs: Vec<Arc<RowCounts>>,
-    /// From its first input to the end of its sink; 0 while it runs, which the last one may do until its rows are taken.
+    /// From its first input to the end of its sink; 0 while it runs: the last one may do so until its rows are taken.
     nanos: AtomicU64,
 }
 

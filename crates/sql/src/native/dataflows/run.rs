@@ -250,8 +250,8 @@ impl Run<'_> {
         on_all_workers(&self.engine, &context.transaction.cancel_handle(), count, piece).await
     }
 
-    /// Pushes batches, which may be sorted, through a pipeline that emits, on all workers, and what comes of them into a
-    /// sink in the same order.
+    /// Pushes batches, which may be sorted, through a pipeline that emits, on all workers, and what comes of them into
+    /// a sink in the same order.
     async fn push_in_order(
         &self,
         batches: Vec<Batch>,

@@ -1,5 +1,5 @@
-//! `lag` and `lead`: the value and its default have one type, as the results of CASE do. DataFusion casts the default to
-//! the type of the value, whatever it loses.
+//! `lag` and `lead`: the value and its default have one type, as the results of CASE do. DataFusion casts the default
+//! to the type of the value, whatever it loses.
 
 use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::common::{DFSchema, Result, ScalarValue};

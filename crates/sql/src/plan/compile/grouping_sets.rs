@@ -32,8 +32,8 @@ const SETS_MAX: usize = 4_096;
 /// Groups by all keys come first if they are at most this share of the rows.
 const FINEST_SHARE: f64 = 0.5;
 
-/// One set: which keys it groups by, and its number, as DataFusion counts: a bit for each key that it does not group by,
-/// the last key's lowest, and above them how often there was the same set before.
+/// One set: which keys it groups by, and its number, as DataFusion counts: a bit for each key that it does not group
+/// by, the last key's lowest, and above them how often there was the same set before.
 struct Set {
     grouped: Vec<bool>,
     number: i64,

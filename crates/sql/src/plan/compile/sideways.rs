@@ -18,8 +18,8 @@
 //! * On the way back each row must depend on its own source only. That is so for the probed side of any join that does
 //!   not note which built rows were met: that would change with a probed row that is missing. It is so for the built
 //!   side of an inner join. In a left join a row whose partners are missing gets a NULL as its key, which is lost, too.
-//! * Groups by the column are lost or kept with all their rows. A limit, a window, or rows that somebody else reads, too,
-//!   end the way.
+//! * Groups by the column are lost or kept with all their rows. A limit, a window, or rows that somebody else reads,
+//!   too, end the way.
 //!
 //! What a filter needs runs before: a filter that would need itself is not passed ([`super::schedule`]).
 
