@@ -83,7 +83,7 @@ const QUERIES: &[(&str, bool)] = &[
     (
         "SELECT p.id, t.n FROM part p JOIN (SELECT part + 1 k, count(*) n FROM line GROUP BY part + 1) t ON t.k = p.id
       WHERE p.brand = $B",
-        true,
+        false,
     ),
     (
         "SELECT p.name, t.n FROM part p JOIN (SELECT name, count(*) n FROM line GROUP BY name) t ON t.name = p.name

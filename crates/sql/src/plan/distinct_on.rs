@@ -1,11 +1,11 @@
 //! DISTINCT ON: the first row of each group, by number.
 //!
 //! ```text
-//!   DistinctOn: on a, select a, b, order a, c     Projection: a, b
-//!     t                                         ->  Sort: a
-//!                                                     Filter: n = 1
-//!                                                       Window: row_number() over (partition by a order by c) as n
-//!                                                         t
+//!   DistinctOn: on a, select a, b, order a, c  ->  Projection: a, b
+//!     t                                              Sort: a
+//!                                                      Filter: n = 1
+//!                                                        Window: row_number() over (partition by a order by c) as n
+//!                                                          t
 //! ```
 //! DataFusion takes the first value of each column by itself, each of which sorts the rows of its group.
 
