@@ -76,7 +76,7 @@ const QUERIES: &[(&str, bool)] = &[
     ),
     // Not the column that is grouped by; a key that is computed; a text; two keys.
     (
-        "SELECT p.id, t.m FROM part p JOIN (SELECT max(part) m, n FROM line GROUP BY n) t ON t.m = p.id
+        "SELECT p.id, t.m FROM part p JOIN (SELECT max(part) m, id FROM line GROUP BY id) t ON t.m = p.id
       WHERE p.brand = $B",
         false,
     ),
@@ -144,7 +144,7 @@ const QUERIES: &[(&str, bool)] = &[
     (
         "SELECT count(*) FROM line l JOIN maker m ON m.id = l.maker WHERE m.land = 3
       AND EXISTS (SELECT 1 FROM line x WHERE x.part = l.part AND x.maker <> l.maker AND x.n < 3)
-      AND NOT EXISTS (SELECT 1 FROM line x WHERE x.part = l.part AND x.maker <> l.maker AND x.n = $B)",
+      AND NOT EXISTS (SELECT 1 FROM line x WHERE x.part = l.part AND x.maker <> l.maker AND x.n = 5)",
         false,
     ),
     // The key is a column of the other side of an outer join.

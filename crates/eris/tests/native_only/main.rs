@@ -141,10 +141,10 @@ const QUERIES: [(&str, usize); 22] = [
 
 /// Statements that need the fallback lane.
 const FOREIGN: [&str; 4] = [
-    "SELECT id, rank() OVER (ORDER BY price) FROM stock",
-    "SELECT id, sum(price) OVER (PARTITION BY a) FROM stock",
-    "DELETE FROM stock WHERE id IN (SELECT rank() OVER (ORDER BY a) FROM stock)",
-    "INSERT INTO stock SELECT id + 5000, row_number() OVER (ORDER BY id), price FROM stock",
+    "SELECT id, stddev(price) OVER (ORDER BY id) FROM stock",
+    "SELECT id, variance(price) OVER (PARTITION BY a) FROM stock",
+    "DELETE FROM stock WHERE id IN (SELECT CAST(stddev(a) OVER (ORDER BY id) AS int) FROM stock)",
+    "INSERT INTO stock SELECT id + 5000, CAST(stddev(a) OVER (ORDER BY id) AS int), price FROM stock",
 ];
 
 #[test]
