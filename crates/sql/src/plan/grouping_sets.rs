@@ -67,9 +67,10 @@ fn sets_of(expr: &Expr) -> Option<Sets> {
         Expr::GroupingSets(sets) => {
             let mut all = Sets::new();
             for set in sets {
-                match set.as_slice() {
-                    [only] if let Some(inner) = inner_sets(only) => all.extend(sets_of(&inner)?),
-                    _ => all.push(set.clone()),
+                let inner = if let [only] = set.as_slice() { inner_sets(only) } else { None };
+                match inner {
+                    Some(inner) => all.extend(sets_of(&inner)?),
+                    None => all.push(set.clone()),
                 }
             }
             Some(all)

@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, Filter, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -28,8 +28,8 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             rules.push(Arc::new(FirstOfGroups));
         }
         rules.push(match rule.name() {
-            "push_down_filter" => Arc::new(AboveOneGroup(rule)),
-            "single_distinct_aggregation_to_group_by" => Arc::new(SumsInOneStep(rule)),
+            "push_down_filter" => Arc::new(Sparing { rule, spares: filters_one_group }),
+            "single_distinct_aggregation_to_group_by" => Arc::new(Sparing { rule, spares: adds_numerics }),
             _ => rule,
         });
         if simplifies {
@@ -56,63 +56,46 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
     std::iter::once(sampled).chain(PhysicalOptimizer::new().rules.into_iter().filter(wanted)).collect()
 }
 
-/// Moves filters down, but not below groups of which one is there even if no row is: a condition without columns, or
-/// one that is never true (`max(a) = 1 AND max(a) = 2`), would leave that one.
+/// One of DataFusion's rules, which some nodes have to be kept from.
 #[derive(Debug)]
-struct AboveOneGroup(Arc<dyn OptimizerRule + Send + Sync>);
-
-/// Whether groups are made of no rows, too.
-fn has_group_of_nothing(plan: &LogicalPlan) -> bool {
-    let LogicalPlan::Aggregate(aggregate) = plan else { return false };
-    aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)))
+struct Sparing {
+    rule: Arc<dyn OptimizerRule + Send + Sync>,
+    /// Whether a node stays as it is.
+    spares: fn(&LogicalPlan) -> bool,
 }
 
-impl OptimizerRule for AboveOneGroup {
-    fn name(&self) -> &'static str {
-        "push_down_filter"
+impl OptimizerRule for Sparing {
+    fn name(&self) -> &str {
+        self.rule.name()
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
+        self.rule.apply_order()
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        match &plan {
-            LogicalPlan::Filter(filter) if has_group_of_nothing(&filter.input) => Ok(Transformed::no(plan)),
-            _ => self.0.rewrite(plan, config),
-        }
+        if (self.spares)(&plan) { Ok(Transformed::no(plan)) } else { self.rule.rewrite(plan, config) }
     }
 }
 
-/// Groups by the argument of DISTINCT first, but not where a numeric is added up beside it: a sum of sums is wider, and
-/// what is computed of it was typed before.
-#[derive(Debug)]
-struct SumsInOneStep(Arc<dyn OptimizerRule + Send + Sync>);
+/// A filter of groups of which one is there even if no row is. Below them a condition without columns, or one that is
+/// never true (`max(a) = 1 AND max(a) = 2`), would leave that one.
+fn filters_one_group(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Filter(filter) = plan else { return false };
+    let LogicalPlan::Aggregate(aggregate) = filter.input.as_ref() else { return false };
+    aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)))
+}
 
-fn adds_numerics(aggregate: &Aggregate) -> bool {
+/// Groups in which a numeric is added up. To group by the argument of a DISTINCT beside it first would make a sum of
+/// sums, which is wider, and what is computed of it was typed before.
+fn adds_numerics(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Aggregate(aggregate) = plan else { return false };
     aggregate.aggr_expr.iter().any(|call| {
         let Expr::AggregateFunction(call) = call else { return false };
         let numeric =
             |argument: &Expr| matches!(argument.get_type(aggregate.input.schema()), Ok(ArrowType::Decimal128(..)));
         call.func.name() == "sum" && call.params.args.iter().any(numeric)
     })
-}
-
-impl OptimizerRule for SumsInOneStep {
-    fn name(&self) -> &'static str {
-        "single_distinct_aggregation_to_group_by"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        match &plan {
-            LogicalPlan::Aggregate(aggregate) if adds_numerics(aggregate) => Ok(Transformed::no(plan)),
-            _ => self.0.rewrite(plan, config),
-        }
-    }
 }
 
 /// A filter one of whose conditions is never true is false. Simplification leaves `x IS NULL AND NULL` of

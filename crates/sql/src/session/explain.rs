@@ -31,13 +31,18 @@ pub(super) enum Analysis {
 impl Analysis {
     /// These dataflows are about to run; gives where they note what they do, if that is wanted.
     pub fn begin(&mut self, qep: &MacroQep) -> Option<Arc<Actuals>> {
-        if let Self::Unwanted = self {
-            return None;
-        }
+        let Self::Wanted = self else { return None };
         let actuals = Arc::new(Actuals::new(qep));
         *self = Self::Begun(qep.clone(), Arc::clone(&actuals));
         Some(actuals)
     }
+}
+
+/// What came of a statement that EXPLAIN ANALYZE ran.
+struct Ran {
+    rows: u64,
+    nanos: u64,
+    analysis: Analysis,
 }
 
 impl Session {
@@ -52,9 +57,10 @@ impl Session {
         let inner = self.plan_in(planned.text.clone(), (*explain.statement).clone(), &planned.declared, &catalog)?;
         let planning = self.database.engine().env().now().0.saturating_sub(started.0);
         let ran = if explain.analyze { Some(self.analyze(&inner, parameters).await?) } else { None };
+        let analysis = ran.as_ref().map(|ran| &ran.analysis);
         let mut lines = Vec::new();
         match &inner.body {
-            Body::Query(plan) => self.query_lines(plan, explain, 0, &mut lines).await?,
+            Body::Query(plan) => self.query_lines(plan, explain, analysis, 0, &mut lines).await?,
             Body::Insert(plan) => {
                 let rows = match &plan.rows {
                     InsertRows::Values(rows) => format!("{} rows of VALUES", rows.len()),
@@ -66,7 +72,7 @@ impl Session {
                 ));
                 if let InsertRows::Query(query) = &plan.rows {
                     let query = Arc::clone(query);
-                    self.query_lines(&query, explain, 1, &mut lines).await?;
+                    self.query_lines(&query, explain, analysis, 1, &mut lines).await?;
                 }
             }
             Body::Change(ChangePlan::Update(plan)) => {
@@ -79,21 +85,20 @@ impl Session {
                 let word = if plan.attributes.is_some() { "Update" } else { "Delete" };
                 lines.push(format!("{word} {}: by key, the rows that a query finds  [native]", plan.table.name));
                 let query = Arc::clone(&plan.query);
-                self.query_lines(&query, explain, 1, &mut lines).await?;
+                self.query_lines(&query, explain, analysis, 1, &mut lines).await?;
             }
             Body::Sleep(plan) => {
                 lines.push("Sleep, then:  [native, task]".to_string());
-                self.query_lines(&plan.query, explain, 1, &mut lines).await?;
+                self.query_lines(&plan.query, explain, analysis, 1, &mut lines).await?;
             }
             Body::Utility => {}
         }
         lines.push(format!("Lane: {}", if inner.is_native() { "native" } else { "fallback" }));
-        self.analysis = Analysis::Unwanted;
-        if let Some((rows, took)) = ran {
+        if let Some(Ran { rows, nanos, .. }) = ran {
             let millis = |nanos: u64| nanos as f64 / 1e6;
             lines.push(format!("Rows: {rows}"));
             lines.push(format!("Planning: {:.3} ms (measured)", millis(planning)));
-            lines.push(format!("Execution: {:.3} ms (measured)", millis(took)));
+            lines.push(format!("Execution: {:.3} ms (measured)", millis(nanos)));
         }
         let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
         let batch = Batch::from_rows(&[DataType::Text], &rows);
@@ -122,6 +127,7 @@ impl Session {
         &mut self,
         plan: &QueryPlan,
         explain: &ExplainCommand,
+        analysis: Option<&Analysis>,
         depth: usize,
         lines: &mut Vec<String>,
     ) -> Result<(), SqlError> {
@@ -131,7 +137,7 @@ impl Session {
                 self.micro_lines(node, depth, lines)?;
             }
             QueryBody::Dataflows(logical) => {
-                if let Analysis::Begun(qep, actuals) = &self.analysis {
+                if let Some(Analysis::Begun(qep, actuals)) = analysis {
                     describe_dataflows(qep, Some(actuals), depth, lines);
                     return Ok(());
                 }
@@ -159,16 +165,14 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the statement; gives its rows and nanoseconds, and leaves in `analysis` what its dataflows did.
-    async fn analyze(&mut self, inner: &Planned, parameters: &Arc<[Value]>) -> Result<(u64, u64), SqlError> {
+    /// Runs the statement.
+    async fn analyze(&mut self, inner: &Planned, parameters: &Arc<[Value]>) -> Result<Ran, SqlError> {
         let env = Arc::clone(self.database.engine().env());
         let started = env.now();
         self.analysis = Analysis::Wanted;
         let rows = self.run_counted(inner, parameters).await;
-        if rows.is_err() {
-            self.analysis = Analysis::Unwanted;
-        }
-        Ok((rows?, env.now().0.saturating_sub(started.0)))
+        let analysis = std::mem::take(&mut self.analysis);
+        Ok(Ran { rows: rows?, nanos: env.now().0.saturating_sub(started.0), analysis })
     }
 
     async fn run_counted(&mut self, inner: &Planned, parameters: &Arc<[Value]>) -> Result<u64, SqlError> {

@@ -1,7 +1,7 @@
 //! Window functions: a stage for those of a node that see the same partitions in the same order.
 //!
 //! What they look at becomes columns first: keys, arguments, and for RANGE with an offset what keys are compared with
-//! ([`ranges`]).
+//! ([`frames`]).
 
 mod frames;
 
@@ -19,7 +19,7 @@ use super::stream::{Stream, referred};
 use super::{Compiler, Needed};
 use crate::arrow_view::sql_type_of_arrow;
 use crate::native::{SinkPlan, Source};
-use crate::plan::lower::{Columns, Lowering, NotNative, aggregate_function, lower, lower_all};
+use crate::plan::lower::{Columns, Lowering, NotNative, aggregate_function, lower, lower_all, unaliased};
 use frames::{Order, frame};
 
 /// A window function of a node.
@@ -52,13 +52,6 @@ impl Looked {
     fn add(&mut self, expression: Expression) -> usize {
         self.expressions.push(expression);
         self.expressions.len() - 1
-    }
-}
-
-fn unaliased(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Alias(alias) => unaliased(&alias.expr),
-        other => other,
     }
 }
 

@@ -79,7 +79,8 @@ pub(in crate::plan) fn aggregate_function(name: &str) -> Option<AggregateFunctio
     })
 }
 
-fn unaliased(expr: &Expr) -> &Expr {
+/// An expression without the names that it was given.
+pub(in crate::plan) fn unaliased(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => unaliased(&alias.expr),
         other => other,

@@ -13,7 +13,7 @@ use std::fmt;
 
 use crate::errors::SqlError;
 
-pub(in crate::plan) use aggregate::{aggregate_function, lower_group_call};
+pub(in crate::plan) use aggregate::{aggregate_function, lower_group_call, unaliased};
 pub use conditions::condition_of;
 pub(in crate::plan) use expressions::{Columns, lower, lower_all};
 pub use query::lower_query;
