@@ -30,6 +30,8 @@ use crate::join::Probe;
 pub use collector::Collector;
 pub use counts::RowCounts;
 pub use passed::PassedFilter;
+#[cfg(test)]
+pub(crate) use sink::finish;
 pub use sink::{Emit, Sink};
 pub(crate) use slots::{Slots, lock};
 

@@ -59,3 +59,19 @@ impl Sink for Emit {
         Ok((Vec::new(), None))
     }
 }
+
+/// Runs the rounds of a sink on so many threads; gives what comes out.
+#[cfg(test)]
+pub(crate) fn finish(sink: &dyn Sink, threads: usize) -> Result<Vec<Batch>, OperatorError> {
+    loop {
+        let jobs = sink.finish_jobs()?;
+        if jobs == 0 {
+            return Ok(sink.take_output()?.0);
+        }
+        std::thread::scope(|scope| {
+            let run = |thread| (thread..jobs).step_by(threads).try_for_each(|job| sink.finish_job(job));
+            let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+            handles.into_iter().try_for_each(|handle| handle.join().unwrap_or_else(|_| panic!("a job panicked")))
+        })?;
+    }
+}

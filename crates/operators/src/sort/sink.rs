@@ -320,6 +320,7 @@ impl Sink for SortSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::finish;
     use crate::sort::SortKey;
     use eris_platform::SeededRandom;
     use eris_storage::{DataType, Value};
@@ -331,20 +332,6 @@ mod tests {
         DataType::Decimal { precision: 30, scale: 0 },
         DataType::Int32,
     ];
-
-    fn finish(sink: &SortSink, threads: usize) -> Result<Vec<Batch>, OperatorError> {
-        loop {
-            let jobs = sink.finish_jobs()?;
-            if jobs == 0 {
-                return Ok(sink.take_output()?.0);
-            }
-            std::thread::scope(|scope| {
-                let run = |thread| (thread..jobs).step_by(threads).try_for_each(|job| sink.finish_job(job));
-                let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
-                handles.into_iter().try_for_each(|handle| handle.join().unwrap())
-            })?;
-        }
-    }
 
     fn rows(random: &mut SeededRandom, count: usize) -> Vec<Vec<Value>> {
         let different = [3, 50, 1 << 40][random.index(3)];

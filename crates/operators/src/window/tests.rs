@@ -11,7 +11,7 @@ use eris_storage::{Batch, DataType, Value};
 use super::{Frame, FrameBound, FrameUnit, WindowCall, WindowFunction, WindowSink, WindowSpec};
 use crate::aggregate::AggregateFunction;
 use crate::error::OperatorError;
-use crate::pipeline::Sink;
+use crate::pipeline::{Sink, finish};
 use crate::sort::{SortKey, SortKeys};
 use reference::expected;
 
@@ -200,21 +200,6 @@ fn result_of(function: WindowFunction) -> DataType {
             (AggregateFunction::Average, _) => DataType::Decimal { precision: 38, scale: 6 },
             _ => DataType::Int64,
         },
-    }
-}
-
-/// Runs the rounds of a sink on so many threads.
-fn finish(sink: &WindowSink, threads: usize) -> Result<Vec<Batch>, OperatorError> {
-    loop {
-        let jobs = sink.finish_jobs()?;
-        if jobs == 0 {
-            return Ok(sink.take_output()?.0);
-        }
-        std::thread::scope(|scope| {
-            let run = |thread| (thread..jobs).step_by(threads).try_for_each(|job| sink.finish_job(job));
-            let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
-            handles.into_iter().try_for_each(|handle| handle.join().unwrap())
-        })?;
     }
 }
 
