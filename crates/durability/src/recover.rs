@@ -62,6 +62,7 @@ pub(crate) async fn recover(
     options: &DurabilityOptions,
     mut progress: impl FnMut(Progress) + Send,
 ) -> Result<Recovered, DurabilityError> {
+    let _opening = engine.begin_opening();
     let all_files = engine.env().files();
     let manifest = Manifest::read(all_files, &directory.checkpoint(), directory.id())?;
     if manifest.is_none() && directory.begins_with_checkpoint() {

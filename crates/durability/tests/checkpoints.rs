@@ -5,10 +5,12 @@
 mod schemas;
 mod shelf;
 
+use std::collections::BTreeSet;
+
 use eris_engine::PartitionHistory;
 use eris_platform::SimulatedEnv;
 use eris_platform::simulated::FileFault;
-use eris_storage::{PhysicalLayout, ROW_STATIC, SegmentLayouts};
+use eris_storage::{COLUMN, ENCODED, PhysicalLayout, ROW_STATIC, SegmentLayouts};
 use shelf::{PATH, Shelf, TABLE, files, is, open_or_panic, options, try_open};
 
 /// Segments of 64 rows each.
@@ -38,6 +40,30 @@ fn segments_are_written_once_even_across_a_restart() {
         shelf.close();
     }
     assert_eq!(open_or_panic(&env).keys(), (0..ROWS).collect::<Vec<_>>());
+}
+
+/// The modules that hold the table's sealed segments.
+fn modules(shelf: &Shelf) -> BTreeSet<&'static str> {
+    let partitions = shelf.engine().partitions();
+    let of_table = partitions.iter().filter(|partition| partition.container == TABLE);
+    of_table.flat_map(|partition| &partition.segments).filter(|it| it.sealed).map(|segment| segment.module).collect()
+}
+
+#[test]
+fn segments_that_are_encoded_after_a_restart_are_not_written_again() {
+    let env = SimulatedEnv::new(4);
+    let mut shelf = loaded(&env);
+    shelf.checkpoint();
+    let before = shelf.checkpoint();
+    shelf.close();
+    let mut shelf = open_or_panic(&env);
+    assert_eq!(modules(&shelf), [COLUMN].into(), "that takes less time");
+    shelf.simulation.run_until_idle().expect("maintenance ends");
+    assert_eq!(modules(&shelf), [ENCODED].into());
+    let after = shelf.checkpoint();
+    assert_eq!(after.reused_bytes, before.reused_bytes, "{after:?}");
+    assert!(after.written_bytes < 500, "{after:?}");
+    assert_eq!(shelf.keys(), (0..ROWS).collect::<Vec<_>>());
 }
 
 #[test]

@@ -36,6 +36,18 @@ pub struct Engine {
     threads: Arc<Lock<Vec<Box<dyn ThreadHandle>>>>,
 }
 
+/// See [`Engine::begin_opening`].
+#[derive(Debug)]
+pub struct Opening {
+    engine: Engine,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.engine.runtime.end_opening();
+    }
+}
+
 impl Engine {
     /// Starts the workers as threads.
     pub fn start(env: Arc<dyn Env>, options: EngineOptions) -> Result<Self, EngineError> {
@@ -295,6 +307,14 @@ impl Engine {
     /// If there is a log.
     pub fn attach_log(&self, log: Arc<dyn CommitLog>) {
         self.runtime.attach_log(log);
+    }
+
+    /// The engine is filled with a database until this is dropped: maintenance leaves for later what is not needed to
+    /// have the rows, such as encoding them.
+    #[must_use]
+    pub fn begin_opening(&self) -> Opening {
+        self.runtime.begin_opening();
+        Opening { engine: self.clone() }
     }
 
     /// Returns when everything that is in the log by now is durable; at once without a log.

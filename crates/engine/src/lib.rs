@@ -64,7 +64,7 @@ pub use container::{Container, ContainerSpec, SYSTEM_CONTAINER};
 pub use counters::{EVENTS, Event};
 pub use definition::{Definition, Whole};
 pub use description::{EngineStatistics, PartitionDescription};
-pub use engine::Engine;
+pub use engine::{Engine, Opening};
 pub use error::EngineError;
 pub use foreign_key::{ForeignKeyError, ForeignKeySpec, ForeignKeyViolation, KeySide, ReferentialAction};
 pub use global_index::GlobalIndexSpec;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use eris_platform::{DeterministicState, NodeId};
 use eris_storage::{
-    AttributeId, Batch, Comparison, Key, KeyEncoder, KeyPart, PartitionId, Predicate, Schema, Test, Value,
+    AttributeId, Batch, Comparison, Key, KeyEncoder, KeyPart, PartitionId, Predicate, Schema, Test, Value, Values,
     key_of_values,
 };
 
@@ -44,6 +44,35 @@ pub enum Partitioning {
         /// Partitions to start with.
         partitions: usize,
     },
+}
+
+/// Rows of a batch whose positions are at its ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RowEnds {
+    pub lowest: usize,
+    /// One with the lowest position but that, if there are two different ones.
+    pub next: Option<usize>,
+    pub highest: usize,
+}
+
+impl RowEnds {
+    /// By numbers that are ordered as positions are.
+    fn of(numbers: impl Iterator<Item = i64>) -> Option<Self> {
+        let mut ends: Option<[(i64, usize); 2]> = None;
+        let mut next: Option<(i64, usize)> = None;
+        for at in numbers.enumerate().map(|(row, number)| (number, row)) {
+            let [lowest, highest] = ends.get_or_insert([at; 2]);
+            if at.0 < lowest.0 {
+                next = Some(std::mem::replace(lowest, at));
+            } else if at.0 > lowest.0 && next.is_none_or(|next| at.0 < next.0) {
+                next = Some(at);
+            }
+            if at.0 > highest.0 {
+                *highest = at;
+            }
+        }
+        ends.map(|[lowest, highest]| Self { lowest: lowest.1, next: next.map(|next| next.1), highest: highest.1 })
+    }
 }
 
 impl Partitioning {
@@ -71,6 +100,22 @@ impl Partitioning {
     /// Position of a row whose columns are in schema order.
     pub fn position_of_row(&self, rows: &Batch, row: usize) -> Key {
         self.position_of_columns(rows, row, self.attributes().iter().map(|attribute| attribute.index()))
+    }
+
+    /// The ends of rows whose columns are in schema order, where numbers say it at once: under ranges of one integer.
+    pub(crate) fn ends_of_rows(&self, rows: &Batch) -> Option<RowEnds> {
+        let Self::Range(attributes) = self else { return None };
+        let [attribute] = &**attributes else { return None };
+        let column = &rows.columns[attribute.index()];
+        if column.null_count() > 0 {
+            return None;
+        }
+        match &column.values {
+            Values::Int16(values) => RowEnds::of(values.iter().map(|value| i64::from(*value))),
+            Values::Int32(values) => RowEnds::of(values.iter().map(|value| i64::from(*value))),
+            Values::Int64(values) => RowEnds::of(values.iter().copied()),
+            Values::Boolean(_) | Values::Int128(_) | Values::Float32(_) | Values::Float64(_) | Values::Bytes(_) => None,
+        }
     }
 
     /// Position of a row of a batch that holds the partitioning attributes only, in their order.
@@ -342,6 +387,34 @@ mod tests {
 
     fn key(value: i64) -> Key {
         key_of_values(&[(&Value::Int64(value), DataType::Int64)])
+    }
+
+    #[test]
+    fn the_ends_of_rows_are_those_of_their_positions() {
+        let partitioning = Partitioning::Range(Box::new([AttributeId(0)]));
+        let mut random = SeededRandom::new(5);
+        for round in 0..600 {
+            let data_type = [DataType::Int16, DataType::Date, DataType::Int64][round % 3];
+            let value = |random: &mut SeededRandom| match (data_type, random.below(9) as i64 - 4) {
+                (DataType::Int16, number) => Value::Int16(number as i16),
+                (DataType::Date, number) => Value::Date(number as i32),
+                (_, number) => Value::Int64(number * (i64::MAX / 4)),
+            };
+            let rows: Vec<Vec<Value>> = (0..=random.index(12)).map(|_| vec![value(&mut random)]).collect();
+            let rows = Batch::from_rows(&[data_type], &rows);
+            let position = |row| partitioning.position_of_row(&rows, row);
+            let mut positions: Vec<Key> = (0..rows.rows).map(position).collect();
+            positions.sort();
+            positions.dedup();
+            let ends = partitioning.ends_of_rows(&rows).expect("integers without NULLs");
+            assert_eq!(position(ends.lowest), positions[0]);
+            assert_eq!(ends.next.map(position), positions.get(1).cloned());
+            assert_eq!(Some(position(ends.highest)), positions.last().cloned());
+        }
+        let nothing = Batch::from_rows(&[DataType::Int64], &[]);
+        assert_eq!(partitioning.ends_of_rows(&nothing), None);
+        let with_null = Batch::from_rows(&[DataType::Int64], &[vec![Value::Null], vec![Value::Int64(1)]]);
+        assert_eq!(partitioning.ends_of_rows(&with_null), None);
     }
 
     fn condition(comparison: Comparison, value: i64) -> Condition {

@@ -67,6 +67,8 @@ pub(crate) struct Runtime {
     blocked: Lock<Vec<Weak<LivingPartition>>>,
     blocked_count: AtomicU64,
     retry_scheduled: AtomicBool,
+    /// Those who fill the engine with a database.
+    opening: AtomicU64,
 }
 
 thread_local! {
@@ -178,6 +180,7 @@ impl Runtime {
             blocked: Lock::default(),
             blocked_count: AtomicU64::new(0),
             retry_scheduled: AtomicBool::new(false),
+            opening: AtomicU64::new(0),
         }
     }
 
@@ -479,6 +482,21 @@ impl Runtime {
             blocked.push(Arc::downgrade(partition));
         }
         self.blocked_count.store(blocked.len() as u64, Ordering::Release);
+    }
+
+    /// Whether the engine is being filled with a database.
+    pub fn is_opening(&self) -> bool {
+        self.opening.load(Ordering::Acquire) > 0
+    }
+
+    pub fn begin_opening(&self) {
+        self.opening.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What maintenance left for later comes now.
+    pub fn end_opening(self: &Arc<Self>) {
+        self.opening.fetch_sub(1, Ordering::AcqRel);
+        self.retry_blocked_maintenance();
     }
 
     /// A transaction ended: after a short while, so that many ends cost one look, blocked maintenance goes on.

@@ -535,6 +535,13 @@ pub(crate) fn group_by_partition(
     if table.entries().len() == 1 {
         return vec![(Arc::clone(&table.entries()[0].partition), rows)];
     }
+    if let Some(ends) = table.partitioning.ends_of_rows(&rows) {
+        let entry = |row| table.index_of(&table.partitioning.position_of_row(&rows, row));
+        let lowest = entry(ends.lowest);
+        if lowest == entry(ends.highest) {
+            return vec![(Arc::clone(&table.entries()[lowest].partition), rows)];
+        }
+    }
     let mut groups: Vec<(&Partition, Vec<u32>)> = Vec::new();
     let mut last: Option<(usize, Key)> = None;
     for row in 0..rows.rows {

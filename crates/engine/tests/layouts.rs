@@ -11,8 +11,8 @@ use std::time::Duration;
 use accounts::{KEY, everything, pairs, schema};
 use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Simulation};
 use eris_storage::{
-    AttributeId, Batch, COLUMN, COMPOSITE, ContainerId, DataType, Layout, LayoutMember, PartitionId, PhysicalLayout,
-    ROW_STATIC, SegmentLayouts, StorageError, Value,
+    AttributeId, Batch, COLUMN, COMPOSITE, ContainerId, DataType, ENCODED, Layout, LayoutMember, PartitionId,
+    PhysicalLayout, ROW_STATIC, SegmentLayouts, StorageError, Value,
 };
 
 fn layout(members: &[(&str, &[u16])]) -> PhysicalLayout {
@@ -47,11 +47,18 @@ fn simulation() -> (Simulation, Engine, ContainerId) {
 }
 
 async fn load(engine: &Engine, container: ContainerId, keys: std::ops::Range<i64>) {
+    load_as(engine, container, keys, false).await;
+}
+
+async fn load_as(engine: &Engine, container: ContainerId, keys: std::ops::Range<i64>, encode_later: bool) {
     let rows: Vec<Vec<Value>> =
         keys.map(|key| vec![Value::Int64(key), Value::Int64(key * 2), Value::Text("a note".into())]).collect();
     let batch = Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows);
     let mut transaction = engine.begin();
     let mut bulk = transaction.bulk(container).expect("the container exists");
+    if encode_later {
+        bulk = bulk.encode_later();
+    }
     bulk.append(batch).await.expect("keys are distinct");
     bulk.finish().await.expect("keys are distinct");
     transaction.commit().await.expect("nothing conflicts");
@@ -72,6 +79,43 @@ fn composites(engine: &Engine) -> Vec<(PartitionId, usize, usize)> {
         (partition.id, composite.len(), other.len())
     };
     engine.partitions().into_iter().map(count).collect()
+}
+
+/// How many sealed segments are held by a module.
+fn held_by(engine: &Engine, module: &str) -> usize {
+    let partitions = engine.partitions();
+    let sealed = partitions.iter().flat_map(|partition| &partition.segments).filter(|segment| segment.sealed);
+    sealed.filter(|segment| segment.module == module).count()
+}
+
+#[test]
+fn segments_of_a_database_that_is_opened_are_encoded_when_it_is_open() {
+    let (mut simulation, engine, container) = simulation();
+    let opening = engine.begin_opening();
+    let worker = engine.clone();
+    simulation.block_on(async move { load_as(&worker, container, 0..1_000, true).await }).expect("the load ends");
+    simulation.run_until_idle().expect("maintenance ends");
+    // The last rows are too few for a segment of their own: they are sealed by and by.
+    let (plain, sealed) = (held_by(&engine, COLUMN), held_by(&engine, ENCODED));
+    assert!(plain > 10 && sealed <= 2, "{plain} wait, {sealed} are sealed");
+    drop(opening);
+    simulation.run_until_idle().expect("maintenance ends");
+    assert_eq!((held_by(&engine, COLUMN), held_by(&engine, ENCODED)), (0, plain + sealed));
+    let worker = engine.clone();
+    let found = simulation.block_on(async move { sum(&worker, container).await });
+    assert_eq!(found.expect("the read ends"), (1_000, 3 * 499_500));
+}
+
+#[test]
+fn segments_are_encoded_at_once_where_plain_columns_would_take_half_of_the_memory() {
+    let (mut simulation, engine, container) = simulation();
+    let _opening = engine.begin_opening();
+    let taken = engine.memory().reserve("half of it");
+    taken.grow(1 << 20).expect("there is room");
+    engine.memory().set_limit(2 << 20);
+    let worker = engine.clone();
+    simulation.block_on(async move { load_as(&worker, container, 0..1_000, true).await }).expect("the load ends");
+    assert!(held_by(&engine, COLUMN) == 0 && held_by(&engine, ENCODED) > 0);
 }
 
 #[test]

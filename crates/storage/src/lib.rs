@@ -38,7 +38,7 @@ pub use mvcc::{Holder, Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, 
 pub use physical::{LAYOUT_MEMBERS_MAX, LayoutMember, PhysicalLayout, SegmentLayouts};
 pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};
 pub use schema::{Attribute, IndexDefinition, IndexKind, Layout, SEGMENT_ROWS_DEFAULT, Schema};
-pub use segment::SealedSegment;
+pub use segment::{BuildForm, SealedSegment, SegmentIdentity};
 pub use store::{
     AccessHistory, AccessStatistics, AttachCursor, AttributeStatistics, Found, Gateway, Horizon, IndexBuildCursor,
     LockedRows, LookupCursor, LookupRequest, Maintained, PinnedCursor, PinnedPartition, PinnedSegment, PositionOf,

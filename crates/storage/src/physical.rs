@@ -12,7 +12,7 @@
 
 use crate::error::StorageError;
 use crate::ids::AttributeId;
-use crate::modules::{AccessPathFactory, AddressingMode, Count, ROW_DYNAMIC, Registry};
+use crate::modules::{AccessPathFactory, AddressingMode, COLUMN, Count, ENCODED, ROW_DYNAMIC, Registry};
 use crate::schema::{Attribute, Schema};
 use std::sync::Arc;
 
@@ -56,6 +56,15 @@ impl PhysicalLayout {
     pub fn single(module: &str, attribute_count: usize) -> Self {
         let attributes = (0..attribute_count as u16).map(AttributeId).collect();
         Self::new([LayoutMember { module: module.into(), attributes }])
+    }
+
+    /// The same with plain columns in the place of encoded ones.
+    pub(crate) fn unencoded(&self) -> Self {
+        let plain = |member: &LayoutMember| match &*member.module {
+            ENCODED => LayoutMember { module: COLUMN.into(), attributes: member.attributes.clone() },
+            _ => member.clone(),
+        };
+        Self::new(self.members.iter().map(plain).collect::<Vec<_>>())
     }
 
     /// The same with attributes that the schema gained: they go to the catch-all, a *row dynamic* member.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use eris_engine::{Definition, Engine};
 use eris_platform::{Files, IoQueue, io_queue};
-use eris_storage::{Batch, ContainerId, DataType, SealedSegment};
+use eris_storage::{Batch, ContainerId, DataType, SegmentIdentity};
 
 use super::block::{BlockKind, DataReader, damaged};
 use super::manifest::{BlockEntry, Manifest};
@@ -187,11 +187,11 @@ impl Loader {
         &self,
         entry: &BlockEntry,
         rows: Batch,
-    ) -> Result<Option<(Arc<SealedSegment>, usize)>, DurabilityError> {
+    ) -> Result<Option<(Arc<SegmentIdentity>, usize)>, DurabilityError> {
         let container = ContainerId(entry.container);
         let (columns, is_whole) = (rows.columns.len(), rows.rows == entry.rows as usize);
         let mut transaction = self.work.engine.begin();
-        let mut load = transaction.bulk(container)?;
+        let mut load = transaction.bulk(container)?.encode_later();
         load.append(rows).await?;
         let (_, segments) = load.finish_segments().await?;
         transaction.commit().await?;

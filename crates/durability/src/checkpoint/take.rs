@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use eris_engine::{CancelHandle, Container, Definition, Engine, EngineError, Transaction, Whole};
 use eris_platform::{DeterministicMap, Env, Files, IoQueue, io_queue};
-use eris_storage::{AttributeId, Batch, ContainerId, PinnedSegment, Predicate, ReadRequest, Schema, SealedSegment};
+use eris_storage::{AttributeId, Batch, ContainerId, PinnedSegment, Predicate, ReadRequest, Schema, SegmentIdentity};
 
 use super::block::{BlockKind, BlockPlace, DataWriter, HEADER_BYTES, live_count, number_of_name};
 use super::histories::StoredHistory;
@@ -54,8 +54,8 @@ struct Behind<'l> {
 /// Where a segment's rows were written.
 #[derive(Debug)]
 struct Written {
-    /// Keeps the address from being another segment's.
-    segment: Weak<SealedSegment>,
+    /// Keeps the address from being another one's.
+    segment: Weak<SegmentIdentity>,
     /// Columns of the block: a schema may get further attributes.
     columns: usize,
     place: BlockPlace,
@@ -63,13 +63,13 @@ struct Written {
     live: Option<BlockPlace>,
 }
 
-/// Segments whose rows are in a block, by their addresses.
+/// Segments whose rows are in a block, by the addresses of their identities.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenSegments(DeterministicMap<usize, Written>);
 
 impl WrittenSegments {
     /// Notes a segment that was made of all rows of a block.
-    pub(super) fn add(&mut self, segment: &Arc<SealedSegment>, columns: usize, entry: &BlockEntry) {
+    pub(super) fn add(&mut self, segment: &Arc<SegmentIdentity>, columns: usize, entry: &BlockEntry) {
         let written = Written {
             segment: Arc::downgrade(segment),
             columns,
@@ -81,8 +81,9 @@ impl WrittenSegments {
     }
 
     fn find(&self, pinned: &PinnedSegment) -> Option<&Written> {
-        let known = self.0.get(&(Arc::as_ptr(pinned.segment()) as usize))?;
-        known.segment.upgrade().filter(|segment| Arc::ptr_eq(segment, pinned.segment()))?;
+        let identity = pinned.segment().identity();
+        let known = self.0.get(&(Arc::as_ptr(identity) as usize))?;
+        known.segment.upgrade().filter(|segment| Arc::ptr_eq(segment, identity))?;
         (known.columns == pinned.schema().attributes.len()).then_some(known)
     }
 }
@@ -261,7 +262,7 @@ impl Checkpointer {
             #[cfg(feature = "bug_checkpoint_keeps_bitmap")]
             let live = known.and_then(|_| self.written.find(&pinned)).map_or(live, |before| before.live);
             let entry = BlockEntry { container: container.0, rows: pinned.rows(), place, live };
-            written.add(pinned.segment(), pinned.schema().attributes.len().min(columns), &entry);
+            written.add(pinned.segment().identity(), pinned.schema().attributes.len().min(columns), &entry);
             manifest.blocks.push(entry);
         }
         Ok(written)

@@ -133,7 +133,7 @@ fn is_bulk(rows: &Batch, schema: &Schema) -> bool {
 }
 
 async fn load(transaction: &mut Transaction, container: ContainerId, rows: Batch) -> Result<u64, EngineError> {
-    let mut load = transaction.bulk(container)?;
+    let mut load = transaction.bulk(container)?.encode_later();
     load.append(rows).await?;
     load.finish().await
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
-    AttachCursor, Batch, Found, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest,
+    AttachCursor, Batch, BuildForm, Found, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest,
     SealedSegment, Snapshot, StorageError,
 };
 
@@ -424,7 +424,7 @@ impl Place<'_> {
         let schema = Arc::clone(self.state.store.schema());
         let memory = Arc::clone(&self.runtime.memory);
         let arena = self.runtime.machine.arena(self.partition.home());
-        let build = |rows: &Batch| SealedSegment::build_in(&schema, rows, &memory, arena);
+        let build = |rows: &Batch| SealedSegment::build_in(&schema, rows, &memory, arena, BuildForm::AsLaidOut);
         let before = rows.rows;
         let own = forward_inserts(self.runtime, self.partition, self.state, &self.header, rows, &dataflow, |rows| {
             Ok(Attachment::Segment { segment: build(&rows)?, rows })

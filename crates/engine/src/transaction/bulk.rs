@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use eris_platform::Reservation;
-use eris_storage::{Batch, ContainerId, Key, PartitionId, SealedSegment, Value};
+use eris_storage::{Batch, BuildForm, ContainerId, Key, PartitionId, SealedSegment, SegmentIdentity, Value};
 
 use super::through_index::knew_all;
 use super::{Transaction, group_by_partition};
@@ -39,7 +39,9 @@ pub struct BulkLoad<'t> {
     gathered: Vec<Gathered>,
     gathered_bytes: Reservation,
     in_flight: VecDeque<InFlight>,
-    segments: Vec<Weak<SealedSegment>>,
+    segments: Vec<Weak<SegmentIdentity>>,
+    /// Whether segments are encoded later, while there is memory for that.
+    encodes_later: bool,
     rows: u64,
     /// What was known when it began: foreign keys that are added later were not checked.
     rules: KnownRules,
@@ -80,9 +82,24 @@ impl<'t> BulkLoad<'t> {
             gathered_bytes,
             in_flight: VecDeque::new(),
             segments: Vec::new(),
+            encodes_later: false,
             rows: 0,
             rules,
         })
+    }
+
+    /// Attaches segments as plain columns, which maintenance encodes afterwards: the rows are there sooner. It is done as
+    /// long as the memory in use is less than half of the limit.
+    #[must_use]
+    pub fn encode_later(mut self) -> Self {
+        self.encodes_later = true;
+        self
+    }
+
+    fn form(&self, rows: &Batch) -> BuildForm {
+        let memory = &self.transaction.runtime.memory;
+        let has_room = memory.used() + rows.bytes() as u64 <= memory.limit() / 2;
+        if self.encodes_later && has_room { BuildForm::Unencoded } else { BuildForm::AsLaidOut }
     }
 
     /// Adds rows, columns in schema order.
@@ -112,7 +129,7 @@ impl<'t> BulkLoad<'t> {
 
     /// The same; also gives the segments that were made, each with rows in the order in which they came. A partition
     /// that split meanwhile has made other ones of the same rows, and fewer rows than a segment is worth are in none.
-    pub async fn finish_segments(mut self) -> Result<(u64, Vec<Weak<SealedSegment>>), EngineError> {
+    pub async fn finish_segments(mut self) -> Result<(u64, Vec<Weak<SegmentIdentity>>), EngineError> {
         self.refresh_table();
         let segment_rows = self.container.schema().segment_rows as usize;
         loop {
@@ -249,9 +266,10 @@ impl<'t> BulkLoad<'t> {
             Attachment::Rows(rows)
         } else {
             let runtime = &transaction.runtime;
+            let form = self.form(&rows);
             let arena = runtime.machine.arena(partition.home());
-            let segment = SealedSegment::build_in(&self.container.schema(), &rows, &runtime.memory, arena)?;
-            self.segments.push(Arc::downgrade(&segment));
+            let segment = SealedSegment::build_in(&self.container.schema(), &rows, &runtime.memory, arena, form)?;
+            self.segments.push(Arc::downgrade(segment.identity()));
             Attachment::Segment { segment, rows }
         };
         let attachment = dataflow.attach(attachment)?;
@@ -304,7 +322,10 @@ impl<'t> BulkLoad<'t> {
 /// The two lowest positions of rows, with the values of the partitioning attributes there.
 fn lowest_positions(partitioning: &Partitioning, rows: &Batch) -> Vec<(Key, Vec<Value>)> {
     let mut lowest: Vec<(Key, usize)> = Vec::new();
-    for row in 0..rows.rows {
+    let all = || (0..rows.rows).collect();
+    let ends = partitioning.ends_of_rows(rows);
+    let looked_at: Vec<usize> = ends.map_or_else(all, |ends| std::iter::once(ends.lowest).chain(ends.next).collect());
+    for row in looked_at {
         let position = partitioning.position_of_row(rows, row);
         if let Err(at) = lowest.binary_search_by(|(known, _)| known.cmp(&position))
             && at < 2

@@ -25,7 +25,7 @@ pub use packed::{PackedRows, RowFormat};
 pub use rows::Batch;
 pub use stored::NotRows;
 pub(crate) use view::{BytesView, ColumnView, RowsOf, ValidityView, ValuesView};
-pub(crate) use views::{VALUE_BYTES_MAX, data_view, inline_view, view_len};
+pub(crate) use views::{VALUE_BYTES_MAX, data_view, inline_view, view_len, view_prefix};
 pub use views::{VIEW_INLINE_MAX, Views};
 
 /// Rows of a batch at most. 004 (Figure 5.6) measured least overhead of the data gateway at 2,048.

@@ -87,6 +87,12 @@ fn store_views(column: &Column, views: &Views, out: &mut Vec<u8>) {
 fn load_views(data_type: DataType, bytes: &[u8], rows: usize) -> Result<Views, NotRows> {
     let short = NotRows { reason: "a column ends before its last value" };
     let (lengths, mut data) = bytes.split_at_checked(4 * rows).ok_or(short)?;
+    // A piece of a text that is valid as a whole is valid if it begins and ends between characters.
+    let all = data;
+    let text = match data_type {
+        DataType::Text => Some(std::str::from_utf8(all).map_err(|_| NotRows { reason: "a text is not UTF-8" })?),
+        _ => None,
+    };
     let mut views = ViewsBuilder::with_capacity(rows);
     for length in lengths.chunks_exact(4) {
         let length = u32::load(length) as usize;
@@ -94,7 +100,7 @@ fn load_views(data_type: DataType, bytes: &[u8], rows: usize) -> Result<Views, N
             return Err(NotRows { reason: "a value is longer than values are" });
         }
         let (value, rest) = data.split_at_checked(length).ok_or(short)?;
-        if data_type == DataType::Text && std::str::from_utf8(value).is_err() {
+        if text.is_some_and(|text| !text.is_char_boundary(all.len() - rest.len())) {
             return Err(NotRows { reason: "a text is not UTF-8" });
         }
         views.push(value);
@@ -261,6 +267,20 @@ mod tests {
             part.store(&mut bytes);
             assert_eq!(Batch::load(&TYPES, &bytes).unwrap(), part);
         }
+    }
+
+    #[test]
+    fn a_text_that_is_cut_within_a_character_is_refused() {
+        let rows =
+            Batch::from_rows(&[DataType::Text], &[vec![Value::Text("aé".into())], vec![Value::Text("b".into())]]);
+        let mut bytes = Vec::new();
+        rows.store(&mut bytes);
+        let lengths = BATCH_HEADER_BYTES + COLUMN_HEADER_BYTES;
+        assert_eq!(bytes[lengths..lengths + 8], [3, 0, 0, 0, 1, 0, 0, 0]);
+        assert!(Batch::load(&[DataType::Text], &bytes).is_ok());
+        (bytes[lengths], bytes[lengths + 4]) = (2, 2);
+        assert!(Batch::load(&[DataType::Text], &bytes).is_err());
+        assert!(Batch::load(&[DataType::Bytes], &bytes).is_ok(), "bytes are cut anywhere");
     }
 
     #[test]

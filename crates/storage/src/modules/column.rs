@@ -12,9 +12,10 @@ use crate::batch::{Batch, Column, ColumnBuilder, ColumnView, PackedRows, RowsOf,
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Condition, Test};
-use eris_platform::memory::Reservation;
+use eris_platform::memory::{MemoryPool, Reservation};
 use eris_platform::{Arena, NodeId};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The factory.
 pub(super) struct ColumnModule;
@@ -54,7 +55,7 @@ struct Held {
 }
 
 /// Columns of one segment.
-pub(super) struct ColumnPath {
+pub(crate) struct ColumnPath {
     columns: Box<[Held]>,
     /// Where an attribute is among the columns, by attribute id.
     positions: Box<[Option<u16>]>,
@@ -106,6 +107,30 @@ impl ColumnPath {
             placed_bytes: 0,
             home: None,
         }
+    }
+
+    /// A frozen path of rows as they are, without a copy; none if they would keep data alive that is not theirs.
+    pub(crate) fn sharing(
+        attributes: &[PathAttribute],
+        rows: &Batch,
+        memory: &Arc<MemoryPool>,
+    ) -> Result<Option<Self>, StorageError> {
+        if !rows.columns.iter().all(is_compact) {
+            return Ok(None);
+        }
+        let rows_max = rows.rows as u32;
+        let mut path = Self::new(PathConfiguration { attributes, rows_max, memory });
+        let mut bytes = 0;
+        for held in &mut path.columns {
+            let column = rows.columns[held.attribute.id.index()].clone().without_idle_validity();
+            let validity = if column.validity.is_some() { rows.rows.div_ceil(8) } else { 0 };
+            let long = long_bytes(&column, 0..rows.rows);
+            bytes += rows.rows * held.attribute.data_type.physical().width() + long + validity;
+            held.state = State::Frozen(Column { data_type: held.attribute.data_type, ..column });
+        }
+        path.memory.grow(bytes as u64)?;
+        (path.rows, path.rows_capacity) = (rows.rows, rows.rows);
+        Ok(Some(path))
     }
 
     /// Takes the columns out, frozen, each with the bytes that are accounted for it, and what accounts for them.
@@ -208,6 +233,14 @@ pub(super) fn long_bytes(column: &Column, range: Range<usize>) -> usize {
         }
         _ => 0,
     }
+}
+
+/// Whether the data that a column refers to is that of its values, and hardly anything else.
+fn is_compact(column: &Column) -> bool {
+    let Values::Bytes(views) = &column.values else { return true };
+    let held: usize = views.data.iter().map(|data| data.len()).sum();
+    let own = long_bytes(column, 0..column.len());
+    held <= own + own / 8
 }
 
 /// Where each attribute is among `attributes`, by attribute id.

@@ -35,6 +35,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use column::COLUMN_SEGMENTS;
+pub(crate) use column::ColumnPath;
 pub use composite::COMPOSITE;
 pub(crate) use composite::layout_path;
 pub(crate) use hash_index::hashed_order;

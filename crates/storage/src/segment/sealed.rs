@@ -5,7 +5,8 @@ use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, RowsOf, VALUE_BYTES
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::modules::{
-    AccessPath, HoldsPath, PathAttribute, Registry, WidenedPath, hashed_order, layout_path, sorted_order,
+    AccessPath, COLUMN, ColumnPath, HoldsPath, PathAttribute, Registry, WidenedPath, hashed_order, layout_path,
+    sorted_order,
 };
 use crate::physical::PhysicalLayout;
 use crate::predicate::Condition;
@@ -22,8 +23,36 @@ struct Orders {
     _memory: Reservation,
 }
 
+/// Whose rows are the same, in the same order: a segment keeps it when it gets another layout or other memory.
+#[derive(Debug)]
+pub struct SegmentIdentity {
+    rows: u32,
+}
+
+impl SegmentIdentity {
+    fn of(path: &dyn AccessPath) -> Arc<Self> {
+        Arc::new(Self { rows: path.rows() })
+    }
+
+    /// How many rows they are.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+}
+
+/// What a segment that is built has its rows in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BuildForm {
+    /// The layout that the schema says.
+    AsLaidOut,
+    /// Plain columns where the layout has encoded ones, which takes a fraction of the time; maintenance encodes them
+    /// later.
+    Unencoded,
+}
+
 /// Rows that never change, with the smallest and largest value of each attribute.
 pub struct SealedSegment {
+    identity: Arc<SegmentIdentity>,
     layout: PhysicalLayout,
     path: Box<dyn AccessPath>,
     zones: Arc<[Zone]>,
@@ -94,7 +123,7 @@ impl SealedSegment {
     /// A segment of these rows, as a bulk load makes it outside of any partition. Needs no latch; the indexes' key
     /// orders are prepared here, too.
     pub fn build(schema: &Schema, rows: &Batch, memory: &Arc<MemoryPool>) -> Result<Arc<Self>, StorageError> {
-        Self::build_in(schema, rows, memory, None)
+        Self::build_in(schema, rows, memory, None, BuildForm::AsLaidOut)
     }
 
     /// The same in node-local memory, for a partition whose home is known.
@@ -103,11 +132,12 @@ impl SealedSegment {
         rows: &Batch,
         memory: &Arc<MemoryPool>,
         arena: Option<&Arena>,
+        form: BuildForm,
     ) -> Result<Arc<Self>, StorageError> {
         rows_check(schema, rows)?;
         let modules = Registry::standard();
         let attributes = path_attributes(schema);
-        let layout = match (&schema.physical, schema.layout.modules()) {
+        let laid_out = match (&schema.physical, schema.layout.modules()) {
             (Some(physical), _) => {
                 physical.sealed.check(&schema.attributes, modules)?;
                 physical.sealed.clone()
@@ -116,10 +146,13 @@ impl SealedSegment {
             // The number the segment will get is not known yet: the parity of its first values decides.
             (None, None) => PhysicalLayout::single(MIXED_MODULES[first_value_parity(rows)], attributes.len()),
         };
-        let mut path = layout_path(&layout, &attributes, rows.rows as u32, modules, memory);
-        path.insert(rows, 0..rows.rows)?;
-        path.freeze();
-        if let Some(arena) = arena {
+        let layout = match form {
+            BuildForm::AsLaidOut => laid_out.clone(),
+            BuildForm::Unencoded => laid_out.unencoded(),
+        };
+        let mut path = path_of(&layout, &attributes, rows, form, memory)?;
+        // What will be rebuilt need not move before.
+        if let Some(arena) = arena.filter(|_| layout == laid_out) {
             while path.place(arena) {}
         }
         let mut zones = vec![Zone::default(); attributes.len()];
@@ -138,15 +171,21 @@ impl SealedSegment {
         });
         let orders = Orders { by_index: by_index.collect(), _memory: held };
         let nulls = rows.columns.iter().map(|column| column.null_count() as u64).collect();
-        Ok(Arc::new(Self { layout, path, zones: zones.into(), nulls, orders: Mutex::new(Some(orders)) }))
+        let (identity, zones) = (SegmentIdentity::of(&*path), zones.into());
+        Ok(Arc::new(Self { identity, layout, path, zones, nulls, orders: Mutex::new(Some(orders)) }))
     }
 
     /// The same rows in another layout. The path holds all of them, in their order.
     pub(crate) fn rebuilt(&self, layout: PhysicalLayout, mut path: Box<dyn AccessPath>) -> Arc<Self> {
         assert!(path.rows() == self.rows(), "rebuilt {} of {} rows", path.rows(), self.rows());
         path.freeze();
-        let zones = Arc::clone(&self.zones);
-        Arc::new(Self { layout, path, zones, nulls: Box::default(), orders: Mutex::new(None) })
+        let (identity, zones) = (Arc::clone(&self.identity), Arc::clone(&self.zones));
+        Arc::new(Self { identity, layout, path, zones, nulls: Box::default(), orders: Mutex::new(None) })
+    }
+
+    /// Says of two segments whether they have the same rows.
+    pub fn identity(&self) -> &Arc<SegmentIdentity> {
+        &self.identity
     }
 
     /// Rows.
@@ -203,8 +242,8 @@ impl SealedSegment {
     /// The same rows, held by a path with the same values.
     pub(crate) fn with_path(&self, path: Box<dyn AccessPath>) -> Arc<Self> {
         assert!(path.rows() == self.rows(), "{} rows for {}", path.rows(), self.rows());
-        let (layout, zones) = (self.layout.clone(), Arc::clone(&self.zones));
-        Arc::new(Self { layout, path, zones, nulls: Box::default(), orders: Mutex::new(None) })
+        let (identity, layout, zones) = (Arc::clone(&self.identity), self.layout.clone(), Arc::clone(&self.zones));
+        Arc::new(Self { identity, layout, path, zones, nulls: Box::default(), orders: Mutex::new(None) })
     }
 
     /// Attributes of its rows.
@@ -219,7 +258,8 @@ impl SealedSegment {
         let mut zones = segment.zones.to_vec();
         zones.resize(attributes, Zone { bounds: None, nulls: true });
         let path = Box::new(WidenedPath::new(segment, known));
-        Arc::new(Self { layout, path, zones: zones.into(), nulls: Box::default(), orders: Mutex::new(None) })
+        let (identity, zones) = (SegmentIdentity::of(&*path), zones.into());
+        Arc::new(Self { identity, layout, path, zones, nulls: Box::default(), orders: Mutex::new(None) })
     }
 
     /// The rows in the order of each index, once.
@@ -227,6 +267,24 @@ impl SealedSegment {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).take();
         orders.map(|orders| orders.by_index)
     }
+}
+
+/// A frozen path of the rows.
+fn path_of(
+    layout: &PhysicalLayout,
+    attributes: &[PathAttribute],
+    rows: &Batch,
+    form: BuildForm,
+    memory: &Arc<MemoryPool>,
+) -> Result<Box<dyn AccessPath>, StorageError> {
+    let is_plain = form == BuildForm::Unencoded && *layout == PhysicalLayout::single(COLUMN, attributes.len());
+    if is_plain && let Some(path) = ColumnPath::sharing(attributes, rows, memory)? {
+        return Ok(Box::new(path));
+    }
+    let mut path = layout_path(layout, attributes, rows.rows as u32, Registry::standard(), memory);
+    path.insert(rows, 0..rows.rows)?;
+    path.freeze();
+    Ok(path)
 }
 
 fn first_value_parity(rows: &Batch) -> usize {
@@ -299,6 +357,7 @@ impl SealedBuilder {
         let mut path = self.path.unwrap_or(source);
         path.freeze();
         Arc::new(SealedSegment {
+            identity: SegmentIdentity::of(&*path),
             layout: self.layout,
             path,
             zones: self.zones.into(),

@@ -1,6 +1,6 @@
 //! Smallest and largest value of each attribute of a sealed segment, for pruning.
 
-use crate::batch::{ColumnView, RowsOf, ValidityView, ValuesView};
+use crate::batch::{ColumnView, RowsOf, ValidityView, ValuesView, view_prefix};
 use crate::ids::AttributeId;
 use crate::predicate::{Comparison, Condition, Test};
 use crate::types::DataType;
@@ -40,15 +40,29 @@ fn ends<S: Copy, K: Ord>(
 
 fn bytes_ends<'a>(column: &ColumnView<'a>, rows: &RowsOf<'_>) -> Option<(&'a [u8], &'a [u8])> {
     let ValuesView::Bytes(views) = &column.values else { return None };
-    let list: Vec<usize> = match rows {
-        RowsOf::Run(run) => run.clone().collect(),
-        RowsOf::List(list) => list.iter().map(|row| *row as usize).collect(),
+    // The rows of the two values, and how these begin: most others need not be looked at further.
+    let mut ends: Option<[(u32, usize); 2]> = None;
+    let mut add = |row: usize| {
+        if !column.validity.get(row) {
+            return;
+        }
+        let (prefix, value) = (view_prefix(views.views[row]), || views.get(row));
+        let Some([low, high]) = &mut ends else {
+            ends = Some([(prefix, row); 2]);
+            return;
+        };
+        if prefix < low.0 || (prefix == low.0 && value() < views.get(low.1)) {
+            *low = (prefix, row);
+        }
+        if prefix > high.0 || (prefix == high.0 && value() > views.get(high.1)) {
+            *high = (prefix, row);
+        }
     };
-    let values = list.into_iter().filter(|row| column.validity.get(*row)).map(|row| views.get(row));
-    values.fold(None, |ends, value| match ends {
-        None => Some((value, value)),
-        Some((low, high)) => Some((low.min(value), high.max(value))),
-    })
+    match rows {
+        RowsOf::Run(run) => run.clone().for_each(&mut add),
+        RowsOf::List(list) => list.iter().for_each(|row| add(*row as usize)),
+    }
+    ends.map(|[(_, low), (_, high)]| (views.get(low), views.get(high)))
 }
 
 impl Zone {
@@ -145,4 +159,38 @@ pub(crate) fn may_qualify(zones: &[Zone], conditions: &[Condition]) -> bool {
         let AttributeId(attribute) = condition.attribute;
         zones.get(usize::from(attribute)).is_none_or(|zone| zone.may_hold(&condition.test))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+    use eris_platform::SeededRandom;
+
+    /// Values that share how they begin, are as long as a prefix, shorter or longer, and end with zeros.
+    fn value(random: &mut SeededRandom) -> Value {
+        let mut text: String = ["", "a", "ab\0", "abcd", "abcdefghijklmnop"][random.index(5)].to_string();
+        let more = random.index(4);
+        text.extend((0..more).map(|_| ['\0', 'a', 'b', 'é'][random.index(4)]));
+        if random.below(8) == 0 { Value::Null } else { Value::Text(text.into()) }
+    }
+
+    #[test]
+    fn the_ends_of_texts_are_those_of_all_of_them() {
+        let mut random = SeededRandom::new(1);
+        for _ in 0..2_000 {
+            let count = 1 + random.index(6);
+            let values: Vec<Vec<Value>> = (0..count).map(|_| vec![value(&mut random)]).collect();
+            let column = Batch::from_rows(&[DataType::Text], &values).columns[0].clone();
+            let from = random.index(count);
+            let list: Vec<u32> = (from as u32..count as u32).rev().collect();
+            let there = || values[from..].iter().map(|row| &row[0]).filter(|value| !value.is_null());
+            let expected = there().min().cloned().zip(there().max().cloned());
+            for rows in [RowsOf::Run(from..count), RowsOf::List(&list)] {
+                let mut zone = Zone::default();
+                zone.add(&column.view(), &rows);
+                assert_eq!(zone.bounds, expected, "{values:?} from {from}");
+            }
+        }
+    }
 }

@@ -256,6 +256,7 @@ impl Store {
         }
         match (ending * THAW_SHARE > rows, rebuild) {
             (true, _) => Wish::Thaw,
+            (false, true) if self.rebuilds_wait => Wish::Later,
             (false, true) => Wish::Rebuild,
             (false, false) => Wish::Nothing,
         }

@@ -131,6 +131,8 @@ pub struct Store {
     dying: dying::Dying,
     /// Segments that may want to be sealed, thawed or evacuated.
     candidates: BTreeSet<SegmentNumber>,
+    /// Whether sealed segments wait with being rebuilt in another layout.
+    rebuilds_wait: bool,
     job: Option<maintain::Job>,
     /// Segments whose rows are still entering the indexes.
     attaching: BTreeSet<SegmentNumber>,
@@ -173,6 +175,7 @@ impl Store {
             indexes,
             building: Vec::new(),
             candidates: BTreeSet::new(),
+            rebuilds_wait: false,
             job: None,
             attaching: BTreeSet::new(),
             departed: VecDeque::new(),

@@ -26,9 +26,17 @@ pub(super) struct Rebuild {
     open: bool,
     /// Whether the path is in the form it keeps: an open one takes more rows.
     frozen: bool,
+    /// Whether the values of a frozen path are in the memory of the partition's home, or need not be.
+    placed: bool,
 }
 
 impl Store {
+    /// Whether sealed segments keep the layout that they have for now, whatever it is to be: rebuilding takes time that
+    /// somebody waits for.
+    pub fn let_rebuilds_wait(&mut self, wait: bool) {
+        self.rebuilds_wait = wait;
+    }
+
     /// Prepares a rebuild; none if there is no such segment, or its rows are in a sealed one that was thawed.
     pub(super) fn start_rebuilding(&self, number: SegmentNumber) -> Option<Rebuild> {
         let segment = self.segment(number)?;
@@ -40,7 +48,7 @@ impl Store {
         };
         let path = self.new_path(&layout, rows_max);
         let open = segment.is_open();
-        Some(Rebuild { number, layout, path, open, frozen: open })
+        Some(Rebuild { number, layout, path, open, frozen: open, placed: open || self.arena.is_none() })
     }
 
     /// Continues; true when done (or the segment is gone).
@@ -49,14 +57,17 @@ impl Store {
             let Some(segment) = self.segment(rebuild.number) else { return Ok(true) };
             assert!(segment.is_open() == rebuild.open, "a segment is sealed or thawed by one job at a time");
             let (from, rows) = (rebuild.path.rows(), segment.rows());
-            if *budget == 0 && !(from == rows && rebuild.frozen) {
+            if *budget == 0 && !(from == rows && rebuild.frozen && rebuild.placed) {
                 return Ok(false);
             }
             if from == rows {
-                if rebuild.frozen {
+                if !rebuild.frozen {
+                    rebuild.frozen = !rebuild.path.freeze_step();
+                } else if !rebuild.placed {
+                    rebuild.placed = !self.arena.as_ref().is_some_and(|arena| rebuild.path.place(arena));
+                } else {
                     return Ok(true);
                 }
-                rebuild.frozen = !rebuild.path.freeze_step();
                 *budget = budget.saturating_sub(rows as usize);
                 continue;
             }
@@ -69,7 +80,7 @@ impl Store {
 
     /// The swap, when all rows are copied.
     pub(super) fn finish_rebuilding(&mut self, rebuild: Rebuild) {
-        let Rebuild { number, layout, path, open: _, frozen: _ } = rebuild;
+        let Rebuild { number, layout, path, open: _, frozen: _, placed: _ } = rebuild;
         let Some(segment) = self.segment_mut(number) else { return };
         assert!(path.rows() == segment.rows(), "rebuilt {} of {} rows", path.rows(), segment.rows());
         segment.overwrites_paused = false;
