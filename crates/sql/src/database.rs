@@ -29,6 +29,8 @@ pub struct DatabaseOptions {
     pub partitions: usize,
     /// Rows of a segment of new tables.
     pub segment_rows: u32,
+    /// Rows of a batch between operators at most. Not a setting of the server: tests ask for tiny ones.
+    pub batch_rows: usize,
 }
 
 impl Default for DatabaseOptions {
@@ -39,6 +41,7 @@ impl Default for DatabaseOptions {
             layout: Layout::Default,
             partitions: 0,
             segment_rows: eris_storage::SEGMENT_ROWS_DEFAULT,
+            batch_rows: usize::MAX,
         }
     }
 }
@@ -95,7 +98,7 @@ impl Database {
         let threads = options.fallback_threads.unwrap_or_else(|| engine.worker_count());
         let lane = Lane::new(threads);
         let environment = Lane::environment(engine.memory())?;
-        let planner = Planner::new(engine.clone(), lane.threads(), environment);
+        let planner = Planner::new(engine.clone(), lane.threads(), options.batch_rows, environment);
         let mut defaults = SettingValues::default();
         let mut set = |declaration, text: String| {
             defaults

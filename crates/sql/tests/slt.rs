@@ -1,198 +1,192 @@
-//! Runs every `.slt` file under `tests/slt`, each under several ways of storing and dividing tables.
+//! Runs every `.slt` file under `tests/slt` ([`support::records`] says what is in them), each under many ways of storing
+//! and dividing tables and of making it hard: tiny batches, buffers and quanta, little memory, partitions that are split,
+//! merged, moved and stored in another way in the middle of queries.
 //!
-//! The format is that of sqllogictest with rows on lines of their own:
-//!
-//! ```text
-//! statement ok                    must succeed
-//! statement count 3               must report 3 rows
-//! statement error 22012 zero      must fail with this SQLSTATE, the text contains the rest of the line
-//! query [rowsort] [native] [fallback] [names]
-//!                                 rows follow after ----, columns separated by a bar; native: no DataFusion node ran,
-//!                                 fallback: one did; names: the first line is the names of the columns
-//! copy count 3                    data follows after ----; also copy error
-//! session name                    the records that follow are another client's
-//! ```
-//! A text after `statement error` is looked for in message, detail, hint and context.
+//! `ERIS_MATRIX=full` runs every way with every other; without it there are nine, in which each layout meets each number
+//! of partitions and of nodes, and what makes it hard comes at least once. `SLT=name` runs the files with that name only.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use eris_engine::EngineOptions;
 use eris_sql::DatabaseOptions;
 use eris_storage::Layout;
-use support::{Client, Instance, joined};
+use support::Instance;
+use support::disturber::Disturber;
+use support::records::{Sessions, check, files, records};
 
+const LAYOUTS: [Layout; 3] = [Layout::Row, Layout::Column, Layout::Mixed];
+const PARTITIONS: [usize; 3] = [1, 7, 64];
+const NODES: [usize; 3] = [1, 2, 4];
+const STRESSES: [Stress; 7] = [
+    Stress::None,
+    Stress::Batches(1),
+    Stress::Batches(7),
+    Stress::OneMessageBuffers,
+    Stress::TinyQuanta,
+    Stress::Disturbed,
+    Stress::TinyMemory,
+];
+
+/// The smallest buffer that takes any message.
+const ONE_MESSAGE_BYTES: usize = 96;
+/// What a file says that looks at partitions: they must stay as they are.
+const UNDISTURBED: &str = "# Undisturbed:";
+/// Enough for most files, not for all.
+const TINY_MEMORY_BYTES: u64 = 3 << 20;
+
+/// What is made hard.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Stress {
+    None,
+    /// Rows of a batch at most.
+    Batches(usize),
+    /// Each message is handed on by itself.
+    OneMessageBuffers,
+    /// Every command gives its partition back as often as it can.
+    TinyQuanta,
+    /// Partitions split by themselves, and change by orders.
+    Disturbed,
+    /// What does not fit says so.
+    TinyMemory,
+}
+
+#[derive(Clone, Copy)]
 struct Variant {
-    name: &'static str,
-    workers: usize,
+    layout: Layout,
+    partitions: usize,
     nodes: usize,
-    options: DatabaseOptions,
+    stress: Stress,
 }
 
-fn variants() -> Vec<Variant> {
-    let base = DatabaseOptions::default;
-    vec![
-        Variant { name: "default", workers: 2, nodes: 1, options: base() },
-        Variant {
-            name: "rows, one partition, tiny segments",
-            workers: 1,
-            nodes: 1,
-            options: DatabaseOptions { layout: Layout::Row, partitions: 1, segment_rows: 8, ..base() },
-        },
-        Variant {
-            name: "columns, 7 partitions, 2 nodes",
-            workers: 2,
-            nodes: 2,
-            options: DatabaseOptions { layout: Layout::Column, partitions: 7, segment_rows: 16, ..base() },
-        },
-        Variant {
-            name: "mixed, 64 partitions, 4 nodes",
-            workers: 4,
-            nodes: 4,
-            options: DatabaseOptions { layout: Layout::Mixed, partitions: 64, segment_rows: 16, ..base() },
-        },
-    ]
-}
-
-fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .expect("the folder of SQL tests")
-        .map(|entry| entry.expect("a folder entry").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
-        .collect();
-    files.sort();
-    assert!(!files.is_empty(), "there are SQL tests");
-    files
-}
-
-/// The clients of a file, by name.
-struct Sessions<'i> {
-    instance: &'i Instance,
-    clients: BTreeMap<String, Client>,
-    current: String,
-}
-
-impl<'i> Sessions<'i> {
-    fn new(instance: &'i Instance) -> Self {
-        Self { instance, clients: BTreeMap::new(), current: String::new() }
-    }
-
-    fn client(&mut self) -> &mut Client {
-        let instance = self.instance;
-        self.clients.entry(self.current.clone()).or_insert_with(|| instance.session())
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { layout, partitions, nodes, stress } = self;
+        write!(f, "{layout:?}, {partitions} partitions, {nodes} nodes, {stress:?}")
     }
 }
 
-struct Record<'a> {
-    line: usize,
-    head: &'a str,
-    sql: String,
-    expected: Vec<&'a str>,
+impl Variant {
+    fn start(self) -> Instance {
+        let mut database = DatabaseOptions {
+            layout: self.layout,
+            partitions: self.partitions,
+            segment_rows: if self.partitions == 1 { 8 } else { 16 },
+            ..DatabaseOptions::default()
+        };
+        let workers = self.nodes.max(2);
+        let mut engine = EngineOptions { workers, nodes: self.nodes, ..EngineOptions::default() };
+        match self.stress {
+            Stress::None => {}
+            Stress::Batches(rows) => database.batch_rows = rows,
+            Stress::OneMessageBuffers => {
+                engine.incoming_buffer_bytes = ONE_MESSAGE_BYTES;
+                engine.worker_buffer_bytes = ONE_MESSAGE_BYTES;
+                engine.result_batches_max = 1;
+            }
+            Stress::TinyQuanta => {
+                engine.quantum = Duration::ZERO;
+                engine.maintenance_rows = 4;
+                engine.in_place = false;
+            }
+            Stress::Disturbed => engine.split_rows = 64,
+            // The limit is the engine's own: what else this process holds does not count.
+            Stress::TinyMemory => (engine.memory_limit_bytes, engine.memory_watched) = (TINY_MEMORY_BYTES, false),
+        }
+        Instance::with_engine(engine, database)
+    }
 }
 
-fn records(text: &str) -> Vec<Record<'_>> {
-    let mut records = Vec::new();
-    let mut lines = text.lines().enumerate().peekable();
-    while let Some((at, line)) = lines.next() {
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let mut record = Record { line: at + 1, head: line.trim(), sql: String::new(), expected: Vec::new() };
-        let mut results = false;
-        while let Some((_, line)) = lines.next_if(|(_, line)| !line.trim().is_empty()) {
-            if line == "----" {
-                results = true;
-            } else if results {
-                record.expected.push(line);
-            } else {
-                record.sql.push_str(line);
-                record.sql.push('\n');
+/// All variants, or nine of which any two axes of the first three see all their pairs, and all kinds of stress.
+fn variants(full: bool) -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for (a, layout) in LAYOUTS.into_iter().enumerate() {
+        for (b, partitions) in PARTITIONS.into_iter().enumerate() {
+            for (c, nodes) in NODES.into_iter().enumerate() {
+                for (d, stress) in STRESSES.into_iter().enumerate() {
+                    if full || (c == (a + b) % 3 && d == (3 * a + b) % STRESSES.len()) {
+                        variants.push(Variant { layout, partitions, nodes, stress });
+                    }
+                }
             }
         }
-        records.push(record);
     }
-    records
+    variants
 }
 
-fn check(sessions: &mut Sessions<'_>, record: &Record<'_>) -> Result<(), String> {
-    let words: Vec<&str> = record.head.split_whitespace().collect();
-    if let ["session", name] = words.as_slice() {
-        sessions.current = (*name).to_string();
-        return Ok(());
-    }
-    let client = sessions.client();
-    let data = record.expected.iter().flat_map(|line| [line, "\n"]).collect::<String>();
-    let copied = (words[0] == "copy").then_some(data.as_str());
-    let answer = client.run_with(&record.sql, &[], copied);
-    match (words.as_slice(), answer) {
-        (["statement", "ok"] | ["copy"], Ok(_)) => Ok(()),
-        (["statement" | "copy", "count", count], Ok(answer)) => {
-            let reported = answer.tag.rsplit(' ').next().unwrap_or_default().to_string();
-            if reported == *count { Ok(()) } else { Err(format!("{} instead of {count} rows", answer.tag)) }
+/// What came of the files under some variants.
+#[derive(Default)]
+struct Outcome {
+    checked: usize,
+    failures: Vec<String>,
+    /// Files that came to their end although there was little memory, and those that did not.
+    fitted: usize,
+    not_fitted: usize,
+}
+
+impl Outcome {
+    fn run(&mut self, name: &str, text: &str, variant: Option<Variant>) {
+        if variant.is_some_and(|variant| variant.stress == Stress::Disturbed) && text.contains(UNDISTURBED) {
+            return;
         }
-        (["statement" | "copy", "error", state, rest @ ..], Err(error)) => {
-            let text = error.to_string();
-            let wanted = rest.join(" ");
-            if error.sqlstate.as_str() != *state {
-                return Err(format!("expected SQLSTATE {state}, got {text}"));
+        let instance = variant.map_or_else(|| Instance::start(2, 1, DatabaseOptions::default()), Variant::start);
+        let title = variant.map_or_else(|| "default".to_string(), |variant| variant.to_string());
+        let stress = variant.map_or(Stress::None, |variant| variant.stress);
+        let engine = instance.database.engine();
+        let disturber = (stress == Stress::Disturbed).then(|| Disturber::start(engine, self.checked as u64));
+        let mut sessions = Sessions::new(&instance);
+        let mut fits = true;
+        for record in records(text) {
+            self.checked += 1;
+            let Err(problem) = check(&mut sessions, &record) else { continue };
+            if stress == Stress::TinyMemory && problem.no_memory {
+                // The rest of the file may build on what was refused.
+                fits = false;
+                break;
             }
-            if text.contains(&wanted) { Ok(()) } else { Err(format!("no \"{wanted}\" in {text}")) }
+            self.failures.push(format!("{name}:{} ({title})\n{}{}\n", record.line, record.sql, problem.text));
         }
-        (["statement" | "copy", "error", ..], Ok(answer)) => Err(format!("succeeded with {answer:?}")),
-        (["query", modes @ ..], Ok(answer)) => {
-            if modes.contains(&"native") && !answer.native {
-                return Err("is not native".to_string());
-            }
-            if modes.contains(&"fallback") && answer.native {
-                return Err("is native".to_string());
-            }
-            let mut rows: Vec<String> = answer.rows.iter().map(|row| joined(row)).collect();
-            if modes.contains(&"names") {
-                rows.insert(0, answer.columns.join("|"));
-            }
-            let mut expected: Vec<String> = record.expected.iter().map(ToString::to_string).collect();
-            if modes.contains(&"rowsort") {
-                rows.sort();
-                expected.sort();
-            }
-            if rows == expected {
-                Ok(())
-            } else {
-                Err(format!("expected\n{}\ngot\n{}", expected.join("\n"), rows.join("\n")))
-            }
+        if stress == Stress::TinyMemory {
+            self.fitted += usize::from(fits);
+            self.not_fitted += usize::from(!fits);
         }
-        (_, Err(error)) => Err(error.to_string()),
-        (_, Ok(_)) => Err(format!("unknown record {}", record.head)),
+        if let Some(disturber) = disturber {
+            let changes = disturber.end();
+            assert!(changes > 0, "{name} ({title}): nothing was disturbed");
+        }
     }
 }
 
 #[test]
 fn all_files_under_all_variants() {
-    let mut failures = Vec::new();
-    let mut checked = 0;
     let only = std::env::var("SLT").ok();
-    for variant in variants() {
+    let full = std::env::var("ERIS_MATRIX").is_ok_and(|matrix| matrix == "full");
+    let mut outcome = Outcome::default();
+    let variants: Vec<Option<Variant>> = std::iter::once(None).chain(variants(full).into_iter().map(Some)).collect();
+    for variant in variants {
         for file in files() {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
                 continue;
             }
             let text = fs::read_to_string(&file).expect("a readable SQL test");
-            let instance = Instance::start(variant.workers, variant.nodes, variant.options.clone());
-            let mut sessions = Sessions::new(&instance);
-            for record in records(&text) {
-                checked += 1;
-                if let Err(problem) = check(&mut sessions, &record) {
-                    failures.push(format!("{name}:{} ({})\n{}{problem}\n", record.line, variant.name, record.sql));
-                }
+            let started = std::time::Instant::now();
+            outcome.run(&name, &text, variant);
+            if std::env::var("SLT_TIMES").is_ok() {
+                let title = variant.map_or_else(|| "default".to_string(), |variant| variant.to_string());
+                eprintln!("{:>6} ms {name} ({title})", started.elapsed().as_millis());
             }
         }
     }
+    let Outcome { checked, failures, fitted, not_fitted } = outcome;
     assert!(failures.is_empty(), "{} of {checked} records failed\n\n{}", failures.len(), failures.join("\n"));
     assert!(checked > 0, "records were checked");
+    if only.is_none() {
+        assert!(fitted > 0 && not_fitted > 0, "{fitted} files fitted into little memory, {not_fitted} did not");
+    }
 }

@@ -64,12 +64,14 @@ pub struct Pipeline {
     pub parameters: Arc<[Value]>,
     /// Where rows are counted on their way, if anyone wants to know.
     pub counts: Option<Arc<RowCounts>>,
+    /// Batches that come with more rows are cut.
+    pub batch_rows: usize,
 }
 
 impl Pipeline {
-    /// One that counts nothing.
+    /// One that counts nothing, and takes batches as they come.
     pub fn new(steps: impl Into<Arc<[Step]>>, sink: Arc<dyn Sink>, parameters: impl Into<Arc<[Value]>>) -> Self {
-        Self { steps: steps.into(), sink, parameters: parameters.into(), counts: None }
+        Self { steps: steps.into(), sink, parameters: parameters.into(), counts: None, batch_rows: usize::MAX }
     }
 
     fn count(&self, place: usize, rows: usize) {
@@ -85,7 +87,13 @@ impl Pipeline {
         batch: Batch,
         emit: &mut dyn FnMut(Batch) -> Result<(), OperatorError>,
     ) -> Result<(), OperatorError> {
-        self.push_from(0, batch, emit)
+        if batch.rows <= self.batch_rows {
+            return self.push_from(0, batch, emit);
+        }
+        for start in (0..batch.rows).step_by(self.batch_rows) {
+            self.push_from(0, batch.slice(start, self.batch_rows.min(batch.rows - start)), emit)?;
+        }
+        Ok(())
     }
 
     fn push_from(&self, first: usize, mut batch: Batch, emit: &mut Emitting<'_>) -> Result<(), OperatorError> {

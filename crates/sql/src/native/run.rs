@@ -23,6 +23,8 @@ pub struct RunContext<'t> {
     pub transaction: &'t mut Transaction,
     /// The statement's parameters.
     pub parameters: Arc<[Value]>,
+    /// Rows of a batch in dataflows at most.
+    pub batch_rows: usize,
 }
 
 type Running<'r, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'r>>;

@@ -19,6 +19,7 @@ mod context;
 mod distinct_on;
 mod dml;
 mod errors;
+mod extremes;
 mod functions;
 mod grouping_sets;
 mod lower;

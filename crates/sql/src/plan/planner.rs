@@ -96,19 +96,23 @@ impl fmt::Debug for Planner {
 }
 
 impl Planner {
-    /// A planner whose fallback plans run with this many partitions and account memory with this environment.
-    pub fn new(engine: Engine, partitions: usize, runtime: Arc<RuntimeEnv>) -> Self {
+    /// A planner whose fallback plans run with this many partitions, batches of this many rows at most, and account
+    /// memory with this environment.
+    pub fn new(engine: Engine, partitions: usize, batch_rows: usize, runtime: Arc<RuntimeEnv>) -> Self {
         let mut expr_planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Arithmetic::new())];
         expr_planners.extend(SessionStateDefaults::default_expr_planners());
         let mut config = SessionConfig::new()
             .with_target_partitions(partitions.max(1))
-            .with_batch_size(FALLBACK_BATCH_ROWS)
+            .with_batch_size(FALLBACK_BATCH_ROWS.min(batch_rows))
             .with_information_schema(false)
             .with_create_default_catalog_and_schema(false)
             .with_collect_statistics(true)
             // Scans hand out their morsels to whoever asks; cutting them again costs a copy.
             .with_round_robin_repartition(false);
         config.options_mut().execution.time_zone = None;
+        // Joins by an array over the keys' domain have no numerics, and fail on them.
+        config.options_mut().execution.perfect_hash_join_small_build_threshold = 0;
+        config.options_mut().execution.perfect_hash_join_min_key_density = f64::INFINITY;
         // Whether a column can be NULL is said differently of `x IS TRUE` in logical and in physical plans.
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
         let aggregates = aggregate_functions().into_iter().chain(exact_aggregates());

@@ -13,6 +13,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use super::distinct_on::FirstOfGroups;
+use super::extremes::Extremes;
 use super::marks::Marks;
 use crate::fallback::SampledFilters;
 
@@ -36,6 +37,8 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             rules.push(Arc::new(NeverTrue));
         }
     }
+    // When conditions on one side alone have left the join.
+    rules.push(Arc::new(Extremes));
     rules
 }
 

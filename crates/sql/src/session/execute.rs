@@ -172,11 +172,15 @@ impl Session {
         Ok(if plan.attributes.is_some() { CommandTag::Update(changed) } else { CommandTag::Delete(changed) })
     }
 
+    fn run_context(&mut self, parameters: &Arc<[Value]>) -> RunContext<'_> {
+        let batch_rows = self.database.options().batch_rows;
+        RunContext { transaction: self.transaction(), parameters: Arc::clone(parameters), batch_rows }
+    }
+
     pub(super) async fn query(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<RowSource, SqlError> {
         match &plan.body {
             QueryBody::Native(node) => {
-                let parameters = Arc::clone(parameters);
-                let mut context = RunContext { transaction: self.transaction(), parameters };
+                let mut context = self.run_context(parameters);
                 Ok(RowSource::Native(start(node, &mut context).await?))
             }
             QueryBody::Dataflows(logical) => {
@@ -184,8 +188,7 @@ impl Session {
                 let cancel = self.transaction().cancel_handle();
                 let qep = plan.compile(logical, &database, &cancel, parameters).await?;
                 let actuals = self.analysis.begin(&qep);
-                let parameters = Arc::clone(parameters);
-                let mut context = RunContext { transaction: self.transaction(), parameters };
+                let mut context = self.run_context(parameters);
                 let rows = start_dataflows(&qep, database.engine(), &mut context, actuals.as_deref()).await?;
                 Ok(RowSource::Native(rows))
             }

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod catalog;
+pub mod disturber;
+pub mod records;
 
 use std::sync::Arc;
 

@@ -40,6 +40,7 @@ struct Run<'q> {
     left: Vec<Left>,
     /// What happens is noted here, if anyone wants to know.
     actuals: Option<&'q Actuals>,
+    batch_rows: usize,
 }
 
 /// Runs all stages and gives the rows of the last one as they come, if its sink hands them on, or all together.
@@ -51,7 +52,8 @@ pub async fn start_dataflows(
     actuals: Option<&Actuals>,
 ) -> Result<NativeRows, SqlError> {
     let parameters = qep.parameters(&context.parameters);
-    let mut run = Run { qep, engine: engine.clone(), parameters, left: Vec::new(), actuals };
+    let batch_rows = context.batch_rows;
+    let mut run = Run { qep, engine: engine.clone(), parameters, left: Vec::new(), actuals, batch_rows };
     for (number, stage) in qep.stages.iter().enumerate() {
         let is_last = number + 1 == qep.stages.len();
         if is_last
@@ -185,7 +187,7 @@ impl Run<'_> {
         });
         let steps = steps.collect::<Result<Vec<Step>, SqlError>>()?;
         let counts = self.actuals.map(|actuals| Arc::clone(&actuals.stage(stage).inputs[input]));
-        Ok(Pipeline { counts, ..Pipeline::new(steps, sink, self.parameters.as_slice()) })
+        Ok(Pipeline { counts, batch_rows: self.batch_rows, ..Pipeline::new(steps, sink, self.parameters.as_slice()) })
     }
 
     fn probe(&self, plan: &ProbePlan) -> Result<Probe, SqlError> {
