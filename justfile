@@ -66,6 +66,10 @@ differential SECONDS *ARGS:
     cargo build --release
     scripts/differential --seconds {{ SECONDS }} --binary {{ target }}/release/eris {{ ARGS }}
 
+# All .slt files under all ways of storing tables and of making it hard: 189 times, 10 minutes
+slt-matrix:
+    ERIS_MATRIX=full cargo test --release -p eris-sql --test slt
+
 # Placement on an emulated machine with four sockets (QEMU, about two minutes)
 numa *ARGS:
     scripts/numa {{ ARGS }}

@@ -23,7 +23,14 @@ use crate::expression::bits;
 use floats::floats;
 use integers::integers;
 
-pub(crate) use scale::{divide_rounded, power, rescale};
+#[cfg(test)]
+pub(crate) use scale::divide_rounded;
+pub(crate) use scale::{power, rescale};
+
+/// The average, at scale `wanted`, of so many values whose sum has this scale.
+pub fn exact_average(sum: i128, count: i64, scale: u8, wanted: u8) -> Result<i128, OperatorError> {
+    quotient::quotient(sum, i128::from(count), quotient::Shift::new(scale, 0, wanted)?)
+}
 
 /// The operators computed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

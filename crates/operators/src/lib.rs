@@ -25,7 +25,7 @@ mod sort;
 mod window;
 
 pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge, GroupBy, GroupCall};
-pub use arithmetic::ArithmeticOperator;
+pub use arithmetic::{ArithmeticOperator, exact_average};
 pub use error::OperatorError;
 pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narrowed, Span, ValueSet};
 pub use filter_project::{FilterProject, select};

@@ -10,7 +10,7 @@ use eris_storage::{Column, ColumnBuilder, DataType, Value, Values};
 use super::AggregateFunction;
 use super::extremes::Extremes;
 use super::sums::Sums;
-use crate::arithmetic::{divide_rounded, rescale};
+use crate::arithmetic::{exact_average, rescale};
 use crate::error::OperatorError;
 
 #[derive(Debug)]
@@ -349,8 +349,7 @@ pub(crate) fn average_of(sum: i128, count: i64, scale: u8, result: DataType) -> 
     match result {
         DataType::Float64 => Ok(Value::Float64(sum as f64 / 10_f64.powi(i32::from(scale)) / count as f64)),
         DataType::Decimal { precision, scale: wanted } => {
-            let scaled = rescale(sum, scale, wanted).map(|sum| divide_rounded(sum, i128::from(count)));
-            decimal(scaled, precision, wanted)
+            decimal(Some(exact_average(sum, count, scale, wanted)?), precision, wanted)
         }
         other => Err(OperatorError::Internal(format!("an exact average as {other}"))),
     }

@@ -30,6 +30,7 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         }
         rules.push(match rule.name() {
             "push_down_filter" => Arc::new(Sparing { rule, spares: filters_one_group }),
+            "eliminate_duplicated_expr" => Arc::new(Sparing { rule, spares: sorts }),
             "single_distinct_aggregation_to_group_by" => Arc::new(Sparing { rule, spares: adds_numerics }),
             _ => rule,
         });
@@ -83,10 +84,27 @@ impl OptimizerRule for Sparing {
 
 /// A filter of groups of which one is there even if no row is. Below them a condition without columns, or one that is
 /// never true (`max(a) = 1 AND max(a) = 2`), would leave that one.
+/// What lies between is of no matter: filters are merged on their way.
 fn filters_one_group(plan: &LogicalPlan) -> bool {
-    let LogicalPlan::Filter(filter) = plan else { return false };
-    let LogicalPlan::Aggregate(aggregate) = filter.input.as_ref() else { return false };
-    aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)))
+    fn is_one_group(plan: &LogicalPlan) -> bool {
+        match plan {
+            LogicalPlan::Aggregate(aggregate) => {
+                let is_set = |expr: &Expr| matches!(expr, Expr::GroupingSet(_));
+                aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(is_set)
+            }
+            LogicalPlan::Filter(_) | LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {
+                is_one_group(plan.inputs()[0])
+            }
+            _ => false,
+        }
+    }
+    matches!(plan, LogicalPlan::Filter(filter) if is_one_group(&filter.input))
+}
+
+/// A sort by several keys. What depends on keys in front of it is taken out of them, and of a join of tables with keys
+/// too much is thought to depend.
+fn sorts(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Sort(sort) if sort.expr.len() > 1)
 }
 
 /// Groups in which a numeric is added up. To group by the argument of a DISTINCT beside it first would make a sum of

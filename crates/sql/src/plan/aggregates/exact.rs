@@ -4,6 +4,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType as ArrowType, Decimal128Type, Int64Type};
 use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err};
 use datafusion::logical_expr::Accumulator;
+use eris_operators::exact_average;
 
 use super::Shape;
 use crate::errors::SqlError;
@@ -78,20 +79,14 @@ pub(super) fn finish(shape: Shape, sum: i128, count: i64) -> Result<Option<i128>
             Err(_) => Err(DataFusionError::External(Box::new(SqlError::out_of_range("bigint")))),
         };
     };
-    let factor = 10_i128.checked_pow(u32::from(scale - shape.scale)).ok_or_else(overflow)?;
-    let scaled = sum.checked_mul(factor).ok_or_else(overflow)?;
-    let value = if shape.average { divide_rounded(scaled, i128::from(count)) } else { scaled };
+    let value = if shape.average {
+        exact_average(sum, count, shape.scale, scale).map_err(|_| overflow())?
+    } else {
+        let factor = 10_i128.checked_pow(u32::from(scale - shape.scale)).ok_or_else(overflow)?;
+        sum.checked_mul(factor).ok_or_else(overflow)?
+    };
     let limit = 10_u128.pow(u32::from(precision));
     if value.unsigned_abs() >= limit { Err(overflow()) } else { Ok(Some(value)) }
-}
-
-fn divide_rounded(dividend: i128, divisor: i128) -> i128 {
-    let (quotient, remainder) = (dividend / divisor, dividend % divisor);
-    if remainder.unsigned_abs().saturating_mul(2) < divisor.unsigned_abs() {
-        quotient
-    } else {
-        quotient + dividend.signum() * divisor.signum()
-    }
 }
 
 impl Accumulator for ExactAccumulator {

@@ -1,4 +1,4 @@
-//! Floats that are looked up: in lists, and among the values of a CASE.
+//! Floats that are looked up: in lists, among the values of a CASE, and by `count(DISTINCT x)`.
 //!
 //! DataFusion finds them by their bits, which tell 0 from -0 and have many NaN. Short lists it takes for comparisons.
 
@@ -11,7 +11,7 @@ use super::functions::Function;
 /// Lists up to this length become comparisons.
 const SHORT_LIST_MAX: usize = 3;
 
-/// The list or CASE over floats with one zero and one NaN.
+/// The list, CASE or count over floats with one zero and one NaN.
 pub(super) fn plain_floats(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
     let is_float = |expr: &Expr| Ok::<_, datafusion::common::DataFusionError>(expr.get_type(columns)?.is_floating());
     let plain = |expr: Box<Expr>| Box::new(Function::Plain.call(*expr));
@@ -22,6 +22,16 @@ pub(super) fn plain_floats(expr: &Expr, columns: &DFSchema) -> Result<Option<Exp
         Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr }) if is_float(operand)? => {
             let branches = when_then_expr.iter().map(|(when, then)| (plain(when.clone()), then.clone())).collect();
             Some(Expr::Case(Case::new(Some(plain(operand.clone())), branches, else_expr.clone())))
+        }
+        Expr::AggregateFunction(call) if call.params.distinct && call.func.name() == "count" => {
+            match &*call.params.args {
+                [value] if is_float(value)? => {
+                    let mut call = call.clone();
+                    call.params.args = vec![Function::Plain.call(value.clone())];
+                    Some(Expr::AggregateFunction(call))
+                }
+                _ => None,
+            }
         }
         _ => None,
     })

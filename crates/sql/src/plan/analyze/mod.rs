@@ -25,9 +25,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
 
 pub(super) use digits::mark_bare_numeric;
@@ -97,13 +97,31 @@ fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
             Some(new) => Ok(Some(new)),
             None => lookups::plain_floats(expr, columns),
         },
-        Expr::BinaryExpr(pair) => Ok(lists::pair(pair)),
+        Expr::BinaryExpr(pair) => Ok(lists::pair(pair).or_else(|| constant_behind(pair))),
+        Expr::AggregateFunction(_) => lookups::plain_floats(expr, columns),
         Expr::Case(case) => match branches::kept_apart(case, columns)? {
             Some(new) => Ok(Some(new)),
             None => lookups::plain_floats(expr, columns),
         },
         _ => Ok(None),
     }
+}
+
+/// A comparison with its constant behind the operator: `'a' = x AND x = 'a'` is taken for two values that differ.
+fn constant_behind(pair: &BinaryExpr) -> Option<Expr> {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    let is_constant = |expr: &Expr| {
+        let varies = |part: &Expr| {
+            matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_))
+                || part.is_volatile()
+        };
+        !expr.exists(|part| Ok(varies(part))).unwrap_or(true)
+    };
+    let is_comparison = matches!(pair.op, Eq | NotEq | Lt | LtEq | Gt | GtEq);
+    if !is_comparison || !is_constant(&pair.left) || is_constant(&pair.right) {
+        return None;
+    }
+    Some(Expr::BinaryExpr(BinaryExpr::new(pair.right.clone(), pair.op.swap()?, pair.left.clone())))
 }
 
 /// Applies a rewrite to every expression of a plan.

@@ -13,6 +13,7 @@
 //! ```
 //! `only_row` fails for two values. It sees those that a row outside asks for, so it fails when PostgreSQL does.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNode;
@@ -46,6 +47,11 @@ pub(super) fn prepared(expr: &Expr) -> Result<Option<Expr>> {
     refuse(expr, &plan)?;
     let plan = if let Expr::Exists(_) = expr { without_selection(plan)? } else { plan };
     let plan = without_names(&plan, &mut Vec::new())?;
+    if plan.exists(|node| Ok(has_namesakes(node)))? {
+        return Err(refused(
+            "columns of the same name that are compared with columns outside below an aggregate or a join",
+        ));
+    }
     let mut subquery = subquery.with_plan(Arc::new(plan));
     subquery.outer_ref_columns = subquery.subquery.all_out_ref_exprs();
     Ok(Some(match expr {
@@ -120,6 +126,18 @@ fn without_selection(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// A plan with other names for what it selects; the old and the new ones are put into `names`. Columns of tables keep
 /// theirs: the table tells them apart.
 fn without_names(plan: &LogicalPlan, names: &mut Vec<(Column, Column)>) -> Result<LogicalPlan> {
+    if let LogicalPlan::Filter(Filter { predicate, input, .. }) = plan
+        && has_namesakes(plan)
+    {
+        // Both would become columns of the subquery.
+        let columns = input.schema().columns();
+        let name = |at: usize| format!("__compared_{at}");
+        names.extend(columns.iter().enumerate().map(|(at, old)| (old.clone(), Column::new_unqualified(name(at)))));
+        let named = columns.into_iter().enumerate().map(|(at, column)| Expr::Column(column).alias(name(at)));
+        let input = LogicalPlan::Projection(Projection::try_new(named.collect(), Arc::clone(input))?);
+        let predicate = with_names(predicate.clone(), names)?;
+        return Ok(LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(input))?));
+    }
     if !matches!(
         plan,
         LogicalPlan::Projection(_)
@@ -146,6 +164,15 @@ fn without_names(plan: &LogicalPlan, names: &mut Vec<(Column, Column)>) -> Resul
     });
     let named = named.collect();
     Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(input))?))
+}
+
+/// Whether columns of two tables that have one name are compared with columns outside.
+fn has_namesakes(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Filter(Filter { predicate, .. }) = plan else { return false };
+    let outside = split_conjunction(predicate).into_iter().filter(|condition| condition.contains_outer());
+    let columns: BTreeSet<&Column> = outside.flat_map(Expr::column_refs).collect();
+    let names: BTreeSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    names.len() < columns.len()
 }
 
 fn with_names(expr: Expr, names: &[(Column, Column)]) -> Result<Expr> {
