@@ -88,8 +88,8 @@ impl<'t> BulkLoad<'t> {
         })
     }
 
-    /// Attaches segments as plain columns, which maintenance encodes afterwards: the rows are there sooner. It is done as
-    /// long as the memory in use is less than half of the limit.
+    /// Attaches segments as plain columns, which maintenance encodes afterwards: the rows are there sooner. It is done
+    /// as long as the memory in use is less than half of the limit.
     #[must_use]
     pub fn encode_later(mut self) -> Self {
         self.encodes_later = true;

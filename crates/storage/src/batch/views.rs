@@ -53,7 +53,8 @@ pub(crate) fn view_len(view: u128) -> usize {
     view as u32 as usize
 }
 
-/// How a value begins, as a number that is ordered as the values are: the first four bytes, zeros behind shorter values.
+/// How a value begins, as a number that is ordered as the values are: the first four bytes, zeros behind shorter
+/// values.
 #[inline]
 pub(crate) fn view_prefix(view: u128) -> u32 {
     ((view >> 32) as u32).swap_bytes()
