@@ -3,8 +3,8 @@
 //! The estimate is Duj1 of Haas et al., *Sampling-Based Estimation of the Number of Distinct Values of an Attribute*
 //! (VLDB 1995): values seen once say how many were not seen. Bounds of whole numbers say how many there can be.
 //!
-//! A sample is made of windows of rows that lie one behind the other. Equal values there (the lines of an order) count as
-//! one: they say how long such runs are, not that the value is frequent.
+//! A sample is made of windows of rows that lie one behind the other. Equal values there (the lines of an order) count
+//! as one: they say how long such runs are, not that the value is frequent.
 
 use std::collections::BTreeMap;
 
