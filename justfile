@@ -66,9 +66,9 @@ differential SECONDS *ARGS:
     cargo build --release
     scripts/differential --seconds {{ SECONDS }} --binary {{ target }}/release/eris {{ ARGS }}
 
-# All .slt files under all ways of storing tables and of making it hard: 189 times, 10 minutes
+# All .slt files under all ways of storing tables and of making it hard
 slt-matrix:
-    ERIS_MATRIX=full cargo test --release -p eris-sql --test slt
+    ERIS_MATRIX=full cargo test --release --workspace --test slt
 
 # Placement on an emulated machine with four sockets (QEMU, about two minutes)
 numa *ARGS:

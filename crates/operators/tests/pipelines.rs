@@ -68,6 +68,24 @@ fn pipeline(steps: Vec<Step>, sink: Arc<dyn Sink>) -> Pipeline {
     Pipeline::new(steps, sink, [])
 }
 
+#[test]
+fn batches_that_are_too_long_are_cut_and_stay_in_order() {
+    for batch_rows in 1..=8 {
+        let cutting = Pipeline { batch_rows, ..pipeline(vec![], Arc::new(Emit)) };
+        let rows: Vec<Vec<Value>> = (0..7).map(|row| vec![Value::Int64(row)]).collect();
+        let mut emitted = Vec::new();
+        let emit = &mut |batch: Batch| {
+            emitted.push(batch);
+            Ok(())
+        };
+        cutting.push(Batch::from_rows(&[DataType::Int64], &rows), emit).expect("nothing fails");
+        let lengths: Vec<usize> = emitted.iter().map(|batch| batch.rows).collect();
+        let cut: Vec<usize> = (0..7).step_by(batch_rows).map(|start| batch_rows.min(7 - start)).collect();
+        assert_eq!(lengths, cut);
+        assert_eq!(Batch::concat(&emitted), Batch::from_rows(&[DataType::Int64], &rows));
+    }
+}
+
 /// select o.value, count(*), sum(l.value) from lines l join orders o on l.key = o.key group by o.value order by 3 desc
 async fn query(engine: Engine) {
     let orders = table(&engine, (0..ORDERS).map(|key| [key * 3, key % 10])).await;

@@ -2,7 +2,7 @@
 //! storing and dividing tables and of making it hard: tiny batches, buffers and quanta, little memory, partitions
 //! that are split, merged, moved and stored in another way in the middle of queries.
 //!
-//! `ERIS_MATRIX=full` runs every way with every other; without it there are nine, in which each layout meets each
+//! `ERIS_MATRIX=full` runs every way with every other; without it there are twelve, in which each layout meets each
 //! number of partitions and of nodes, and what makes it hard comes at least once. `SLT=name` runs the files with that
 //! name only, `SLT_TIMES=1` says how long each takes.
 
@@ -21,7 +21,7 @@ use support::Instance;
 use support::disturber::Disturber;
 use support::records::{Sessions, check, files, records};
 
-const LAYOUTS: [Layout; 3] = [Layout::Row, Layout::Column, Layout::Mixed];
+const LAYOUTS: [Layout; 4] = [Layout::Row, Layout::Column, Layout::Mixed, Layout::Default];
 const PARTITIONS: [usize; 3] = [1, 7, 64];
 const NODES: [usize; 3] = [1, 2, 4];
 const STRESSES: [Stress; 7] = [
@@ -103,7 +103,7 @@ impl Variant {
     }
 }
 
-/// All variants, or nine of which any two axes of the first three see all their pairs, and all kinds of stress.
+/// All variants, or twelve in which any two of the first three axes have all their pairs, and stress all its kinds.
 fn variants(full: bool) -> Vec<Variant> {
     let mut variants = Vec::new();
     for (a, layout) in LAYOUTS.into_iter().enumerate() {
@@ -118,6 +118,10 @@ fn variants(full: bool) -> Vec<Variant> {
         }
     }
     variants
+}
+
+fn title(variant: Option<Variant>) -> String {
+    variant.map_or_else(|| "default".to_string(), |variant| variant.to_string())
 }
 
 /// What came of the files under some variants.
@@ -138,7 +142,7 @@ impl Outcome {
             return;
         }
         let instance = variant.map_or_else(|| Instance::start(2, 1, DatabaseOptions::default()), Variant::start);
-        let title = variant.map_or_else(|| "default".to_string(), |variant| variant.to_string());
+        let title = title(variant);
         let stress = variant.map_or(Stress::None, |variant| variant.stress);
         let engine = instance.database.engine();
         let disturber = (stress == Stress::Disturbed).then(|| Disturber::start(engine, self.checked as u64));
@@ -180,8 +184,7 @@ fn all_files_under_all_variants() {
             let started = std::time::Instant::now();
             outcome.run(&name, &text, variant);
             if std::env::var("SLT_TIMES").is_ok() {
-                let title = variant.map_or_else(|| "default".to_string(), |variant| variant.to_string());
-                eprintln!("{:>6} ms {name} ({title})", started.elapsed().as_millis());
+                eprintln!("{:>6} ms {name} ({})", started.elapsed().as_millis(), title(variant));
             }
         }
     }

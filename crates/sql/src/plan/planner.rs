@@ -110,9 +110,6 @@ impl Planner {
             // Scans hand out their morsels to whoever asks; cutting them again costs a copy.
             .with_round_robin_repartition(false);
         config.options_mut().execution.time_zone = None;
-        // Joins by an array over the keys' domain have no numerics, and fail on them.
-        config.options_mut().execution.perfect_hash_join_small_build_threshold = 0;
-        config.options_mut().execution.perfect_hash_join_min_key_density = f64::INFINITY;
         // Whether a column can be NULL is said differently of `x IS TRUE` in logical and in physical plans.
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
         let aggregates = aggregate_functions().into_iter().chain(exact_aggregates());

@@ -35,6 +35,7 @@ impl From<String> for Problem {
     }
 }
 
+/// The files of records, by name.
 pub fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt");
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -65,6 +66,7 @@ impl<'i> Sessions<'i> {
     }
 }
 
+/// A statement with its first line, and what must come of it.
 pub struct Record<'a> {
     pub line: usize,
     pub head: &'a str,

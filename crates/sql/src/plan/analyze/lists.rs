@@ -74,7 +74,7 @@ fn is_null(item: &Expr) -> bool {
 }
 
 /// Whether an item is more than a constant or a parameter.
-fn varies(item: &Expr) -> bool {
+pub(super) fn varies(item: &Expr) -> bool {
     let of_row = |part: &Expr| {
         matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_)) || part.is_volatile()
     };

@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
@@ -110,15 +110,8 @@ fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
 /// A comparison with its constant behind the operator: `'a' = x AND x = 'a'` is taken for two values that differ.
 fn constant_behind(pair: &BinaryExpr) -> Option<Expr> {
     use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
-    let is_constant = |expr: &Expr| {
-        let varies = |part: &Expr| {
-            matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_))
-                || part.is_volatile()
-        };
-        !expr.exists(|part| Ok(varies(part))).unwrap_or(true)
-    };
     let is_comparison = matches!(pair.op, Eq | NotEq | Lt | LtEq | Gt | GtEq);
-    if !is_comparison || !is_constant(&pair.left) || is_constant(&pair.right) {
+    if !is_comparison || lists::varies(&pair.left) || !lists::varies(&pair.right) {
         return None;
     }
     Some(Expr::BinaryExpr(BinaryExpr::new(pair.right.clone(), pair.op.swap()?, pair.left.clone())))

@@ -49,7 +49,7 @@ pub(super) fn prepared(expr: &Expr) -> Result<Option<Expr>> {
     let plan = without_names(&plan, &mut Vec::new())?;
     if plan.exists(|node| Ok(has_namesakes(node)))? {
         return Err(refused(
-            "columns of the same name that are compared with columns outside below an aggregate or a join",
+            "columns of two tables that are named alike and compared with columns outside in this way",
         ));
     }
     let mut subquery = subquery.with_plan(Arc::new(plan));
