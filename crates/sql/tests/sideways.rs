@@ -158,6 +158,33 @@ const QUERIES: &[(&str, bool)] = &[
       JOIN part p ON p.id = l.part WHERE p.brand = $B",
         false,
     ),
+    // Two build sides by one key: a least value of each part, before and behind the probe that loses rows.
+    (
+        "SELECT l.id, p.id FROM line l JOIN part p ON p.id = l.part
+      WHERE p.brand = $B AND l.price = (SELECT min(x.price) FROM line x WHERE x.part = p.id)",
+        true,
+    ),
+    (
+        "SELECT l.id, p.id, t.c FROM line l JOIN part p ON p.id = l.part
+      LEFT JOIN (SELECT part, count(*) c FROM line WHERE n < 20 GROUP BY part) t ON t.part = l.part
+      WHERE p.brand = $B",
+        true,
+    ),
+    (
+        "SELECT l.id, p.id FROM line l JOIN part p ON p.id = l.part WHERE p.brand = $B
+      AND l.part NOT IN (SELECT part FROM line WHERE n = 7 AND part IS NOT NULL GROUP BY part)",
+        false,
+    ),
+    (
+        "SELECT l.id, p.id, t.part FROM line l JOIN part p ON p.id = l.part
+      FULL JOIN (SELECT part, count(*) c FROM line WHERE n < 20 GROUP BY part) t ON t.part = l.part AND p.brand = $B",
+        false,
+    ),
+    (
+        "SELECT l.id, p.id FROM line l JOIN part p ON p.id = l.part WHERE p.brand = $B
+      AND NOT EXISTS (SELECT 1 FROM line x WHERE x.part = l.part AND x.n = 7)",
+        false,
+    ),
     // Marks.
     ("SELECT p.id, p.id IN (SELECT part FROM line WHERE n = 3) FROM part p WHERE p.brand = $B", false),
 ];

@@ -9,7 +9,8 @@
 //! Each key by which a pipeline looks rows up in a build side, and loses those that find nothing, is followed back to
 //! where it comes from: through steps that hand the column on, into groups by that column, into the build side of a
 //! join that is probed by the way, into collected and sorted rows. There a filter is worth its time or not, by what it
-//! is expected to take away, what each row costs from there on, and what it costs to make and to ask.
+//! is expected to take away, what each row costs from there on, and what it costs to make and to ask. Where rows look the
+//! same value up in a further build side, before or behind that probe, the filter is followed into that one as well.
 //!
 //! Why no row is missed:
 //!
@@ -18,6 +19,8 @@
 //! * On the way back each row must depend on its own source only. That is so for the probed side of any join that does
 //!   not note which built rows were met: that would change with a probed row that is missing. It is so for the built
 //!   side of an inner join. In a left join a row whose partners are missing gets a NULL as its key, which is lost, too.
+//! * A row of a further build side whose key does not pass is looked for by rows alone that are lost at the probe,
+//!   whatever comes of it there; so it need not be built, unless built rows are read that nobody met.
 //! * Groups by the column are lost or kept with all their rows. A limit, a window, or rows that somebody else reads,
 //!   too, end the way.
 //!
@@ -25,7 +28,7 @@
 
 use std::collections::BTreeSet;
 
-use eris_operators::{Expression, JoinKind};
+use eris_operators::{BuildSpec, Expression, JoinKind};
 use eris_storage::{Column, DataType, Values};
 
 use super::order::{BUILD_COST, probe_cost};
@@ -118,7 +121,7 @@ fn candidates(
     probe: &ProbePlan,
     needs: &[BTreeSet<usize>],
 ) -> Vec<Candidate> {
-    let SinkPlan::Build(spec) = &qep.stages[probe.stage].sink else { return Vec::new() };
+    let Some(spec) = built_by(qep, probe) else { return Vec::new() };
     let loses_rows = matches!(probe.kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Build);
     if !loses_rows || spec.null_equal {
         return Vec::new();
@@ -132,9 +135,10 @@ fn candidates(
         if *share > SHARE_MAX {
             continue;
         }
-        let mut places = Vec::new();
-        Way { qep, places: &mut places }.back(stage, input, step, *index, work);
-        for mut place in places {
+        let mut way = Way { qep, data_type: *data_type, places: Vec::new() };
+        way.back(stage, input, step, *index, work);
+        way.forward((stage, input, step), *index, spec.keys.get(key));
+        for mut place in way.places {
             if built_rows <= FEW_BUILT && leads_an_index(qep, &place) {
                 place.work += SCANNED_COST;
             }
@@ -191,10 +195,28 @@ fn spread_of(sample: &Column) -> Option<(i64, i64)> {
     }
 }
 
+fn built_by<'q>(qep: &'q MacroQep, probe: &ProbePlan) -> Option<&'q BuildSpec> {
+    match &qep.stages[probe.stage].sink {
+        SinkPlan::Build(spec) => Some(spec),
+        SinkPlan::Emit
+        | SinkPlan::Collect
+        | SinkPlan::Nothing
+        | SinkPlan::Group { .. }
+        | SinkPlan::Sort { .. }
+        | SinkPlan::Window(_) => None,
+    }
+}
+
+fn is_one_of(expression: &Expression, columns: &[usize]) -> bool {
+    matches!(expression, Expression::Column { index, .. } if columns.contains(index))
+}
+
 /// The way from a probe back to where its key comes from.
 struct Way<'w> {
     qep: &'w MacroQep,
-    places: &'w mut Vec<Place>,
+    /// Of the key.
+    data_type: DataType,
+    places: Vec<Place>,
 }
 
 impl Way<'_> {
@@ -226,6 +248,7 @@ impl Way<'_> {
                         break;
                     }
                     column = probe.probe_columns[column];
+                    self.into_partners(probe, &[column]);
                     work = work.mul_add(kept_share(probe), probe_cost(qep.stages[probe.stage].expected_rows));
                 }
             }
@@ -244,16 +267,69 @@ impl Way<'_> {
         self.places.push(Place { stage, input, step: at, column, rows, work });
     }
 
+    /// Into the build sides in which rows look the key up behind its probe, which is this step.
+    fn forward(&mut self, (stage, input, first): (usize, usize, usize), column: usize, built: Option<&Expression>) {
+        let qep = self.qep;
+        let mut columns = vec![column];
+        for (step, plan) in qep.stages[stage].inputs[input].steps.iter().enumerate().skip(first) {
+            columns = match plan {
+                StepPlan::Filter(_) | StepPlan::Passed(_) => columns,
+                StepPlan::Project(expressions) => {
+                    let kept = expressions.iter().enumerate().filter(|(_, expression)| is_one_of(expression, &columns));
+                    kept.map(|(position, _)| position).collect()
+                }
+                // A column may be another one in each list.
+                StepPlan::Expand(_) => return,
+                StepPlan::Probe(probe) => {
+                    if step > first {
+                        self.into_partners(probe, &columns);
+                    }
+                    let own = probe.probe_columns.iter().enumerate().filter(|(_, own)| columns.contains(own));
+                    let mut behind: Vec<usize> = own.map(|(position, _)| position).collect();
+                    // The built row's key is the same value.
+                    if step == first
+                        && let (Some(spec), Some(key)) = (built_by(qep, probe), built)
+                    {
+                        let is_key = |kept: &usize| is_one_of(key, &[spec.columns[*kept]]);
+                        let equal = probe.build_columns.iter().enumerate().filter(|(_, kept)| is_key(kept));
+                        behind.extend(equal.map(|(position, _)| probe.probe_columns.len() + position));
+                    }
+                    behind
+                }
+            };
+        }
+    }
+
+    /// Into what a probe looks these columns up in.
+    fn into_partners(&mut self, probe: &ProbePlan, columns: &[usize]) {
+        let qep = self.qep;
+        let Some(spec) = built_by(qep, probe) else { return };
+        let finds_pairs = matches!(probe.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
+        if !finds_pairs || spec.null_equal || !self.is_only_probe(probe) {
+            return;
+        }
+        for (own, built) in probe.keys.iter().zip(&*spec.keys) {
+            let Expression::Column { index, data_type } = built else { continue };
+            if is_one_of(own, columns) && data_type.physical() == self.data_type.physical() {
+                self.through_stage(probe.stage, *index, BUILD_COST);
+            }
+        }
+    }
+
+    /// Whether nothing else looks rows up there, or reads those that nobody met.
+    fn is_only_probe(&self, probe: &ProbePlan) -> bool {
+        let probes: usize = self.qep.stages.iter().map(|stage| probes_of(stage, probe.stage)).sum();
+        probes == 1 && !self.notes_met(probe.stage)
+    }
+
     fn notes_met(&self, built: usize) -> bool {
         matches!(&self.qep.stages[built].sink, SinkPlan::Build(spec) if spec.keep_unmatched)
     }
 
     /// Into the build side of a join that is probed on the way, whose column comes behind it.
     fn through_build(&mut self, probe: &ProbePlan, column: usize, work: f64) -> bool {
-        let qep = self.qep;
-        let probes: usize = qep.stages.iter().map(|stage| probes_of(stage, probe.stage)).sum();
-        let SinkPlan::Build(spec) = &qep.stages[probe.stage].sink else { return false };
-        if !matches!(probe.kind, JoinKind::Inner | JoinKind::Left) || spec.keep_unmatched || probes != 1 {
+        let Some(spec) = built_by(self.qep, probe) else { return false };
+        if !matches!(probe.kind, JoinKind::Inner | JoinKind::Left) || !self.is_only_probe(probe) {
             return false;
         }
         let Some(kept) = probe.build_columns.get(column) else { return false };
