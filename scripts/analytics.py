@@ -8,6 +8,7 @@ from coverage import failed_last
 
 PEERS = "duckdb,hyper"
 FUZZED_HOURS = 4
+CACHE_QUERIES = {"scan": "at least 80 % of the read bandwidth", "aggregation": "reported", "join": "reported"}
 
 
 @functools.cache
@@ -95,11 +96,55 @@ def require_peers():
         raise Unavailable(f"{python} has not both peers: {reason}") from reason
 
 
+@functools.cache
+def cache_queries(rows):
+    report, command = bench("cache-queries", "--rows", str(rows), "--workers", "2", result=f"cache-queries-{rows}",
+                            timeout=4 * 3600)
+    return {query["name"]: query for query in report["queries"]}, report["cached_scan"], command
+
+
+def cache_query_of_many(figures, name):
+    if not figures.large:
+        raise Unavailable("takes about an hour and 10 GB: pass --large")
+    return cache_query(10**9, name)
+
+
+def cache_query(rows, name):
+    queries, _, command = cache_queries(rows)
+    query = queries[name]
+    if not query["native"]:
+        raise Failed("an operator is not native")
+    share = query["share_of_limit_percent"]
+    measured = (f"{query['ns_per_row']:.3f} ns/row, {query['execution_ns_per_row']:.3f} without planning "
+                f"({query['plan_us']:.0f} us): {query['read_bytes'] / 1e6:,.0f} MB at "
+                f"{query['bytes_per_s'] / 1e9:.1f} GB/s, {share:.0f} % of the bandwidth "
+                f"({query['limit_bytes_per_s'] / 1e9:.1f} GB/s)")
+    return Outcome(measured, name != "scan" or share >= 80, command)
+
+
+def cached_scan():
+    _, scan, command = cache_queries(10**8)
+    if scan["lies_in_l2"] is False:
+        raise Unavailable(f"{scan['bytes']:,} bytes do not lie in {scan['l2_bytes']:,}")
+    l2 = f"{scan['l2_bytes'] / 1024:,.0f} KiB" if scan["l2_bytes"] else "unknown size"
+    measured = (f"{scan['codes_per_ns_and_core']:.1f} codes/ns: {scan['rows']:,} of {scan['bits_per_code']} bits in "
+                f"{scan['execution_us']:.0f} us, of which {scan['empty_execution_us']:.0f} us also over no rows; "
+                f"{scan['bytes'] / 1024:,.0f} KiB, cache of {l2}; {scan['share_of_limit_percent']:.0f} % of the "
+                f"bandwidth of the cache")
+    return Outcome(measured, scan["codes_per_ns_and_core"] >= 8, command)
+
+
 def add_figures(figures):
     figures.line(5, "TPC-H SF 1, total beside DuckDB 2.0", "at most 0.7 x")(tpch_total)
     figures.line(5, "TPC-H SF 1, geometric mean beside Hyper API", "at most 0.7 x")(tpch_geometric_mean)
     figures.line(5, "TPC-H SF 1, each query beside the better of the two", "at most 1 x")(tpch_each)
     figures.line(5, "TPC-H SF 1, total on two workers beside one", "at least 1.6 x")(tpch_scaling)
+    for name, target in CACHE_QUERIES.items():
+        figures.line(5, f"001's queries at 10^8 rows: {name}", target)(functools.partial(cache_query, 10**8, name))
+    figures.line(5, "001's scan of a column in L2", "at least 8 codes per ns and core")(cached_scan)
+    for name, target in CACHE_QUERIES.items():
+        figures.line(5, f"001's queries at 10^9 rows: {name}", target)(
+            functools.partial(cache_query_of_many, figures, name))
 
 
 def differential_fuzzer():

@@ -54,6 +54,7 @@ class Checklist:
         self.name = name
         self.milestones = {}
         self.cold = False
+        self.large = False
 
     def line(self, milestone, text, target):
         def register(measure):
@@ -67,8 +68,10 @@ class Checklist:
         parser.add_argument("--list", action="store_true", help="print the lines without measuring")
         parser.add_argument("--only", metavar="TEXT", default="", help="only lines whose text contains TEXT")
         parser.add_argument("--cold", action="store_true", help="allow builds from nothing (up to an hour)")
+        parser.add_argument("--large", action="store_true", help="allow data of 10^9 rows (about an hour, 10 GB)")
         arguments = parser.parse_args()
         self.cold = arguments.cold
+        self.large = arguments.large
         commit()  # what is measured, before the results themselves change the tree
         if arguments.list:
             for milestone, lines in self.milestones.items():

@@ -198,9 +198,14 @@ impl Instance {
 
     /// Runs one query in a session of its own, timed inside the engine from the text to the last batch.
     pub fn query(&self, sql: &str) -> Result<TimedAnswer, SqlFailure> {
+        self.query_repeatedly(sql, 1)
+    }
+
+    /// The same, planned once and executed so many times in a row: the total counts all, the rows are the last ones.
+    pub fn query_repeatedly(&self, sql: &str, times: u32) -> Result<TimedAnswer, SqlFailure> {
         let (session, sql, env) =
             (self.database.sql().session(SessionOptions::default()), sql.to_owned(), Arc::clone(self.engine().env()));
-        let timed = self.engine().block_on(async move { timed_query(session, &sql, || env.now()).await });
+        let timed = self.engine().block_on(async move { timed_query(session, &sql, times, || env.now()).await });
         let timed =
             timed.map_err(|error| SqlFailure::new("XX000", error.to_string()))?.map_err(|error| failure(&error))?;
         let rows = timed.batches.iter().flat_map(|batch| connection::rows_of(batch, &timed.types)).collect();
@@ -216,7 +221,12 @@ struct TimedBatches {
     native: bool,
 }
 
-async fn timed_query(mut session: Session, sql: &str, now: impl Fn() -> Nanos) -> Result<TimedBatches, SqlError> {
+async fn timed_query(
+    mut session: Session,
+    sql: &str,
+    times: u32,
+    now: impl Fn() -> Nanos,
+) -> Result<TimedBatches, SqlError> {
     let begin = now();
     let statements = session.parse(sql, &[])?;
     let planned = now();
@@ -228,14 +238,17 @@ async fn timed_query(mut session: Session, sql: &str, now: impl Fn() -> Nanos) -
         total: Duration::ZERO,
         native: true,
     };
-    for statement in &statements {
-        answer.native &= statement.is_native();
-        if let Outcome::Rows(mut rows) = session.execute(statement, &[]).await? {
-            answer.types = rows.columns().iter().map(|column| column.sql_type).collect();
-            while let Some(batch) = rows.next().await? {
-                answer.batches.push(batch);
+    for _ in 0..times {
+        answer.batches.clear();
+        for statement in &statements {
+            answer.native &= statement.is_native();
+            if let Outcome::Rows(mut rows) = session.execute(statement, &[]).await? {
+                answer.types = rows.columns().iter().map(|column| column.sql_type).collect();
+                while let Some(batch) = rows.next().await? {
+                    answer.batches.push(batch);
+                }
+                rows.finish().await?;
             }
-            rows.finish().await?;
         }
     }
     answer.total = since(now());

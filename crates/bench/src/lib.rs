@@ -1,7 +1,8 @@
-//! Experiments: TPC-H, JCC-H, TATP, the key-value store, commits, checkpoints and recovery on ERIS, beside other
-//! systems and what the machine itself can do, with reports as JSON.
+//! Experiments: TPC-H, JCC-H, TATP, the queries of the cache experiments, the key-value store, commits, checkpoints and
+//! recovery on ERIS, beside other systems and what the machine itself can do, with reports as JSON.
 
 mod analytics;
+mod cache_queries;
 mod checkpoint;
 mod commits;
 mod directory;
@@ -17,6 +18,7 @@ pub use analytics::{
     AnalyticsOptions, AnalyticsReport, Generator, Loaded, Peer, PeerAnswer, PeerKind, PeerResult, Query, QueryResult,
     Suite, analytics, load as load_tables, run_query,
 };
+pub use cache_queries::{CacheQueriesOptions, CacheQueriesReport, CacheQueryFigures, CachedScan, cache_queries};
 pub use checkpoint::{CheckpointLatencyReport, CheckpointOptions, checkpoint};
 pub use commits::{CommitsOptions, CommitsReport, commits};
 pub use error::BenchError;

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use eris_bench::{
-    AnalyticsOptions, AnalyticsReport, BenchError, CheckpointOptions, CommitsOptions, RecoverFrom, RecoveryOptions,
-    TatpOptions, TatpReport, Via, analytics, checkpoint, commits, fill, kv, recovery, tatp,
+    AnalyticsOptions, AnalyticsReport, BenchError, CacheQueriesOptions, CheckpointOptions, CommitsOptions, RecoverFrom,
+    RecoveryOptions, TatpOptions, TatpReport, Via, analytics, cache_queries, checkpoint, commits, fill, kv, recovery,
+    tatp,
 };
 use eris_engine::Durability;
+use eris_workloads::cache_queries::CacheData;
 use eris_workloads::kv::{Baseline, KvOptions};
 use eris_workloads::tpch::dump;
 use serde_json::Value;
@@ -73,6 +75,44 @@ fn missing_files_are_named() {
         Err(error) => assert!(error.to_string().contains("no region.tbl in /nonexistent"), "{error}"),
         Ok(_) => panic!("loaded nothing from nowhere"),
     }
+}
+
+#[test]
+fn cache_queries_beside_the_bandwidth() -> Result<(), BenchError> {
+    let data = CacheData {
+        rows: 200_000,
+        scanned_values: 1_000,
+        aggregated_values: 100_000,
+        groups: 100,
+        keys: 5_000,
+        ..CacheData::default()
+    };
+    let options = CacheQueriesOptions {
+        data,
+        repeat: 2,
+        cached_rows: 70_000,
+        cached_passes: 3,
+        memory_limit_bytes: 1 << 30,
+        ..CacheQueriesOptions::default()
+    };
+    let report = cache_queries(&options, &mut |_| {})?;
+    assert!(report.is_right(), "{report:?}");
+    let names: Vec<&str> = report.queries.iter().map(|query| query.name).collect();
+    assert_eq!(names, ["scan", "aggregation", "join"]);
+    for query in &report.queries {
+        assert!(query.native && query.limit_bytes_per_s > 0.0 && query.share_of_limit_percent > 0.0, "{query:?}");
+        assert!(0.0 < query.execution_ns_per_row && query.execution_ns_per_row <= query.ns_per_row, "{query:?}");
+        for table in &query.tables {
+            assert_eq!(table.rows, table.held.encoded_rows + table.held.unencoded_rows + table.held.open_rows);
+            assert!(table.held.encoded_rows > 0 && table.bytes < table.value_bytes, "{table:?}");
+        }
+    }
+    assert_eq!(report.queries[1].answer_rows, 100);
+    assert_eq!(report.queries[2].answer_checksum, 200_000);
+    assert!(report.cached_scan.codes_per_ns_and_core > 0.0 && report.cached_scan.bytes > 0, "{report:?}");
+    let refused = CacheQueriesOptions { data: CacheData { groups: 0, ..data }, ..options };
+    assert!(matches!(cache_queries(&refused, &mut |_| {}), Err(BenchError::Options(_))));
+    Ok(())
 }
 
 /// A directory that does not exist.

@@ -2,6 +2,7 @@
 //! JSON to a file or to standard output.
 
 mod analytics;
+mod cache_queries;
 mod checkpoint;
 mod commits;
 mod kv;
@@ -31,6 +32,8 @@ pub enum Benchmark {
     Tpch(analytics::TpchArguments),
     /// JCC-H: the same tables with values that are related and very unequal; load, run the queries, check every answer
     Jcch(analytics::JcchArguments),
+    /// A column scan, an aggregation and a foreign-key join over large columns, beside the bandwidth of the memory
+    CacheQueries(cache_queries::CacheQueriesArguments),
     /// TATP: the telecom transactions, over the task API or over SQL
     Tatp(TatpArguments),
     /// Key-value store: tasks that look up 1,000 keys at a time, over the task API
@@ -122,6 +125,12 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
     match &arguments.benchmark {
         Benchmark::Tpch(arguments) => run_analytics(&arguments.options(), arguments.json(), &mut progress),
         Benchmark::Jcch(arguments) => run_analytics(&arguments.options(), arguments.json(), &mut progress),
+        Benchmark::CacheQueries(arguments) => {
+            let figures = Figures::open(arguments.json())?;
+            let report = eris_bench::cache_queries(&arguments.options(), &mut progress)?;
+            figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
+            if report.is_right() { Ok(()) } else { Err(Failure::new("not every answer is right")) }
+        }
         Benchmark::Tatp(arguments) => {
             let options = arguments.options()?;
             let figures = Figures::open(arguments.json.as_deref())?;

@@ -1,10 +1,11 @@
-//! Workloads: TPC-H, JCC-H, TATP, the key-value store of the sources, indexes of rising size and columns to scan; their
-//! data, their drivers and their checks.
+//! Workloads: TPC-H, JCC-H, TATP, the key-value store of the sources, their queries that depend on caches, indexes of
+//! rising size and columns to scan; their data, their drivers and their checks.
 //!
 //! A workload drives a system through one of two small interfaces: an SQL connection (ERIS embedded, ERIS or PostgreSQL
 //! over the wire) or the task API of the bare engine.
 
 pub mod answers;
+pub mod cache_queries;
 pub mod columns;
 pub mod connection;
 pub mod crowd;

@@ -147,7 +147,7 @@ fn run_once(instance: &Instance, query: &Query, verdict: &mut Verdict<'_>, repet
 }
 
 /// The statement with a comment after its first word, where no clean-up of statement texts removes it.
-fn unlike_any_other(sql: &str, repetition: usize) -> String {
+pub(crate) fn unlike_any_other(sql: &str, repetition: usize) -> String {
     let (first, rest) = sql.split_once(char::is_whitespace).unwrap_or((sql, ""));
     format!("{first} /* repetition {repetition} */ {rest}")
 }
