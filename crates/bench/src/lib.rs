@@ -1,5 +1,5 @@
-//! Experiments: TPC-H, JCC-H, TATP, the key-value store, commits, checkpoints and recovery on ERIS, beside other
-//! systems and what the machine itself can do, with reports as JSON.
+//! Experiments: TPC-H, JCC-H, TATP, all of it mixed, the key-value store, commits, checkpoints and recovery on ERIS,
+//! beside other systems and what the machine itself can do, with reports as JSON.
 
 mod analytics;
 mod checkpoint;
@@ -9,6 +9,8 @@ mod error;
 mod figures;
 mod instance;
 mod kv;
+mod latencies;
+mod mixed;
 mod process;
 mod recovery;
 mod tatp;
@@ -22,6 +24,7 @@ pub use commits::{CommitsOptions, CommitsReport, commits};
 pub use error::BenchError;
 pub use instance::{EmbeddedConnection, Instance, InstanceOptions, TimedAnswer};
 pub use kv::kv;
+pub use mixed::{MixedOptions, MixedReport, mixed};
 pub use process::ProcessId;
 pub use recovery::{Filled, RecoverFrom, RecoveryOptions, RecoveryReport, fill, recovery};
 pub use tatp::{KindResult, Latency, TatpOptions, TatpReport, Via, tatp};

@@ -5,6 +5,7 @@
 //! over the wire) or the task API of the bare engine.
 
 pub mod answers;
+mod beside;
 pub mod columns;
 pub mod connection;
 pub mod crowd;
@@ -13,5 +14,8 @@ pub mod index_size;
 pub mod jcch;
 pub mod kv;
 pub mod postgres;
+mod set_constant;
 pub mod tatp;
 pub mod tpch;
+
+pub use set_constant::set_constant;
