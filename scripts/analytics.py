@@ -1,7 +1,8 @@
-"""Figures and conditions of analytical queries: TPC-H and JCC-H beside DuckDB and Hyper in one run."""
+"""Figures and conditions of analytical queries: TPC-H and JCC-H beside DuckDB and Hyper in one run, mixed loads."""
 import functools
 import json
 import os
+import statistics
 
 from checklist import ROOT, Failed, Outcome, Unavailable, bench, run
 from coverage import failed_last
@@ -9,6 +10,9 @@ from coverage import failed_last
 PEERS = "duckdb,hyper"
 FUZZED_HOURS = 4
 CACHE_QUERIES = {"scan": "at least 80 % of the read bandwidth", "aggregation": "reported", "join": "reported"}
+READS_MIN = 1_000_000
+# Of the transactions that are due beside the stream: with fewer done, it had less than half the load beside it.
+TATP_DONE_MIN = 0.95
 
 
 @functools.cache
@@ -57,6 +61,42 @@ def tpch_scaling():
     double, command = bench("tpch", "--sf", "1", "--workers", "2", "--repeat", "3", result="tpch-two-workers")
     ratio = single["total_ms"] / double["total_ms"]
     return Outcome(f"{ratio:.2f} x ({single['total_ms']:.0f} ms, {double['total_ms']:.0f} ms)", ratio >= 1.6, command)
+
+
+@functools.cache
+def mixed():
+    return bench("mixed", "--sf", "1", "--workers", "2", result="mixed")
+
+
+def point_reads_beside_stream(report, command):
+    reads, stream = report["point_reads"], report["stream"]
+    if min(reads[name]["count"] for name in ("alone", "beside_stream")) < READS_MIN:
+        raise Failed(f"only {reads['alone']['count']:,} reads alone and {reads['beside_stream']['count']:,} beside")
+    alone, beside, machine = (statistics.median(reads[name]["p99_us_of_rounds"])
+                              for name in ("alone", "beside_stream", "machine"))
+    measured = (f"{reads['p99_ratio']:.2f} x: {beside:.0f} us, alone {alone:.0f} us, the machine itself "
+                f"{machine:.0f} us (medians of {report['rounds']} rounds); {reads['reads_per_s']:,.0f} of "
+                f"{reads['capacity_per_s']:,.0f} reads/s, the stream keeps {stream['share_beside_reads'] * 100:.0f} %")
+    return Outcome(measured, reads["p99_ratio"] <= 3 or beside <= 1000, command)
+
+
+def stream_beside_tatp(report, command):
+    stream, tatp = report["stream"], report["tatp"]
+    done = tatp["done_per_s"] / tatp["asked_per_s"]
+    measured = (f"{stream['share_beside_tatp'] * 100:.0f} % (median of {report['rounds']} rounds; "
+                f"{statistics.median(stream['beside_tatp_ms_of_rounds']):.0f} ms, alone {stream['alone_ms']:.0f} ms); "
+                f"{tatp['done_per_s']:,.0f} transactions/s, {done * 100:.0f} % of those due; "
+                f"{tatp['capacity_per_s']:,.0f}/s alone")
+    return Outcome(measured, stream["share_beside_tatp"] >= 0.7 and done >= TATP_DONE_MIN, command)
+
+
+def freshness(report, command):
+    """The age of the newest commit that a query sees when it starts."""
+    found = report["freshness"]
+    measured = (f"median {found['age_p50_us']:.0f} us, at most {found['age_max_us']:.0f} us ({found['queries']} "
+                f"queries, {found['stale']} stale; a commit every {found['interval_p50_us']:.0f} us, at most "
+                f"{found['interval_max_us']:.0f} us)")
+    return Outcome(measured, found["queries"] > 0 and found["stale"] == 0, command)
 
 
 def native(report, command):
@@ -145,6 +185,11 @@ def add_figures(figures):
     for name, target in CACHE_QUERIES.items():
         figures.line(5, f"001's queries at 10^9 rows: {name}", target)(
             functools.partial(cache_query_of_many, figures, name))
+    figures.line(5, "Mixed: point reads at half load beside a TPC-H stream, p99 of 10^6",
+                 "at most 3 x that of reads alone, or 1 ms")(lambda: point_reads_beside_stream(*mixed()))
+    figures.line(5, "Mixed: a TPC-H stream beside half the TATP load, speed beside alone", "at least 70 %")(
+        lambda: stream_beside_tatp(*mixed()))
+    figures.line(5, "Mixed: age of the newest commit that a query sees", "reported")(lambda: freshness(*mixed()))
 
 
 def differential_fuzzer():

@@ -1,7 +1,7 @@
 """Tests of what is concluded from a report of queries: `python3 -m unittest discover scripts`."""
 import unittest
 
-from analytics import native
+from analytics import freshness, native, point_reads_beside_stream, stream_beside_tatp
 from checklist import Failed
 
 
@@ -32,6 +32,35 @@ class Native(unittest.TestCase):
     def test_missing_queries_fail(self):
         with self.assertRaises(Failed):
             native({"results": report()["results"][1:]}, "eris bench jcch")
+
+
+def mixed(p99_us=(100, 250), reads=1_000_000, share=0.8, done=1_000, stale=0):
+    alone, beside = ({"count": reads, "p99_us_of_rounds": [us] * 3} for us in p99_us)
+    return {"rounds": 3,
+            "point_reads": {"alone": alone, "beside_stream": beside, "machine": alone, "reads_per_s": 1e5,
+                            "capacity_per_s": 2e5, "p99_ratio": p99_us[1] / p99_us[0]},
+            "stream": {"alone_ms": 800, "beside_tatp_ms_of_rounds": [1000] * 3, "share_beside_reads": share,
+                       "share_beside_tatp": share},
+            "tatp": {"asked_per_s": 1_000, "done_per_s": done, "capacity_per_s": 2_000},
+            "freshness": {"age_p50_us": 90, "age_max_us": 900, "queries": 66, "stale": stale, "interval_p50_us": 110,
+                          "interval_max_us": 500}}
+
+
+class Mixed(unittest.TestCase):
+    def test_reads_may_be_three_times_as_slow_or_a_millisecond(self):
+        for p99_us, reached in (((100, 300), True), ((100, 999), True), ((400, 1200), True), ((100, 1001), False)):
+            self.assertEqual(point_reads_beside_stream(mixed(p99_us), "").reached, reached, p99_us)
+        with self.assertRaises(Failed):
+            point_reads_beside_stream(mixed(reads=999_999), "")
+
+    def test_the_stream_keeps_its_speed_beside_all_transactions_that_are_due(self):
+        self.assertTrue(stream_beside_tatp(mixed(share=0.7), "").reached)
+        self.assertFalse(stream_beside_tatp(mixed(share=0.69), "").reached)
+        self.assertFalse(stream_beside_tatp(mixed(done=900), "").reached)
+
+    def test_no_query_may_miss_what_was_committed(self):
+        self.assertTrue(freshness(mixed(), "").reached)
+        self.assertFalse(freshness(mixed(stale=1), "").reached)
 
 
 if __name__ == "__main__":

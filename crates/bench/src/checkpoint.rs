@@ -18,13 +18,13 @@ use eris_storage::ContainerId;
 use eris_workloads::columns::{
     PointReads, PointReadsOptions, Shape, capacity, create, machine_noise, run_point_reads, run_point_reads_beside,
 };
-use eris_workloads::histogram::Histogram;
 use serde::Serialize;
 
 use crate::directory::NewDirectory;
 use crate::error::BenchError;
 use crate::figures::median;
 use crate::instance::{InstanceOptions, open_files, start_engine};
+use crate::latencies::{Latencies, Rounds};
 
 /// Rows of two integers.
 const ROW_BYTES: u64 = 16;
@@ -116,47 +116,6 @@ pub struct CheckpointLatencyReport {
 const ARRIVALS: &str = "open loop, from timer tasks inside the workers; latency from the intended arrival";
 const SHOWN: &str = "of p99.9 the median over the rounds, and each; the others of all reads together";
 
-#[derive(Clone, Debug, Serialize)]
-pub struct Latencies {
-    pub count: u64,
-    pub p50_us: f64,
-    pub p99_us: f64,
-    pub p999_us: f64,
-    pub p999_us_of_all: f64,
-    pub p999_us_of_rounds: Vec<f64>,
-    pub max_us: f64,
-}
-
-/// The latencies of one kind, round by round and together.
-#[derive(Default)]
-struct Rounds {
-    all: Histogram,
-    p999_us: Vec<f64>,
-}
-
-impl Rounds {
-    fn add(&mut self, latency: &Histogram) {
-        self.all.merge(latency);
-        self.p999_us.push(us(latency, 0.999));
-    }
-
-    fn latencies(&self) -> Latencies {
-        Latencies {
-            count: self.all.count(),
-            p50_us: us(&self.all, 0.5),
-            p99_us: us(&self.all, 0.99),
-            p999_us: median(&self.p999_us),
-            p999_us_of_all: us(&self.all, 0.999),
-            p999_us_of_rounds: self.p999_us.clone(),
-            max_us: self.all.max_ns() as f64 / 1e3,
-        }
-    }
-}
-
-fn us(latency: &Histogram, quantile: f64) -> f64 {
-    latency.quantile_ns(quantile) as f64 / 1e3
-}
-
 /// Runs the benchmark; `progress` gets a line per step.
 pub fn checkpoint(
     options: &CheckpointOptions,
@@ -209,7 +168,7 @@ impl Bench<'_> {
         let mut alone_for = first;
         while !self.is_enough() && self.measured.checkpoints.len() < ROUNDS_MAX {
             let round = self.measured.checkpoints.len();
-            progress(&format!("round {}, {} reads so far", round + 1, self.measured.beside.all.count()));
+            progress(&format!("round {}, {} reads so far", round + 1, self.measured.beside.count()));
             let fresh = self.create(self.options.fresh_rows)?;
             std::thread::sleep(SETTLE);
             self.measured.machine.add(&machine_noise(self.engine.worker_count(), NOISE_BETWEEN, alone_for));
@@ -238,7 +197,7 @@ impl Bench<'_> {
 
     fn is_enough(&self) -> bool {
         let Measured { alone, beside, checkpoints, .. } = &self.measured;
-        let least = alone.all.count().min(beside.all.count());
+        let least = alone.count().min(beside.count());
         checkpoints.len() >= self.options.rounds && least >= self.options.requests
     }
 

@@ -196,6 +196,11 @@ impl Instance {
         self.database.sql().catalog().current().find(table).map(|table| table.container()).ok_or_else(missing)
     }
 
+    /// The SQL layer, for sessions inside tasks of the engine.
+    pub(crate) fn sql(&self) -> &eris_sql::Database {
+        self.database.sql()
+    }
+
     /// Runs one query in a session of its own, timed inside the engine from the text to the last batch.
     pub fn query(&self, sql: &str) -> Result<TimedAnswer, SqlFailure> {
         self.query_repeatedly(sql, 1)
@@ -203,17 +208,20 @@ impl Instance {
 
     /// The same, planned once and executed so many times in a row: the total counts all, the rows are the last ones.
     pub fn query_repeatedly(&self, sql: &str, times: u32) -> Result<TimedAnswer, SqlFailure> {
-        let (session, sql, env) =
-            (self.database.sql().session(SessionOptions::default()), sql.to_owned(), Arc::clone(self.engine().env()));
-        let timed = self.engine().block_on(async move { timed_query(session, &sql, times, || env.now()).await });
-        let timed =
-            timed.map_err(|error| SqlFailure::new("XX000", error.to_string()))?.map_err(|error| failure(&error))?;
-        let rows = timed.batches.iter().flat_map(|batch| connection::rows_of(batch, &timed.types)).collect();
-        Ok(TimedAnswer { rows, plan: timed.plan, total: timed.total, native: timed.native })
+        let (mut session, sql, env) =
+            (self.sql().session(SessionOptions::default()), sql.to_owned(), Arc::clone(self.engine().env()));
+        let timed = self.engine().block_on(async move {
+            let timed = timed_query(&mut session, &sql, times, || env.now()).await;
+            session.close().await;
+            timed
+        });
+        let timed = timed.map_err(|error| SqlFailure::new("XX000", error.to_string()))?;
+        timed.map(TimedBatches::into_answer).map_err(|error| failure(&error))
     }
 }
 
-struct TimedBatches {
+/// What tasks of the engine get: nothing is converted yet.
+pub(crate) struct TimedBatches {
     batches: Vec<Batch>,
     types: Vec<SqlType>,
     plan: Duration,
@@ -221,8 +229,17 @@ struct TimedBatches {
     native: bool,
 }
 
-async fn timed_query(
-    mut session: Session,
+impl TimedBatches {
+    /// The same for whom it is to be looked at.
+    pub fn into_answer(self) -> TimedAnswer {
+        let rows = self.batches.iter().flat_map(|batch| connection::rows_of(batch, &self.types)).collect();
+        TimedAnswer { rows, plan: self.plan, total: self.total, native: self.native }
+    }
+}
+
+/// Runs the statements of a text, each so many times in a row.
+pub(crate) async fn timed_query(
+    session: &mut Session,
     sql: &str,
     times: u32,
     now: impl Fn() -> Nanos,
@@ -252,11 +269,10 @@ async fn timed_query(
         }
     }
     answer.total = since(now());
-    session.close().await;
     Ok(answer)
 }
 
 /// The failure that drivers know.
-fn failure(error: &SqlError) -> SqlFailure {
+pub(crate) fn failure(error: &SqlError) -> SqlFailure {
     SqlFailure::new(error.sqlstate.as_str(), error.to_string())
 }

@@ -1,5 +1,5 @@
-//! Experiments: TPC-H, JCC-H, TATP, the queries of the cache experiments, the key-value store, commits, checkpoints and
-//! recovery on ERIS, beside other systems and what the machine itself can do, with reports as JSON.
+//! Experiments: TPC-H, JCC-H, TATP, all of it mixed, the queries of the cache experiments, the key-value store, commits,
+//! checkpoints and recovery on ERIS, beside other systems and what the machine itself can do, with reports as JSON.
 
 mod analytics;
 mod cache_queries;
@@ -10,6 +10,8 @@ mod error;
 mod figures;
 mod instance;
 mod kv;
+mod latencies;
+mod mixed;
 mod process;
 mod recovery;
 mod tatp;
@@ -24,6 +26,7 @@ pub use commits::{CommitsOptions, CommitsReport, commits};
 pub use error::BenchError;
 pub use instance::{EmbeddedConnection, Instance, InstanceOptions, TimedAnswer};
 pub use kv::kv;
+pub use mixed::{MixedOptions, MixedReport, mixed};
 pub use process::ProcessId;
 pub use recovery::{Filled, RecoverFrom, RecoveryOptions, RecoveryReport, fill, recovery};
 pub use tatp::{KindResult, Latency, TatpOptions, TatpReport, Via, tatp};

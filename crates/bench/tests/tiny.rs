@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use eris_bench::{
-    AnalyticsOptions, AnalyticsReport, BenchError, CacheQueriesOptions, CheckpointOptions, CommitsOptions, RecoverFrom,
-    RecoveryOptions, TatpOptions, TatpReport, Via, analytics, cache_queries, checkpoint, commits, fill, kv, recovery,
-    tatp,
+    AnalyticsOptions, AnalyticsReport, BenchError, CacheQueriesOptions, CheckpointOptions, CommitsOptions, MixedOptions,
+    RecoverFrom, RecoveryOptions, TatpOptions, TatpReport, Via, analytics, cache_queries, checkpoint, commits, fill, kv,
+    mixed, recovery, tatp,
 };
 use eris_engine::Durability;
 use eris_workloads::cache_queries::CacheData;
@@ -265,6 +265,38 @@ fn point_reads_beside_checkpoints() -> Result<(), BenchError> {
     assert!(report.alone.count >= 100 && report.beside_checkpoint.count >= 100, "{report:?}");
     assert!(report.p999_ratio > 0.0 && report.checkpoint_written_bytes >= report.fresh_bytes, "{report:?}");
     assert!(!options.directory.exists(), "what was written stays");
+    Ok(())
+}
+
+#[test]
+fn point_reads_and_tatp_beside_queries() -> Result<(), BenchError> {
+    let options = MixedOptions {
+        scale_factor: 0.01,
+        subscribers: 1_000,
+        rows: 1_000,
+        requests: 100,
+        rounds: 2,
+        seconds: 0.1,
+        memory_limit_bytes: 2 << 30,
+        ..MixedOptions::default()
+    };
+    let report = mixed(&options, &mut |_| {})?;
+    assert!(report.is_right(), "{:?} {:?} {:?}", report.stream.answers, report.tatp, report.freshness);
+    // A pass that warms up, and three in each round.
+    let passes = 1 + 3 * report.rounds as u64;
+    assert!(report.rounds >= 2 && report.stream.answers.get("ok") == Some(&(22 * passes)), "{:?}", report.stream);
+    let reads = &report.point_reads;
+    assert!(reads.alone.count >= 100 && reads.beside_stream.count >= 100 && reads.p99_ratio > 0.0, "{reads:?}");
+    assert!(report.stream.share_beside_reads > 0.0 && report.stream.share_beside_tatp > 0.0, "{:?}", report.stream);
+    assert!(report.tatp.done_per_s > 0.0, "{:?}", report.tatp);
+    let freshness = &report.freshness;
+    assert_eq!(freshness.queries, 22 * report.rounds);
+    assert!(0.0 < freshness.age_p50_us && freshness.age_p50_us <= freshness.age_max_us, "{freshness:?}");
+    // The first commit of each pass is there before the pass begins, with a stamp of that moment.
+    assert!(freshness.age_max_us < 60e6, "{freshness:?}");
+    for wrong in [MixedOptions { rounds: 0, ..options.clone() }, MixedOptions { rate: Some(0.0), ..options }] {
+        assert!(matches!(mixed(&wrong, &mut |_| {}), Err(BenchError::Options(_))), "{wrong:?}");
+    }
     Ok(())
 }
 

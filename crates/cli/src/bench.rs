@@ -6,6 +6,7 @@ mod cache_queries;
 mod checkpoint;
 mod commits;
 mod kv;
+mod mixed;
 mod recovery;
 
 use std::fs::{self, File};
@@ -44,6 +45,8 @@ pub enum Benchmark {
     Recovery(recovery::RecoveryArguments),
     /// Point reads that arrive by the clock, alone and beside checkpoints
     Checkpoint(checkpoint::CheckpointArguments),
+    /// Point reads and TATP that arrive by the clock, each beside a stream of TPC-H queries in the same database
+    Mixed(mixed::MixedArguments),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -160,6 +163,12 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
             let figures = Figures::open(arguments.json())?;
             let report = eris_bench::checkpoint(&arguments.options(), &mut progress)?;
             figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)
+        }
+        Benchmark::Mixed(arguments) => {
+            let figures = Figures::open(arguments.json())?;
+            let report = eris_bench::mixed(&arguments.options(), &mut progress)?;
+            figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
+            if report.is_right() { Ok(()) } else { Err(Failure::new("not every answer, table or snapshot is right")) }
         }
     }
 }

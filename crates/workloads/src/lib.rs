@@ -5,6 +5,7 @@
 //! over the wire) or the task API of the bare engine.
 
 pub mod answers;
+mod beside;
 pub mod cache_queries;
 pub mod columns;
 pub mod connection;
@@ -14,5 +15,8 @@ pub mod index_size;
 pub mod jcch;
 pub mod kv;
 pub mod postgres;
+mod set_constant;
 pub mod tatp;
 pub mod tpch;
+
+pub use set_constant::set_constant;

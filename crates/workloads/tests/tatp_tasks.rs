@@ -3,10 +3,10 @@
 use eris_engine::{Engine, EngineError, EngineOptions};
 use eris_platform::RealEnv;
 use eris_storage::Layout;
-use eris_workloads::tatp::task::{Containers, StorageOptions};
+use eris_workloads::tatp::task::{Containers, StorageOptions, TaskClient};
 use eris_workloads::tatp::{
-    Consistency, KeyDistribution, Population, PopulationOptions, RunOptions, RunResult, Statistics, TransactionKind,
-    check, run_over_tasks,
+    ArrivalOptions, Consistency, KeyDistribution, Population, PopulationOptions, RunOptions, RunResult, Statistics,
+    TransactionKind, check, run_arrivals_beside, run_over_tasks,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,4 +89,30 @@ fn small_segments_and_splits_under_every_layout() {
         let hashed_keys = layout == Layout::Mixed;
         assert_run(engine, StorageOptions { layout, segment_rows: 256, partitions: None, hashed_keys });
     }
+}
+
+#[test]
+fn transactions_arrive_by_the_clock_for_as_long_as_the_work_takes() -> Result<(), EngineError> {
+    let engine = Engine::start(Arc::new(RealEnv::new()), EngineOptions { workers: 2, ..EngineOptions::default() })?;
+    let population = population();
+    let containers = Containers::create(&engine, StorageOptions::default())?;
+    let (loading, loaded) = (engine.clone(), Arc::clone(&population));
+    engine.block_on(async move { containers.load(&loading, &loaded).await })??;
+    let options =
+        ArrivalOptions { clients: 3, transactions_per_s: 2_000.0, keys: KeyDistribution::NonUniform, seed: 7 };
+    let (sleeper, until) = (engine.clone(), engine.env().now() + Duration::from_millis(300));
+    let work = async move { sleeper.sleep_until(until).await };
+    let client = TaskClient::new(&engine, containers);
+    let (run, ()) = run_arrivals_beside(&client, &population, &options, work)?;
+    // The work may end late on a busy machine, and the last of the transactions that are due then may be left.
+    let (done, due) = (run.statistics.completed() as f64, 2_000.0 * run.measured.as_secs_f64());
+    assert!(done > 100.0 && done <= due + 3.0, "{done} of {due} transactions");
+    assert_eq!(run.statistics.latency().count(), run.statistics.completed());
+    let consistency = check(&population, &run.statistics.forwarding_changes, |table, subscribers| {
+        let reading = engine.clone();
+        engine.block_on(async move { containers.rows(&reading, table, subscribers).await })?
+    })?;
+    assert!(consistency.is_consistent(), "{:?}", consistency.examples);
+    engine.shutdown();
+    Ok(())
 }

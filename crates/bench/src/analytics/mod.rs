@@ -15,17 +15,18 @@ pub use options::AnalyticsOptions;
 pub use peers::{Peer, PeerAnswer, PeerKind};
 pub use report::{AnalyticsReport, PeerResult, QueryResult};
 pub use suite::{Generator, Query, Suite};
+pub(crate) use verdict::Verdict;
 
 use crate::error::BenchError;
 use crate::figures::{geometric_mean, median};
-use crate::instance::{Instance, InstanceOptions};
+use crate::instance::{Instance, InstanceOptions, TimedAnswer};
 use crate::process::ProcessId;
+use eris_workloads::connection::SqlFailure;
 use eris_workloads::jcch::ParameterSet;
 use eris_workloads::tpch::FOREIGN_KEYS;
 use refresh::Refresh;
 use std::collections::BTreeMap;
 use std::path::Path;
-use verdict::Verdict;
 
 /// Runs the benchmark; `progress` gets a line per step.
 pub fn analytics(options: &AnalyticsOptions, progress: &mut dyn FnMut(&str)) -> Result<AnalyticsReport, BenchError> {
@@ -129,8 +130,13 @@ pub fn run_query(instance: &Instance, query: &Query, repetition: usize) -> Query
 }
 
 fn run_once(instance: &Instance, query: &Query, verdict: &mut Verdict<'_>, repetition: usize) -> QueryResult {
+    judged(query, verdict, instance.query(&unlike_any_other(&query.sql, repetition)))
+}
+
+/// What became of a query that ran once, and what is to be said of its answer.
+pub(crate) fn judged(query: &Query, verdict: &mut Verdict<'_>, answer: Result<TimedAnswer, SqlFailure>) -> QueryResult {
     let name = query.name.clone();
-    match instance.query(&unlike_any_other(&query.sql, repetition)) {
+    match answer {
         Ok(answer) => QueryResult {
             name,
             median_ms: answer.total.as_secs_f64() * 1_000.0,

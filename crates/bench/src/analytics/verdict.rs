@@ -13,7 +13,7 @@ use eris_workloads::tpch::answer_shape;
 pub(super) const OK: &str = "ok";
 pub(super) const UNCHECKED: &str = "unchecked";
 
-pub(super) struct Verdict<'q> {
+pub(crate) struct Verdict<'q> {
     query: &'q Query,
     /// The first answer of ERIS, where none is stored.
     own: Option<Answer>,

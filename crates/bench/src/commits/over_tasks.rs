@@ -3,9 +3,10 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use eris_engine::{Change, Engine, EngineError, Read, RowChange};
+use eris_engine::{Engine, EngineError, Read};
 use eris_platform::SeededRandom;
-use eris_storage::{AttributeId, Batch, Column, ContainerId, DataType, Predicate, ReadRequest, Value};
+use eris_storage::{AttributeId, ContainerId, DataType, Predicate, ReadRequest, Value};
+use eris_workloads::set_constant;
 
 use super::{Keys, Timed};
 use crate::error::BenchError;
@@ -20,26 +21,6 @@ pub(super) struct TaskClient {
     container: ContainerId,
     keys: Keys,
     random: SeededRandom,
-}
-
-struct SetBalance {
-    attribute: [AttributeId; 1],
-    balance: i64,
-}
-
-impl RowChange for SetBalance {
-    fn inputs(&self) -> usize {
-        0
-    }
-
-    fn attributes(&self) -> &[AttributeId] {
-        &self.attribute
-    }
-
-    fn apply(&self, batch: &Batch) -> Result<Change, EngineError> {
-        let column = Column::constant(DataType::Int64, &Value::Int64(self.balance), batch.rows);
-        Ok(Change { rows: None, attributes: Box::new(self.attribute), values: Batch::new([column], batch.rows) })
-    }
 }
 
 impl TaskClient {
@@ -57,7 +38,8 @@ impl TaskClient {
         let request = ReadRequest { predicate, desired: Arc::new([]), order: None };
         let read = Read { container: self.container, request };
         let mut transaction = self.engine.begin();
-        let changed = transaction.update(&read, Arc::new(SetBalance { attribute: [BALANCE], balance })).await?;
+        let change = set_constant(BALANCE, DataType::Int64, Value::Int64(balance));
+        let changed = transaction.update(&read, change).await?;
         assert_eq!(changed, 1, "account {key} is there once");
         let committing = env.now();
         transaction.commit().await?;

@@ -5,6 +5,7 @@
 //! something else shows in every read that it kept waiting.
 
 use super::{KEY, VALUE, sum_values, value_of};
+use crate::beside::{Work, WorkEnd};
 use crate::histogram::Histogram;
 use eris_engine::{Engine, EngineError, Read, yield_now};
 use eris_platform::{Nanos, NodeId, SeededRandom};
@@ -17,8 +18,6 @@ use std::time::Duration;
 const CAPACITY_READS: u64 = 32;
 /// How often to look whether the last reads have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
-/// The end of work that has none yet, in nanoseconds of the engine's clock.
-const NEVER: u64 = u64::MAX;
 
 /// What is read, and how often.
 #[derive(Clone, Copy, Debug)]
@@ -186,7 +185,7 @@ pub fn run_point_reads(engine: &Engine, options: PointReadsOptions) -> Result<Po
             let _ = scans_sender.send(count);
         });
     }
-    let latency = arrive_on_each_worker(engine, options, &Arc::new(AtomicU64::new(NEVER)))?;
+    let latency = arrive_on_each_worker(engine, options, &WorkEnd::never())?;
     over.store(true, Ordering::Release);
     let mut result = PointReads { latency, scans: 0 };
     if options.beside_scan_of.is_some() {
@@ -203,31 +202,22 @@ pub fn run_point_reads_beside<T: Send + 'static>(
     options: PointReadsOptions,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<(PointReads, T), EngineError> {
-    let work_end = Arc::new(AtomicU64::new(NEVER));
-    let (sender, receiver) = mpsc::channel();
-    let (env, told_end) = (Arc::clone(engine.env()), Arc::clone(&work_end));
-    engine.spawn(async move {
-        let value = work.await;
-        told_end.store(env.now().0, Ordering::Release);
-        // The receiver waits below; it is gone only if the run is.
-        let _ = sender.send(value);
-    });
-    let latency = arrive_on_each_worker(engine, options, &work_end)?;
-    let value = receiver.recv().map_err(|_| lost())?;
-    Ok((PointReads { latency, scans: 0 }, value))
+    let work = Work::start(engine, work);
+    let latency = arrive_on_each_worker(engine, options, work.end())?;
+    Ok((PointReads { latency, scans: 0 }, work.value()?))
 }
 
 fn arrive_on_each_worker(
     engine: &Engine,
     options: PointReadsOptions,
-    work_end: &Arc<AtomicU64>,
+    work_end: &WorkEnd,
 ) -> Result<Histogram, EngineError> {
     let workers = engine.worker_count();
     let between = Duration::from_secs_f64(workers as f64 / options.reads_per_s);
     on_each_worker(engine, |worker| {
         let reader = Reader::new(engine, worker, options.container, options.rows, options.seed);
         let first = between.mul_f64(worker as f64 / workers as f64);
-        arrive(reader, first, between, options.duration, Arc::clone(work_end))
+        arrive(reader, first, between, options.duration, work_end.clone())
     })
 }
 
@@ -237,7 +227,7 @@ async fn arrive(
     first: Duration,
     between: Duration,
     duration: Duration,
-    work_end: Arc<AtomicU64>,
+    work_end: WorkEnd,
 ) -> Result<Histogram, EngineError> {
     let env = Arc::clone(reader.engine.env());
     let begin = env.now();
@@ -250,7 +240,7 @@ async fn arrive(
         if env.now() < due {
             reader.engine.sleep_until(due).await;
         }
-        if due.0 >= work_end.load(Ordering::Acquire) {
+        if work_end.is_by(due) {
             break;
         }
         reader.start(due);

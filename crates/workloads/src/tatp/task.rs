@@ -7,14 +7,14 @@ use super::population::Population;
 use super::schema::{BIT_1, ColumnType, DATA_A, Table, VLR_LOCATION};
 use super::transactions::{Completed, ForwardingChange, ForwardingKey, Transaction};
 use crate::connection::{Rows, SqlValue};
+use crate::set_constant;
 use eris_engine::{
-    Change, ContainerSpec, Durability, Engine, EngineError, GlobalIndexSpec, Partitioning, Read, RowChange,
+    ContainerSpec, Durability, Engine, EngineError, GlobalIndexSpec, Partitioning, Read, RowChange,
     Transaction as EngineTransaction,
 };
 use eris_storage::{
-    Attribute, AttributeId, Batch, Column, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId,
-    IndexKind, Layout, PackedRows, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError,
-    Test, Value,
+    Attribute, AttributeId, Batch, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind,
+    Layout, PackedRows, Predicate, ReadRequest, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion, StorageError, Test, Value,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -203,30 +203,8 @@ fn small(value: i64) -> Value {
     Value::Int16(value as i16)
 }
 
-/// Sets one attribute of all qualifying rows to a constant.
-struct SetConstant {
-    attribute: [AttributeId; 1],
-    data_type: DataType,
-    value: Value,
-}
-
-impl RowChange for SetConstant {
-    fn inputs(&self) -> usize {
-        0
-    }
-
-    fn attributes(&self) -> &[AttributeId] {
-        &self.attribute
-    }
-
-    fn apply(&self, batch: &Batch) -> Result<Change, EngineError> {
-        let column = Column::constant(self.data_type, &self.value, batch.rows);
-        Ok(Change { rows: None, attributes: Box::new(self.attribute), values: Batch::new([column], batch.rows) })
-    }
-}
-
 fn set(attribute: usize, data_type: DataType, value: Value) -> Arc<dyn RowChange> {
-    Arc::new(SetConstant { attribute: [AttributeId(attribute as u16)], data_type, value })
+    set_constant(AttributeId(attribute as u16), data_type, value)
 }
 
 /// Runs transactions as tasks; the lists of desired attributes are made once.

@@ -4,14 +4,14 @@ use super::population::Population;
 use super::sql_driver::{Phase, PhaseHook, measured_latency};
 use super::statistics::{ATTEMPTS_MAX, RunOptions, RunResult, Statistics};
 use super::task::{Containers, TaskClient};
-use super::transactions::Inputs;
+use super::transactions::{Completed, Inputs, Transaction};
 use eris_engine::{Engine, EngineError, yield_now};
 use eris_platform::Nanos;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// How long a client keeps its worker before it lets others work: half of what a command may keep a partition.
-const TURN: Duration = Duration::from_micros(100);
+pub(super) const TURN: Duration = Duration::from_micros(100);
 
 /// When a client stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,12 +55,38 @@ pub fn run_clients(
     on_phase(Phase::MeasuringBegins);
     std::thread::sleep(options.measured);
     on_phase(Phase::MeasuringEnds);
+    Ok(RunResult { statistics: merged(&receiver, options.clients)?, measured: options.measured })
+}
+
+/// What all clients counted, once they have ended.
+pub(super) fn merged(
+    receiver: &mpsc::Receiver<Result<Statistics, EngineError>>,
+    clients: u32,
+) -> Result<Statistics, EngineError> {
     let mut statistics = Statistics::default();
-    for _ in 0..options.clients {
-        let lost = || EngineError::OperatorPanicked("a client ended without a result".to_owned());
-        statistics.merge(receiver.recv().map_err(|_| lost())??);
+    for _ in 0..clients {
+        let lost = |_| EngineError::OperatorPanicked("a client ended without a result".to_owned());
+        statistics.merge(receiver.recv().map_err(lost)??);
     }
-    Ok(RunResult { statistics, measured: options.measured })
+    Ok(statistics)
+}
+
+/// Runs a transaction until it does not lose against another one; with the number of attempts that were lost.
+pub(super) async fn complete(
+    client: &mut TaskClient,
+    transaction: &Transaction,
+) -> Result<(Completed, u64), EngineError> {
+    let mut retries = 0;
+    loop {
+        match client.run(transaction).await {
+            Err(error) if error.is_retryable() && retries + 1 < ATTEMPTS_MAX => {
+                retries += 1;
+                // The other transaction may need this worker to end.
+                yield_now().await;
+            }
+            other => return Ok((other?, retries)),
+        }
+    }
 }
 
 /// One client's loop.
@@ -89,24 +115,14 @@ pub async fn drive(
             return Ok(statistics);
         }
         let transaction = inputs.draw();
-        let mut attempts = 1;
-        let completed = loop {
-            match client.run(&transaction).await {
-                Err(error) if error.is_retryable() && attempts < ATTEMPTS_MAX => {
-                    attempts += 1;
-                    // The other transaction may need this worker to end.
-                    yield_now().await;
-                }
-                other => break other?,
-            }
-        };
+        let (completed, retries) = complete(&mut client, &transaction).await?;
         now = env.now();
         let end = elapsed(now);
         let latency = match until {
             Until::TimeIsOver => measured_latency(start, end, &options),
             Until::Transactions(_) => Some(end.saturating_sub(start)),
         };
-        statistics.record(transaction.kind(), completed, attempts - 1, latency);
+        statistics.record(transaction.kind(), completed, retries, latency);
         transactions += 1;
         // In-place transactions never wait; this lets the worker get to its other duties. Runs that repeat exactly meet
         // each other more often, and their clock stands still within a turn.
