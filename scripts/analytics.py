@@ -8,6 +8,17 @@ from coverage import failed_last
 
 PEERS = "duckdb,hyper"
 FUZZED_HOURS = 4
+WRITERS = 4
+SUITES = {
+    "TPC-H": ["tpch"],
+    "JCC-H, normal parameters,": ["jcch", "--parameters", "normal"],
+    "JCC-H, skewed parameters,": ["jcch", "--parameters", "skewed"],
+}
+# By scale factor. The queries are over within a second of the smallest one: writers have to meet each of them. There a
+# table would be a single segment, too.
+REPETITIONS = {"0.01": "50", "1": "3", "5": "2"}
+SEGMENTS = {"0.01": ["--segment-rows", "1000"]}
+STORED_ANSWERS = [("tpch", "0.01"), ("tpch", "1"), ("jcch", "0.01")]
 
 
 @functools.cache
@@ -95,6 +106,31 @@ def require_peers():
         raise Unavailable(f"{python} has not both peers: {reason}") from reason
 
 
+def beside_writers(suite, scale):
+    """While clients insert, delete and change rows of which no query may see anything."""
+    options = [*SUITES[suite], "--sf", scale, *SEGMENTS.get(scale, []), "--refresh", str(WRITERS),
+               "--repeat", REPETITIONS[scale]]
+    if (options[0], scale) not in STORED_ANSWERS:
+        require_peers()
+        options += ["--peers", PEERS]
+    report, command = bench(*options, result=f"{result_name(suite, scale)}-writers", timeout=6 * 3600)
+    counters = report["counters"]
+    done = {"transactions": report["refresh_transactions"]}
+    if scale in SEGMENTS:  # larger segments may outlive so short a run
+        done["segments thawed or compacted"] = counters["segments_thawed"] + counters["segments_compacted"]
+    return after_all_of(done, native(report, command))
+
+
+def result_name(suite, scale):
+    return "-".join([SUITES[suite][0], *SUITES[suite][2:], scale])
+
+
+def after_all_of(done, outcome):
+    """What was found out, and what had to be done to the rows for it to mean anything."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in done.items())
+    return Outcome(f"{outcome.measured}; {counts}", outcome.reached and all(done.values()), outcome.command)
+
+
 def add_figures(figures):
     figures.line(5, "TPC-H SF 1, total beside DuckDB 2.0", "at most 0.7 x")(tpch_total)
     figures.line(5, "TPC-H SF 1, geometric mean beside Hyper API", "at most 0.7 x")(tpch_geometric_mean)
@@ -126,5 +162,9 @@ def add_conditions(done):
         for parameters in ("normal", "skewed"):
             done.line(5, f"JCC-H SF {scale}, {parameters} parameters: as DuckDB and Hyper say, and no DataFusion node",
                       "22 of 22")(functools.partial(jcch_as_peers, scale, parameters))
+    for scale in ("0.01", "1", "5"):
+        for suite in SUITES:
+            done.line(5, f"{suite} SF {scale}: right while {WRITERS} clients change other rows", "22 of 22")(
+                functools.partial(beside_writers, suite, scale))
     done.line(5, "Differential fuzzer beside DuckDB", f"{FUZZED_HOURS} hours in sum, the last run without failures")(
         differential_fuzzer)

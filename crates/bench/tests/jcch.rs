@@ -73,6 +73,22 @@ fn many_partitions_of_small_segments_from_files() -> Result<(), BenchError> {
     ran
 }
 
+/// What the writers do to rows, no query may see.
+#[test]
+fn answers_stay_beside_writers() -> Result<(), BenchError> {
+    for parameters in ParameterSet::ALL {
+        let options = AnalyticsOptions {
+            segment_rows: Some(1_000),
+            split_rows: Some(5_000),
+            refresh_clients: 2,
+            repeat: 3,
+            ..options(jcch(parameters), 0.01)
+        };
+        assert!(run(&options)?.refresh_transactions > 0, "{options:?}");
+    }
+    Ok(())
+}
+
 /// Where no answers are stored: the workload, and a scale factor of no importance.
 #[test]
 fn answers_are_compared_with_those_of_a_peer() -> Result<(), BenchError> {

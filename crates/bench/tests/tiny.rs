@@ -67,6 +67,13 @@ fn tpch_from_files_in_many_partitions_of_small_segments() -> Result<(), BenchErr
 }
 
 #[test]
+fn tpch_beside_writers() -> Result<(), BenchError> {
+    let options = AnalyticsOptions { refresh_clients: 2, segment_rows: Some(1_000), repeat: 3, ..tiny_tpch() };
+    assert!(run_tpch(&options)?.refresh_transactions > 0);
+    Ok(())
+}
+
+#[test]
 fn missing_files_are_named() {
     let options = AnalyticsOptions { data: Some("/nonexistent".into()), ..tiny_tpch() };
     match analytics(&options, &mut |_| {}) {

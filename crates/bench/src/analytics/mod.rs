@@ -7,6 +7,7 @@ mod peers;
 mod plans;
 mod refresh;
 mod report;
+mod statements;
 mod suite;
 mod verdict;
 
@@ -18,7 +19,7 @@ pub use suite::{Generator, Query, Suite};
 
 use crate::error::BenchError;
 use crate::figures::{geometric_mean, median};
-use crate::instance::{Instance, InstanceOptions};
+use crate::instance::Instance;
 use crate::process::ProcessId;
 use eris_workloads::jcch::ParameterSet;
 use eris_workloads::tpch::FOREIGN_KEYS;
@@ -30,13 +31,7 @@ use verdict::Verdict;
 /// Runs the benchmark; `progress` gets a line per step.
 pub fn analytics(options: &AnalyticsOptions, progress: &mut dyn FnMut(&str)) -> Result<AnalyticsReport, BenchError> {
     options.validate()?;
-    let instance = Instance::start(&InstanceOptions {
-        workers: options.workers,
-        nodes: options.nodes,
-        memory_limit_bytes: options.memory_limit_bytes,
-        in_place: true,
-        split_rows: options.split_rows,
-    })?;
+    let instance = Instance::start(&options.instance_options())?;
     progress(&format!("loading {}, scale factor {}", options.suite.title(), options.scale_factor));
     let load = load(&instance, options)?.took;
     let mut peers = start_peers(options, progress)?;

@@ -3,6 +3,7 @@
 use super::peers::PeerKind;
 use super::suite::Suite;
 use crate::error::BenchError;
+use crate::instance::InstanceOptions;
 use eris_workloads::tpch::Table;
 use eris_workloads::tpch::tbl::table_files;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ pub struct AnalyticsOptions {
     pub segment_rows: Option<u32>,
     /// A partition with more rows than this is split.
     pub split_rows: Option<u64>,
-    /// Clients that insert, change and delete orders beside the queries, see `refresh`.
+    /// Clients that insert, change and delete rows beside the queries, see `refresh`.
     pub refresh_clients: usize,
     pub memory_limit_bytes: u64,
     pub repeat: usize,
@@ -59,6 +60,16 @@ impl AnalyticsOptions {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn instance_options(&self) -> InstanceOptions {
+        InstanceOptions {
+            workers: self.workers,
+            nodes: self.nodes,
+            memory_limit_bytes: self.memory_limit_bytes,
+            in_place: true,
+            split_rows: self.split_rows,
+        }
     }
 
     /// What stands between the parentheses of each table's WITH clause.

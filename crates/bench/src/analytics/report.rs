@@ -18,7 +18,7 @@ pub struct AnalyticsReport {
     pub layout: Option<String>,
     pub segment_rows: Option<u32>,
     pub split_rows: Option<u64>,
-    /// Clients that inserted, changed and deleted orders beside the queries, and what they ran.
+    /// Clients that inserted, changed and deleted rows beside the queries, and what they ran.
     pub refresh_clients: usize,
     pub refresh_transactions: u64,
     pub repeat: usize,
