@@ -9,6 +9,7 @@ from coverage import failed_last
 PEERS = "duckdb,hyper"
 FUZZED_HOURS = 4
 WRITERS = 4
+CHURN = 200
 SUITES = {
     "TPC-H": ["tpch"],
     "JCC-H, normal parameters,": ["jcch", "--parameters", "normal"],
@@ -114,11 +115,24 @@ def beside_writers(suite, scale):
         require_peers()
         options += ["--peers", PEERS]
     report, command = bench(*options, result=f"{result_name(suite, scale)}-writers", timeout=6 * 3600)
-    counters = report["counters"]
     done = {"transactions": report["refresh_transactions"]}
     if scale in SEGMENTS:  # larger segments may outlive so short a run
-        done["segments thawed or compacted"] = counters["segments_thawed"] + counters["segments_compacted"]
+        done.update(rewritten(report))
     return after_all_of(done, native(report, command))
+
+
+def after_changes(suite, scale):
+    """Random changes that stay: as a fresh load of the same rows answers."""
+    report, command = bench(*SUITES[suite], "--sf", scale, *SEGMENTS.get(scale, []), "--churn", str(CHURN),
+                            "--repeat", "1", result=f"{result_name(suite, scale)}-churn", timeout=2 * 3600)
+    done = {name.replace("_", " "): count for name, count in report["churn"].items()}
+    done.update(rewritten(report))
+    return after_all_of(done, native(report, command))
+
+
+def rewritten(report):
+    return {"segments thawed or compacted": sum(report["counters"][f"segments_{name}"] for name in
+                                                ("thawed", "compacted"))}
 
 
 def result_name(suite, scale):
@@ -166,5 +180,7 @@ def add_conditions(done):
         for suite in SUITES:
             done.line(5, f"{suite} SF {scale}: right while {WRITERS} clients change other rows", "22 of 22")(
                 functools.partial(beside_writers, suite, scale))
+            done.line(5, f"{suite} SF {scale}: after random inserts, deletes and merges as a fresh load", "22 of 22")(
+                functools.partial(after_changes, suite, scale))
     done.line(5, "Differential fuzzer beside DuckDB", f"{FUZZED_HOURS} hours in sum, the last run without failures")(
         differential_fuzzer)

@@ -14,8 +14,8 @@ mod recovery;
 mod tatp;
 
 pub use analytics::{
-    AnalyticsOptions, AnalyticsReport, Generator, Loaded, Peer, PeerAnswer, PeerKind, PeerResult, Query, QueryResult,
-    Suite, analytics, load as load_tables, run_query,
+    AnalyticsOptions, AnalyticsReport, Churned, Generator, Loaded, Peer, PeerAnswer, PeerKind, PeerResult, Query,
+    QueryResult, Suite, analytics, load as load_tables, run_query,
 };
 pub use checkpoint::{CheckpointLatencyReport, CheckpointOptions, checkpoint};
 pub use commits::{CommitsOptions, CommitsReport, commits};

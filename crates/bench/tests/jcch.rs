@@ -89,6 +89,18 @@ fn answers_stay_beside_writers() -> Result<(), BenchError> {
     Ok(())
 }
 
+/// What stays of random changes, in segments that were sealed, thawed and compacted and partitions that were merged,
+/// answers as a fresh load of the same rows.
+#[test]
+fn answers_are_those_of_a_fresh_load() -> Result<(), BenchError> {
+    for parameters in ParameterSet::ALL {
+        let options = AnalyticsOptions { segment_rows: Some(1_000), churn: 40, ..options(jcch(parameters), 0.01) };
+        let churned = run(&options)?.churn.unwrap();
+        assert!(churned.inserted_rows > 0 && churned.updated_rows > 0 && churned.deleted_rows > 0, "{churned:?}");
+    }
+    Ok(())
+}
+
 /// Where no answers are stored: the workload, and a scale factor of no importance.
 #[test]
 fn answers_are_compared_with_those_of_a_peer() -> Result<(), BenchError> {

@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// Orders with neighbouring keys, and the distance to the free keys after them.
-const BLOCK: i64 = 8;
-/// Keys from one block to the next.
-const BLOCK_STRIDE: i64 = 32;
+pub(super) const BLOCK: i64 = 8;
+/// Keys from one block to the next. Those of the last quarter are left to `churn`.
+pub(super) const BLOCK_STRIDE: i64 = 32;
 const ORDERS_AT_SCALE_1: f64 = 1_500_000.0;
 /// What has the key of an order.
 const WITH_ORDER_KEY: [(Table, &str); 2] = [(Table::Orders, "o_orderkey"), (Table::LineItem, "l_orderkey")];

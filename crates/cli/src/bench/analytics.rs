@@ -55,6 +55,9 @@ struct CommonArguments {
     /// Clients that insert, change and delete rows beside the queries; no answer may show it
     #[arg(long, value_name = "N", default_value_t = 0)]
     refresh: usize,
+    /// Random transactions before the queries: the answers have to be those of a fresh load of the rows they leave
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    churn: u64,
     /// Memory for data and queries
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_limit: Option<u64>,
@@ -130,6 +133,7 @@ impl CommonArguments {
             segment_rows: self.segment_rows,
             split_rows: self.split_rows,
             refresh_clients: self.refresh,
+            churn: self.churn,
             memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
             repeat: self.repeat,
             peers: self.peers.iter().map(|peer| peer.kind()).collect(),
