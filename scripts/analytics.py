@@ -3,17 +3,20 @@ import functools
 import json
 import os
 
-from checklist import ROOT, Failed, Outcome, Unavailable, bench, run
+from checklist import RESULTS, ROOT, Failed, Outcome, Server, Unavailable, bench, machine, run, shown, write_json
 from coverage import failed_last
+from tpch import dbgen_bytes, load_tpch
+from wire import Connection, ServerError
 
 PEERS = "duckdb,hyper"
 FUZZED_HOURS = 4
+MEMORY_BYTES_MAX = 8_000_000_000
 WRITERS = 4
 CHURN = 200
 SUITES = {
-    "TPC-H": ["tpch"],
-    "JCC-H, normal parameters,": ["jcch", "--parameters", "normal"],
-    "JCC-H, skewed parameters,": ["jcch", "--parameters", "skewed"],
+    "TPC-H SF {}": ["tpch"],
+    "JCC-H SF {}, normal parameters": ["jcch", "--parameters", "normal"],
+    "JCC-H SF {}, skewed parameters": ["jcch", "--parameters", "skewed"],
 }
 # By scale factor. The queries are over within a second of the smallest one: writers have to meet each of them. There a
 # table would be a single segment, too.
@@ -145,11 +148,46 @@ def after_all_of(done, outcome):
     return Outcome(f"{outcome.measured}; {counts}", outcome.reached and all(done.values()), outcome.command)
 
 
+def memory_at_rest():
+    """Resident memory of a server with all tables and their primary keys, without that of an empty one."""
+    try:
+        with Server("--workers", "2") as server:
+            empty = server.rss_at_rest_bytes()
+        with Server("--workers", "2") as server:
+            connection = Connection(server.port)
+            load_tpch(connection)
+            lines = int(connection.query("SELECT count(*) FROM lineitem")[0][0])
+            connection.close()
+            loaded = server.rss_at_rest_bytes()
+            command = shown(server.command)
+    except ServerError as error:
+        raise Failed(str(error)) from error
+    text = dbgen_bytes(lines)
+    write_json(RESULTS / "tpch-memory.json", {**machine(), "rss_empty_bytes": empty, "rss_at_rest_bytes": loaded,
+                                              "tbl_bytes": text})
+    share = (loaded - empty) / text
+    return Outcome(f"{share * 100:.1f} % ({loaded - empty:,} of {text:,} bytes; the empty server has {empty:,})",
+                   share <= 0.4, command)
+
+
+def large_in_memory():
+    report, command = bench("tpch", "--sf", "10", "--repeat", "1", "--memory-limit", str(MEMORY_BYTES_MAX),
+                            result="tpch-sf10", timeout=4 * 3600)
+    answered = sum(result["answer"] in ("ok", "unchecked") for result in report["results"])
+    peak = report["rss_bytes"]
+    return Outcome(f"{answered} of 22, {peak / 1e9:.2f} GB resident at most", answered == 22 and
+                   0 < peak <= MEMORY_BYTES_MAX, command)
+
+
 def add_figures(figures):
     figures.line(5, "TPC-H SF 1, total beside DuckDB 2.0", "at most 0.7 x")(tpch_total)
     figures.line(5, "TPC-H SF 1, geometric mean beside Hyper API", "at most 0.7 x")(tpch_geometric_mean)
     figures.line(5, "TPC-H SF 1, each query beside the better of the two", "at most 1 x")(tpch_each)
     figures.line(5, "TPC-H SF 1, total on two workers beside one", "at least 1.6 x")(tpch_scaling)
+    figures.line(5, "TPC-H SF 1 with primary keys, memory at rest without that of an empty server",
+                 "at most 40 % of the .tbl bytes")(memory_at_rest)
+    figures.line(5, "TPC-H SF 10 loaded and all 22 queries within 8 GB", "22 of 22, at most 8 GB resident")(
+        large_in_memory)
 
 
 def differential_fuzzer():
@@ -178,9 +216,10 @@ def add_conditions(done):
                       "22 of 22")(functools.partial(jcch_as_peers, scale, parameters))
     for scale in ("0.01", "1", "5"):
         for suite in SUITES:
-            done.line(5, f"{suite} SF {scale}: right while {WRITERS} clients change other rows", "22 of 22")(
+            title = suite.format(scale)
+            done.line(5, f"{title}: right while {WRITERS} clients change other rows", "22 of 22")(
                 functools.partial(beside_writers, suite, scale))
-            done.line(5, f"{suite} SF {scale}: after random inserts, deletes and merges as a fresh load", "22 of 22")(
+            done.line(5, f"{title}: after random inserts, deletes and merges as a fresh load", "22 of 22")(
                 functools.partial(after_changes, suite, scale))
     done.line(5, "Differential fuzzer beside DuckDB", f"{FUZZED_HOURS} hours in sum, the last run without failures")(
         differential_fuzzer)
