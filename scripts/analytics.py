@@ -4,8 +4,10 @@ import json
 import os
 import statistics
 
-from checklist import ROOT, Failed, Outcome, Unavailable, bench, run
+from checklist import RESULTS, ROOT, Failed, Outcome, Server, Unavailable, bench, machine, run, shown, write_json
 from coverage import failed_last
+from tpch import dbgen_bytes, load_tpch
+from wire import Connection, ServerError
 
 PEERS = "duckdb,hyper"
 FUZZED_HOURS = 4
@@ -13,6 +15,19 @@ CACHE_QUERIES = {"scan": "at least 80 % of the read bandwidth", "aggregation": "
 READS_MIN = 1_000_000
 # Of the transactions that are due beside the stream: with fewer done, it had less than half the load beside it.
 TATP_DONE_MIN = 0.95
+MEMORY_BYTES_MAX = 8_000_000_000
+WRITERS = 4
+CHURN = 200
+SUITES = {
+    "TPC-H SF {}": ["tpch"],
+    "JCC-H SF {}, normal parameters": ["jcch", "--parameters", "normal"],
+    "JCC-H SF {}, skewed parameters": ["jcch", "--parameters", "skewed"],
+}
+# By scale factor. The queries are over within a second of the smallest one: writers have to meet each of them. There a
+# table would be a single segment, too.
+REPETITIONS = {"0.01": "50", "1": "3", "5": "2"}
+SEGMENTS = {"0.01": ["--segment-rows", "1000"]}
+STORED_ANSWERS = [("tpch", "0.01"), ("tpch", "1"), ("jcch", "0.01")]
 
 
 @functools.cache
@@ -174,6 +189,75 @@ def cached_scan():
     return Outcome(measured, scan["codes_per_ns_and_core"] >= 8, command)
 
 
+def beside_writers(suite, scale):
+    """While clients insert, delete and change rows of which no query may see anything."""
+    options = [*SUITES[suite], "--sf", scale, *SEGMENTS.get(scale, []), "--refresh", str(WRITERS),
+               "--repeat", REPETITIONS[scale]]
+    if (options[0], scale) not in STORED_ANSWERS:
+        require_peers()
+        options += ["--peers", PEERS]
+    report, command = bench(*options, result=f"{result_name(suite, scale)}-writers", timeout=6 * 3600)
+    done = {"transactions": report["refresh_transactions"]}
+    if scale in SEGMENTS:  # larger segments may outlive so short a run
+        done.update(rewritten(report))
+    return after_all_of(done, native(report, command))
+
+
+def after_changes(suite, scale):
+    """Random changes that stay: as a fresh load of the same rows answers."""
+    report, command = bench(*SUITES[suite], "--sf", scale, *SEGMENTS.get(scale, []), "--churn", str(CHURN),
+                            "--repeat", "1", result=f"{result_name(suite, scale)}-churn", timeout=2 * 3600)
+    done = {name.replace("_", " "): count for name, count in report["churn"].items()}
+    done.update(rewritten(report))
+    return after_all_of(done, native(report, command))
+
+
+def rewritten(report):
+    return {"segments thawed or compacted": sum(report["counters"][f"segments_{name}"] for name in
+                                                ("thawed", "compacted"))}
+
+
+def result_name(suite, scale):
+    return "-".join([SUITES[suite][0], *SUITES[suite][2:], scale])
+
+
+def after_all_of(done, outcome):
+    """What was found out, and what had to be done to the rows for it to mean anything."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in done.items())
+    return Outcome(f"{outcome.measured}; {counts}", outcome.reached and all(done.values()), outcome.command)
+
+
+def memory_at_rest():
+    """Resident memory of a server with all tables and their primary keys, without that of an empty one."""
+    try:
+        with Server("--workers", "2") as server:
+            empty = server.rss_at_rest_bytes()
+        with Server("--workers", "2") as server:
+            connection = Connection(server.port)
+            load_tpch(connection)
+            lines = int(connection.query("SELECT count(*) FROM lineitem")[0][0])
+            connection.close()
+            loaded = server.rss_at_rest_bytes()
+            command = shown(server.command)
+    except ServerError as error:
+        raise Failed(str(error)) from error
+    text = dbgen_bytes(lines)
+    write_json(RESULTS / "tpch-memory.json", {**machine(), "rss_empty_bytes": empty, "rss_at_rest_bytes": loaded,
+                                              "tbl_bytes": text})
+    share = (loaded - empty) / text
+    return Outcome(f"{share * 100:.1f} % ({loaded - empty:,} of {text:,} bytes; the empty server has {empty:,})",
+                   share <= 0.4, command)
+
+
+def large_in_memory():
+    report, command = bench("tpch", "--sf", "10", "--repeat", "1", "--memory-limit", str(MEMORY_BYTES_MAX),
+                            result="tpch-sf10", timeout=4 * 3600)
+    answered = sum(result["answer"] in ("ok", "unchecked") for result in report["results"])
+    peak = report["rss_bytes"]
+    return Outcome(f"{answered} of 22, {peak / 1e9:.2f} GB resident at most", answered == 22 and
+                   0 < peak <= MEMORY_BYTES_MAX, command)
+
+
 def add_figures(figures):
     figures.line(5, "TPC-H SF 1, total beside DuckDB 2.0", "at most 0.7 x")(tpch_total)
     figures.line(5, "TPC-H SF 1, geometric mean beside Hyper API", "at most 0.7 x")(tpch_geometric_mean)
@@ -190,6 +274,10 @@ def add_figures(figures):
     figures.line(5, "Mixed: a TPC-H stream beside half the TATP load, speed beside alone", "at least 70 %")(
         lambda: stream_beside_tatp(*mixed()))
     figures.line(5, "Mixed: age of the newest commit that a query sees", "reported")(lambda: freshness(*mixed()))
+    figures.line(5, "TPC-H SF 1 with primary keys, memory at rest without that of an empty server",
+                 "at most 40 % of the .tbl bytes")(memory_at_rest)
+    figures.line(5, "TPC-H SF 10 loaded and all 22 queries within 8 GB", "22 of 22, at most 8 GB resident")(
+        large_in_memory)
 
 
 def differential_fuzzer():
@@ -216,5 +304,12 @@ def add_conditions(done):
         for parameters in ("normal", "skewed"):
             done.line(5, f"JCC-H SF {scale}, {parameters} parameters: as DuckDB and Hyper say, and no DataFusion node",
                       "22 of 22")(functools.partial(jcch_as_peers, scale, parameters))
+    for scale in ("0.01", "1", "5"):
+        for suite in SUITES:
+            title = suite.format(scale)
+            done.line(5, f"{title}: right while {WRITERS} clients change other rows", "22 of 22")(
+                functools.partial(beside_writers, suite, scale))
+            done.line(5, f"{title}: after random inserts, deletes and merges as a fresh load", "22 of 22")(
+                functools.partial(after_changes, suite, scale))
     done.line(5, "Differential fuzzer beside DuckDB", f"{FUZZED_HOURS} hours in sum, the last run without failures")(
         differential_fuzzer)

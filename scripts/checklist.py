@@ -296,6 +296,10 @@ def free_port():
         return listener.getsockname()[1]
 
 
+# Memory is at rest when it has not become less for as long; longer than the maximum nobody waits for that.
+REST_S, REST_WAIT_MAX_S = 10, 900
+
+
 class Server:
     """`eris serve` on a free port, ended with the block."""
 
@@ -333,6 +337,23 @@ class Server:
         """Time on a processor, of all threads."""
         tasks = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+    def rss_bytes(self):
+        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE).group(1)) * 1024
+
+    def rss_at_rest_bytes(self):
+        """Resident memory once it has stopped falling: what was loaded is sealed, encoded, and the rest given back."""
+        started = since = time.monotonic()
+        least = now = self.rss_bytes()
+        while time.monotonic() - since < REST_S:
+            if time.monotonic() - started > REST_WAIT_MAX_S:
+                raise Failed(f"memory still falls after {REST_WAIT_MAX_S} s, to {now:,} bytes")
+            time.sleep(0.5)
+            now = self.rss_bytes()
+            if now < least:
+                least, since = now, time.monotonic()
+        return now
 
 
 def cold_run(allowed):

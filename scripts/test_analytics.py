@@ -1,8 +1,8 @@
 """Tests of what is concluded from a report of queries: `python3 -m unittest discover scripts`."""
 import unittest
 
-from analytics import freshness, native, point_reads_beside_stream, stream_beside_tatp
-from checklist import Failed
+from analytics import after_all_of, freshness, native, point_reads_beside_stream, stream_beside_tatp
+from checklist import Failed, Outcome
 
 
 def report(changed=(), right=22, errors=()):
@@ -61,6 +61,15 @@ class Mixed(unittest.TestCase):
     def test_no_query_may_miss_what_was_committed(self):
         self.assertTrue(freshness(mixed(), "").reached)
         self.assertFalse(freshness(mixed(stale=1), "").reached)
+
+
+class AfterAllOf(unittest.TestCase):
+    def test_what_was_never_done_proves_nothing(self):
+        found = Outcome("22 of 22", True, "eris bench tpch")
+        self.assertTrue(after_all_of({"transactions": 1200}, found).reached)
+        self.assertEqual(after_all_of({"transactions": 1200}, found).measured, "22 of 22; 1,200 transactions")
+        self.assertFalse(after_all_of({"transactions": 1200, "merges": 0}, found).reached)
+        self.assertFalse(after_all_of({"transactions": 1}, Outcome("21 of 22", False, "")).reached)
 
 
 if __name__ == "__main__":

@@ -201,6 +201,11 @@ impl Instance {
         self.database.sql()
     }
 
+    /// The rows of a query, as the engine has them.
+    pub fn batches(&self, sql: &str) -> Result<Vec<Batch>, BenchError> {
+        Ok(self.database.connect().execute(sql).map_err(|error| failure(&error))?.batches)
+    }
+
     /// Runs one query in a session of its own, timed inside the engine from the text to the last batch.
     pub fn query(&self, sql: &str) -> Result<TimedAnswer, SqlFailure> {
         self.query_repeatedly(sql, 1)

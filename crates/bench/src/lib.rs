@@ -17,8 +17,8 @@ mod recovery;
 mod tatp;
 
 pub use analytics::{
-    AnalyticsOptions, AnalyticsReport, Generator, Loaded, Peer, PeerAnswer, PeerKind, PeerResult, Query, QueryResult,
-    Suite, analytics, load as load_tables, run_query,
+    AnalyticsOptions, AnalyticsReport, Churned, Generator, Loaded, Peer, PeerAnswer, PeerKind, PeerResult, Query,
+    QueryResult, Suite, analytics, load as load_tables, run_query,
 };
 pub use cache_queries::{CacheQueriesOptions, CacheQueriesReport, CacheQueryFigures, CachedScan, cache_queries};
 pub use checkpoint::{CheckpointLatencyReport, CheckpointOptions, checkpoint};

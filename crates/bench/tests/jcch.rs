@@ -73,6 +73,34 @@ fn many_partitions_of_small_segments_from_files() -> Result<(), BenchError> {
     ran
 }
 
+/// What the writers do to rows, no query may see.
+#[test]
+fn answers_stay_beside_writers() -> Result<(), BenchError> {
+    for parameters in ParameterSet::ALL {
+        let options = AnalyticsOptions {
+            segment_rows: Some(1_000),
+            split_rows: Some(5_000),
+            refresh_clients: 2,
+            repeat: 3,
+            ..options(jcch(parameters), 0.01)
+        };
+        assert!(run(&options)?.refresh_transactions > 0, "{options:?}");
+    }
+    Ok(())
+}
+
+/// What stays of random changes, in segments that were sealed, thawed and compacted and partitions that were merged,
+/// answers as a fresh load of the same rows.
+#[test]
+fn answers_are_those_of_a_fresh_load() -> Result<(), BenchError> {
+    for parameters in ParameterSet::ALL {
+        let options = AnalyticsOptions { segment_rows: Some(1_000), churn: 40, ..options(jcch(parameters), 0.01) };
+        let churned = run(&options)?.churn.unwrap();
+        assert!(churned.inserted_rows > 0 && churned.updated_rows > 0 && churned.deleted_rows > 0, "{churned:?}");
+    }
+    Ok(())
+}
+
 /// Where no answers are stored: the workload, and a scale factor of no importance.
 #[test]
 fn answers_are_compared_with_those_of_a_peer() -> Result<(), BenchError> {

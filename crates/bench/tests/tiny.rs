@@ -69,6 +69,24 @@ fn tpch_from_files_in_many_partitions_of_small_segments() -> Result<(), BenchErr
 }
 
 #[test]
+fn tpch_beside_writers() -> Result<(), BenchError> {
+    let options = AnalyticsOptions { refresh_clients: 2, segment_rows: Some(1_000), repeat: 3, ..tiny_tpch() };
+    assert!(run_tpch(&options)?.refresh_transactions > 0);
+    Ok(())
+}
+
+#[test]
+fn tpch_after_random_changes_and_beside_writers() -> Result<(), BenchError> {
+    let options = AnalyticsOptions { churn: 60, refresh_clients: 2, segment_rows: Some(1_000), ..tiny_tpch() };
+    let report = run_tpch(&options)?;
+    let churned = report.churn.ok_or_else(|| BenchError::Options("nothing was changed".to_owned()))?;
+    assert_eq!(churned.transactions, 60);
+    assert!(churned.inserted_rows > 0 && churned.updated_rows > 0 && churned.deleted_rows > 0, "{churned:?}");
+    assert!(report.counters["segments_thawed"] + report.counters["segments_compacted"] > 0, "{:?}", report.counters);
+    Ok(())
+}
+
+#[test]
 fn missing_files_are_named() {
     let options = AnalyticsOptions { data: Some("/nonexistent".into()), ..tiny_tpch() };
     match analytics(&options, &mut |_| {}) {

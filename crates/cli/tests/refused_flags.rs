@@ -94,7 +94,8 @@ fn analytical_benchmarks_that_are_none() {
         (&["jcch", "--sf", "0.0012"], &["--sf", "0.0012", "multiple of 0.0005 from 0.0025"]),
         (&["jcch", "--sf", "NaN"], &["--sf", "NaN", "multiple of 0.0005"]),
         (&["jcch", "--parameters", "odd"], &["odd", "--parameters", "normal, skewed"]),
-        (&["jcch", "--refresh", "1"], &["--refresh"]),
+        (&["jcch", "--refresh", "many"], &["many", "--refresh"]),
+        (&["jcch", "--sf", "0.01", "--churn", "1", "--peers", "duckdb"], &["--churn", "fresh load"]),
         (&["jcch", "--sf", "0.01", "--repeat", "0"], &["--repeat is at least 1"]),
         (&["jcch", "--sf", "0.01", "--data", "/nonexistent"], &["no region.tbl in /nonexistent"]),
     ] {

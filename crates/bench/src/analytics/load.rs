@@ -22,7 +22,7 @@ enum Source {
 }
 
 /// Batches, each with the bytes of its values.
-type Rows = Box<dyn Iterator<Item = Result<(u64, Batch), TblError>> + Send>;
+pub(super) type Rows = Box<dyn Iterator<Item = Result<(u64, Batch), TblError>> + Send>;
 
 /// What was loaded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -98,10 +98,15 @@ async fn load_part(
     table: Table,
     source: Source,
 ) -> Result<(u64, u64), BenchError> {
+    load_rows(engine, container, source.open(table)?).await
+}
+
+/// Loads rows in a transaction of their own; how many there were, and the bytes of their values.
+pub(super) async fn load_rows(engine: &Engine, container: ContainerId, rows: Rows) -> Result<(u64, u64), BenchError> {
     let mut transaction = engine.begin();
     let mut bulk = transaction.bulk(container)?;
     let mut value_bytes = 0;
-    for batch in source.open(table)? {
+    for batch in rows {
         let (bytes, batch) = batch?;
         value_bytes += bytes;
         bulk.append(batch).await?;

@@ -1,5 +1,6 @@
 //! `eris bench tpch` and `eris bench jcch`: load, run the queries beside their peers, check every answer, report.
 
+mod churn;
 mod load;
 mod options;
 mod peers;
@@ -7,9 +8,11 @@ mod peers;
 mod plans;
 mod refresh;
 mod report;
+mod statements;
 mod suite;
 mod verdict;
 
+pub use churn::Churned;
 pub use load::{Loaded, load};
 pub use options::AnalyticsOptions;
 pub use peers::{Peer, PeerAnswer, PeerKind};
@@ -19,7 +22,7 @@ pub(crate) use verdict::Verdict;
 
 use crate::error::BenchError;
 use crate::figures::{geometric_mean, median};
-use crate::instance::{Instance, InstanceOptions, TimedAnswer};
+use crate::instance::{Instance, TimedAnswer};
 use crate::process::ProcessId;
 use eris_workloads::connection::SqlFailure;
 use eris_workloads::jcch::ParameterSet;
@@ -31,20 +34,15 @@ use std::path::Path;
 /// Runs the benchmark; `progress` gets a line per step.
 pub fn analytics(options: &AnalyticsOptions, progress: &mut dyn FnMut(&str)) -> Result<AnalyticsReport, BenchError> {
     options.validate()?;
-    let instance = Instance::start(&InstanceOptions {
-        workers: options.workers,
-        nodes: options.nodes,
-        memory_limit_bytes: options.memory_limit_bytes,
-        in_place: true,
-        split_rows: options.split_rows,
-    })?;
+    let instance = Instance::start(&options.instance_options())?;
     progress(&format!("loading {}, scale factor {}", options.suite.title(), options.scale_factor));
-    let load = load(&instance, options)?.took;
+    let loaded = load(&instance, options)?;
+    let mut queries = options.suite.queries(options.scale_factor);
+    let churned = change_rows(&instance, options, loaded.rows, &mut queries, progress)?;
     let mut peers = start_peers(options, progress)?;
     let refresh = Refresh::start(&instance, options.refresh_clients, options.scale_factor)?;
     let mut results = Vec::new();
     let mut peer_runs: Vec<PeerRuns> = peers.iter().map(|_| PeerRuns::default()).collect();
-    let queries = options.suite.queries(options.scale_factor);
     for query in &queries {
         let mut runs = Vec::new();
         let mut verdict = Verdict::new(query);
@@ -77,10 +75,11 @@ pub fn analytics(options: &AnalyticsOptions, progress: &mut dyn FnMut(&str)) -> 
         split_rows: options.split_rows,
         refresh_clients: options.refresh_clients,
         refresh_transactions,
+        churn: churned,
         repeat: options.repeat,
         total_ms: medians.iter().sum(),
         geomean_ms: geometric_mean(&medians),
-        load_ms: load.as_secs_f64() * 1_000.0,
+        load_ms: loaded.took.as_secs_f64() * 1_000.0,
         rss_bytes: ProcessId::own().rss_peak_bytes().unwrap_or(0),
         foreign_keys: FOREIGN_KEYS,
         results,
@@ -89,6 +88,25 @@ pub fn analytics(options: &AnalyticsOptions, progress: &mut dyn FnMut(&str)) -> 
     };
     instance.shutdown();
     Ok(report)
+}
+
+/// Changes rows at random, if that is asked for; what a fresh load of the rows answers is right from then on.
+fn change_rows(
+    instance: &Instance,
+    options: &AnalyticsOptions,
+    loaded_rows: u64,
+    queries: &mut [Query],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Option<Churned>, BenchError> {
+    if options.churn == 0 {
+        return Ok(None);
+    }
+    progress(&format!("{} random transactions", options.churn));
+    let churned = churn::churn(instance, options.churn)?;
+    let rows = (loaded_rows + churned.inserted_rows).saturating_sub(churned.deleted_rows);
+    progress(&format!("loading {rows} rows into a fresh instance"));
+    churn::answer_by_fresh_load(instance, options, rows, queries)?;
+    Ok(Some(churned))
 }
 
 /// Peers read the rows that ERIS reads: the given files, or a dump of the generated rows that is kept for the next run.

@@ -3,6 +3,7 @@
 use super::peers::PeerKind;
 use super::suite::Suite;
 use crate::error::BenchError;
+use crate::instance::InstanceOptions;
 use eris_workloads::tpch::Table;
 use eris_workloads::tpch::tbl::table_files;
 use std::path::PathBuf;
@@ -20,8 +21,10 @@ pub struct AnalyticsOptions {
     pub segment_rows: Option<u32>,
     /// A partition with more rows than this is split.
     pub split_rows: Option<u64>,
-    /// Clients that insert, change and delete orders beside the queries, see `refresh`.
+    /// Clients that insert, change and delete rows beside the queries, see `refresh`.
     pub refresh_clients: usize,
+    /// Random transactions before the queries, whose answers are then those of a fresh load, see `churn`.
+    pub churn: u64,
     pub memory_limit_bytes: u64,
     pub repeat: usize,
     pub peers: Vec<PeerKind>,
@@ -40,6 +43,7 @@ impl Default for AnalyticsOptions {
             segment_rows: None,
             split_rows: None,
             refresh_clients: 0,
+            churn: 0,
             memory_limit_bytes: 16 << 30,
             repeat: 3,
             peers: Vec::new(),
@@ -52,6 +56,10 @@ impl AnalyticsOptions {
         if self.repeat == 0 {
             return Err(BenchError::Options("--repeat is at least 1".to_owned()));
         }
+        if self.churn > 0 && !self.peers.is_empty() {
+            let message = "--churn leaves rows that no peer has: answers are compared with those of a fresh load";
+            return Err(BenchError::Options(message.to_owned()));
+        }
         self.suite.generator(self.scale_factor)?;
         if let Some(directory) = &self.data {
             for table in Table::ALL {
@@ -59,6 +67,16 @@ impl AnalyticsOptions {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn instance_options(&self) -> InstanceOptions {
+        InstanceOptions {
+            workers: self.workers,
+            nodes: self.nodes,
+            memory_limit_bytes: self.memory_limit_bytes,
+            in_place: true,
+            split_rows: self.split_rows,
+        }
     }
 
     /// What stands between the parentheses of each table's WITH clause.
@@ -88,6 +106,7 @@ mod tests {
         for options in [
             AnalyticsOptions { scale_factor: 0.0, ..AnalyticsOptions::default() },
             AnalyticsOptions { repeat: 0, ..AnalyticsOptions::default() },
+            AnalyticsOptions { churn: 1, peers: vec![PeerKind::DuckDb], ..AnalyticsOptions::default() },
         ] {
             assert!(matches!(options.validate(), Err(BenchError::Options(_))), "{options:?}");
         }

@@ -1,6 +1,7 @@
 //! The JSON that `eris bench tpch` and `eris bench jcch` write; its fields stay, so that figures can be compared over
 //! time.
 
+use super::churn::Churned;
 use super::verdict::{OK, UNCHECKED};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,9 +19,11 @@ pub struct AnalyticsReport {
     pub layout: Option<String>,
     pub segment_rows: Option<u32>,
     pub split_rows: Option<u64>,
-    /// Clients that inserted, changed and deleted orders beside the queries, and what they ran.
+    /// Clients that inserted, changed and deleted rows beside the queries, and what they ran.
     pub refresh_clients: usize,
     pub refresh_transactions: u64,
+    /// What was changed before the queries, whose answers are those of a fresh load then.
+    pub churn: Option<Churned>,
     pub repeat: usize,
     /// Sum and geometric mean of the queries' medians.
     pub total_ms: f64,

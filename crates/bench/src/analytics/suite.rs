@@ -18,7 +18,7 @@ pub enum Suite {
     },
 }
 
-/// A query to run, and the answer that is stored for it, if there is one.
+/// A query to run, and the right answer, if it is known: as it is stored, or as a fresh load says (`churn`).
 #[derive(Debug, Clone)]
 pub struct Query {
     /// Unlike those of the other queries: `q1`, or `001-q14` in a workload.

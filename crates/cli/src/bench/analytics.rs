@@ -12,9 +12,6 @@ use crate::resources::bytes;
 pub struct TpchArguments {
     #[command(flatten)]
     common: CommonArguments,
-    /// Clients that insert, change and delete orders beside the queries; no answer may show it
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    refresh: usize,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -55,6 +52,12 @@ struct CommonArguments {
     /// Rows above which a partition is split
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
     split_rows: Option<u64>,
+    /// Clients that insert, change and delete rows beside the queries; no answer may show it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    refresh: usize,
+    /// Random transactions before the queries: the answers have to be those of a fresh load of the rows they leave
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    churn: u64,
     /// Memory for data and queries
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_limit: Option<u64>,
@@ -94,7 +97,7 @@ enum PeerName {
 
 impl TpchArguments {
     pub fn options(&self) -> AnalyticsOptions {
-        AnalyticsOptions { refresh_clients: self.refresh, ..self.common.options(Suite::Tpch) }
+        self.common.options(Suite::Tpch)
     }
 
     pub fn json(&self) -> Option<&Path> {
@@ -129,7 +132,8 @@ impl CommonArguments {
             layout: self.layout.and_then(|layout| Some(layout.to_possible_value()?.get_name().to_owned())),
             segment_rows: self.segment_rows,
             split_rows: self.split_rows,
-            refresh_clients: 0,
+            refresh_clients: self.refresh,
+            churn: self.churn,
             memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
             repeat: self.repeat,
             peers: self.peers.iter().map(|peer| peer.kind()).collect(),
