@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use eris_bench::{
-    AnalyticsOptions, AnalyticsReport, BenchError, CacheQueriesOptions, CheckpointOptions, CommitsOptions, MixedOptions,
-    RecoverFrom, RecoveryOptions, TatpOptions, TatpReport, Via, analytics, cache_queries, checkpoint, commits, fill, kv,
-    mixed, recovery, tatp,
+    AnalyticsOptions, AnalyticsReport, BenchError, CacheQueriesOptions, CheckpointOptions, CommitsOptions,
+    MixedOptions, RecoverFrom, RecoveryOptions, TatpOptions, TatpReport, Via, analytics, cache_queries, checkpoint,
+    commits, fill, kv, mixed, recovery, tatp,
 };
 use eris_engine::Durability;
 use eris_workloads::cache_queries::CacheData;

@@ -27,7 +27,7 @@ pub(super) fn measure(options: &CacheQueriesOptions) -> Result<CachedScan, Bench
     let passes = options.cached_passes;
     let execution_ns = |sql: &str| {
         let answer = instance.query_repeatedly(sql, passes)?;
-        Ok::<_, BenchError>(((answer.total - answer.plan).as_secs_f64() * 1e9 / f64::from(passes), answer))
+        Ok::<_, BenchError>((answer.total.saturating_sub(answer.plan).as_secs_f64() * 1e9 / f64::from(passes), answer))
     };
     let (mut scans_ns, mut empty_ns, mut limits, mut shares, mut wrong) = (vec![], vec![], vec![], vec![], None);
     for _ in 0..options.repeat {

@@ -125,7 +125,7 @@ fn measure(options: &CacheQueriesOptions, query: CacheQuery) -> Result<CacheQuer
         let limit = probe.passes(probe_passes);
         let sql = query.sql(answers.threshold(execution));
         let answer = instance.query(&unlike_any_other(&sql, execution))?;
-        let execution_s = (answer.total - answer.plan).as_secs_f64();
+        let execution_s = answer.total.saturating_sub(answer.plan).as_secs_f64();
         let bytes_per_s = read_bytes as f64 / execution_s;
         runs.total_s.push(answer.total.as_secs_f64());
         runs.plan_s.push(answer.plan.as_secs_f64());

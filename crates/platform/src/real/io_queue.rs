@@ -75,7 +75,10 @@ impl RealIoQueue {
                 match priority {
                     Priority::Prompt => threads::take_short_turns(),
                     Priority::Normal => {}
-                    Priority::Background => threads::give_way(),
+                    Priority::Background => {
+                        threads::give_way();
+                        threads::take_short_turns();
+                    }
                 }
                 let mut jobs = VecDeque::new();
                 while shared.take(&mut jobs, spin) {

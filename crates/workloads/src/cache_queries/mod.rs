@@ -195,8 +195,8 @@ mod tests {
             assert_ne!(parts[0][0][..1_000], parts[1][0][..1_000], "{}", table.name());
         }
         let distinct = |values: &[i32]| values.iter().copied().collect::<BTreeSet<i32>>();
-        assert_eq!(distinct(&data.part(CacheTable::A, 0)[0]), BTreeSet::from_iter(1..=7));
-        assert_eq!(distinct(&data.part(CacheTable::B, 1)[1]), BTreeSet::from_iter(1..=3));
+        assert_eq!(distinct(&data.part(CacheTable::A, 0)[0]), (1..=7).collect::<BTreeSet<_>>());
+        assert_eq!(distinct(&data.part(CacheTable::B, 1)[1]), (1..=3).collect::<BTreeSet<_>>());
         assert_eq!(data.part(CacheTable::R, 1)[0].last(), Some(&70_000));
         assert!(data.thresholds(100).iter().all(|threshold| (1..=7).contains(threshold)));
     }

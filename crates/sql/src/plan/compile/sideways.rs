@@ -248,7 +248,7 @@ impl Way<'_> {
                         break;
                     }
                     column = probe.probe_columns[column];
-                    self.into_partners(probe, &[column]);
+                    self.through_partners(probe, &[column]);
                     work = work.mul_add(kept_share(probe), probe_cost(qep.stages[probe.stage].expected_rows));
                 }
             }
@@ -282,7 +282,7 @@ impl Way<'_> {
                 StepPlan::Expand(_) => return,
                 StepPlan::Probe(probe) => {
                     if step > first {
-                        self.into_partners(probe, &columns);
+                        self.through_partners(probe, &columns);
                     }
                     let own = probe.probe_columns.iter().enumerate().filter(|(_, own)| columns.contains(own));
                     let mut behind: Vec<usize> = own.map(|(position, _)| position).collect();
@@ -301,7 +301,7 @@ impl Way<'_> {
     }
 
     /// Into what a probe looks these columns up in.
-    fn into_partners(&mut self, probe: &ProbePlan, columns: &[usize]) {
+    fn through_partners(&mut self, probe: &ProbePlan, columns: &[usize]) {
         let qep = self.qep;
         let Some(spec) = built_by(qep, probe) else { return };
         let finds_pairs = matches!(probe.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
