@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use eris_durability::DurabilityOptions;
 use eris_engine::{Durability, Engine, EngineError, LogError};
-use eris_platform::{Env, SimulatedEnv};
 use eris_platform::simulated::{DiskFaults, FailedSync, FileFault};
+use eris_platform::{Env, SimulatedEnv};
 use shelf::{PATH, Shelf, TABLE, create_other, open_or_panic, options, row, try_open};
 
 /// A database with five rows, whose next operations on files are a write and a sync for each batch.
