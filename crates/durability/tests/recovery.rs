@@ -8,12 +8,14 @@ mod shelf;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use eris_durability::{DurabilityOptions, Phase, Progress, open};
 use eris_engine::{
     Definition, EngineError, EngineOptions, ForeignKeySpec, KeySide, Read, ReferentialAction, Simulation,
 };
 use eris_platform::SimulatedEnv;
+use eris_platform::simulated::{DiskFaults, PerMille};
 use eris_storage::{
     AttributeId, Comparison, Condition, ContainerId, IndexDefinition, IndexId, IndexKind, PhysicalLayout, Predicate,
     ROW_STATIC, ReadRequest, Schema, SchemaVersion, SegmentLayouts, Test, Value,
@@ -50,6 +52,30 @@ fn the_log_is_done_again_in_as_many_lanes_as_there_are_workers() {
         let (mut shelf, _) = opened_by(&env, workers, &options);
         assert_eq!(shelf.engine().statistics().committed, workers as u64, "transactions of the lanes");
         assert_eq!(shelf.keys(), keys);
+    }
+}
+
+/// Blocks of a checkpoint are read and loaded side by side: on a disk that takes its time with each, four take a
+/// quarter of it.
+#[test]
+fn a_checkpoint_is_loaded_by_as_many_as_there_are_workers() {
+    const BLOCKS: i64 = 40;
+    let latency = Duration::from_millis(100);
+    let env = SimulatedEnv::new(6);
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    shelf.load(0..64 * BLOCKS);
+    shelf.checkpoint();
+    shelf.close();
+    let faults = DiskFaults { latency_min: latency, latency_max: latency, slow: PerMille(0), ..DiskFaults::default() };
+    env.simulated_files().set_disk_faults(faults);
+    for workers in [1, 2, 4] {
+        let (mut shelf, _) = opened_by(&env, workers, &options());
+        let (_, took) = shelf.database.as_ref().expect("open").recovered();
+        let alone = latency * BLOCKS as u32;
+        let share = alone / workers as u32;
+        assert!(took >= share && took < share + alone / 8, "{workers} workers: {took:?}, one alone {alone:?}");
+        assert_eq!(shelf.keys(), (0..64 * BLOCKS).collect::<Vec<_>>());
     }
 }
 
