@@ -33,6 +33,7 @@ fn what_was_acknowledged_survives() {
     let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(report["cycles"], 3, "{report}");
     assert!(report["acknowledged"].as_u64().unwrap() >= 600 && report["checked"].as_u64().unwrap() >= 600, "{report}");
+    assert!(report["retries"]["40001"].as_u64() > Some(0), "SERIALIZABLE clients meet each other: {report}");
     for violation in ["lost", "phantom", "half"] {
         assert_eq!(report[violation], 0, "{report}");
     }
