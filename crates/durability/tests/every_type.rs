@@ -28,7 +28,7 @@ fn types() -> Vec<(DataType, Vec<Value>)> {
     };
     let texts =
         [String::new(), "\0".to_owned(), "twelve bytes".to_owned(), "thirteen of b".to_owned(), "漢🦀".repeat(5_000)];
-    let bytes = [vec![], vec![0], vec![0xff; 12], vec![0xfe; 13], vec![0x80; 50_000]];
+    let bytes: [Vec<u8>; 5] = [vec![], vec![0], vec![0xff; 12], vec![0xfe; 13], vec![0x80; 50_000]];
     vec![
         (DataType::Boolean, [false, true].map(Value::Boolean).to_vec()),
         (DataType::Int16, [0, 1, -1, i16::MIN, i16::MAX].map(Value::Int16).to_vec()),
