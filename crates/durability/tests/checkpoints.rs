@@ -6,6 +6,7 @@ mod schemas;
 mod shelf;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use eris_engine::PartitionHistory;
 use eris_platform::SimulatedEnv;
@@ -88,6 +89,13 @@ fn data_files(env: &SimulatedEnv) -> Vec<String> {
     files(env).into_iter().map(|(path, _)| path).filter(|path| is(path, "data")).collect()
 }
 
+/// Time enough for maintenance, and too little for a checkpoint that nobody asks for.
+fn rest(shelf: &mut Shelf) {
+    let engine = shelf.engine();
+    let slept = async move { engine.sleep_until(engine.env().now() + Duration::from_secs(10)).await };
+    shelf.simulation.block_on(slept).expect("ends");
+}
+
 /// As long as half of a data file is needed it stays and is named again; then what is needed of it is written once more,
 /// and it goes.
 #[test]
@@ -102,9 +110,9 @@ fn what_is_needed_of_a_sparse_file_is_written_again() {
     for (gone, is_named_again) in [(0..4 * 64, true), (4 * 64..7 * 64, false)] {
         let left: Vec<i64> = (gone.end..ROWS).collect();
         shelf.delete(gone);
-        shelf.simulation.run_until_idle().expect("maintenance ends");
+        rest(&mut shelf);
         let report = shelf.checkpoint();
-        shelf.simulation.run_until_idle().expect("comes to rest");
+        rest(&mut shelf);
         assert_eq!(report.rows, left.len() as u64);
         assert_eq!(data_files(&env).contains(&of_load[0]), is_named_again, "{report:?}");
         if is_named_again {
@@ -142,7 +150,7 @@ fn checkpoints_of_rows_that_came_one_by_one_write_them_once() {
     for new in [640, 3, 1, 62, 2, 0, 130] {
         shelf.insert(rows..rows + new);
         rows += new;
-        shelf.simulation.run_until_idle().expect("maintenance ends");
+        rest(&mut shelf);
         let open = open_rows(&shelf);
         assert!(open < TAIL_ROWS_MAX, "{open} of {rows} rows are open at rest");
         let report = shelf.checkpoint();

@@ -72,7 +72,8 @@ fn a_checkpoint_is_loaded_by_as_many_as_there_are_workers() {
     for workers in [1, 2, 4] {
         let (mut shelf, _) = opened_by(&env, workers, &options());
         let (_, took) = shelf.database.as_ref().expect("open").recovered();
-        let alone = latency * BLOCKS as u32;
+        // Whoever loads has one block read ahead, and this disk takes its time with both at once.
+        let alone = latency * BLOCKS as u32 / 2;
         let share = alone / workers as u32;
         assert!(took >= share && took < share + alone / 8, "{workers} workers: {took:?}, one alone {alone:?}");
         assert_eq!(shelf.keys(), (0..64 * BLOCKS).collect::<Vec<_>>());
