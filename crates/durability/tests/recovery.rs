@@ -289,7 +289,7 @@ fn foreign_keys_are_as_they_were_defined_and_enforced() {
         let what = format!("a checkpoint behind step {checkpoint_behind:?}");
         for side in [CHILD, TABLE] {
             let found = shelf.engine().foreign_keys(side).expect("the container is there");
-            assert_eq!(found, [stays.clone()], "{what}");
+            assert_eq!(found, std::slice::from_ref(&stays), "{what}");
         }
         assert_violated(try_child(&mut shelf, CHILD, 99), "stays", child);
         assert_violated(try_delete(&mut shelf, 5), "stays", parent);

@@ -40,9 +40,9 @@ pub enum LogError {
     Failed {
         /// What the system says.
         reason: Arc<str>,
-        /// Whether that ended the log: it could not be written. No further commit is accepted, and whether the ones that
-        /// were under way are durable is found out when the database is opened again. If not, it could not be extended:
-        /// nothing was written, and it may be tried again.
+        /// Whether that ended the log: it could not be written. No further commit is accepted, and whether the ones
+        /// that were under way are durable is found out when the database is opened again. If not, it could not be
+        /// extended: nothing was written, and it may be tried again.
         is_over: bool,
     },
     /// One transaction wrote more than a record can hold (54000).
