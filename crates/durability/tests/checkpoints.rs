@@ -96,8 +96,8 @@ fn rest(shelf: &mut Shelf) {
     shelf.simulation.block_on(slept).expect("ends");
 }
 
-/// As long as half of a data file is needed it stays and is named again; then what is needed of it is written again, and
-/// it goes.
+/// As long as half of a data file is needed it stays and is named again; then what is needed of it is written again,
+/// and it goes.
 #[test]
 fn what_is_needed_of_a_sparse_file_is_written_again() {
     let env = SimulatedEnv::new(5);
