@@ -76,8 +76,8 @@ class Life:
 
 
 class Transfers:
-    """Moves amounts between accounts, each with a row in the journal. A SERIALIZABLE client reads some accounts first, so
-    that it depends on what others write."""
+    """Moves amounts between accounts, each with a row in the journal. A SERIALIZABLE client reads some accounts first,
+    so that it depends on what others write."""
 
     def __init__(self, ledger, accounts, numbers, rng):
         self.ledger, self.accounts, self.numbers, self.rng = ledger, accounts, numbers, rng
