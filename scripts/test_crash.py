@@ -1,9 +1,13 @@
 """Tests of what `scripts/kill_cycles` concludes from ledgers: `python3 -m unittest discover scripts`."""
+import itertools
 import random
+import types
 import unittest
 
-from crash.cycles import kind_of
+from crash import clients
+from crash.cycles import check_retries, kind_of
 from crash.ledger import ACKNOWLEDGED, OPEN, REFUSED, SENT, Attempt, ClientLedger, Verdict, judge
+from crash.server import Violated
 from crash.tables import Table, TablesLedger, note
 from wire import ServerError
 
@@ -94,6 +98,61 @@ class Transfers(unittest.TestCase):
         # What was lost once does not come back, and what survived once is not lost.
         self.expect(judged([clients], attempts[:2]), phantom=1)
         self.expect(judged([clients], []), lost=1)
+
+
+class Busy:
+    """A connection to a server that refuses the first transactions, at the statement of this word."""
+
+    def __init__(self, word, *states):
+        self.word, self.states, self.asked = word, list(states), []
+
+    def query(self, statement):
+        self.asked.append(statement)
+        if self.word in statement and self.states:
+            raise ServerError(f"{self.states.pop(0)}: try again")
+
+
+class Retries(unittest.TestCase):
+    def transfer(self, made, connection):
+        """Runs a client up to its first acknowledged transfer."""
+        def count():
+            raise StopIteration
+        work = clients.Transfers(made, 64, itertools.count(1), random.Random(1))
+        with self.assertRaises(StopIteration):
+            work(types.SimpleNamespace(count=count), connection)
+
+    def test_a_refused_transfer_is_tried_again_until_it_is_committed(self):
+        for word in ("UPDATE", "COMMIT"):
+            made = ClientLedger(0, True, serializable=True)
+            connection = Busy(word, "40001", "40P01", "40001")
+            self.transfer(made, connection)
+            self.assertEqual([attempt.state for attempt in made.recent], [REFUSED] * 3 + [ACKNOWLEDGED])
+            self.assertEqual([attempt.seq for attempt in made.recent], [0] * 4)
+            self.assertEqual(made.retries, {"40001": 2, "40P01": 1})
+            self.assertEqual(connection.asked.count("ROLLBACK"), 3)
+
+    def test_other_errors_are_not_retried(self):
+        made = ClientLedger(0, True)
+        with self.assertRaises(ServerError):
+            clients.Transfers(made, 64, itertools.count(1), random.Random(1))(None, Busy("UPDATE", "22003"))
+        self.assertEqual(made.retries, {})
+
+    def test_some_clients_are_serializable(self):
+        for serializable in (False, True):
+            connection = Busy("nothing")
+            self.transfer(ClientLedger(0, True, serializable), connection)
+            self.assertEqual(any("SERIALIZABLE" in text for text in connection.asked), serializable, connection.asked)
+
+    def test_a_run_without_retries_proves_nothing(self):
+        ledgers = [ClientLedger(client, True, client >= 2) for client in range(4)]
+        ledgers[0].retries["40001"] += 1
+        ledgers[2].retries["40P01"] += 1
+        check_retries(ledgers, 499)
+        with self.assertRaises(Violated):
+            check_retries(ledgers, 500)
+        check_retries(ledgers[:3], 500)
+        ledgers[3].retries["40001"] += 1
+        check_retries(ledgers, 500)
 
 
 class Kinds(unittest.TestCase):

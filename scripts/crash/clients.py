@@ -7,6 +7,8 @@ from wire import ServerError
 
 # The transaction is gone, nothing of it was done: try again.
 RETRIED = ("40001", "40P01")
+# Accounts that a SERIALIZABLE transfer reads and does not write, as a rule.
+READ_ACCOUNTS = 8
 # The server says goodbye: whether a commit was made shows later.
 STOPPED = ("57P01", "57P02", "57P03")
 
@@ -74,7 +76,8 @@ class Life:
 
 
 class Transfers:
-    """Moves amounts between accounts, each with a row in the journal."""
+    """Moves amounts between accounts, each with a row in the journal. A SERIALIZABLE client reads some accounts first,
+    so that it depends on what others write."""
 
     def __init__(self, ledger, accounts, numbers, rng):
         self.ledger, self.accounts, self.numbers, self.rng = ledger, accounts, numbers, rng
@@ -94,7 +97,7 @@ class Transfers:
         """Whether it was committed; if not, it is to be tried again."""
         self.ledger.recent.append(attempt)
         statements = [
-            "BEGIN",
+            *self._begin(),
             f"UPDATE accounts SET balance = balance - {attempt.amount} WHERE id = {attempt.a}",
             f"UPDATE accounts SET balance = balance + {attempt.amount} WHERE id = {attempt.b}",
             f"INSERT INTO journal VALUES ({', '.join(map(str, attempt.row()))})",
@@ -112,10 +115,18 @@ class Transfers:
             if error.sqlstate not in RETRIED:
                 raise
             attempt.state = REFUSED
+            self.ledger.retries[error.sqlstate] += 1
             connection.query("ROLLBACK")
             return False
         attempt.acknowledged_at, attempt.state = time.monotonic(), ACKNOWLEDGED
         return True
+
+    def _begin(self):
+        if not self.ledger.serializable:
+            return ["BEGIN"]
+        first = self.rng.randrange(self.accounts)
+        return ["BEGIN ISOLATION LEVEL SERIALIZABLE",
+                f"SELECT sum(balance) FROM accounts WHERE id BETWEEN {first} AND {first + READ_ACCOUNTS - 1}"]
 
     def __str__(self):
         return f"client {self.ledger.client}"

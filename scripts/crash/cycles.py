@@ -13,6 +13,7 @@
 The seed of a cycle is that of the run plus its number: it decides the kind, the settings and what clients ask for. When
 the kill meets the server is up to the machine, so a seed repeats the plan and not the run.
 """
+import collections
 import itertools
 import pathlib
 import random
@@ -32,6 +33,8 @@ START_BALANCE = 10_000
 # Small ones have checkpoints come by themselves and log files go.
 CHECKPOINT_BYTES = ["256K", "4M", "256M"]
 LIFE_SECONDS_MAX = 300
+# What a SERIALIZABLE transaction hears that has to be tried again, and transfers among which one does at the latest.
+SERIALIZATION_FAILURE, WITHOUT_RETRY_MAX = "40001", 500
 
 
 def kind_of(seed):
@@ -46,8 +49,8 @@ class Run:
         self.options = options
         self.directory = pathlib.Path(options.directory)
         self.numbers = itertools.count(1)
-        # Every other client does not wait for the disk.
-        self.ledgers = [ClientLedger(client, client % 2 == 0) for client in range(options.clients)]
+        # Every other client does not wait for the disk, and of either kind every other one is SERIALIZABLE.
+        self.ledgers = [ClientLedger(client, client % 2 == 0, client % 4 >= 2) for client in range(options.clients)]
         self.tables = TablesLedger()
         self.total = Verdict()
         self.kills = dict.fromkeys(["busy", "during checkpoint", "during recovery", "after recovery", "twice", "clean"],
@@ -70,6 +73,7 @@ class Run:
                 self.killed += kind_of(seed) != "clean"
             if server.terminate() != 0:
                 raise Violated(f"exit code {server.process.returncode} after SIGTERM: {server.last_errors()}")
+            check_retries(self.ledgers, self.acknowledged)
         except (Violated, ServerDied, ServerError, OSError) as error:
             self.violation = {"seed": self.options.seed + self.cycles, "what": str(error).splitlines()}
         finally:
@@ -83,6 +87,7 @@ class Run:
             "cycles": self.cycles, "killed": self.killed, "kills": self.kills, "acknowledged": self.acknowledged,
             "checkpoints": self.checkpoints, "checked": total.checked, "lost": total.lost, "phantom": total.phantom,
             "half": total.half, "lost_asynchronous": total.lost_asynchronous,
+            "retries": dict(sum((ledger.retries for ledger in self.ledgers), collections.Counter())),
             "recovery_seconds_max": round(max(recoveries), 3),
             "recovery_seconds_mean": round(sum(recoveries) / len(recoveries), 3),
             "commits_per_second": round(self.acknowledged / self.work_seconds) if self.work_seconds else 0,
@@ -225,6 +230,14 @@ class Run:
         for path in (self.directory, self._before()):
             shutil.rmtree(path, ignore_errors=True)
         pathlib.Path(f"{self.directory}.stderr").unlink(missing_ok=True)
+
+
+def check_retries(ledgers, acknowledged):
+    """Clients at SERIALIZABLE that never have to try again do not get in each other's way: nothing was tried."""
+    serializable = [ledger for ledger in ledgers if ledger.serializable]
+    retries = sum(ledger.retries[SERIALIZATION_FAILURE] for ledger in serializable)
+    if len(serializable) > 1 and acknowledged >= WITHOUT_RETRY_MAX and retries == 0:
+        raise Violated(f"{acknowledged} transfers, and no SERIALIZABLE one heard {SERIALIZATION_FAILURE}")
 
 
 def processor_seconds():

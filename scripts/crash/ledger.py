@@ -11,6 +11,7 @@ an open or refused one must not. What an asynchronous client was told may be los
 was acknowledged before another COMMIT went out stands in front of that one, and is there if that one is. For the
 commits of one client it means that only the last ones are lost.
 """
+import collections
 import dataclasses
 
 OPEN, SENT, ACKNOWLEDGED, REFUSED = "open", "sent", "acknowledged", "refused"
@@ -35,11 +36,15 @@ class Attempt:
 
 
 class ClientLedger:
-    """What one client did: in `survived` what was there after the last restart, in `recent` the attempts since."""
+    """What one client did: in `survived` what was there after the last restart, in `recent` the attempts since.
 
-    def __init__(self, client, synchronous):
-        self.client, self.synchronous = client, synchronous
+    `retries` counts by SQLSTATE how often the server had it try again, in all lives.
+    """
+
+    def __init__(self, client, synchronous, serializable=False):
+        self.client, self.synchronous, self.serializable = client, synchronous, serializable
         self.survived, self.recent = [], []
+        self.retries = collections.Counter()
 
     def next_seq(self):
         return len(self.survived) + sum(attempt.state == ACKNOWLEDGED for attempt in self.recent)

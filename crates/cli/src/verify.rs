@@ -24,7 +24,7 @@ pub struct VerifyArguments {
 }
 
 pub fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
-    let mut telling = Telling::default();
+    let mut telling = Telling::start();
     let tell = move |progress: eris::Progress| telling.tell(&progress);
     let Verified { report, tables, rows } =
         eris::verify(&arguments.directory, arguments.resources.options(), WRONG_MAX, tell)?;

@@ -3,6 +3,9 @@
 //! The structures here are the format; those of the engine may change without it. Unknown fields are refused: whoever
 //! writes more raises the format version.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use eris_engine::{

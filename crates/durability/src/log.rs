@@ -12,8 +12,8 @@
 //! finds the tasks that it wakes in its own queue.
 //!
 //! **No room** is found out before a record is appended: a record goes into a file that has its full size. So a full
-//! disk refuses commits that come, and none that were accepted. **A failed write or sync** ends the log: nobody knows
-//! what is on the disk, and trying again would not tell.
+//! disk refuses commits that come, and none that were accepted; and so does a file that cannot be made for another
+//! reason. **A failed write or sync** ends the log: nobody knows what is on the disk, and trying again would not tell.
 
 mod decide;
 mod file;
@@ -42,7 +42,7 @@ use crate::options::DurabilityOptions;
 use decide::Decisions;
 use file::{LogFile, create_spare};
 use record::{Kind, RECORD_BYTES_MAX};
-use state::{Appending, State, no_room};
+use state::{Appending, State, no_file};
 
 pub(crate) use reader::{LogFiles, LogReader, Step};
 pub(crate) use record::{Kind as RecordKind, Record};
@@ -150,7 +150,7 @@ impl Log {
             // What is there can be read.
             Err(error) if is_full(&error) => {
                 eprintln!("eris: \"{}\" has no room for a log file ({error}); make room to write", path.display());
-                Err((no_room(capacity, &error), env.now()))
+                Err((no_file(capacity, &error), env.now()))
             }
             Err(error) => return Err(failed("make a log file in")(error)),
         };

@@ -6,6 +6,7 @@ mod schemas;
 mod shelf;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use eris_engine::PartitionHistory;
 use eris_platform::SimulatedEnv;
@@ -81,6 +82,86 @@ fn rows_that_are_gone_stay_gone_in_segments_that_are_named_again() {
         shelf = open_or_panic(&env);
         assert_eq!(shelf.keys(), left);
     }
+}
+
+/// The data files that are there.
+fn data_files(env: &SimulatedEnv) -> Vec<String> {
+    files(env).into_iter().map(|(path, _)| path).filter(|path| is(path, "data")).collect()
+}
+
+/// Time enough for maintenance, and too little for a checkpoint that nobody asks for.
+fn rest(shelf: &mut Shelf) {
+    let engine = shelf.engine();
+    let slept = async move { engine.sleep_until(engine.env().now() + Duration::from_secs(10)).await };
+    shelf.simulation.block_on(slept).expect("ends");
+}
+
+/// As long as half of a data file is needed it stays and is named again; then what is needed of it is written again,
+/// and it goes.
+#[test]
+fn what_is_needed_of_a_sparse_file_is_written_again() {
+    let env = SimulatedEnv::new(5);
+    let mut shelf = loaded(&env);
+    let first = shelf.checkpoint();
+    let of_load = data_files(&env);
+    assert_eq!(of_load.len(), 1);
+    let all = first.written_bytes;
+    // Segments of 64 rows go whole: four of ten, then three more.
+    for (gone, is_named_again) in [(0..4 * 64, true), (4 * 64..7 * 64, false)] {
+        let left: Vec<i64> = (gone.end..ROWS).collect();
+        shelf.delete(gone);
+        rest(&mut shelf);
+        let report = shelf.checkpoint();
+        rest(&mut shelf);
+        assert_eq!(report.rows, left.len() as u64);
+        assert_eq!(data_files(&env).contains(&of_load[0]), is_named_again, "{report:?}");
+        if is_named_again {
+            assert!(report.reused_bytes > all / 2 && report.written_bytes < 500, "{report:?}");
+        } else {
+            assert!(report.reused_bytes == 0 && report.written_bytes > all / 4, "{report:?}");
+            assert_eq!(data_files(&env).len(), 1, "{:?}", data_files(&env));
+        }
+        shelf.close();
+        shelf = open_or_panic(&env);
+        assert_eq!(shelf.keys(), left);
+    }
+    // The new file is dense.
+    let report = shelf.checkpoint();
+    assert!(report.reused_bytes > all / 4 && report.written_bytes < 500, "{report:?}");
+}
+
+/// Rows of open segments: these are written by every checkpoint.
+fn open_rows(shelf: &Shelf) -> u64 {
+    let partitions = shelf.engine().partitions();
+    let of_table = partitions.iter().filter(|partition| partition.container == TABLE);
+    let open = of_table.flat_map(|partition| &partition.segments).filter(|segment| !segment.sealed);
+    open.map(|segment| u64::from(segment.rows)).sum()
+}
+
+/// However many rows came one by one: at rest only a tail of less than a sixteenth of a segment is open, so that a
+/// checkpoint writes what is new and little else.
+#[test]
+fn checkpoints_of_rows_that_came_one_by_one_write_them_once() {
+    const TAIL_ROWS_MAX: u64 = 64 / 16;
+    let env = SimulatedEnv::new(6);
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    let mut rows = 0;
+    for new in [640, 3, 1, 62, 2, 0, 130] {
+        shelf.insert(rows..rows + new);
+        rows += new;
+        rest(&mut shelf);
+        let open = open_rows(&shelf);
+        assert!(open < TAIL_ROWS_MAX, "{open} of {rows} rows are open at rest");
+        let report = shelf.checkpoint();
+        let bytes_max = 1_000 + 100 * (new as u64 + TAIL_ROWS_MAX);
+        assert!(report.written_bytes < bytes_max, "{new} of {rows} rows are new: {report:?}");
+        assert_eq!(report.rows, rows as u64);
+    }
+    assert!(rows > 800 && open_rows(&shelf) < TAIL_ROWS_MAX);
+    drop(shelf);
+    env.lose_power();
+    assert_eq!(open_or_panic(&env).keys(), (0..rows).collect::<Vec<_>>());
 }
 
 /// What follows a checkpoint in which an operation of the disk failed.

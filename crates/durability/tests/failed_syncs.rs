@@ -1,5 +1,5 @@
 //! A sync that fails ends the log: nothing that comes later is acknowledged, whoever asks is told why, and what is
-//! there can be read.
+//! there can be read. A log file that cannot be made ends nothing.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -7,12 +7,13 @@ mod schemas;
 mod shelf;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use eris_durability::DurabilityOptions;
 use eris_engine::{Durability, Engine, EngineError, LogError};
-use eris_platform::SimulatedEnv;
 use eris_platform::simulated::{DiskFaults, FailedSync, FileFault};
-use shelf::{Shelf, TABLE, create_other, open_or_panic, options, row, try_open};
+use eris_platform::{Env, SimulatedEnv};
+use shelf::{PATH, Shelf, TABLE, create_other, open_or_panic, options, row, try_open};
 
 /// A database with five rows, whose next operations on files are a write and a sync for each batch.
 fn opened(env: &SimulatedEnv) -> Shelf {
@@ -37,7 +38,7 @@ fn try_commit(shelf: &mut Shelf, key: i64, durability: Durability) -> Result<(),
 
 fn assert_failed<T>(outcome: Result<T, EngineError>, what: &str) {
     match outcome.map(drop).expect_err(what) {
-        EngineError::Log(error @ LogError::Failed { .. }) => {
+        EngineError::Log(error @ LogError::Failed { is_over: true, .. }) => {
             let text = error.to_string();
             assert!(text.contains("no more commits are accepted") && text.contains("Input/output error"), "{text}");
         }
@@ -93,4 +94,46 @@ fn commits_that_wait_behind_a_failed_sync_fail_with_it() {
     for outcome in std::mem::take(&mut *outcomes.lock().expect("not poisoned")) {
         assert_failed(outcome, "none of them is durable");
     }
+}
+
+/// Moves a directory with its files, as whoever takes a disk out of its place does: files that are open stay so.
+fn move_directory(env: &SimulatedEnv, from: &str, to: &str) {
+    let files = env.files();
+    files.create_directory(to.as_ref()).expect("there is a place for it");
+    for name in files.list(from.as_ref()).expect("it is there") {
+        files.rename(format!("{from}/{name}").as_ref(), format!("{to}/{name}").as_ref()).expect("files move");
+    }
+    files.remove_directory(from.as_ref()).expect("it is empty");
+}
+
+#[test]
+fn a_log_file_that_cannot_be_made_refuses_commits_until_it_can_be() {
+    let env = SimulatedEnv::new(10);
+    let opened = try_open(&env, &DurabilityOptions { log_file_bytes: 8 << 10, ..options() });
+    let mut shelf = opened.unwrap_or_else(|error| panic!("the database opens: {error}"));
+    shelf.create();
+    shelf.insert(0..1);
+    let (log, away) = (format!("{PATH}/log"), format!("{PATH}/away"));
+    move_directory(&env, &log, &away);
+    let refused = |shelf: &mut Shelf, key| try_commit(shelf, key, Durability::Synchronous).err();
+    let (next, error) =
+        (1..1_000).find_map(|key| Some((key, refused(&mut shelf, key)?))).expect("the file there is has an end");
+    assert!(next > 20, "{next} commits went into the file there is");
+    match &error {
+        EngineError::Log(LogError::Failed { reason, is_over: false }) => {
+            assert!(reason.contains("No such file or directory"), "{reason}");
+        }
+        other => panic!("not for want of room: {other}"),
+    }
+    assert!(!error.to_string().contains("no more commits"), "{error}");
+    assert!(refused(&mut shelf, next).is_some(), "and again");
+    assert_eq!(shelf.keys(), (0..next).collect::<Vec<_>>());
+    move_directory(&env, &away, &log);
+    let engine = shelf.engine();
+    let slept = async move { engine.sleep_until(engine.env().now() + Duration::from_secs(2)).await };
+    shelf.simulation.block_on(slept).expect("ends");
+    shelf.insert(next..next + 100);
+    drop(shelf);
+    env.lose_power();
+    assert_eq!(open_or_panic(&env).keys(), (0..next + 100).collect::<Vec<_>>(), "nothing is lost");
 }

@@ -1,5 +1,5 @@
-//! How a database is made again of its log: side by side, with words about how far it is, and each record under the
-//! schema of its time.
+//! How a database is made again of its log: side by side, with words about how far it is, each record under the schema
+//! of its time, and with the foreign keys and layouts that were defined.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -8,12 +8,19 @@ mod shelf;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use eris_durability::{DurabilityOptions, Phase, Progress, open};
-use eris_engine::{EngineError, EngineOptions, Simulation};
+use eris_engine::{
+    Definition, EngineError, EngineOptions, ForeignKeySpec, KeySide, Read, ReferentialAction, Simulation,
+};
 use eris_platform::SimulatedEnv;
-use eris_storage::{AttributeId, IndexDefinition, IndexId, IndexKind, Schema, SchemaVersion};
-use shelf::{PATH, Shelf, TABLE, insert, open_or_panic, options, row};
+use eris_platform::simulated::{DiskFaults, PerMille};
+use eris_storage::{
+    AttributeId, Comparison, Condition, ContainerId, IndexDefinition, IndexId, IndexKind, PhysicalLayout, Predicate,
+    ROW_STATIC, ReadRequest, Schema, SchemaVersion, SegmentLayouts, Test, Value,
+};
+use shelf::{PATH, Shelf, TABLE, create_other, insert, open_or_panic, options, row};
 
 /// Opens with so many workers; what was told.
 fn opened_by(env: &SimulatedEnv, workers: usize, options: &DurabilityOptions) -> (Shelf, Vec<Progress>) {
@@ -45,6 +52,31 @@ fn the_log_is_done_again_in_as_many_lanes_as_there_are_workers() {
         let (mut shelf, _) = opened_by(&env, workers, &options);
         assert_eq!(shelf.engine().statistics().committed, workers as u64, "transactions of the lanes");
         assert_eq!(shelf.keys(), keys);
+    }
+}
+
+/// Blocks of a checkpoint are read and loaded side by side: on a disk that takes its time with each, four take a
+/// quarter of it.
+#[test]
+fn a_checkpoint_is_loaded_by_as_many_as_there_are_workers() {
+    const BLOCKS: i64 = 40;
+    let latency = Duration::from_millis(100);
+    let env = SimulatedEnv::new(6);
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    shelf.load(0..64 * BLOCKS);
+    shelf.checkpoint();
+    shelf.close();
+    let faults = DiskFaults { latency_min: latency, latency_max: latency, slow: PerMille(0), ..DiskFaults::default() };
+    env.simulated_files().set_disk_faults(faults);
+    for workers in [1, 2, 4] {
+        let (mut shelf, _) = opened_by(&env, workers, &options());
+        let (_, took) = shelf.database.as_ref().expect("open").recovered();
+        // Whoever loads has one block read ahead, and this disk takes its time with both at once.
+        let alone = latency * BLOCKS as u32 / 2;
+        let share = alone / workers as u32;
+        assert!(took >= share && took < share + alone / 8, "{workers} workers: {took:?}, one alone {alone:?}");
+        assert_eq!(shelf.keys(), (0..64 * BLOCKS).collect::<Vec<_>>());
     }
 }
 
@@ -168,4 +200,159 @@ fn a_record_is_done_again_under_the_schema_of_its_time() {
         shelf.simulation.run_until_idle().expect("comes to rest");
         assert_eq!(shelf.simulation.check_partitions(), Ok(()));
     }
+}
+
+/// Containers whose rows refer to those of the table, key by key.
+const CHILD: ContainerId = ContainerId(3);
+const OTHER_CHILD: ContainerId = ContainerId(4);
+
+fn reference(name: &str, child: ContainerId, on_delete: ReferentialAction) -> ForeignKeySpec {
+    let side = |container, name: &str| KeySide { container, name: name.into(), attributes: [AttributeId(0)].into() };
+    ForeignKeySpec {
+        name: name.into(),
+        child: side(child, "child"),
+        parent: side(TABLE, "parent"),
+        on_delete,
+        on_update: ReferentialAction::Restrict,
+    }
+}
+
+fn refer(shelf: &mut Shelf, spec: &ForeignKeySpec) {
+    let (engine, spec) = (shelf.engine(), spec.clone());
+    shelf.simulation.block_on(async move { engine.create_foreign_key(&spec).await }).expect("ends").expect("it holds");
+}
+
+fn try_child(shelf: &mut Shelf, container: ContainerId, key: i64) -> Result<(), EngineError> {
+    let engine = shelf.engine();
+    let inserted = async move {
+        let mut transaction = engine.begin();
+        transaction.insert(container, row(key, "")).await?;
+        transaction.commit().await.map(drop)
+    };
+    shelf.simulation.block_on(inserted).expect("ends")
+}
+
+fn try_delete(shelf: &mut Shelf, key: i64) -> Result<u64, EngineError> {
+    let engine = shelf.engine();
+    let test = Test::Compare(Comparison::Equal, Value::Int64(key));
+    let conditions = Arc::new([Condition { attribute: AttributeId(0), test }]);
+    let request = ReadRequest { predicate: Predicate { conditions }, desired: Arc::from([]), order: None };
+    let deleted = async move {
+        let mut transaction = engine.begin();
+        let rows = transaction.delete(&Read { container: TABLE, request }, None).await?;
+        transaction.commit().await.map(|_| rows)
+    };
+    shelf.simulation.block_on(deleted).expect("ends")
+}
+
+/// That a change is refused by the foreign key of this name.
+fn assert_violated<T>(outcome: Result<T, EngineError>, name: &str, what: &str) {
+    match outcome.map(drop).expect_err(what) {
+        EngineError::ForeignKeyViolation(violation) => assert_eq!(&*violation.constraint, name, "{what}"),
+        other => panic!("{what}: {other}"),
+    }
+}
+
+/// Of the log alone, or of a checkpoint in front of or behind their definitions: those that are there are enforced from
+/// both sides, those that were dropped, by name or with their child, are not.
+#[test]
+fn foreign_keys_are_as_they_were_defined_and_enforced() {
+    let stays = reference("stays", CHILD, ReferentialAction::NoAction);
+    let (child, parent) = ("a child without a parent", "a parent with a child");
+    for checkpoint_behind in [None, Some(1), Some(2), Some(3)] {
+        let env = SimulatedEnv::new(4);
+        let mut shelf = open_or_panic(&env);
+        let checkpoint = |shelf: &mut Shelf, step| {
+            if checkpoint_behind == Some(step) {
+                shelf.checkpoint();
+            }
+        };
+        shelf.create();
+        create_other(&shelf.engine()).expect("creates");
+        create_other(&shelf.engine()).expect("creates");
+        shelf.insert(0..10);
+        try_child(&mut shelf, CHILD, 3).expect("nothing forbids it");
+        for (name, of) in [("dropped", CHILD), ("of a child that goes", OTHER_CHILD)] {
+            refer(&mut shelf, &reference(name, of, ReferentialAction::Restrict));
+        }
+        checkpoint(&mut shelf, 1);
+        refer(&mut shelf, &stays);
+        checkpoint(&mut shelf, 2);
+        shelf.engine().drop_foreign_key(CHILD, "dropped").expect("it is there");
+        shelf.engine().drop_container(OTHER_CHILD).expect("nobody refers to it");
+        assert_violated(try_child(&mut shelf, CHILD, 99), "stays", child);
+        checkpoint(&mut shelf, 3);
+        try_child(&mut shelf, CHILD, 5).expect("it has a parent");
+        drop(shelf);
+        env.lose_power();
+        let mut shelf = open_or_panic(&env);
+        let what = format!("a checkpoint behind step {checkpoint_behind:?}");
+        for side in [CHILD, TABLE] {
+            let found = shelf.engine().foreign_keys(side).expect("the container is there");
+            assert_eq!(found, std::slice::from_ref(&stays), "{what}");
+        }
+        assert_violated(try_child(&mut shelf, CHILD, 99), "stays", child);
+        assert_violated(try_delete(&mut shelf, 5), "stays", parent);
+        assert_eq!(try_delete(&mut shelf, 7).expect("nobody refers to it"), 1, "{what}");
+        // Dropped now, it stays so.
+        shelf.engine().drop_foreign_key(CHILD, "stays").expect("it is there");
+        try_child(&mut shelf, CHILD, 99).expect("nothing forbids it any more");
+        drop(shelf);
+        env.lose_power();
+        let mut shelf = open_or_panic(&env);
+        let left = shelf.engine().foreign_keys(CHILD).expect("the container is there");
+        assert!(left.is_empty(), "{what}: {left:?}");
+        try_child(&mut shelf, CHILD, 98).expect("nothing forbids it");
+        assert_eq!(try_delete(&mut shelf, 3).expect("nothing forbids it"), 1, "{what}");
+    }
+}
+
+/// What the container, and each of its partitions, was told about layouts; and the modules of its sealed segments.
+fn layouts(shelf: &Shelf) -> (Vec<Option<SegmentLayouts>>, Vec<&'static str>) {
+    let engine = shelf.engine();
+    let defined = engine.definitions().into_iter().find_map(|definition| match definition {
+        Definition::Container { schema, .. } if schema.container == TABLE => Some(schema.physical.clone()),
+        _ => None,
+    });
+    let told = engine.partition_histories().into_iter().filter(|history| history.container == TABLE);
+    let told = told.map(|history| history.layouts);
+    let all = defined.into_iter().chain(told).map(|layouts| layouts.as_deref().cloned()).collect();
+    let partitions = engine.partitions();
+    let of_table = partitions.iter().filter(|partition| partition.container == TABLE);
+    let sealed = of_table.flat_map(|partition| &partition.segments).filter(|segment| segment.sealed);
+    (all, sealed.map(|segment| segment.module).collect())
+}
+
+fn set_layouts(shelf: &mut Shelf, layouts: Option<SegmentLayouts>) {
+    let engine = shelf.engine();
+    let set = async move { engine.set_layout(TABLE, None, layouts).await };
+    shelf.simulation.block_on(set).expect("ends").expect("sets");
+}
+
+/// Layouts of a container that were set by hand, and taken back by hand.
+#[test]
+fn layouts_of_a_container_are_set_again() {
+    let env = SimulatedEnv::new(5);
+    let rows =
+        SegmentLayouts { open: PhysicalLayout::single(ROW_STATIC, 2), sealed: PhysicalLayout::single(ROW_STATIC, 2) };
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    shelf.checkpoint();
+    set_layouts(&mut shelf, Some(rows.clone()));
+    shelf.load(0..640);
+    drop(shelf);
+    env.lose_power();
+    let mut shelf = open_or_panic(&env);
+    shelf.simulation.run_until_idle().expect("maintenance ends");
+    let (told, modules) = layouts(&shelf);
+    assert!(told.len() > 1 && told.iter().all(|layouts| layouts.as_ref() == Some(&rows)), "{told:?}");
+    assert!(modules.len() >= 10 && modules.iter().all(|module| *module == ROW_STATIC), "{modules:?}");
+    set_layouts(&mut shelf, None);
+    shelf.insert(640..641);
+    drop(shelf);
+    env.lose_power();
+    let mut shelf = open_or_panic(&env);
+    let (told, _) = layouts(&shelf);
+    assert!(told.len() > 1 && told.iter().all(Option::is_none), "{told:?}");
+    assert_eq!(shelf.keys(), (0..641).collect::<Vec<_>>());
 }

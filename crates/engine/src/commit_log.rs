@@ -35,12 +35,15 @@ pub enum LogError {
         /// What the system says.
         reason: Arc<str>,
     },
-    /// The log could not be written (58030). No further commit is accepted. Whether the ones that were under way are
-    /// durable is found out when the database is opened again.
-    #[error("the log could not be written, no more commits are accepted: {reason}")]
+    /// The system fails at the log (58030).
+    #[error("the log could not be {}: {reason}", failed_at(*.is_over))]
     Failed {
         /// What the system says.
         reason: Arc<str>,
+        /// Whether that ended the log: it could not be written. No further commit is accepted, and whether the ones
+        /// that were under way are durable is found out when the database is opened again. If not, it could not be
+        /// extended: nothing was written, and it may be tried again.
+        is_over: bool,
     },
     /// One transaction wrote more than a record can hold (54000).
     #[error("the transaction wrote {bytes} bytes of log, at most {bytes_max} are possible")]
@@ -50,6 +53,10 @@ pub enum LogError {
         /// What a record holds.
         bytes_max: u64,
     },
+}
+
+fn failed_at(is_over: bool) -> &'static str {
+    if is_over { "written, no more commits are accepted" } else { "extended" }
 }
 
 /// When a commit is told.

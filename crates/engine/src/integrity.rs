@@ -9,6 +9,9 @@
 //!   sequences   they are within their bounds
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 

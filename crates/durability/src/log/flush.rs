@@ -34,7 +34,7 @@ fn flush(shared: &Arc<Shared>, files: &dyn Files, mut batch: Batch, end: u64) {
             }
             Err(error) => {
                 eprintln!("eris: the log could not be written ({error}); no more commits are accepted");
-                let error = LogError::Failed { reason: error.to_string().into() };
+                let error = LogError::Failed { reason: error.to_string().into(), is_over: true };
                 let (commits, wakers) = state.fail(error.clone());
                 (commits, wakers, Err(error))
             }

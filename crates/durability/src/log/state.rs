@@ -12,12 +12,13 @@ use eris_platform::Nanos;
 use eris_storage::TransactionId;
 
 use crate::checkpoint::Control;
+use crate::error::is_full;
 
 use super::file::{FILE_HEADER_BYTES, LogFile, create_spare};
 use super::record::{self, Kind, Record};
 use super::{BATCH_BYTES_MAX, Shared, UNDECIDED_MAX};
 
-/// A system that refused room is asked again after this time.
+/// A system that refused a file is asked again after this time.
 const REFUSAL_LASTS: Duration = Duration::from_secs(1);
 /// Bytes at the end of a file for definitions alone: they cannot wait for another file.
 const DEFINITIONS_BYTES: u64 = 1 << 20;
@@ -67,14 +68,16 @@ struct InFlight {
     commit: PendingCommit,
 }
 
-/// The error of a commit for which there is no room.
-pub(super) fn no_room(capacity: u64, error: &io::Error) -> LogError {
-    LogError::Full { reason: format!("no further file of {capacity} bytes: {error}").into() }
+/// The error of a commit that needs a further file, which cannot be made. Nothing is lost by that, and making one is
+/// tried again.
+pub(super) fn no_file(capacity: u64, error: &io::Error) -> LogError {
+    let reason = format!("no further file of {capacity} bytes: {error}").into();
+    if is_full(error) { LogError::Full { reason } } else { LogError::Failed { reason, is_over: false } }
 }
 
 /// The error of whoever comes too late.
 pub(super) fn closed() -> LogError {
-    LogError::Failed { reason: Arc::from("the database is closed") }
+    LogError::Failed { reason: Arc::from("the database is closed"), is_over: true }
 }
 
 /// Whether there is room.
@@ -111,7 +114,7 @@ pub(super) struct State {
     start: Option<String>,
     files_made: u64,
     is_allocating: bool,
-    /// The last time that the system refused room.
+    /// The last time that the system refused a file.
     refused: Option<(LogError, Nanos)>,
     failure: Option<LogError>,
     /// Nothing more is accepted, and what was accepted is still written.
@@ -286,7 +289,7 @@ impl State {
                         state.next = Some(LogFile { file, spare_path, first: 0, capacity });
                     }
                     Err(error) => {
-                        state.refused = Some((no_room(capacity, &error), of_job.env.now()));
+                        state.refused = Some((no_file(capacity, &error), of_job.env.now()));
                     }
                 }
                 std::mem::take(&mut state.wait_for_room)

@@ -192,7 +192,7 @@ impl TransactionObject {
     pub fn decided(&self) -> Option<Result<Timestamp, LogError>> {
         match self.decision.look().0? {
             ABORTED => {
-                let reason = || LogError::Failed { reason: Arc::from("the log is gone") };
+                let reason = || LogError::Failed { reason: Arc::from("the log is gone"), is_over: true };
                 Some(Err(lock(&self.log_error).clone().unwrap_or_else(reason)))
             }
             timestamp => Some(Ok(Timestamp(timestamp))),

@@ -89,7 +89,9 @@ fn log_error(error: &LogError) -> SqlError {
     match error {
         LogError::Full { .. } => SqlError::new(SqlState::DISK_FULL, text)
             .hint("The transaction was rolled back. Make room on the disk of the database, then run it again."),
-        LogError::Failed { .. } => SqlError::new(SqlState::IO_ERROR, text).hint(
+        LogError::Failed { is_over: false, .. } => SqlError::new(SqlState::IO_ERROR, text)
+            .hint("The transaction was rolled back. See to the disk of the database, then run it again."),
+        LogError::Failed { is_over: true, .. } => SqlError::new(SqlState::IO_ERROR, text).hint(
             "Whether commits under way are durable is known when the database is opened again: see to the disk, then \
              restart the server.",
         ),
