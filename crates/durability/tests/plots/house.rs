@@ -157,29 +157,29 @@ impl House {
         after
     }
 
-    /// Does it.
+    /// Does it; gives how many rows it wrote.
     pub async fn take(
         &self,
         transaction: &mut eris_engine::Transaction,
         step: &RowStep,
         in_bulk: bool,
-    ) -> Result<(), EngineError> {
+    ) -> Result<u64, EngineError> {
         let after = self.after(step);
         match step {
             RowStep::Insert(keys) => {
                 let rows: Vec<Vec<Value>> = keys.clone().map(|key| after.row(key)).collect();
                 let rows = Batch::from_rows(&self.schema.data_types(), &rows);
-                if in_bulk {
-                    let mut load = transaction.bulk(self.id())?;
-                    load.append(rows).await?;
-                    load.finish().await?;
-                } else {
-                    transaction.insert(self.id(), rows).await?;
+                if !in_bulk {
+                    return transaction.insert(self.id(), rows).await;
                 }
+                let mut load = transaction.bulk(self.id())?;
+                load.append(rows).await?;
+                load.finish().await
             }
             RowStep::DeleteBelow(key) => {
                 let gone = transaction.delete(&self.read(Comparison::Less, *key), None).await?;
                 assert_eq!(gone as usize, self.rows.len() - after.rows.len(), "rows below {key} of {self:?}");
+                Ok(gone)
             }
             RowStep::RenewFrom(key) => {
                 let attributes = (1..self.schema.attributes.len() as u16).map(AttributeId).collect();
@@ -187,9 +187,9 @@ impl House {
                 let renew = Arc::new(Renew { attributes, after });
                 let renewed = transaction.update(&self.read(Comparison::GreaterOrEqual, *key), renew).await?;
                 assert_eq!(renewed as usize, count, "rows from {key} of {self:?}");
+                Ok(renewed)
             }
         }
-        Ok(())
     }
 
     /// The keys of rows that compare so.

@@ -33,6 +33,8 @@ pub use builder::Builders;
 pub const HOUSES: usize = 2;
 /// Where a child may refer to a parent; the attribute, and the place among its numbers.
 const GUEST: usize = 2;
+/// The key of no parent and no child.
+const NOBODY: i64 = -1;
 const GUESTS: &str = "children_guest";
 /// What is not dropped: a foreign key, a global index, a sequence.
 pub const HOME: &str = "children_home";
@@ -165,7 +167,8 @@ impl Plots {
         let named: BTreeSet<i64> = found.names.keys().copied().collect();
         let houses = self.houses.iter().enumerate();
         let is_named = |house: &Option<House>| house.as_ref().is_some_and(|house| house.is_named);
-        let houses = houses.filter(|(_, ledger)| is_named(ledger.last())).map(|(plot, _)| plot as i64).collect();
+        let houses: BTreeSet<i64> =
+            houses.filter(|(_, ledger)| is_named(ledger.last())).map(|(plot, _)| plot as i64).collect();
         assert_eq!(named, houses, "plots that the catalog names");
         let there = found.kept();
         for (plot, is_there) in [
@@ -183,7 +186,8 @@ impl Plots {
         expected.extend(self.guests.last().then(|| GUESTS.to_owned()));
         expected.extend(self.counter.last().map(counter_name));
         expected.extend(ground.kept.map(str::to_owned));
-        assert_eq!(there, expected.into_iter().collect(), "foreign keys, global indexes and sequences");
+        let expected: BTreeSet<String> = expected.into_iter().collect();
+        assert_eq!(there, expected, "foreign keys, global indexes and sequences");
     }
 
     pub fn has_guests(&self) -> bool {
@@ -273,18 +277,12 @@ async fn all_rows(engine: &Engine, container: ContainerId) -> Result<Vec<Vec<Val
 
 /// Whether foreign keys are enforced: who would make an orphan is refused, of either side.
 pub async fn enforce(engine: &Engine, bank: Bank, tables: &Tables, guests: bool) -> Result<(), EngineError> {
-    const NOBODY: i64 = -1;
-    let types = [DataType::Int64, DataType::Int64, DataType::Int64, DataType::Text];
-    let insert = async |home: i64, guest: i64| {
-        let row = vec![Value::Int64(NOBODY), Value::Int64(home), Value::Int64(guest), Value::Null];
-        engine.begin().insert(bank.children, Batch::from_rows(&types, &[row])).await
-    };
     let is_refused = |outcome: &Result<u64, EngineError>| matches!(outcome, Err(EngineError::ForeignKeyViolation(_)));
     let parent = tables.parents.first().map(|parent| parent.numbers[0]);
-    let outcome = insert(NOBODY, parent.unwrap_or(NOBODY)).await;
+    let outcome = try_child(engine, bank, NOBODY, parent.unwrap_or(NOBODY)).await;
     assert!(is_refused(&outcome), "a child without a parent: {outcome:?}");
     if let Some(parent) = parent {
-        let outcome = insert(parent, NOBODY).await;
+        let outcome = try_child(engine, bank, parent, NOBODY).await;
         assert_eq!(is_refused(&outcome), guests, "a guest of nobody: {outcome:?}");
         assert!(guests || outcome.is_ok(), "a guest of nobody, without a foreign key: {outcome:?}");
     }
@@ -294,4 +292,12 @@ pub async fn enforce(engine: &Engine, bank: Bank, tables: &Tables, guests: bool)
         assert!(is_refused(&outcome), "the parent of a child goes: {outcome:?}");
     }
     Ok(())
+}
+
+/// Inserts a child and rolls back.
+async fn try_child(engine: &Engine, bank: Bank, home: i64, guest: i64) -> Result<u64, EngineError> {
+    let types = [DataType::Int64, DataType::Int64, DataType::Int64, DataType::Text];
+    let row = vec![Value::Int64(NOBODY), Value::Int64(home), Value::Int64(guest), Value::Null];
+    let mut transaction = engine.begin();
+    transaction.insert(bank.children, Batch::from_rows(&types, &[row])).await
 }
