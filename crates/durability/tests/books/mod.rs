@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use eris_engine::{EngineError, LogError};
+use eris_engine::{EngineError, LogError, SequenceError};
 use eris_storage::{Timestamp, Value};
 
 use crate::bank::{
@@ -107,6 +107,14 @@ impl Told {
             other => panic!("a client did not expect: {other}"),
         }
     }
+}
+
+/// Whether the log had no room for it: nothing was done, and it may be tried again.
+pub fn is_full(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Log(LogError::Full { .. }) | EngineError::Sequence(SequenceError::Log(LogError::Full { .. }))
+    )
 }
 
 /// All transactions ever begun.

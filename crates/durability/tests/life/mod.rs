@@ -1,6 +1,7 @@
 //! A database between two crashes, on a machine whose power goes.
 
 mod client;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -13,11 +14,13 @@ use eris_platform::{Env, Files, SeededRandom, SimulatedEnv};
 use eris_storage::ContainerId;
 
 use crate::bank::{Bank, sequence_spec};
-use crate::books::{Books, Told};
+use crate::books::{Books, Told, is_full};
 use crate::plots::{self, Builders, Ground, Plots};
 use crate::reached::Reached;
 use crate::scribes::{self, Scribe, Scribes};
 use client::Client;
+
+pub use watch::Watch;
 
 /// Crashes of each seed at least, and lives until all transactions were begun at most.
 const LIVES_MIN: u64 = 3;
@@ -26,6 +29,8 @@ const LIVES_MAX: u64 = 1_000;
 const STEPS_ALONE: u64 = 500;
 /// So many transactions for each step of a builder.
 const TRANSACTIONS_PER_STEP: u64 = 4;
+/// How often everything is begun to be made.
+const TRIES_MAX: u64 = 1_000;
 const PATH: &str = "/db";
 
 /// What is known of a database; outlives the machine.
@@ -170,7 +175,8 @@ impl Life {
             _ => {}
         }
         let done = Arc::new(Mutex::new(Done::default()));
-        let clients = start(&engine, made, known, random, transactions, &done);
+        let watch = Watch::default();
+        let clients = start(&engine, made, known, random, transactions, &done, &watch);
         let database = Arc::new(opened);
         let told: Arc<Mutex<(u64, u64, u64)>> = Arc::default();
         for _ in 0..random.index(3) {
@@ -201,6 +207,7 @@ impl Life {
         });
         // Nobody has work: all clients are through.
         drop(ended);
+        watch.check();
         {
             let done = done.lock().expect("not poisoned");
             reached.log_failures += done.failures;
@@ -250,7 +257,9 @@ impl Life {
         let Some(made) = known.made else {
             let mut random = SeededRandom::new(random.next_u64());
             let making = engine.clone();
-            let made = self.simulation.block_on(async move { make(&making, &mut random).await }).expect("ends").ok()?;
+            let is_powerless = false;
+            let made = self.simulation.block_on(async move { make(&making, &mut random).await }).expect("ends");
+            let made = made.map_err(|error| assert!(is_powerless, "nothing can be made: {error}")).ok()?;
             known.made = Some(made);
             return Some(made);
         };
@@ -285,8 +294,22 @@ async fn look(engine: &Engine, made: Made, known: &Known) -> Result<(), EngineEr
     plots::enforce(engine, bank, &tables, guests).await
 }
 
-/// Makes all of it, instead of what a crash may have left of an attempt.
+/// Makes all of it; as often as a log is too slow with its next file.
 async fn make(engine: &Engine, random: &mut SeededRandom) -> Result<Made, EngineError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match try_to_make(engine, random).await {
+            Err(error) if is_full(&error) && tries < TRIES_MAX => {
+                engine.sleep_until(engine.env().now() + Duration::from_millis(1)).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Makes all of it, instead of what a crash or a refusal may have left of an attempt.
+async fn try_to_make(engine: &Engine, random: &mut SeededRandom) -> Result<Made, EngineError> {
     for id in (1..100).map(ContainerId) {
         for key in engine.foreign_keys(id).unwrap_or_default() {
             engine.drop_foreign_key(key.child.container, &key.name)?;
@@ -337,6 +360,7 @@ fn start(
     random: &mut SeededRandom,
     transactions: u64,
     done: &Arc<Mutex<Done>>,
+    watch: &Watch,
 ) -> u64 {
     let clients = 1 + random.below(6);
     for client in 0..clients {
@@ -350,10 +374,10 @@ fn start(
             left: transactions / clients + 1,
         };
         let done = Arc::clone(done);
-        engine.spawn(async move {
+        engine.spawn(watch.clone().over(async move {
             let told = work.run().await;
             done.lock().expect("not poisoned").add(told);
-        });
+        }));
     }
     let scribes = 2 + random.below(3);
     for scribe in clients..clients + scribes {
@@ -368,7 +392,7 @@ fn start(
             random: SeededRandom::new(random.next_u64()),
         };
         let (done, left) = (Arc::clone(done), transactions / 2 / scribes + 1);
-        engine.spawn(async move {
+        engine.spawn(watch.clone().over(async move {
             let mut told = Ok(());
             for _ in 0..left {
                 if told.is_ok() {
@@ -377,10 +401,10 @@ fn start(
             }
             drop(work);
             done.lock().expect("not poisoned").add(told);
-        });
+        }));
     }
     let (engine, plots) = (engine.clone(), Arc::clone(&known.plots));
-    Builders { engine, plots, bank: made.bank, names: made.names }
+    Builders { engine, plots, bank: made.bank, names: made.names, watch: watch.clone() }
         .start(random, transactions / TRANSACTIONS_PER_STEP + 1);
     clients + scribes
 }

@@ -13,6 +13,8 @@ use eris_storage::{AttributeId, Batch, ContainerId, DataType, Value};
 use super::house::House;
 use super::{GUEST, GUESTS, HOUSES, Plots, counter_name, guests};
 use crate::bank::{Bank, read};
+use crate::books::is_full;
+use crate::life::Watch;
 
 /// Everybody who builds, in one life.
 #[derive(Clone)]
@@ -21,6 +23,7 @@ pub struct Builders {
     pub plots: Arc<Mutex<Plots>>,
     pub bank: Bank,
     pub names: ContainerId,
+    pub watch: Watch,
 }
 
 /// One of them.
@@ -42,7 +45,7 @@ impl Builders {
     pub fn start(&self, random: &mut SeededRandom, steps: u64) {
         for plot in 0..HOUSES {
             let mut builder = Builder { all: self.clone(), random: SeededRandom::new(random.next_u64()) };
-            self.engine.spawn(async move {
+            self.engine.spawn(self.watch.clone().over(async move {
                 for _ in 0..steps {
                     builder.rest().await;
                     let outcome = builder.house(plot).await;
@@ -54,10 +57,10 @@ impl Builders {
                         return;
                     }
                 }
-            });
+            }));
         }
         let mut builder = Builder { all: self.clone(), random: SeededRandom::new(random.next_u64()) };
-        self.engine.spawn(async move {
+        self.engine.spawn(self.watch.clone().over(async move {
             for _ in 0..steps {
                 builder.rest().await;
                 let outcome = builder.guests().await;
@@ -69,7 +72,7 @@ impl Builders {
                     return;
                 }
             }
-        });
+        }));
     }
 }
 
@@ -94,10 +97,12 @@ impl Builder {
         match outcome {
             Ok(Step::Done { durable: true }) => self.plots(durable),
             Ok(Step::Done { durable: false } | Step::Nothing) => {}
-            Err(EngineError::Log(LogError::Failed { .. }) | EngineError::Sequence(SequenceError::Log(_))) => {
-                return false;
-            }
-            Err(EngineError::Log(LogError::Full { .. }) | EngineError::LockTimeout) => {
+            // It may be there or not.
+            Err(
+                EngineError::Log(LogError::Failed { .. })
+                | EngineError::Sequence(SequenceError::Log(LogError::Failed { .. })),
+            ) => return false,
+            Err(error) if is_full(&error) || matches!(error, EngineError::LockTimeout) => {
                 self.plots(|plots| {
                     refused(plots);
                     plots.counts.refused += 1;
@@ -168,16 +173,16 @@ impl Builder {
             }
             11 => {
                 let Some(spec) = house.global_index() else { return Ok(Step::Nothing) };
-                ask(self, Some(House { has_global_index: true, ..house }));
+                ask(self, Some(house.indexed()));
                 self.all.engine.create_global_index(&spec)?;
             }
             // Named from behind its making until before its end.
             12 if !house.is_named => {
-                ask(self, Some(House { is_named: true, ..house.clone() }));
+                ask(self, Some(house.named(true)));
                 return self.name(plot, house.id()).await;
             }
             13 if house.is_named => {
-                ask(self, Some(House { is_named: false, ..house }));
+                ask(self, Some(house.named(false)));
                 return self.take_name(plot).await;
             }
             13 => {

@@ -86,6 +86,16 @@ impl House {
         })
     }
 
+    /// The same with a global index.
+    pub fn indexed(&self) -> Self {
+        Self { has_global_index: true, ..self.clone() }
+    }
+
+    /// The same, in the catalog or not.
+    pub fn named(&self, is_named: bool) -> Self {
+        Self { is_named, ..self.clone() }
+    }
+
     fn with_schema(&self, schema: Schema) -> Self {
         Self { schema: Arc::new(schema), ..self.clone() }
     }

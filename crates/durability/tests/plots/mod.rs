@@ -154,7 +154,8 @@ impl Plots {
         let mut expected = Vec::new();
         let mut containers = ground.containers.clone();
         for (plot, ledger) in self.houses.iter_mut().enumerate() {
-            let left = ledger.recover(|house| found.has_house(plot, house.as_ref()));
+            let ids: Vec<ContainerId> = ledger.states().iter().flatten().map(House::id).collect();
+            let left = ledger.recover(|house| found.has_house(plot, house.as_ref(), &ids));
             let left = left.unwrap_or_else(|| panic!("{}", found.contradicts(plot, ledger)));
             self.counts.note(left);
             if let Some(house) = ledger.last() {
@@ -221,10 +222,11 @@ impl Found {
         })
     }
 
-    /// Whether a plot is as a state of it says. That nothing else is there is seen when all plots are known.
-    fn has_house(&self, plot: usize, house: Option<&House>) -> bool {
+    /// Whether a plot is as a state of it says; `ids` are those of its containers in all states. That nothing else is
+    /// there is seen when all plots are known.
+    fn has_house(&self, plot: usize, house: Option<&House>, ids: &[ContainerId]) -> bool {
         let name = self.names.get(&(plot as i64)).copied();
-        let Some(house) = house else { return name.is_none() };
+        let Some(house) = house else { return name.is_none() && !ids.iter().any(|id| self.rows.contains_key(id)) };
         let global = |definition: &Definition| matches!(definition, Definition::GlobalIndex(spec, _) if spec.container == house.id());
         name == house.is_named.then(|| i64::from(house.id().0))
             && self.definitions.iter().any(|definition| house.is_defined_by(definition))
