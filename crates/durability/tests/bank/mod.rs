@@ -15,6 +15,7 @@
 mod kin;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use eris_engine::{
     Change, Container, ContainerSpec, Durability, Engine, EngineError, GlobalIndexSpec, IsolationLevel, LockWait,
@@ -26,7 +27,7 @@ use eris_storage::{
     Timestamp, Value,
 };
 
-use crate::books::{Row, Tables};
+use crate::books::{Row, Tables, is_full};
 use crate::schemas::{attribute, schema};
 
 pub use kin::{CHILD_HOME, child_note, key_side, parent_note};
@@ -65,39 +66,38 @@ impl Bank {
         let text = |name| attribute(name, DataType::Text, true);
         let by_key = || Partitioning::Range(Box::new([AttributeId(0)]));
         let segment_rows = [8, 16, 64][random.index(3)];
-        let make = |attributes: &[Attribute], partitioning: Partitioning, keyed| {
-            let id = engine.next_container_id();
-            let schema = schema(id, attributes, keyed, segment_rows);
-            engine.create_container(ContainerSpec { schema, partitioning }).map(|container| container.id())
+        let make = async |attributes: &[Attribute], partitioning: Partitioning, keyed| {
+            let make = || {
+                let schema = schema(engine.next_container_id(), attributes, keyed, segment_rows);
+                engine.create_container(ContainerSpec { schema, partitioning: partitioning.clone() })
+            };
+            patiently(engine, make).await.map(|container| container.id())
         };
+        let by_size = || Partitioning::Size { partitions: 2 };
+        let by_hash = |partitions| Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions };
+        let account = [number("id"), number("balance"), text("note")];
+        let child = [number("key"), number("home"), attribute("guest", DataType::Int64, true), text("note")];
+        let entry = [number("txn"), number("kind"), number("subject"), number("delta"), text("text")];
+        let line = ["txn", "client", "ticket", "entries", "code"].map(number);
         let bank = Self {
-            accounts: make(&[number("id"), number("balance"), text("note")], by_key(), true)?,
-            movers: make(&[number("place"), number("mover")], by_key(), true)?,
-            tokens: make(&[number("value")], Partitioning::Size { partitions: 2 }, false)?,
-            children: make(
-                &[number("key"), number("home"), attribute("guest", DataType::Int64, true), text("note")],
-                Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions: 2 },
-                true,
-            )?,
-            parents: make(&[number("key"), text("note")], by_key(), true)?,
-            entries: make(
-                &[number("txn"), number("kind"), number("subject"), number("delta"), text("text")],
-                Partitioning::Size { partitions: 2 },
-                false,
-            )?,
-            journal: make(
-                &[number("txn"), number("client"), number("ticket"), number("entries"), number("code")],
-                Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions: 3 },
-                true,
-            )?,
+            accounts: make(&account, by_key(), true).await?,
+            movers: make(&[number("place"), number("mover")], by_key(), true).await?,
+            tokens: make(&[number("value")], by_size(), false).await?,
+            children: make(&child, by_hash(2), true).await?,
+            parents: make(&[number("key"), text("note")], by_key(), true).await?,
+            entries: make(&entry, by_size(), false).await?,
+            journal: make(&line, by_hash(3), true).await?,
         };
-        engine.create_global_index(&GlobalIndexSpec {
+        let spec = GlobalIndexSpec {
             container: bank.journal,
             name: "journal_code_key".into(),
             attributes: Box::new([AttributeId(4)]),
             partitions: 2,
-        })?;
-        engine.create_foreign_key(&kin::home(bank)).await?;
+        };
+        patiently(engine, || engine.create_global_index(&spec)).await?;
+        while let Err(error) = engine.create_foreign_key(&kin::home(bank)).await {
+            wait_for_room(engine, error).await?;
+        }
         let mut first = engine.begin();
         let accounts: Vec<_> =
             (0..ACCOUNTS).map(|id| vec![Value::Int64(id), Value::Int64(START), Value::Null]).collect();
@@ -135,6 +135,28 @@ impl Bank {
         rows.sort_unstable();
         Ok(rows)
     }
+}
+
+/// Defines something, as often as the log is too slow with its next file.
+pub async fn patiently<T>(
+    engine: &Engine,
+    mut define: impl FnMut() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    loop {
+        match define() {
+            Ok(made) => return Ok(made),
+            Err(error) => wait_for_room(engine, error).await?,
+        }
+    }
+}
+
+/// Waits a little, if it was only the room that was missing.
+async fn wait_for_room(engine: &Engine, error: EngineError) -> Result<(), EngineError> {
+    if !is_full(&error) {
+        return Err(error);
+    }
+    engine.sleep_until(engine.env().now() + Duration::from_millis(1)).await;
+    Ok(())
 }
 
 pub fn read(container: ContainerId, key: &[(u16, i64)], desired: &[u16]) -> Read {
@@ -272,7 +294,7 @@ pub async fn transact(
     let mut transaction = engine.begin_with(level);
     let durability = [Durability::Synchronous, Durability::Asynchronous][random.index(3) / 2];
     transaction.set_durability(durability);
-    transaction.set_lock_timeout(Some(std::time::Duration::from_millis(20)));
+    transaction.set_lock_timeout(Some(Duration::from_millis(20)));
     let mut book = Book { txn, ..Book::default() };
     for _ in 0..=random.index(3) {
         let savepoint = transaction.savepoint();

@@ -13,8 +13,8 @@ use eris_platform::simulated::FileFault;
 use eris_platform::{Env, Files, SeededRandom, SimulatedEnv};
 use eris_storage::ContainerId;
 
-use crate::bank::{Bank, sequence_spec};
-use crate::books::{Books, Told, is_full};
+use crate::bank::{Bank, patiently, sequence_spec};
+use crate::books::{Books, Told};
 use crate::plots::{self, Builders, Ground, Plots};
 use crate::reached::Reached;
 use crate::scribes::{self, Scribe, Scribes};
@@ -29,8 +29,6 @@ const LIVES_MAX: u64 = 1_000;
 const STEPS_ALONE: u64 = 500;
 /// So many transactions for each step of a builder.
 const TRANSACTIONS_PER_STEP: u64 = 4;
-/// How often everything is begun to be made.
-const TRIES_MAX: u64 = 1_000;
 const PATH: &str = "/db";
 
 /// What is known of a database; outlives the machine.
@@ -257,9 +255,8 @@ impl Life {
         let Some(made) = known.made else {
             let mut random = SeededRandom::new(random.next_u64());
             let making = engine.clone();
-            let is_powerless = false;
             let made = self.simulation.block_on(async move { make(&making, &mut random).await }).expect("ends");
-            let made = made.map_err(|error| assert!(is_powerless, "nothing can be made: {error}")).ok()?;
+            let made = made.ok()?;
             known.made = Some(made);
             return Some(made);
         };
@@ -294,39 +291,28 @@ async fn look(engine: &Engine, made: Made, known: &Known) -> Result<(), EngineEr
     plots::enforce(engine, bank, &tables, guests).await
 }
 
-/// Makes all of it; as often as a log is too slow with its next file.
+/// Makes all of it, instead of what a crash may have left of an attempt.
 async fn make(engine: &Engine, random: &mut SeededRandom) -> Result<Made, EngineError> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match try_to_make(engine, random).await {
-            Err(error) if is_full(&error) && tries < TRIES_MAX => {
-                engine.sleep_until(engine.env().now() + Duration::from_millis(1)).await;
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
-/// Makes all of it, instead of what a crash or a refusal may have left of an attempt.
-async fn try_to_make(engine: &Engine, random: &mut SeededRandom) -> Result<Made, EngineError> {
     for id in (1..100).map(ContainerId) {
         for key in engine.foreign_keys(id).unwrap_or_default() {
-            engine.drop_foreign_key(key.child.container, &key.name)?;
+            patiently(engine, || engine.drop_foreign_key(key.child.container, &key.name)).await?;
         }
         // Hidden containers go with those that they belong to.
-        match engine.container(id).map(|_| engine.drop_container(id)) {
-            None | Some(Ok(()) | Err(EngineError::NoSuchContainer(_))) => {}
-            Some(Err(error)) => return Err(error),
+        if engine.container(id).is_some() {
+            match patiently(engine, || engine.drop_container(id)).await {
+                Ok(()) | Err(EngineError::NoSuchContainer(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     for id in (1..100).map(SequenceId) {
         if engine.sequence(id).is_some() {
-            engine.drop_sequence(id)?;
+            patiently(engine, || Ok(engine.drop_sequence(id)?)).await?;
         }
     }
-    let sequence = engine.create_sequence(&sequence_spec())?.id();
-    let (names, lists) = (plots::make_names(engine)?, scribes::make_lists(engine).await?);
+    let sequence = patiently(engine, || engine.create_sequence(&sequence_spec())).await?.id();
+    let names = patiently(engine, || plots::make_names(engine)).await?;
+    let lists = scribes::make_lists(engine).await?;
     // Its first commit is the last one: all of it is durable.
     let bank = Bank::create(engine, random).await?;
     Ok(Made { bank, sequence, lists, names })

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use eris_engine::{ContainerSpec, Engine, EngineError, Partitioning, Read};
 use eris_storage::{AttributeId, Batch, ContainerId, DataType, Predicate, ReadRequest, Value};
 
+use crate::bank::patiently;
 use crate::elle::{Element, Ending, Level, ListHistory, ListTransaction, Operation};
 use crate::schemas::{attribute, schema};
 
@@ -63,9 +64,12 @@ fn number(name: &str) -> eris_storage::Attribute {
 /// Makes the table, with lists of nothing.
 pub async fn make_lists(engine: &Engine) -> Result<ContainerId, EngineError> {
     let attributes = [number("key"), attribute("list", DataType::Text, false), number("length")];
-    let schema = schema(engine.next_container_id(), &attributes, true, 8);
-    let partitioning = Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions: 2 };
-    let container = engine.create_container(ContainerSpec { schema, partitioning })?.id();
+    let make = || {
+        let schema = schema(engine.next_container_id(), &attributes, true, 8);
+        let partitioning = Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions: 2 };
+        engine.create_container(ContainerSpec { schema, partitioning })
+    };
+    let container = patiently(engine, make).await?.id();
     let rows: Vec<_> = (0..KEYS).map(|key| vec![Value::Int64(key), Value::Text("".into()), Value::Int64(0)]).collect();
     let mut transaction = engine.begin();
     let types = [DataType::Int64, DataType::Text, DataType::Int64];
