@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use eris_engine::{Change, EngineError, ForeignKeySpec, KeySide, ReferentialAction, RowChange, Transaction};
+use eris_engine::{Change, Engine, EngineError, ForeignKeySpec, KeySide, ReferentialAction, RowChange, Transaction};
 use eris_platform::SeededRandom;
 use eris_storage::{AttributeId, Batch, ContainerId, DataType, StorageError, Value};
 
-use super::{Bank, Book, OF_CHILD, OF_PARENT, read};
+use super::{Bank, Book, OF_CHILD, OF_PARENT, TRIES_MAX, read, wait_for_room};
 
 const PARENTS: u64 = 8;
 const CHILDREN: u64 = 24;
@@ -26,7 +26,7 @@ pub fn key_side(container: ContainerId, name: &str, attribute: usize) -> KeySide
 }
 
 /// The foreign key that is there from the beginning.
-pub(super) fn home(bank: Bank) -> ForeignKeySpec {
+fn home(bank: Bank) -> ForeignKeySpec {
     ForeignKeySpec {
         name: "children_home".into(),
         child: key_side(bank.children, "children", CHILD_HOME),
@@ -34,6 +34,17 @@ pub(super) fn home(bank: Bank) -> ForeignKeySpec {
         on_delete: ReferentialAction::NoAction,
         on_update: ReferentialAction::Restrict,
     }
+}
+
+/// Makes it.
+pub(super) async fn make_home(engine: &Engine, bank: Bank) -> Result<(), EngineError> {
+    for _ in 0..TRIES_MAX {
+        match engine.create_foreign_key(&home(bank)).await {
+            Ok(()) => return Ok(()),
+            Err(error) => wait_for_room(engine, error).await?,
+        }
+    }
+    engine.create_foreign_key(&home(bank)).await
 }
 
 /// Whether a statement met a key that is there, or a parent that is not: the transaction goes on without it.

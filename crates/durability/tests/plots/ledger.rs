@@ -25,21 +25,12 @@ impl<S: Clone> Ledger<S> {
     }
 
     /// It is about to be changed.
-    pub fn ask(&mut self, state: S)
-    where
-        S: std::fmt::Debug,
-    {
-        if std::env::var_os("TRACE").is_some() {
-            eprintln!("ask {state:?}");
-        }
+    pub fn ask(&mut self, state: S) {
         self.states.push(state);
     }
 
     /// The last change was refused, as a whole.
     pub fn refused(&mut self) {
-        if std::env::var_os("TRACE").is_some() {
-            eprintln!("refused");
-        }
         assert!(self.states.len() > 1, "a change was asked for");
         self.states.pop();
     }
