@@ -210,9 +210,14 @@ impl<'e> Replay<'e> {
                 true
             }
             Definition::ForeignKeyDropped(child, name) => {
-                self.foreign_keys.remove(&(*child, name.clone()));
+                // Planted: what was dropped stays on the list of what is made.
+                if !cfg!(feature = "bug_foreign_key_drop_ignored") {
+                    self.foreign_keys.remove(&(*child, name.clone()));
+                }
                 true
             }
+            // Planted: what was dropped stays.
+            Definition::ContainerDropped(_) if cfg!(feature = "bug_container_drop_ignored") => true,
             Definition::ContainerDropped(id) => {
                 self.foreign_keys.retain(|(child, _), _| child != id);
                 self.global_indexes
@@ -232,6 +237,10 @@ impl<'e> Replay<'e> {
         self.lanes.drain().await?;
         for definition in std::mem::take(&mut self.global_indexes).values() {
             self.engine.make(definition).await?;
+        }
+        // Planted: nobody makes them.
+        if cfg!(feature = "bug_foreign_keys_not_made") {
+            return Ok(());
         }
         for definition in std::mem::take(&mut self.foreign_keys).values() {
             self.engine.make(definition).await?;

@@ -154,14 +154,10 @@ fn open_at(simulation: &mut Simulation, path: &str, options: &DurabilityOptions)
 fn check_books(simulation: &mut Simulation, world: &World, known: &Arc<Mutex<Books>>, copied: Timestamp) -> u64 {
     let (engine, bank, books) = (simulation.engine().clone(), world.bank, Arc::clone(known));
     let checked = simulation.block_on(async move {
-        let journal = bank.rows(&engine, bank.journal).await?;
-        let entries = bank.rows(&engine, bank.entries).await?;
-        let accounts = bank.rows(&engine, bank.accounts).await?;
-        let movers = bank.rows(&engine, bank.movers).await?;
-        let tokens = bank.rows(&engine, bank.tokens).await?;
-        books.lock().expect("not poisoned").check_copy(&journal, copied);
-        Books::check(&journal, &entries, &accounts, &movers, &tokens);
-        Ok::<_, EngineError>(journal.len() as u64)
+        let tables = bank.tables(&engine).await?;
+        books.lock().expect("not poisoned").check_copy(&tables, copied);
+        Books::check(&tables);
+        Ok::<_, EngineError>(tables.journal.len() as u64)
     });
     checked.expect("ends").expect("reads succeed")
 }
@@ -194,7 +190,7 @@ impl Copy<'_> {
         let sequence = engine.sequence(self.world.sequence).expect("the sequence is there");
         let (bank, next) = (self.world.bank, sequence.next().expect("a value"));
         let tickets = simulation.block_on(async move { bank.rows(&engine, bank.journal).await }).expect("ends");
-        let highest = tickets.expect("reads").iter().map(|row| row[2]).max().unwrap_or(0);
+        let highest = tickets.expect("reads").iter().map(|row| row.numbers[2]).max().unwrap_or(0);
         assert!(next > highest, "ticket {next} is given again, {highest} is used");
         simulation.run_until_idle().expect("comes to rest");
         simulation.check_partitions().expect("indexes agree with rows");

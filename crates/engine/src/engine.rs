@@ -261,12 +261,16 @@ impl Engine {
     /// [`EngineError::ForeignKey`] if others refer to it.
     pub fn drop_container(&self, id: ContainerId) -> Result<(), EngineError> {
         let definitions = self.begin_definition();
-        self.release_references(&*self.runtime.container(id)?)?;
-        let container = self.runtime.remove_container(id)?;
+        let container = self.runtime.container(id)?;
+        Self::check_unreferenced(&container)?;
+        // Before its foreign keys cease to be enforced: commits that they would have refused are behind it in the log.
+        definitions.note(|| Definition::ContainerDropped(id))?;
+        self.release_references(&container);
+        self.runtime.remove_container(id)?;
         for index in container.global_indexes().iter().flat_map(|indexes| indexes.iter()) {
             self.runtime.remove_container(index.container().id())?;
         }
-        definitions.note(|| Definition::ContainerDropped(id))
+        Ok(())
     }
 
     /// Creates a global index of a container that has no rows yet, and that nobody inserts into meanwhile: rows of a

@@ -248,13 +248,16 @@ impl Sequence {
         }
     }
 
-    /// Where it goes on after a crash.
-    fn definition(&self) -> Definition {
+    /// Where it goes on after a crash; none if the log knows that it is gone.
+    fn definition(&self) -> Option<Definition> {
         let shared = lock(&self.shared);
+        if shared.dropped {
+            return None;
+        }
         // Planted: a checkpoint is not told what may be given without a further word to the log.
         let has_ahead = shared.ahead > 0 && !cfg!(feature = "bug_checkpoint_sequence_without_ahead");
         let state = if has_ahead { shared.logged } else { shared.state };
-        Definition::Sequence(self.id, self.spec.clone(), state)
+        Some(Definition::Sequence(self.id, self.spec.clone(), state))
     }
 
     /// Where it is. What lies in workers' parts counts as taken.
@@ -308,6 +311,20 @@ impl Sequence {
         lock(&self.shared).dropped = true;
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
+
+    /// No more values, once the log knows: nothing of it comes behind that.
+    fn end(&self) -> Result<(), SequenceError> {
+        let mut shared = lock(&self.shared);
+        if shared.dropped {
+            return Err(SequenceError::NoSuchSequence(self.id));
+        }
+        if let Some(log) = self.log.get() {
+            log.define(&Definition::SequenceDropped(self.id))?;
+        }
+        shared.dropped = true;
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
 }
 
 impl Sequences {
@@ -319,7 +336,7 @@ impl Sequences {
     }
 
     pub fn definitions(&self) -> Vec<Definition> {
-        read(&self.known).values().map(|sequence| sequence.definition()).collect()
+        read(&self.known).values().filter_map(|sequence| sequence.definition()).collect()
     }
 }
 
@@ -340,7 +357,11 @@ impl Engine {
         let id = SequenceId(sequences.last_id.fetch_add(1, Ordering::Relaxed) + 1);
         let state = SequenceState { last: spec.start, is_called: false };
         let sequence = self.restore_sequence(id, spec, state)?;
-        sequence.log_state(state)?;
+        if let Err(refused) = sequence.log_state(state) {
+            sequence.mark_dropped();
+            write(&sequences.known).remove(&id);
+            return Err(refused.into());
+        }
         Ok(sequence)
     }
 
@@ -366,13 +387,10 @@ impl Engine {
 
     /// Drops a sequence. Who has it still gets no more values.
     pub fn drop_sequence(&self, id: SequenceId) -> Result<(), SequenceError> {
-        let sequence = write(&self.runtime().sequences.known).remove(&id);
-        let sequence = sequence.ok_or(SequenceError::NoSuchSequence(id))?;
-        sequence.mark_dropped();
-        match sequence.log.get() {
-            Some(log) => Ok(log.define(&Definition::SequenceDropped(id))?),
-            None => Ok(()),
-        }
+        let sequence = self.sequence(id).ok_or(SequenceError::NoSuchSequence(id))?;
+        sequence.end()?;
+        write(&self.runtime().sequences.known).remove(&id);
+        Ok(())
     }
 }
 

@@ -168,7 +168,7 @@ impl Checkpointer {
         let mut manifest = Manifest::new(self.id, timestamp, position, replay_from);
         let data = self.begin_file().await?;
         let mut report = CheckpointReport { timestamp, ..CheckpointReport::default() };
-        let taken = self.write_rows(engine, &mut whole, behind, &data, &mut manifest, &mut report).await;
+        let taken = self.write_rows(&mut whole, &data, &mut manifest, &mut report).await;
         let Whole { snapshot, definitions, .. } = whole;
         snapshot.rollback();
         // Planted: the log goes before the manifest that makes up for it has its name.
@@ -209,9 +209,7 @@ impl Checkpointer {
     /// Writes what is not written yet; gives where all segments are.
     async fn write_rows(
         &self,
-        engine: &Engine,
         whole: &mut Whole,
-        behind: Option<Behind<'_>>,
         data: &Data,
         manifest: &mut Manifest,
         report: &mut CheckpointReport,
@@ -219,11 +217,8 @@ impl Checkpointer {
         let mut segments: Vec<(ContainerId, Arc<PinnedSegment>)> = Vec::new();
         let mut columns: DeterministicMap<ContainerId, usize> = DeterministicMap::default();
         for (container, schema) in whole.containers() {
+            // Also of those that were dropped since: what the log has between the snapshot and that finds its rows.
             let id = container.id();
-            // It was dropped since: a log says so, what has none must have its rows.
-            if behind.is_some() && engine.container(id).is_none() {
-                continue;
-            }
             columns.insert(id, schema.attributes.len());
             let request = everything(&schema);
             let pinned =

@@ -5,11 +5,17 @@
 //!   accounts   id* | balance | note        balance = START + deltas of the entries of the account
 //!   movers     place* | mover              a key that moves; place = where it began + deltas of its entries
 //!   tokens     value                       no key; rows of a value = its entries
+//!   parents    key* | note                 there, if its entries say so
+//!   children   key* | home | guest | note  the same; home is the key of a parent by a foreign key ([`kin`])
 //!   entries    txn | kind | subject | delta | text     no key; what transactions did
 //!   journal    txn* | client | ticket | entries        one row a transaction; `code` = txn is unique by a global index
 //! ```
+//! Each text says of which row it is, so that one that is wrong, or of another row, is noticed.
+
+mod kin;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use eris_engine::{
     Change, Container, ContainerSpec, Durability, Engine, EngineError, GlobalIndexSpec, IsolationLevel, LockWait,
@@ -21,18 +27,27 @@ use eris_storage::{
     Timestamp, Value,
 };
 
+use crate::books::{Row, Tables, is_full};
 use crate::schemas::{attribute, schema};
+
+pub use kin::{CHILD_HOME, child_note, key_side, parent_note};
 
 pub const ACCOUNTS: i64 = 24;
 pub const MOVERS: i64 = 6;
 pub const START: i64 = 1_000;
 pub const TOKENS: i64 = 5;
 const PLACES: i64 = 1_000;
+/// How often a definition is tried again that the log has no room for: there may never be some.
+const TRIES_MAX: usize = 1_000;
 
 /// What an entry is about.
 pub const OF_ACCOUNT: i64 = 0;
 pub const OF_MOVER: i64 = 1;
 pub const OF_TOKEN: i64 = 2;
+/// The note of an account.
+pub const OF_NOTE: i64 = 3;
+pub const OF_PARENT: i64 = 4;
+pub const OF_CHILD: i64 = 5;
 
 /// The containers, by the order in which they are made.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +55,8 @@ pub struct Bank {
     pub accounts: ContainerId,
     pub movers: ContainerId,
     pub tokens: ContainerId,
+    pub children: ContainerId,
+    pub parents: ContainerId,
     pub entries: ContainerId,
     pub journal: ContainerId,
 }
@@ -51,32 +68,36 @@ impl Bank {
         let text = |name| attribute(name, DataType::Text, true);
         let by_key = || Partitioning::Range(Box::new([AttributeId(0)]));
         let segment_rows = [8, 16, 64][random.index(3)];
-        let make = |attributes: &[Attribute], partitioning: Partitioning, keyed| {
-            let id = engine.next_container_id();
-            let schema = schema(id, attributes, keyed, segment_rows);
-            engine.create_container(ContainerSpec { schema, partitioning }).map(|container| container.id())
+        let make = async |attributes: &[Attribute], partitioning: Partitioning, keyed| {
+            let make = || {
+                let schema = schema(engine.next_container_id(), attributes, keyed, segment_rows);
+                engine.create_container(ContainerSpec { schema, partitioning: partitioning.clone() })
+            };
+            patiently(engine, make).await.map(|container| container.id())
         };
+        let by_size = || Partitioning::Size { partitions: 2 };
+        let by_hash = |partitions| Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions };
+        let account = [number("id"), number("balance"), text("note")];
+        let child = [number("key"), number("home"), attribute("guest", DataType::Int64, true), text("note")];
+        let entry = [number("txn"), number("kind"), number("subject"), number("delta"), text("text")];
+        let line = ["txn", "client", "ticket", "entries", "code"].map(number);
         let bank = Self {
-            accounts: make(&[number("id"), number("balance"), text("note")], by_key(), true)?,
-            movers: make(&[number("place"), number("mover")], by_key(), true)?,
-            tokens: make(&[number("value")], Partitioning::Size { partitions: 2 }, false)?,
-            entries: make(
-                &[number("txn"), number("kind"), number("subject"), number("delta"), text("text")],
-                Partitioning::Size { partitions: 2 },
-                false,
-            )?,
-            journal: make(
-                &[number("txn"), number("client"), number("ticket"), number("entries"), number("code")],
-                Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions: 3 },
-                true,
-            )?,
+            accounts: make(&account, by_key(), true).await?,
+            movers: make(&[number("place"), number("mover")], by_key(), true).await?,
+            tokens: make(&[number("value")], by_size(), false).await?,
+            children: make(&child, by_hash(2), true).await?,
+            parents: make(&[number("key"), text("note")], by_key(), true).await?,
+            entries: make(&entry, by_size(), false).await?,
+            journal: make(&line, by_hash(3), true).await?,
         };
-        engine.create_global_index(&GlobalIndexSpec {
+        let spec = GlobalIndexSpec {
             container: bank.journal,
             name: "journal_code_key".into(),
             attributes: Box::new([AttributeId(4)]),
             partitions: 2,
-        })?;
+        };
+        patiently(engine, || engine.create_global_index(&spec)).await?;
+        kin::make_home(engine, bank).await?;
         let mut first = engine.begin();
         let accounts: Vec<_> =
             (0..ACCOUNTS).map(|id| vec![Value::Int64(id), Value::Int64(START), Value::Null]).collect();
@@ -88,25 +109,55 @@ impl Bank {
         Ok(bank)
     }
 
-    /// The numbers of a container's rows, those of texts left out.
-    pub async fn rows(&self, engine: &Engine, container: ContainerId) -> Result<Vec<Vec<i64>>, EngineError> {
+    /// What all containers hold.
+    pub async fn tables(&self, engine: &Engine) -> Result<Tables, EngineError> {
+        Ok(Tables {
+            journal: self.rows(engine, self.journal).await?,
+            entries: self.rows(engine, self.entries).await?,
+            accounts: self.rows(engine, self.accounts).await?,
+            movers: self.rows(engine, self.movers).await?,
+            tokens: self.rows(engine, self.tokens).await?,
+            parents: self.rows(engine, self.parents).await?,
+            children: self.rows(engine, self.children).await?,
+        })
+    }
+
+    /// A container's rows, sorted.
+    pub async fn rows(&self, engine: &Engine, container: ContainerId) -> Result<Vec<Row>, EngineError> {
         let mut reader = engine.begin();
         let there: Arc<Container> = engine.container(container).ok_or(EngineError::NoSuchContainer(container))?;
         let attributes = there.schema().attributes.len() as u16;
         let read = read(container, &[], &(0..attributes).collect::<Vec<_>>());
         let mut rows = Vec::new();
         for batch in reader.scan(read, None)?.collect().await? {
-            for row in 0..batch.rows {
-                let numbers = batch.row(row).into_iter().filter_map(|value| match value {
-                    Value::Int64(number) => Some(number),
-                    _ => None,
-                });
-                rows.push(numbers.collect());
-            }
+            rows.extend((0..batch.rows).map(|row| Row::of(batch.row(row))));
         }
         rows.sort_unstable();
         Ok(rows)
     }
+}
+
+/// Defines something, as often as the log is too slow with its next file.
+pub async fn patiently<T>(
+    engine: &Engine,
+    mut define: impl FnMut() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    for _ in 0..TRIES_MAX {
+        match define() {
+            Ok(made) => return Ok(made),
+            Err(error) => wait_for_room(engine, error).await?,
+        }
+    }
+    define()
+}
+
+/// Waits a little, if it was only the room that was missing.
+async fn wait_for_room(engine: &Engine, error: EngineError) -> Result<(), EngineError> {
+    if !is_full(&error) {
+        return Err(error);
+    }
+    engine.sleep_until(engine.env().now() + Duration::from_millis(1)).await;
+    Ok(())
 }
 
 pub fn read(container: ContainerId, key: &[(u16, i64)], desired: &[u16]) -> Read {
@@ -185,17 +236,36 @@ impl Book {
         self.entries.push((kind, subject, delta));
     }
 
-    fn rows(&self, entries: &[(i64, i64, i64)], text: usize) -> Batch {
+    fn rows(&self, entries: &[(i64, i64, i64)]) -> Batch {
         let types = [DataType::Int64, DataType::Int64, DataType::Int64, DataType::Int64, DataType::Text];
         let rows: Vec<Vec<Value>> = entries
             .iter()
             .map(|(kind, subject, delta)| {
-                let note = if text == 0 { Value::Null } else { Value::Text("x".repeat(text).into()) };
+                let text = entry_text(self.txn, *kind, *subject, *delta);
+                let note = text.map_or(Value::Null, |text| Value::Text(text.into()));
                 vec![Value::Int64(self.txn), Value::Int64(*kind), Value::Int64(*subject), Value::Int64(*delta), note]
             })
             .collect();
         Batch::from_rows(&types, &rows)
     }
+}
+
+/// The text of an entry: none, short, or long, as its transaction wants it.
+pub fn entry_text(txn: i64, kind: i64, subject: i64, delta: i64) -> Option<String> {
+    let bytes = [0, 5, 40, 900][(txn / 100 % 4) as usize];
+    let words = format!("{delta} of {subject} ({kind}) by {txn}, ");
+    (bytes > 0).then(|| words.chars().cycle().take(bytes).collect())
+}
+
+/// What says that a transaction is there, with so many entries.
+pub fn journal_row(txn: i64, client: i64, ticket: i64, entries: i64) -> Batch {
+    let row = [txn, client, ticket, entries, txn].map(Value::Int64).to_vec();
+    Batch::from_rows(&[DataType::Int64; 5], &[row])
+}
+
+/// The note of an account that a transaction took out and put back.
+pub fn account_note(id: i64, txn: i64) -> String {
+    format!("account {id} since transaction {txn}")
 }
 
 /// How a transaction ended, as its client knows.
@@ -217,11 +287,15 @@ pub async fn transact(
     random: &mut SeededRandom,
     committing: impl FnOnce(),
 ) -> Result<End, EngineError> {
-    let level = [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead][random.index(2)];
+    let level = match random.index(5) {
+        0 | 1 => IsolationLevel::ReadCommitted,
+        2 | 3 => IsolationLevel::RepeatableRead,
+        _ => IsolationLevel::Serializable,
+    };
     let mut transaction = engine.begin_with(level);
     let durability = [Durability::Synchronous, Durability::Asynchronous][random.index(3) / 2];
     transaction.set_durability(durability);
-    transaction.set_lock_timeout(Some(std::time::Duration::from_millis(20)));
+    transaction.set_lock_timeout(Some(Duration::from_millis(20)));
     let mut book = Book { txn, ..Book::default() };
     for _ in 0..=random.index(3) {
         let savepoint = transaction.savepoint();
@@ -233,8 +307,9 @@ pub async fn transact(
                 transaction.rollback_to(&savepoint)?;
                 book.entries.truncate(before);
             }
-            Err(error) if error.is_retryable() || matches!(error, EngineError::LockTimeout) => {
-                return Err(error);
+            Err(error) if kin::is_refused(&error) => {
+                transaction.rollback_to(&savepoint)?;
+                book.entries.truncate(before);
             }
             Err(error) => return Err(error),
         }
@@ -243,11 +318,10 @@ pub async fn transact(
         transaction.rollback();
         return Ok(End::RolledBack);
     }
-    let text = [0, 5, 40, 900][random.index(4)];
     let count = book.entries.len() as i64;
     transaction.next_statement();
     if count > 0 {
-        let rows = book.rows(&book.entries, text);
+        let rows = book.rows(&book.entries);
         if random.index(4) == 0 {
             let mut load = transaction.bulk(bank.entries)?;
             load.append(rows).await?;
@@ -258,8 +332,7 @@ pub async fn transact(
     }
     transaction.next_statement();
     let ticket = sequence.next()?;
-    let row = [txn, client, ticket, count, txn].map(Value::Int64).to_vec();
-    transaction.insert(bank.journal, Batch::from_rows(&[DataType::Int64; 5], &[row])).await?;
+    transaction.insert(bank.journal, journal_row(txn, client, ticket, count)).await?;
     committing();
     let timestamp = transaction.commit().await?;
     Ok(End::Committed { timestamp, durability })
@@ -273,7 +346,8 @@ async fn step(
 ) -> Result<(), EngineError> {
     transaction.next_statement();
     let account = random.below(ACCOUNTS as u64) as i64;
-    match random.index(7) {
+    match random.index(10) {
+        7.. => return kin::step(transaction, bank, book, random).await,
         0 | 1 => {
             let (other, amount) = (random.below(ACCOUNTS as u64) as i64, random.below(20) as i64);
             for (id, delta) in [(account, -amount), (other, amount)] {
@@ -298,10 +372,11 @@ async fn step(
             transaction.next_statement();
             if transaction.delete(&key, None).await? == 1 {
                 transaction.next_statement();
-                let note = Value::Text(format!("since transaction {} or later", book.txn).into());
+                let note = Value::Text(account_note(account, book.txn).into());
                 let row = vec![Value::Int64(account), Value::Int64(balance), note];
                 let types = [DataType::Int64, DataType::Int64, DataType::Text];
                 transaction.insert(bank.accounts, Batch::from_rows(&types, &[row])).await?;
+                book.note(OF_NOTE, account, 0);
             }
         }
         4 => {

@@ -84,8 +84,11 @@ impl Engine {
         let keys = container.foreign_keys(Side::Child);
         let key = keys.iter().find(|key| *key.spec.name == *name);
         let key = key.ok_or_else(|| ForeignKeyError::NoSuchConstraint { name: name.into() })?;
+        // In front of the first commit that it would have refused, and before anything is done that a full log does not
+        // get.
+        definitions.note(|| Definition::ForeignKeyDropped(child, name.into()))?;
         forget(self.runtime(), key);
-        definitions.note(|| Definition::ForeignKeyDropped(child, name.into()))
+        Ok(())
     }
 
     /// The foreign keys in which a container is the child, then those in which it is the parent of another one.
@@ -95,15 +98,17 @@ impl Engine {
         Ok(container.foreign_keys(Side::Child).into_iter().chain(parents).map(|key| key.spec.clone()).collect())
     }
 
-    /// Refuses if others refer to the container; what it refers to is told to forget it.
-    pub(crate) fn release_references(&self, container: &Container) -> Result<(), EngineError> {
-        if let Some(key) = container.foreign_keys(Side::Parent).iter().find(|key| !key.is_own()) {
-            return Err(key.referenced());
-        }
+    /// Refuses if others refer to the container.
+    pub(crate) fn check_unreferenced(container: &Container) -> Result<(), EngineError> {
+        let keys = container.foreign_keys(Side::Parent);
+        keys.iter().find(|key| !key.is_own()).map_or(Ok(()), |key| Err(key.referenced()))
+    }
+
+    /// What the container refers to is told to forget it.
+    pub(crate) fn release_references(&self, container: &Container) {
         for key in container.foreign_keys(Side::Child) {
             forget(self.runtime(), &key);
         }
-        Ok(())
     }
 
     /// Refuses a schema without the unique index that a foreign key relies on.

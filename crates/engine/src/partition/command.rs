@@ -50,8 +50,6 @@ pub(crate) enum Progress {
     BuildingIndex {
         cursor: IndexBuildCursor,
     },
-    /// Waits for saved cursors: their micro-QEPs name the indexes of the old schema.
-    Altering,
 }
 
 impl Command {
@@ -71,6 +69,6 @@ impl Command {
 
     /// Whether it is between two quanta: it holds a cursor, or a part of its rows is written.
     pub fn has_started(&self) -> bool {
-        !matches!(self.progress, Progress::Fresh | Progress::Gathered(_) | Progress::Altering)
+        !matches!(self.progress, Progress::Fresh | Progress::Gathered(_))
     }
 }

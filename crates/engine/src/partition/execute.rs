@@ -147,7 +147,6 @@ impl Place<'_> {
             Progress::Inserting { .. } => self.insert(progress, quantum),
             Progress::Attaching { .. } => self.attach(progress, quantum),
             Progress::BuildingIndex { cursor } => self.build_index(cursor, quantum),
-            Progress::Altering => self.alter(),
         }
     }
 
@@ -161,8 +160,15 @@ impl Place<'_> {
         }
         let dataflow = Arc::clone(&self.dataflow);
         let operator = dataflow.operator(self.header.operator);
-        if matches!(operator.work, Work::BuildIndex { .. }) && self.state.is_changing() {
+        let waits = match operator.work {
             // The rows would be indexed in one of the two stores only.
+            Work::BuildIndex { .. } => self.state.is_changing(),
+            // The micro-QEPs of saved cursors name the indexes of the old schema.
+            Work::Alter { .. } => self.state.has_saved_cursors() || self.state.is_changing(),
+            _ => false,
+        };
+        if waits {
+            // Whom else it concerns is asked behind the change: a half that is cut off meanwhile is one of them.
             return Ok(Step::Waits(Progress::Fresh));
         }
         let concern = match message.header.primitive {
@@ -491,9 +497,6 @@ impl Place<'_> {
         let Work::Alter { schema } = &dataflow.operator(self.header.operator).work else {
             unreachable!("only alterations alter")
         };
-        if self.state.has_saved_cursors() || self.state.is_changing() {
-            return Ok(Step::Waits(Progress::Altering));
-        }
         self.state.store.set_schema(Arc::clone(schema))?;
         Ok(Step::Done)
     }
@@ -518,8 +521,7 @@ impl Place<'_> {
             | Progress::Gathered(_)
             | Progress::Inserting { .. }
             | Progress::Attaching { .. }
-            | Progress::BuildingIndex { .. }
-            | Progress::Altering => {}
+            | Progress::BuildingIndex { .. } => {}
         }
     }
 }
