@@ -145,7 +145,9 @@ fn definitions_survive_kills_and_are_enforced() {
     let directory = place.database();
     let manifest = Path::new(&directory).join("checkpoint").join("manifest");
     let mut server = Server::start(&directory);
-    DEFINED.iter().for_each(|sql| drop(server.ok(sql)));
+    for sql in DEFINED {
+        server.ok(sql);
+    }
     check(&mut server, "before");
     let before = picture(&mut server);
     drop(server);

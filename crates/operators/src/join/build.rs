@@ -19,7 +19,7 @@ use super::codes::{Bounds, CodeSpace};
 use super::enter::{Chains, Entering, enter_bits, enter_dense};
 use super::kept::Kept;
 use super::key_filter::{FilterInMaking, KeyFilter};
-use super::table::{Exact, Table, tag_of};
+use super::table::{Exact, Table, sieve_of, sieve_words, tag_of};
 use crate::assembly::{ColumnParts, Parts, own_texts, settled, zeros};
 use crate::error::OperatorError;
 use crate::expression::Expression;
@@ -342,7 +342,11 @@ impl JoinBuild {
         };
         kept.table = Table::Empty;
         let entries = (rows + rows / 2).next_power_of_two().max(ENTRIES_MIN);
-        self.reservation.grow((entries * size_of::<u64>()) as u64)?;
+        let sieve = match &hashed {
+            Hashed::Codes(space, _) => sieve_words(space, rows),
+            Hashed::General(..) => 0,
+        };
+        self.reservation.grow(((entries + sieve) * size_of::<u64>()) as u64)?;
         // Where only existence matters, equal keys are entered once.
         let chains = if self.spec.existence && !self.spec.keep_unmatched {
             None
@@ -389,6 +393,7 @@ impl JoinBuild {
         let row_bytes = (kept.rows * size_of::<u64>()) as u64;
         let table = match hashed {
             Hashed::Codes(space, codes) => {
+                let sieve = sieve_of(&space, &codes);
                 let exact = if space.is_short() {
                     drop(codes);
                     self.reservation.shrink(row_bytes);
@@ -396,7 +401,7 @@ impl JoinBuild {
                 } else {
                     Exact::Codes(codes)
                 };
-                Table::Codes { space, entries, exact }
+                Table::Codes { space, entries, exact, sieve }
             }
             Hashed::General(keys, hashes) => {
                 drop(hashes);

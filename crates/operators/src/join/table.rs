@@ -41,8 +41,9 @@ pub(super) enum Table {
     Bits(CodeSpace, Box<[u64]>),
     /// The first row of each code, and of the miss.
     Dense(CodeSpace, Box<[u32]>),
-    /// Entries of tag and row.
-    Codes { space: CodeSpace, entries: Box<[u64]>, exact: Exact },
+    /// Entries of tag and row. The sieve has one bit a code, if there is one: most codes of probe rows are not there
+    /// then, and a bit in the first cache says so sooner than a search that ends somewhere.
+    Codes { space: CodeSpace, entries: Box<[u64]>, exact: Exact, sieve: Option<Box<[u64]>> },
     /// The same with key columns.
     General { keys: Vec<Column>, entries: Box<[u64]> },
 }
@@ -74,7 +75,13 @@ impl Table {
                     *first = heads[code as usize];
                 }
             }
-            Self::Codes { space, entries, exact } => find_codes(space, entries, exact, keys, &mut firsts),
+            Self::Codes { space, entries, exact, sieve } => {
+                let codes = codes_of(space, keys, rows);
+                match (exact, sieve) {
+                    (Exact::Tag, Some(sieve)) => find_sieved(space, entries, sieve, &codes, &mut firsts),
+                    _ => find_codes(space, entries, exact, &codes, &mut firsts),
+                }
+            }
             Self::General { keys: own, entries } => find_rows(own, entries, keys, null_equal, &mut firsts),
         }
         firsts
@@ -87,8 +94,44 @@ fn codes_of(space: &CodeSpace, keys: &[Column], rows: usize) -> Vec<u64> {
     codes
 }
 
-fn find_codes(space: &CodeSpace, entries: &[u64], exact: &Exact, keys: &[Column], firsts: &mut [u32]) {
-    let codes = codes_of(space, keys, firsts.len());
+/// Sieves are at most as large as a part of a second cache, in bits.
+const SIEVE_MAX: u64 = 1 << 22;
+/// And are made if at most one code in so many is there.
+const SIEVED_MIN: u64 = 16;
+
+/// How many words the sieve of so many rows has; 0: there is none.
+pub(super) fn sieve_words(space: &CodeSpace, rows: usize) -> usize {
+    let is_worth_it = space.domain <= SIEVE_MAX && rows as u64 * SIEVED_MIN <= space.domain;
+    if is_worth_it { space.domain.div_ceil(64) as usize } else { 0 }
+}
+
+/// A bit for each code that is there, if that is worth it.
+pub(super) fn sieve_of(space: &CodeSpace, codes: &[u64]) -> Option<Box<[u64]>> {
+    let words = sieve_words(space, codes.len());
+    let mut sieve = vec![0; words];
+    for code in codes.iter().filter(|code| words > 0 && **code != space.miss) {
+        sieve[(code >> 6) as usize] |= 1 << (code & 63);
+    }
+    (words > 0).then(|| sieve.into())
+}
+
+#[expect(clippy::needless_bitwise_bool, reason = "without a branch that nobody can foresee")]
+fn find_sieved(space: &CodeSpace, entries: &[u64], sieve: &[u64], codes: &[u64], firsts: &mut [u32]) {
+    let (mut rows, mut count) = (vec![0_u32; codes.len()], 0);
+    for (row, code) in codes.iter().enumerate() {
+        // A miss is behind the domain: the word is that of its first codes, and the bit is not used.
+        let inside = *code < space.domain;
+        let word = sieve[if inside { code >> 6 } else { 0 } as usize];
+        rows[count] = row as u32;
+        count += usize::from(inside & (word >> (code & 63) & 1 != 0));
+    }
+    for row in &rows[..count] {
+        let code = codes[*row as usize];
+        firsts[*row as usize] = seek(entries, slot_of(mix(code), entries.len()), code << 32, |_| true);
+    }
+}
+
+fn find_codes(space: &CodeSpace, entries: &[u64], exact: &Exact, codes: &[u64], firsts: &mut [u32]) {
     let mut slots = [0_usize; GROUP_ROWS];
     for (codes, firsts) in codes.chunks(GROUP_ROWS).zip(firsts.chunks_mut(GROUP_ROWS)) {
         for (slot, code) in slots.iter_mut().zip(codes) {

@@ -24,6 +24,8 @@ const KINDS: [JoinKind; 8] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shape {
     Dense,
+    /// Few codes of a domain that has a sieve.
+    Spread,
     Sparse,
     VerySparse,
     Dates,
@@ -36,8 +38,9 @@ enum Shape {
     None,
 }
 
-const SHAPES: [Shape; 11] = [
+const SHAPES: [Shape; 12] = [
     Shape::Dense,
+    Shape::Spread,
     Shape::Sparse,
     Shape::VerySparse,
     Shape::Dates,
@@ -53,7 +56,7 @@ const SHAPES: [Shape; 11] = [
 impl Shape {
     fn types(self) -> Vec<DataType> {
         match self {
-            Self::Dense => vec![DataType::Int32],
+            Self::Dense | Self::Spread => vec![DataType::Int32],
             Self::Sparse | Self::VerySparse => vec![DataType::Int64],
             Self::Dates => vec![DataType::Date],
             Self::Decimals => vec![DataType::Decimal { precision: 30, scale: 2 }],
@@ -72,6 +75,7 @@ impl Shape {
         };
         match self {
             Self::Dense => vec![Value::Int32(n as i32 - 10)],
+            Self::Spread => vec![Value::Int32(n as i32 * 5_003 - 20)],
             Self::Sparse => vec![Value::Int64(n as i64 * 1_000_003 - 7)],
             Self::VerySparse => vec![Value::Int64(n as i64 * 1_000_000_000_039)],
             Self::Dates => vec![Value::Date(n as i32 * 31)],
