@@ -6,12 +6,13 @@ mod schemas;
 mod shelf;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use eris_engine::PartitionHistory;
 use eris_platform::SimulatedEnv;
 use eris_platform::simulated::FileFault;
 use eris_storage::{COLUMN, ENCODED, PhysicalLayout, ROW_STATIC, SegmentLayouts};
-use shelf::{PATH, Shelf, TABLE, files, is, open_or_panic, options, try_open};
+use shelf::{PATH, Shelf, TABLE, delete, files, is, open_or_panic, options, try_open};
 
 /// Segments of 64 rows each.
 const ROWS: i64 = 640;
@@ -80,6 +81,32 @@ fn rows_that_are_gone_stay_gone_in_segments_that_are_named_again() {
         shelf.close();
         shelf = open_or_panic(&env);
         assert_eq!(shelf.keys(), left);
+    }
+}
+
+/// Between a checkpoint's snapshot and the drop the log has changes of rows, which must be there when it is done again.
+#[test]
+fn a_table_may_lose_rows_and_go_while_a_checkpoint_is_taken() {
+    for seed in 0..60 {
+        let env = SimulatedEnv::new(seed);
+        let mut shelf = loaded(&env);
+        let (engine, database) = (shelf.engine(), shelf.database.take().expect("open"));
+        let both = async move {
+            let (dropper, pause) = (engine.clone(), Duration::from_micros(20 * seed));
+            engine.spawn(async move {
+                dropper.sleep_until(dropper.env().now() + pause).await;
+                delete(&dropper, 3..5).await.expect("deletes");
+                dropper.drop_container(TABLE).expect("drops");
+            });
+            database.checkpoint().await.expect("a checkpoint is taken");
+            while engine.container(TABLE).is_some() {
+                engine.sleep_until(engine.env().now() + Duration::from_millis(1)).await;
+            }
+            database
+        };
+        shelf.database = Some(shelf.simulation.block_on(both).expect("ends"));
+        shelf.close();
+        assert!(open_or_panic(&env).engine().container(TABLE).is_none(), "seed {seed}");
     }
 }
 

@@ -13,6 +13,7 @@ mod accounts;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use eris_engine::{
     Coalescing, Container, ContainerSpec, Engine, EngineError, EngineOptions, LockWait, Partitioning, Read, Simulation,
@@ -20,8 +21,8 @@ use eris_engine::{
 };
 use eris_platform::NodeId;
 use eris_storage::{
-    Attribute, Batch, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, IndexOrder, Layout, ReadRequest,
-    RowLock, Schema, SchemaVersion, StorageError, Value, key_of_values,
+    Attribute, AttributeId, Batch, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, IndexOrder, Layout,
+    ReadRequest, RowLock, Schema, SchemaVersion, StorageError, Value, key_of_values,
 };
 
 use accounts::{AMOUNT, KEY, SetAmount, SetKey, by_key, by_position, everything, integers, lookup, pairs, row, schema};
@@ -351,4 +352,43 @@ fn commands_under_way_finish_on_a_container_that_vanished() {
 
 async fn transaction_scan(transaction: &mut Transaction, id: ContainerId) -> Result<Vec<(i64, i64)>, EngineError> {
     Ok(pairs(&transaction.scan(everything(id), None)?.collect().await?))
+}
+
+/// A partition that is being cut waits with the move until the cut is made, and both halves move.
+#[test]
+fn halves_of_a_partition_that_is_cut_meanwhile_move_too() {
+    const FEW: i64 = 120;
+    let mut splits = 0;
+    for seed in 0..60 {
+        let options = EngineOptions { workers: 2, nodes: 1, split_rows: 12, ..EngineOptions::default() };
+        let mut simulation = Simulation::new(seed, options).expect("starts");
+        let engine = simulation.engine().clone();
+        let first = Arc::new(schema(engine.next_container_id(), Layout::Row, 16));
+        let (id, next) = (first.container, wider(&first));
+        let spec = ContainerSpec { schema: first, partitioning: Partitioning::Range(Box::new([KEY])) };
+        let container = engine.create_container(spec).expect("created");
+        let work = engine.clone();
+        let outcome = simulation.block_on(async move {
+            let mut transaction = work.begin();
+            let rows: Vec<Batch> = (0..FEW).map(|key| row(key, key, None)).collect();
+            transaction.insert(id, Batch::concat(&rows)).await?;
+            transaction.commit().await?;
+            work.sleep_until(work.env().now() + Duration::from_micros(20 * seed)).await;
+            work.drop_index(next).await
+        });
+        outcome.expect("runs").expect("moved");
+        let before = container.partition_count();
+        simulation.run_until_idle().expect("comes to rest");
+        splits += usize::from(before > 1 && container.partition_count() > before);
+        let more = ReadRequest { desired: Arc::new([KEY, AttributeId(3)]), ..everything(id).request };
+        let read = async move {
+            let mut transaction = engine.begin();
+            let read = Read { container: id, request: more };
+            let found = transaction.scan(read, None)?.collect().await?;
+            Ok::<_, EngineError>(found.iter().map(|batch| batch.rows).sum::<usize>())
+        };
+        let found = simulation.block_on(read).expect("runs");
+        assert_eq!(found.expect("every partition has the attribute"), FEW as usize, "seed {seed}");
+    }
+    assert!(splits > 0, "no partition was cut meanwhile");
 }
