@@ -30,7 +30,7 @@ fn spec() -> ForeignKeySpec {
     }
 }
 
-fn is_full<T>(outcome: Result<T, EngineError>) -> bool {
+fn is_full<T>(outcome: &Result<T, EngineError>) -> bool {
     matches!(
         outcome,
         Err(EngineError::Log(LogError::Full { .. }) | EngineError::Sequence(SequenceError::Log(LogError::Full { .. })))
@@ -48,7 +48,7 @@ async fn until_there_is_room<T>(
 ) -> Result<T, EngineError> {
     loop {
         match define() {
-            outcome @ Err(_) if is_full(outcome.as_ref().map(drop).map_err(Clone::clone)) => {
+            outcome if is_full(&outcome) => {
                 engine.sleep_until(engine.env().now() + std::time::Duration::from_millis(100)).await;
             }
             outcome => return outcome,
@@ -76,15 +76,15 @@ fn what_a_full_log_refuses_to_drop_or_make_is_as_it_was() {
     files.set_capacity(Some((1 << 40) - files.available_bytes(PATH.as_ref()).expect("a disk")));
     let engine = shelf.engine();
     // The shortest definition that there is fills the log.
-    let refused = (1..=SEQUENCES).map(SequenceId).find(|id| is_full(engine.drop_sequence(*id).map_err(Into::into)));
+    let refused = (1..=SEQUENCES).map(SequenceId).find(|id| is_full(&engine.drop_sequence(*id).map_err(Into::into)));
     let refused = refused.expect("the log has an end");
     assert!(engine.sequence(refused).is_some());
     let left = sequences(&engine);
-    assert!(is_full(engine.create_sequence(&SequenceSpec::new("one_more"))));
+    assert!(is_full(&engine.create_sequence(&SequenceSpec::new("one_more"))));
     assert_eq!(sequences(&engine), left);
-    assert!(is_full(engine.drop_foreign_key(CHILDREN, NAME)));
+    assert!(is_full(&engine.drop_foreign_key(CHILDREN, NAME)));
     assert_eq!(engine.foreign_keys(CHILDREN).expect("it is there"), [spec()]);
-    assert!(is_full(engine.drop_container(CHILDREN)));
+    assert!(is_full(&engine.drop_container(CHILDREN)));
     assert!(engine.container(CHILDREN).is_some());
     let orphan = engine.clone();
     let orphan = async move { orphan.begin().insert(CHILDREN, row(7, "")).await };
