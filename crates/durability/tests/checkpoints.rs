@@ -12,7 +12,7 @@ use eris_engine::PartitionHistory;
 use eris_platform::SimulatedEnv;
 use eris_platform::simulated::FileFault;
 use eris_storage::{COLUMN, ENCODED, PhysicalLayout, ROW_STATIC, SegmentLayouts};
-use shelf::{PATH, Shelf, TABLE, files, is, open_or_panic, options, try_open};
+use shelf::{PATH, Shelf, TABLE, delete, files, is, open_or_panic, options, try_open};
 
 /// Segments of 64 rows each.
 const ROWS: i64 = 640;
@@ -162,6 +162,32 @@ fn checkpoints_of_rows_that_came_one_by_one_write_them_once() {
     drop(shelf);
     env.lose_power();
     assert_eq!(open_or_panic(&env).keys(), (0..rows).collect::<Vec<_>>());
+}
+
+/// Between a checkpoint's snapshot and the drop the log has changes of rows, which must be there when it is done again.
+#[test]
+fn a_table_may_lose_rows_and_go_while_a_checkpoint_is_taken() {
+    for seed in 0..60 {
+        let env = SimulatedEnv::new(seed);
+        let mut shelf = loaded(&env);
+        let (engine, database) = (shelf.engine(), shelf.database.take().expect("open"));
+        let both = async move {
+            let (dropper, pause) = (engine.clone(), Duration::from_micros(20 * seed));
+            engine.spawn(async move {
+                dropper.sleep_until(dropper.env().now() + pause).await;
+                delete(&dropper, 3..5).await.expect("deletes");
+                dropper.drop_container(TABLE).expect("drops");
+            });
+            database.checkpoint().await.expect("a checkpoint is taken");
+            while engine.container(TABLE).is_some() {
+                engine.sleep_until(engine.env().now() + Duration::from_millis(1)).await;
+            }
+            database
+        };
+        shelf.database = Some(shelf.simulation.block_on(both).expect("ends"));
+        shelf.close();
+        assert!(open_or_panic(&env).engine().container(TABLE).is_none(), "seed {seed}");
+    }
 }
 
 /// What follows a checkpoint in which an operation of the disk failed.

@@ -7,12 +7,13 @@
 //!
 //! ```text
 //!   bank      what was told to be durable is there, what was rolled back is not, no commit is missing in front of one
-//!             that is there, each is there as a whole or not at all; texts are those of their rows, no child is without
-//!             its parent, values of a sequence are not given twice ([`bank`], [`books`])
+//!             that is there, each is there as a whole or not at all; texts are those of their rows, no child is
+//!             without its parent, values of a sequence are not given twice ([`bank`], [`books`])
 //!   scribes   transactions at all levels saw what they may see, over all lives ([`scribes`], [`elle`])
-//!   plots     containers, indexes, attributes, layouts, foreign keys and sequences that come, change and go, the catalog
-//!             that names them, rows of all types ([`plots`])
-//!   each      indexes agree with rows, foreign keys are enforced; what was there after one crash is there after the next
+//!   plots     containers, indexes, attributes, layouts, foreign keys and sequences that come, change and go, the
+//!             catalog that names them, rows of all types ([`plots`])
+//!   each      indexes agree with rows, foreign keys are enforced; what was there after one crash is there after the
+//!             next
 //! ```
 //! `ERIS_SEEDS=1000 ERIS_TRANSACTIONS=1000` make it long; `ERIS_SEED=n` replays one seed.
 

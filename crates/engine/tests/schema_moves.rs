@@ -13,6 +13,7 @@ mod accounts;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use eris_engine::{
     Coalescing, Container, ContainerSpec, Engine, EngineError, EngineOptions, LockWait, Partitioning, Read, Simulation,
@@ -20,8 +21,8 @@ use eris_engine::{
 };
 use eris_platform::NodeId;
 use eris_storage::{
-    Attribute, Batch, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, IndexOrder, Layout, ReadRequest,
-    RowLock, Schema, SchemaVersion, StorageError, Value, key_of_values,
+    Attribute, AttributeId, Batch, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, IndexOrder, Layout,
+    ReadRequest, RowLock, Schema, SchemaVersion, StorageError, Value, key_of_values,
 };
 
 use accounts::{AMOUNT, KEY, SetAmount, SetKey, by_key, by_position, everything, integers, lookup, pairs, row, schema};
@@ -351,4 +352,51 @@ fn commands_under_way_finish_on_a_container_that_vanished() {
 
 async fn transaction_scan(transaction: &mut Transaction, id: ContainerId) -> Result<Vec<(i64, i64)>, EngineError> {
     Ok(pairs(&transaction.scan(everything(id), None)?.collect().await?))
+}
+
+/// A partition that is being cut waits with the move until the cut is made, and both halves move.
+#[test]
+fn halves_of_a_partition_that_is_cut_meanwhile_move_too() {
+    const FEW: i64 = 200;
+    const MOVES: usize = 20;
+    let mut splits = 0;
+    for seed in 0..40 {
+        // A row is copied at a time.
+        let options =
+            EngineOptions { workers: 2, nodes: 1, split_rows: 12, maintenance_rows: 1, ..EngineOptions::default() };
+        let mut simulation = Simulation::new(seed, options).expect("starts");
+        let engine = simulation.engine().clone();
+        let schema = Arc::new(schema(engine.next_container_id(), Layout::Row, 16));
+        let id = schema.container;
+        let spec = ContainerSpec { schema, partitioning: Partitioning::Range(Box::new([KEY])) };
+        let container = engine.create_container(spec).expect("created");
+        let (work, moving) = (engine.clone(), Arc::clone(&container));
+        let outcome = simulation.block_on(async move {
+            let mut transaction = work.begin();
+            // Not in the order of keys: that makes partitions above, and cuts none.
+            let rows: Vec<Batch> = (0..FEW).map(|key| row(key * 7 % FEW, key, None)).collect();
+            transaction.insert(id, Batch::concat(&rows)).await?;
+            transaction.commit().await?;
+            let mut counts = Vec::new();
+            for _ in 0..MOVES {
+                work.drop_index(wider(&moving.schema())).await?;
+                counts.push(moving.partition_count());
+                work.sleep_until(work.env().now() + Duration::from_micros(work.env().random_u64() % 300)).await;
+            }
+            Ok::<_, EngineError>(counts)
+        });
+        let counts = outcome.expect("runs").expect("moved");
+        splits += counts.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        simulation.run_until_idle().expect("comes to rest");
+        let last = AttributeId(container.schema().attributes.len() as u16 - 1);
+        let read = async move {
+            let request = ReadRequest { desired: Arc::new([KEY, last]), ..everything(id).request };
+            let mut transaction = engine.begin();
+            let found = transaction.scan(Read { container: id, request }, None)?.collect().await?;
+            Ok::<_, EngineError>(found.iter().map(|batch| batch.rows).sum::<usize>())
+        };
+        let found = simulation.block_on(read).expect("runs");
+        assert_eq!(found.expect("every partition has the attribute"), FEW as usize, "seed {seed}");
+    }
+    assert!(splits > 40, "{splits} partitions were cut between the moves");
 }

@@ -21,7 +21,7 @@ pub fn child_note(key: i64, home: i64) -> String {
     format!("child {key} at home with {home}")
 }
 
-pub fn key_side(container: ContainerId, name: &str, attribute: usize) -> KeySide {
+fn key_side(container: ContainerId, name: &str, attribute: usize) -> KeySide {
     KeySide { container, name: name.into(), attributes: Box::new([AttributeId(attribute as u16)]) }
 }
 

@@ -30,7 +30,7 @@ use eris_storage::{
 use crate::books::{Row, Tables, is_full};
 use crate::schemas::{attribute, schema};
 
-pub use kin::{CHILD_HOME, child_note, key_side, parent_note};
+pub use kin::{CHILD_HOME, child_note, parent_note};
 
 pub const ACCOUNTS: i64 = 24;
 pub const MOVERS: i64 = 6;

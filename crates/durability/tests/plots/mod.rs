@@ -18,11 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use eris_engine::{
-    ContainerSpec, Definition, Engine, EngineError, ForeignKeySpec, Partitioning, Read, ReferentialAction,
+    ContainerSpec, Definition, Engine, EngineError, ForeignKeySpec, KeySide, Partitioning, Read, ReferentialAction,
 };
 use eris_storage::{AttributeId, Batch, ContainerId, DataType, Predicate, ReadRequest, Value};
 
-use crate::bank::{Bank, CHILD_HOME, key_side, read};
+use crate::bank::{Bank, CHILD_HOME, read};
 use crate::books::Tables;
 use crate::schemas::{attribute, schema};
 use house::House;
@@ -98,10 +98,15 @@ pub fn make_names(engine: &Engine) -> Result<ContainerId, EngineError> {
 
 /// The foreign key that comes and goes.
 fn guests(bank: Bank) -> ForeignKeySpec {
+    let side = |container, name: &str, attribute: usize| KeySide {
+        container,
+        name: name.into(),
+        attributes: Box::new([AttributeId(attribute as u16)]),
+    };
     ForeignKeySpec {
         name: GUESTS.into(),
-        child: key_side(bank.children, "children", GUEST),
-        parent: key_side(bank.parents, "parents", 0),
+        child: side(bank.children, "children", GUEST),
+        parent: side(bank.parents, "parents", 0),
         on_delete: ReferentialAction::NoAction,
         on_update: ReferentialAction::NoAction,
     }
@@ -227,7 +232,10 @@ impl Found {
     fn has_house(&self, plot: usize, house: Option<&House>, ids: &[ContainerId]) -> bool {
         let name = self.names.get(&(plot as i64)).copied();
         let Some(house) = house else { return name.is_none() && !ids.iter().any(|id| self.rows.contains_key(id)) };
-        let global = |definition: &Definition| matches!(definition, Definition::GlobalIndex(spec, _) if spec.container == house.id());
+        let global = |definition: &Definition| match definition {
+            Definition::GlobalIndex(spec, _) => spec.container == house.id(),
+            _ => false,
+        };
         name == house.is_named.then(|| i64::from(house.id().0))
             && self.definitions.iter().any(|definition| house.is_defined_by(definition))
             && self.definitions.iter().any(global) == house.has_global_index

@@ -146,7 +146,7 @@ impl Scribes {
             let journaled = self.journaled[number];
             let record = self.record(number);
             match record.ending {
-                Ending::RolledBack => continue,
+                Ending::RolledBack => {}
                 Ending::Unknown if is_there(&journaled) => {
                     (record.ending, record.ended) = (Ending::Committed, Some(crashed));
                 }

@@ -82,6 +82,18 @@ pub async fn insert(engine: &Engine, keys: std::ops::Range<i64>) -> Result<(), E
     Ok(())
 }
 
+pub async fn delete(engine: &Engine, keys: std::ops::Range<i64>) -> Result<(), EngineError> {
+    let mut transaction = engine.begin();
+    for key in keys {
+        transaction.next_statement();
+        let test = Test::Compare(Comparison::Equal, Value::Int64(key));
+        let conditions = Arc::new([Condition { attribute: AttributeId(0), test }]);
+        let request = ReadRequest { predicate: Predicate { conditions }, desired: Arc::from([]), order: None };
+        assert_eq!(transaction.delete(&Read { container: TABLE, request }, None).await?, 1);
+    }
+    transaction.commit().await.map(drop)
+}
+
 pub async fn keys(engine: &Engine) -> Result<Vec<i64>, EngineError> {
     let mut reader = engine.begin();
     let request =
@@ -137,18 +149,7 @@ impl Shelf {
 
     pub fn delete(&mut self, keys: std::ops::Range<i64>) {
         let engine = self.engine();
-        let delete = async move {
-            let mut transaction = engine.begin();
-            for key in keys {
-                transaction.next_statement();
-                let test = Test::Compare(Comparison::Equal, Value::Int64(key));
-                let conditions = Arc::new([Condition { attribute: AttributeId(0), test }]);
-                let request = ReadRequest { predicate: Predicate { conditions }, desired: Arc::from([]), order: None };
-                assert_eq!(transaction.delete(&Read { container: TABLE, request }, None).await?, 1);
-            }
-            transaction.commit().await
-        };
-        self.simulation.block_on(delete).expect("ends").expect("deletes");
+        self.simulation.block_on(async move { delete(&engine, keys).await }).expect("ends").expect("deletes");
     }
 
     pub fn try_checkpoint(&mut self) -> Result<CheckpointReport, Arc<DurabilityError>> {
