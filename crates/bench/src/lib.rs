@@ -1,5 +1,6 @@
-//! Experiments: TPC-H, JCC-H, TATP, all of it mixed, the queries of the cache experiments, the key-value store, commits,
-//! checkpoints and recovery on ERIS, beside other systems and what the machine itself can do, with reports as JSON.
+//! Experiments: TPC-H, JCC-H, TATP, all of it mixed, the queries of the cache experiments, the key-value store,
+//! commits, checkpoints and recovery on ERIS, beside other systems and what the machine itself can do, with reports as
+//! JSON.
 
 mod analytics;
 mod cache_queries;

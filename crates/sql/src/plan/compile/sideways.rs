@@ -9,8 +9,8 @@
 //! Each key by which a pipeline looks rows up in a build side, and loses those that find nothing, is followed back to
 //! where it comes from: through steps that hand the column on, into groups by that column, into the build side of a
 //! join that is probed by the way, into collected and sorted rows. There a filter is worth its time or not, by what it
-//! is expected to take away, what each row costs from there on, and what it costs to make and to ask. Where rows look the
-//! same value up in a further build side, before or behind that probe, the filter is followed into that one as well.
+//! is expected to take away, what each row costs from there on, and what it costs to make and to ask. Where rows look
+//! the same value up in a further build side, before or behind that probe, the filter is followed into that one, too.
 //!
 //! Why no row is missed:
 //!
