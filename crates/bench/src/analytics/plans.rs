@@ -41,7 +41,7 @@ fn without_estimates(line: &str) -> String {
 /// Plans as they were looked at last. `ERIS_BLESS=1` writes them anew: look at what changed before it is kept.
 #[test]
 fn each_query_has_the_plan_that_was_looked_at() -> Result<(), Box<dyn std::error::Error>> {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/analytics/plans.txt");
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/analytics/plans.snap");
     let mut found = String::new();
     for (name, lines) in plans()? {
         let lines: Vec<String> = lines.iter().map(|line| without_estimates(line)).collect();
