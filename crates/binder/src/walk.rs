@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DFSchemaRef, ExprSchema, ParamValues, Result, ScalarValue};
+use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
@@ -23,53 +22,20 @@ pub fn visit_scans(plan: &LogicalPlan, visit: &mut dyn FnMut(&TableScan) -> Resu
     Ok(())
 }
 
-/// Rewrites every expression of a plan as [`rewrite_plan`] does, and then each node. A subquery is looked at when the
-/// inputs of its node were: they may have other types then.
+/// Rewrites every expression of a plan as [`rewrite_plan`] does, and then each node.
 pub fn rewrite_plan_and_nodes(
     plan: LogicalPlan,
     rewrite: &mut dyn FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
     nodes: &mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
 ) -> Result<LogicalPlan> {
     Ok(plan
-        .transform_up(|node| {
-            let outside: Vec<DFSchemaRef> = node.inputs().iter().map(|input| Arc::clone(input.schema())).collect();
-            let node = node.map_subqueries(|subquery| {
-                let subquery = with_types_outside(subquery, &outside)?;
-                Ok(Transformed::yes(rewrite_plan_and_nodes(subquery, rewrite, nodes)?))
-            })?;
-            let node = rewrite_node(node.data, rewrite)?;
+        .transform_up_with_subqueries(|node| {
+            let node = rewrite_node(node, rewrite)?;
             let changed = nodes(node.data)?;
             // Also for what is only above a change.
             Ok(Transformed::yes(changed.data.recompute_schema()?))
         })?
         .data)
-}
-
-/// A subquery whose columns outside have the types that these have by now.
-fn with_types_outside(subquery: LogicalPlan, outside: &[DFSchemaRef]) -> Result<LogicalPlan> {
-    let renew = |part: Expr| {
-        let Expr::OuterReferenceColumn(field, column) = &part else { return Ok(Transformed::no(part)) };
-        let now = outside.iter().find_map(|columns| columns.field_from_column(column).ok());
-        Ok(match now {
-            Some(now) if now.data_type() != field.data_type() => {
-                let field = field.as_ref().clone().with_data_type(now.data_type().clone());
-                Transformed::yes(Expr::OuterReferenceColumn(Arc::new(field), column.clone()))
-            }
-            _ => Transformed::no(part),
-        })
-    };
-    let renewed = subquery.transform_down_with_subqueries(|node| {
-        node.map_expressions(|expr| expr.transform_up(renew))?.map_data(|node| match node {
-            LogicalPlan::Subquery(mut subquery) => {
-                let columns = std::mem::take(&mut subquery.outer_ref_columns).into_iter();
-                let renewed = columns.map(|column| Ok(renew(column)?.data)).collect::<Result<_>>()?;
-                subquery.outer_ref_columns = renewed;
-                Ok(LogicalPlan::Subquery(subquery))
-            }
-            node => Ok(node),
-        })
-    })?;
-    Ok(renewed.data)
 }
 
 /// Visits every node of a plan, those of subqueries included.

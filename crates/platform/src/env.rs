@@ -51,8 +51,7 @@ pub trait Env: Send + Sync + 'static {
         self.io_queue(name)
     }
 
-    /// The same for work that nobody waits for: it gives way to whoever else wants the processor, and its turns are
-    /// short, so that who wakes up behind it does not wait long.
+    /// The same for work that nobody waits for: it gives way to whoever else wants the processor.
     fn background_io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
         self.io_queue(name)
     }

@@ -75,10 +75,7 @@ impl RealIoQueue {
                 match priority {
                     Priority::Prompt => threads::take_short_turns(),
                     Priority::Normal => {}
-                    Priority::Background => {
-                        threads::give_way();
-                        threads::take_short_turns();
-                    }
+                    Priority::Background => threads::give_way(),
                 }
                 let mut jobs = VecDeque::new();
                 while shared.take(&mut jobs, spin) {
