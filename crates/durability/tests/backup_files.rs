@@ -185,7 +185,8 @@ fn a_disk_that_runs_full_refuses_the_backup_and_not_the_database() {
     let env = SimulatedEnv::new(1);
     let mut shelf = open_database(&env);
     let used: usize = files(&env).iter().map(|(_, bytes)| bytes.len()).sum();
-    for room in (0..4_000).step_by(97) {
+    // A data file takes whole blocks.
+    for room in (0..12_000).step_by(97) {
         env.simulated_files().set_capacity(Some((used + room) as u64));
         match try_back_up(&mut shelf, BACKUP).expect("ends") {
             Ok(_) => {

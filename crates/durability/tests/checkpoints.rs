@@ -12,7 +12,7 @@ use eris_engine::PartitionHistory;
 use eris_platform::SimulatedEnv;
 use eris_platform::simulated::FileFault;
 use eris_storage::{COLUMN, ENCODED, PhysicalLayout, ROW_STATIC, SegmentLayouts};
-use shelf::{PATH, Shelf, TABLE, delete, files, is, open_or_panic, options, try_open};
+use shelf::{PATH, Shelf, TABLE, delete, files, is, open_or_panic, options, row, try_open};
 
 /// Segments of 64 rows each.
 const ROWS: i64 = 640;
@@ -41,6 +41,31 @@ fn segments_are_written_once_even_across_a_restart() {
         shelf.close();
     }
     assert_eq!(open_or_panic(&env).keys(), (0..ROWS).collect::<Vec<_>>());
+}
+
+/// Who waits for the processor waits for a piece of a segment or of a large value, not for all of it.
+#[test]
+fn whoever_writes_a_checkpoint_breathes_every_few_bytes_and_columns() {
+    let env = SimulatedEnv::new(8);
+    let breaths = |shelf: &mut Shelf| {
+        let before = env.simulated_files().breaths();
+        let report = shelf.checkpoint();
+        (env.simulated_files().breaths() - before, report.written_bytes)
+    };
+    let mut shelf = loaded(&env);
+    let (of_segments, _) = breaths(&mut shelf);
+    // Ten segments of two columns that are read and stored, their checks and their bytes.
+    assert!(of_segments >= 10 * (2 + 2 + 1 + 1), "{of_segments}");
+    let engine = shelf.engine();
+    let insertion = async move {
+        let mut transaction = engine.begin();
+        transaction.insert(TABLE, row(ROWS, &"long".repeat(1 << 20))).await?;
+        transaction.commit().await
+    };
+    shelf.simulation.block_on(insertion).expect("ends").expect("inserts");
+    let (of_value, written) = breaths(&mut shelf);
+    assert!(written > 4 << 20, "{written}");
+    assert!(of_value >= 2 * (written >> 16), "{of_value} for {written} bytes");
 }
 
 /// The modules that hold the table's sealed segments.

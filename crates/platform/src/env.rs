@@ -51,7 +51,8 @@ pub trait Env: Send + Sync + 'static {
         self.io_queue(name)
     }
 
-    /// The same for work that nobody waits for: it gives way to whoever else wants the processor.
+    /// The same for work that nobody waits for and that others must not wait for: it is done in bursts of microseconds,
+    /// as long as its jobs [breathe](Files::breathe).
     fn background_io_queue(&self, name: &str) -> io::Result<Arc<dyn IoQueue>> {
         self.io_queue(name)
     }

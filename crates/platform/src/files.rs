@@ -60,6 +60,10 @@ pub trait Files: Send + Sync {
     /// The lock is advisory: it keeps out who asks for it, and nobody else.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
+    /// To be called again and again by a job that computes for long: on a background queue it lets others have the
+    /// processor for a moment whenever the job kept it for long enough.
+    fn breathe(&self) {}
+
     /// Keeps out whoever would [`lock`](Self::lock) an existing file, without writing anything: it needs no more than
     /// the right to read. Others may do the same at the same time. `WouldBlock` if the file is locked.
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
@@ -74,7 +78,13 @@ pub enum OpenMode {
     Write,
     /// A new file, to read and write; `AlreadyExists` if there is one.
     Create,
+    /// The same, written past the page cache where the file system can (`O_DIRECT`): offset, length and address of each
+    /// write are multiples of [`DIRECT_ALIGN`], else it may be refused (`EINVAL`).
+    CreateDirect,
 }
+
+/// What writes past the page cache are aligned to: no device of today asks for more.
+pub const DIRECT_ALIGN: usize = 4096;
 
 /// An open file without a position of its own, so that several threads may use it.
 pub trait PositionedFile: Send + Sync + Debug {

@@ -6,6 +6,7 @@
 //! ([`settings!`]).
 
 pub mod allocator;
+pub mod appended;
 pub mod arena;
 pub mod env;
 pub mod files;
@@ -33,6 +34,7 @@ pub mod topology;
 mod cpu_list;
 
 pub use allocator::CountingAllocator;
+pub use appended::AppendedFile;
 pub use arena::{Arena, ArenaOptions, Block, Location};
 pub use env::Env;
 pub use files::{File, FileLock, Files, OpenMode, PositionedFile};

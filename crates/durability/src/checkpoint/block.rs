@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use eris_platform::{Files, OpenMode, PositionedFile};
+use eris_platform::{AppendedFile, Files, OpenMode, PositionedFile};
 use serde::{Deserialize, Serialize};
 
 use crate::directory::DatabaseId;
@@ -25,6 +25,7 @@ pub(super) const HEADER_BYTES: u64 = 64;
 const MAGIC: [u8; 8] = *b"ERISDATA";
 const DATA_FORMAT: u32 = 1;
 const BLOCK_HEADER_BYTES: usize = 16;
+const CHECK_BYTES: usize = 4;
 
 /// What a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +65,11 @@ fn header(id: DatabaseId, number: u64) -> [u8; HEADER_BYTES as usize] {
     header
 }
 
-fn check(id: DatabaseId, place: BlockPlace, bytes: &[u8]) -> u32 {
-    let mut check = crc32c::crc32c(&id.0.to_le_bytes());
-    for number in [place.file, place.offset] {
-        check = crc32c::crc32c_append(check, &number.to_le_bytes());
-    }
-    crc32c::crc32c_append(check, bytes)
+/// The check of a block, to be continued with everything behind the check itself.
+fn check(id: DatabaseId, place: BlockPlace) -> u32 {
+    [place.file, place.offset]
+        .iter()
+        .fold(crc32c::crc32c(&id.0.to_le_bytes()), |check, number| crc32c::crc32c_append(check, &number.to_le_bytes()))
 }
 
 /// How many rows are there, as live rows say.
@@ -77,25 +77,29 @@ pub(super) fn live_count(live: &[u8]) -> u64 {
     live.iter().map(|byte| u64::from(byte.count_ones())).sum()
 }
 
-/// A data file that grows.
+/// Bytes that are looked at or written at once, by somebody who must not keep the processor for long.
+const BREATH_BYTES: usize = 64 << 10;
+
+/// A data file that grows. Who writes it breathes ([`Files::breathe`]) every few microseconds.
 #[derive(Debug)]
 pub(super) struct DataWriter {
     id: DatabaseId,
     number: u64,
     path: PathBuf,
-    file: Arc<dyn PositionedFile>,
-    end: u64,
+    file: AppendedFile,
+    /// The last block, kept for its memory.
+    block: Vec<u8>,
 }
 
 impl DataWriter {
     pub fn create(files: &dyn Files, directory: &Path, id: DatabaseId, number: u64) -> io::Result<Self> {
         let path = directory.join(file_name(number));
-        let file = files.open_at(&path, OpenMode::Create)?;
-        file.write_all_at(&header(id, number), 0).inspect_err(|_| {
+        let mut file = AppendedFile::create(files, &path)?;
+        file.append(&header(id, number)).inspect_err(|_| {
             // Nobody knows of it.
             let _ = files.remove(&path);
         })?;
-        Ok(Self { id, number, path, file, end: HEADER_BYTES })
+        Ok(Self { id, number, path, file, block: Vec::new() })
     }
 
     pub fn path(&self) -> &Path {
@@ -104,26 +108,39 @@ impl DataWriter {
 
     /// Bytes so far.
     pub fn end(&self) -> u64 {
-        self.end
+        self.file.len()
     }
 
     /// Appends a block whose body `write` appends.
-    pub fn append(&mut self, kind: BlockKind, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<BlockPlace> {
-        let mut bytes = vec![0; BLOCK_HEADER_BYTES];
-        write(&mut bytes);
-        let length = bytes.len() as u64;
-        bytes[4..8].copy_from_slice(&(kind as u32).to_le_bytes());
-        bytes[8..16].copy_from_slice(&length.to_le_bytes());
-        let place = BlockPlace { file: self.number, offset: self.end, length };
-        let check = check(self.id, place, &bytes[4..]);
-        bytes[..4].copy_from_slice(&check.to_le_bytes());
-        self.file.write_all_at(&bytes, self.end)?;
-        self.end += length;
+    pub fn append(
+        &mut self,
+        files: &dyn Files,
+        kind: BlockKind,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> io::Result<BlockPlace> {
+        let block = &mut self.block;
+        block.clear();
+        block.resize(BLOCK_HEADER_BYTES, 0);
+        write(block);
+        let length = block.len() as u64;
+        block[4..8].copy_from_slice(&(kind as u32).to_le_bytes());
+        block[8..16].copy_from_slice(&length.to_le_bytes());
+        let place = BlockPlace { file: self.number, offset: self.file.len(), length };
+        let mut check = check(self.id, place);
+        for bytes in block[CHECK_BYTES..].chunks(BREATH_BYTES) {
+            check = crc32c::crc32c_append(check, bytes);
+            files.breathe();
+        }
+        block[..CHECK_BYTES].copy_from_slice(&check.to_le_bytes());
+        for bytes in block.chunks(BREATH_BYTES) {
+            self.file.append(bytes)?;
+            files.breathe();
+        }
         Ok(place)
     }
 
-    pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
     }
 }
 
@@ -222,7 +239,7 @@ impl DataReader {
         self.file.read_exact_at(&mut bytes, place.offset).map_err(DurabilityError::io("read", &self.path))?;
         let number = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
         let found = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        if found != check(self.id, place, &bytes[4..]) || number != kind as u32 {
+        if found != crc32c::crc32c_append(check(self.id, place), &bytes[CHECK_BYTES..]) || number != kind as u32 {
             return Err(damaged("the check of the block is wrong"));
         }
         bytes.drain(..BLOCK_HEADER_BYTES);

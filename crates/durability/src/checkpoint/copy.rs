@@ -50,7 +50,8 @@ pub(crate) fn copy_blocks(
         if is_known.is_none_or(|batch| batch.rows != block.rows as usize) {
             return Err(broken);
         }
-        let mut append = |kind, body: &[u8]| writer.append(kind, |out| out.extend_from_slice(body)).map_err(failed());
+        let mut append =
+            |kind, body: &[u8]| writer.append(files, kind, |out| out.extend_from_slice(body)).map_err(failed());
         let place = append(BlockKind::Rows, &body)?;
         let live = match block.live {
             None => None,

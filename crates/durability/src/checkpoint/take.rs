@@ -238,14 +238,18 @@ impl Checkpointer {
             let known = self.known(&pinned).filter(|place| !has_more && !sparse.contains(&place.file));
             let (segment, snapshot) = (Arc::clone(&pinned), Arc::clone(&handle));
             let (place, live, rows) = self
-                .with_file(data, move |data| {
+                .with_file(data, move |data, files| {
+                    let pause = &mut || files.breathe();
                     let place = match known {
                         Some(place) => place,
-                        None => data.append(BlockKind::Rows, |out| first(segment.all_rows(), columns).store(out))?,
+                        None => data.append(files, BlockKind::Rows, |out| {
+                            first(segment.all_rows(pause), columns).store_with_pauses(out, pause);
+                        })?,
                     };
                     let live = segment.live_rows(&snapshot.snapshot());
                     let rows = live.as_deref().map_or(u64::from(segment.rows()), live_count);
-                    let live = live.map(|live| data.append(BlockKind::LiveRows, |out| out.extend_from_slice(&live)));
+                    let live =
+                        live.map(|live| data.append(files, BlockKind::LiveRows, |out| out.extend_from_slice(&live)));
                     Ok((place, live.transpose()?, rows))
                 })
                 .await?;
@@ -325,7 +329,11 @@ impl Checkpointer {
             if count > 0 && (is_last || count >= OPEN_ROWS || bytes >= OPEN_BYTES) {
                 let batches = std::mem::take(&mut gathered);
                 let place = self
-                    .with_file(data, move |data| data.append(BlockKind::Rows, |out| Batch::concat(&batches).store(out)))
+                    .with_file(data, move |data, files| {
+                        data.append(files, BlockKind::Rows, |out| {
+                            Batch::concat(&batches).store_with_pauses(out, &mut || files.breathe());
+                        })
+                    })
                     .await?;
                 let entry = BlockEntry { container: container.id().0, rows: count as u32, place, live: None };
                 manifest.blocks.push(entry);
@@ -342,10 +350,10 @@ impl Checkpointer {
     async fn with_file<T: Send + 'static>(
         &self,
         data: &Data,
-        work: impl FnOnce(&mut DataWriter) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut DataWriter, &dyn Files) -> io::Result<T> + Send + 'static,
     ) -> Result<T, DurabilityError> {
         let of_job = Arc::clone(data);
-        let done = io_queue::run(&self.queue, move |_| work(&mut lock(&of_job))).await;
+        let done = io_queue::run(&self.queue, move |files| work(&mut lock(&of_job), files)).await;
         done.and_then(|done| done).map_err(|error| DurabilityError::io("write", lock(data).path())(error))
     }
 
@@ -375,7 +383,7 @@ impl Checkpointer {
         let grown: BTreeSet<ContainerId> = grown.collect();
         let histories = engine.partition_histories().into_iter().filter(|history| !grown.contains(&history.container));
         manifest.histories = histories.map(|history| StoredHistory::of(&history)).collect();
-        self.with_file(data, |data| data.sync()).await?;
+        self.with_file(data, |data, _| data.sync()).await?;
         let (written, own) = {
             let data = lock(data);
             (data.end(), data.path().to_path_buf())

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::file_lock::RealFileLock;
 use super::positioned::RealPositionedFile;
+use super::threads;
 use crate::files::{File, FileLock, Files, OpenMode, PositionedFile};
 
 /// See the [module](self).
@@ -75,10 +76,11 @@ impl Files for RealFiles {
 
     fn open_at(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn PositionedFile>> {
         let mut options = fs::OpenOptions::new();
-        options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::Create);
+        let is_new = matches!(mode, OpenMode::Create | OpenMode::CreateDirect);
+        options.read(true).write(mode != OpenMode::Read).create_new(is_new);
         let file = options.open(self.resolve(path))?;
         refuse_directory(&file)?;
-        Ok(Arc::new(RealPositionedFile(file)))
+        Ok(Arc::new(RealPositionedFile::new(file, mode == OpenMode::CreateDirect)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -134,6 +136,10 @@ impl Files for RealFiles {
         // SAFETY: the call succeeded, so it has filled the structure.
         let status = unsafe { status.assume_init() };
         Ok(status.f_bavail.saturating_mul(status.f_frsize))
+    }
+
+    fn breathe(&self) {
+        threads::breathe();
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

@@ -75,10 +75,11 @@ impl RealIoQueue {
                 match priority {
                     Priority::Prompt => threads::take_short_turns(),
                     Priority::Normal => {}
-                    Priority::Background => threads::give_way(),
+                    Priority::Background => threads::work_in_bursts(),
                 }
                 let mut jobs = VecDeque::new();
                 while shared.take(&mut jobs, spin) {
+                    threads::rested();
                     jobs.drain(..).for_each(|job| run_guarded(&name, job, &*files));
                 }
             }

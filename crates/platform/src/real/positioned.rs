@@ -2,35 +2,76 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::threads;
 use crate::files::PositionedFile;
 
 #[derive(Debug)]
-pub(super) struct RealPositionedFile(pub(super) fs::File);
+pub(super) struct RealPositionedFile {
+    file: fs::File,
+    /// Whether writes go past the page cache.
+    direct: AtomicBool,
+}
+
+impl RealPositionedFile {
+    /// `direct`: whether to write past the page cache, if the file system can.
+    pub(super) fn new(file: fs::File, direct: bool) -> Self {
+        // Asked for behind the creation: a file system that cannot refuses it when the file is there already.
+        let direct = direct && set_direct(&file, true).is_ok();
+        Self { file, direct: AtomicBool::new(direct) }
+    }
+}
 
 impl PositionedFile for RealPositionedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, offset)
+        self.file.read_at(buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.0.write_at(bytes, offset)
+        let written = self.file.write_at(bytes, offset);
+        if !self.direct.load(Ordering::Relaxed) {
+            return written;
+        }
+        // The thread waited for the device.
+        threads::rested();
+        // Some file systems take the flag and refuse what is written.
+        let is_refused = written.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
+        if is_refused && set_direct(&self.file, false).is_ok() {
+            self.direct.store(false, Ordering::Relaxed);
+            return self.file.write_at(bytes, offset);
+        }
+        written
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
+        self.file.set_len(bytes)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
+        self.file.sync_all()
     }
+}
+
+/// Has what is written go past the page cache, or through it.
+fn set_direct(file: &fs::File, direct: bool) -> io::Result<()> {
+    // SAFETY: the descriptor is open; both calls take and give numbers only.
+    let done = unsafe {
+        match libc::fcntl(file.as_raw_fd(), libc::F_GETFL) {
+            -1 => -1,
+            flags if direct => libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT),
+            flags => libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT),
+        }
+    };
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,10 +1,11 @@
 //! Threads of the operating system.
 
+use std::cell::Cell;
 use std::io;
 use std::mem;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::ids::CpuId;
 use crate::limits;
@@ -35,16 +36,36 @@ pub(super) fn spawn(
     }
 }
 
-/// How much the calling thread gives way; 19 is the most.
-const NICE: i32 = 10;
+/// How long a thread that works in bursts keeps the processor, and leaves it to others then.
+const BURST: Duration = Duration::from_micros(25);
+const REST: Duration = Duration::from_micros(50);
 
-/// Lets others have the processor first. If the system refuses, it is as before.
-pub(super) fn give_way() {
-    // SAFETY: the calls take numbers only; on Linux 0 is the calling thread, not its process.
-    unsafe {
-        if libc::getpriority(libc::PRIO_PROCESS, 0) < NICE {
-            libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
-        }
+thread_local! {
+    /// When the burst began, of a thread that works in bursts.
+    static BURST_BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// From now on the calling thread works in bursts: whoever it takes the processor from waits for one burst.
+///
+/// To give way instead (a low priority) does not help them: where they are busy all the time it gets the processor when
+/// the scheduler ticks and keeps it until the next tick, for milliseconds.
+pub(super) fn work_in_bursts() {
+    take_short_turns();
+    BURST_BEGAN.set(Some(Instant::now()));
+}
+
+/// The calling thread had to wait for something: a burst begins.
+pub(super) fn rested() {
+    if BURST_BEGAN.get().is_some() {
+        BURST_BEGAN.set(Some(Instant::now()));
+    }
+}
+
+/// Rests if the calling thread works in bursts and this one was long enough.
+pub(super) fn breathe() {
+    if BURST_BEGAN.get().is_some_and(|began| began.elapsed() >= BURST) {
+        std::thread::sleep(REST);
+        rested();
     }
 }
 
@@ -95,16 +116,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_gives_way_and_others_do_not() {
-        // SAFETY: as above; a priority is a number.
-        let priority = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-        let before = priority();
-        let given = std::thread::spawn(move || {
-            give_way();
-            priority()
+    fn a_thread_that_works_in_bursts_rests_behind_each_and_no_other_thread_does() {
+        // Rests of so many calls, each behind a burst; every rest begins a new burst.
+        let rests = |calls: u32| {
+            let mut rests = 0;
+            for _ in 0..calls {
+                let began = BURST_BEGAN.get();
+                while began.is_some_and(|began| began.elapsed() < BURST) {}
+                breathe();
+                rests += u32::from(BURST_BEGAN.get() != began);
+            }
+            rests
+        };
+        let in_bursts = std::thread::spawn(move || {
+            work_in_bursts();
+            let all = rests(3);
+            // Who waited has rested.
+            std::thread::sleep(BURST);
+            rested();
+            let began = BURST_BEGAN.get().unwrap();
+            breathe();
+            let rested_again = BURST_BEGAN.get() != Some(began);
+            (all, rested_again && began.elapsed() < BURST)
         });
-        assert_eq!(given.join().unwrap(), before.max(NICE));
-        assert_eq!(priority(), before);
+        assert_eq!(in_bursts.join().unwrap(), (3, false));
+        assert_eq!(rests(3), 0);
     }
 
     #[test]
@@ -116,7 +152,8 @@ mod tests {
         let Some(own) = scheduling() else { return };
         let (slice, kept) = of(own);
         let asked = std::thread::spawn(|| {
-            give_way();
+            // SAFETY: the call takes numbers only; 0 is the calling thread.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
             let before = scheduling().unwrap();
             take_short_turns();
             (before, scheduling().unwrap())

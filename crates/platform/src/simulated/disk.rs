@@ -30,6 +30,8 @@ pub(super) struct Disk {
     /// By how many at the same time.
     shared: BTreeMap<InodeNumber, usize>,
     operations: u64,
+    /// How often jobs were ready to rest.
+    pub(super) breaths: u64,
     planned: BTreeMap<u64, FileFault>,
     /// The first operation that has no power.
     power_lost_at: Option<u64>,
@@ -52,6 +54,7 @@ impl Disk {
             locked: BTreeSet::new(),
             shared: BTreeMap::new(),
             operations: 0,
+            breaths: 0,
             planned: BTreeMap::new(),
             power_lost_at: None,
             generation: Generation::default(),
@@ -168,7 +171,7 @@ impl Disk {
     }
 
     pub(super) fn open_at(&mut self, path: PathBuf, mode: OpenMode) -> io::Result<InodeNumber> {
-        if mode != OpenMode::Create {
+        if !matches!(mode, OpenMode::Create | OpenMode::CreateDirect) {
             return self.open(&path);
         }
         self.begin(true)?;
@@ -267,7 +270,14 @@ impl Disk {
     }
 
     /// A write that does not fit completely is short; the next one fails.
-    pub(super) fn write_at(&mut self, number: InodeNumber, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    /// What does not fit is cut off to a multiple of `unit`.
+    pub(super) fn write_at(
+        &mut self,
+        number: InodeNumber,
+        bytes: &[u8],
+        offset: u64,
+        unit: usize,
+    ) -> io::Result<usize> {
         let length = self.inode(number).contents().len() as u64;
         let end = offset.saturating_add(bytes.len() as u64);
         self.begin(end > length)?;
@@ -275,7 +285,8 @@ impl Disk {
             return Err(os_error(libc::EFBIG));
         }
         let fits = length.saturating_add(self.available()).saturating_sub(offset);
-        let count = if end > length { bytes.len().min(fits as usize) } else { bytes.len() };
+        let fits = if end > length { fits as usize } else { bytes.len() };
+        let count = if fits < bytes.len() { fits - fits % unit } else { bytes.len() };
         if count == 0 && !bytes.is_empty() {
             return Err(os_error(libc::ENOSPC));
         }

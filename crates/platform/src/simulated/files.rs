@@ -38,6 +38,11 @@ impl SimulatedFiles {
         self.disk().operations()
     }
 
+    /// How often jobs were ready to rest ([`Files::breathe`]).
+    pub fn breaths(&self) -> u64 {
+        self.disk().breaths
+    }
+
     /// Makes the operation of this number (the first is 0, see [`operations`](Self::operations)) fail.
     pub fn fail_at(&self, operation: u64, fault: FileFault) {
         self.disk().fail_at(operation, fault);
@@ -141,9 +146,17 @@ impl Files for SimulatedFiles {
     }
 
     fn open_at(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn PositionedFile>> {
-        let access = if mode == OpenMode::Read { Access::Read } else { Access::ReadWrite };
+        let access = match mode {
+            OpenMode::Read => Access::Read,
+            OpenMode::Write | OpenMode::Create => Access::ReadWrite,
+            OpenMode::CreateDirect => Access::Direct,
+        };
         let file = self.handle(access, |disk| disk.open_at(normal(path), mode))?;
         Ok(Arc::new(file))
+    }
+
+    fn breathe(&self) {
+        self.disk().breaths += 1;
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

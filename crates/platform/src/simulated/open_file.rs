@@ -10,7 +10,7 @@ use std::sync::MutexGuard;
 use super::disk::{Disk, Generation};
 use super::files::SimulatedFiles;
 use super::names::InodeNumber;
-use crate::files::{File, FileLock, PositionedFile};
+use crate::files::{DIRECT_ALIGN, File, FileLock, PositionedFile};
 
 /// What a handle may do; else the kernel's error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +18,8 @@ pub(super) enum Access {
     Read,
     Write,
     ReadWrite,
+    /// The same, past the page cache.
+    Direct,
 }
 
 /// An open file.
@@ -76,7 +78,11 @@ impl PositionedFile for OpenFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         self.refuse(Access::Read, libc::EBADF)?;
-        self.live_disk()?.write_at(self.inode, bytes, offset)
+        let unit = if self.access == Access::Direct { DIRECT_ALIGN } else { 1 };
+        if [bytes.as_ptr().addr(), bytes.len(), offset as usize].iter().any(|number| number % unit != 0) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        self.live_disk()?.write_at(self.inode, bytes, offset, unit)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -19,6 +19,8 @@ use crate::types::{DataType, Physical};
 
 const BATCH_HEADER_BYTES: usize = 8;
 const COLUMN_HEADER_BYTES: usize = 16;
+/// Who stores rows may pause behind so many values: some microseconds.
+const VALUES_PER_PAUSE: usize = 4096;
 
 fn number_of(physical: Physical) -> u8 {
     match physical {
@@ -60,10 +62,13 @@ macro_rules! fixed {
 
 fixed!(u8, i16, i32, i64, i128, f32, f64);
 
-fn store_fixed<T: Fixed>(values: &Buffer<T>, out: &mut Vec<u8>) {
+fn store_fixed<T: Fixed>(values: &Buffer<T>, out: &mut Vec<u8>, pause: &mut dyn FnMut()) {
     out.reserve(values.len() * T::WIDTH);
-    for value in values.iter() {
-        value.store(out);
+    for values in values.chunks(VALUES_PER_PAUSE) {
+        for value in values {
+            value.store(out);
+        }
+        pause();
     }
 }
 
@@ -74,13 +79,21 @@ fn load_fixed<T: Fixed>(bytes: &[u8], rows: usize) -> Result<Buffer<T>, NotRows>
     Ok(bytes.chunks_exact(T::WIDTH).map(T::load).collect())
 }
 
-fn store_views(column: &Column, views: &Views, out: &mut Vec<u8>) {
+fn store_views(column: &Column, views: &Views, out: &mut Vec<u8>, pause: &mut dyn FnMut()) {
     let value = |row: usize| if column.is_null(row) { &[][..] } else { views.get(row) };
-    for row in 0..views.len() {
-        out.extend_from_slice(&(value(row).len() as u32).to_le_bytes());
+    let runs = || (0..views.len()).step_by(VALUES_PER_PAUSE);
+    let run = |begin: usize| begin..views.len().min(begin + VALUES_PER_PAUSE);
+    for begin in runs() {
+        for row in run(begin) {
+            out.extend_from_slice(&(value(row).len() as u32).to_le_bytes());
+        }
+        pause();
     }
-    for row in 0..views.len() {
-        out.extend_from_slice(value(row));
+    for begin in runs() {
+        for row in run(begin) {
+            out.extend_from_slice(value(row));
+        }
+        pause();
     }
 }
 
@@ -112,7 +125,7 @@ fn load_views(data_type: DataType, bytes: &[u8], rows: usize) -> Result<Views, N
 fixed!(u32, u64);
 
 impl Column {
-    fn store(&self, out: &mut Vec<u8>) {
+    fn store(&self, out: &mut Vec<u8>, pause: &mut dyn FnMut()) {
         let start = out.len();
         let has_nulls = self.null_count() > 0;
         out.extend_from_slice(&[0; COLUMN_HEADER_BYTES]);
@@ -120,14 +133,14 @@ impl Column {
             store_validity(self.view().validity, self.len(), out);
         }
         match &self.values {
-            Values::Boolean(values) => store_fixed(values, out),
-            Values::Int16(values) => store_fixed(values, out),
-            Values::Int32(values) => store_fixed(values, out),
-            Values::Int64(values) => store_fixed(values, out),
-            Values::Int128(values) => store_fixed(values, out),
-            Values::Float32(values) => store_fixed(values, out),
-            Values::Float64(values) => store_fixed(values, out),
-            Values::Bytes(views) => store_views(self, views, out),
+            Values::Boolean(values) => store_fixed(values, out, pause),
+            Values::Int16(values) => store_fixed(values, out, pause),
+            Values::Int32(values) => store_fixed(values, out, pause),
+            Values::Int64(values) => store_fixed(values, out, pause),
+            Values::Int128(values) => store_fixed(values, out, pause),
+            Values::Float32(values) => store_fixed(values, out, pause),
+            Values::Float64(values) => store_fixed(values, out, pause),
+            Values::Bytes(views) => store_views(self, views, out, pause),
         }
         let bytes = (out.len() - start - COLUMN_HEADER_BYTES) as u64;
         out[start..start + 8].copy_from_slice(&bytes.to_le_bytes());
@@ -175,10 +188,15 @@ fn store_validity(validity: ValidityView<'_>, rows: usize, out: &mut Vec<u8>) {
 impl Batch {
     /// Appends the rows to `out`.
     pub fn store(&self, out: &mut Vec<u8>) {
+        self.store_with_pauses(out, &mut || {});
+    }
+
+    /// The same by somebody who must not keep the processor for long: `pause` is called every few microseconds.
+    pub fn store_with_pauses(&self, out: &mut Vec<u8>, pause: &mut dyn FnMut()) {
         out.extend_from_slice(&(self.rows as u32).to_le_bytes());
         out.extend_from_slice(&(self.columns.len() as u16).to_le_bytes());
         out.extend_from_slice(&[0; 2]);
-        self.columns.iter().for_each(|column| column.store(out));
+        self.columns.iter().for_each(|column| column.store(out, pause));
     }
 
     /// The rows of columns of these types that `bytes` are: the first ones, if there are fewer columns than types.
@@ -267,6 +285,23 @@ mod tests {
             part.store(&mut bytes);
             assert_eq!(Batch::load(&TYPES, &bytes).unwrap(), part);
         }
+    }
+
+    #[test]
+    fn who_stores_many_rows_may_pause_often_and_stores_the_same() {
+        const ROWS: usize = 5 * VALUES_PER_PAUSE + 1;
+        let mut random = SeededRandom::new(2);
+        let rows: Vec<Vec<Value>> =
+            (0..ROWS).map(|_| TYPES.iter().map(|data_type| value(*data_type, &mut random)).collect()).collect();
+        let rows = Batch::from_rows(&TYPES, &rows);
+        let (mut bytes, mut pauses) = (Vec::new(), 0);
+        rows.store_with_pauses(&mut bytes, &mut || pauses += 1);
+        // Lengths and bytes of values of variable length are gone through one after the other.
+        let passes = TYPES.iter().map(|data_type| if data_type.is_variable_length() { 2 } else { 1 }).sum::<usize>();
+        assert_eq!(pauses, passes * 6);
+        let mut expected = Vec::new();
+        rows.store(&mut expected);
+        assert!(bytes == expected);
     }
 
     #[test]

@@ -208,6 +208,11 @@ impl SealedSegment {
         link_window(schema, self.path(), 0..self.rows())
     }
 
+    /// The same by somebody who must not keep the processor for long: `pause` is called behind each column.
+    pub(crate) fn to_rows_with_pauses(&self, schema: &Schema, pause: &mut dyn FnMut()) -> Batch {
+        link_columns(schema, self.path(), 0..self.rows(), pause)
+    }
+
     /// The module that holds the rows.
     pub fn module(&self) -> &'static str {
         self.path.module()
@@ -369,14 +374,20 @@ impl SealedBuilder {
 
 /// All attributes of a run of rows.
 pub(crate) fn link_window(schema: &Schema, path: &dyn AccessPath, window: Range<u32>) -> Batch {
+    link_columns(schema, path, window, &mut || {})
+}
+
+fn link_columns(schema: &Schema, path: &dyn AccessPath, window: Range<u32>, pause: &mut dyn FnMut()) -> Batch {
     let offsets: Vec<u32> = window.clone().collect();
     let columns = schema.attributes.iter().enumerate().map(|(position, attribute)| {
         let id = AttributeId(position as u16);
-        path.shared(id, window.clone()).unwrap_or_else(|| {
+        let column = path.shared(id, window.clone()).unwrap_or_else(|| {
             let mut builder = ColumnBuilder::with_capacity(attribute.data_type, offsets.len());
             path.link(id, &offsets, &mut builder);
             builder.finish()
-        })
+        });
+        pause();
+        column
     });
     Batch { columns: columns.collect(), rows: offsets.len() }
 }

@@ -79,8 +79,9 @@ impl PinnedSegment {
     }
 
     /// All rows, deleted ones included, columns in schema order. Where columns are held as such nothing is copied.
-    pub fn all_rows(&self) -> Batch {
-        self.segment.to_rows(&self.schema)
+    /// `pause` is called behind each column.
+    pub fn all_rows(&self, pause: &mut dyn FnMut()) -> Batch {
+        self.segment.to_rows_with_pauses(&self.schema, pause)
     }
 
     /// The schema of its partition when it was pinned.

@@ -2,7 +2,8 @@
 //!
 //! Each worker has a task that knows when its next read is due and starts what is due: a task for each read, so that
 //! one which has to wait holds up no other. Latency counts from the intended arrival, so a worker that was busy with
-//! something else shows in every read that it kept waiting.
+//! something else shows in every read that it kept waiting. Those that cannot be served wait to be started: a queue of
+//! half-done reads would slow down the machine that is behind already, and grow until its memory is full.
 
 use super::{KEY, VALUE, sum_values, value_of};
 use crate::beside::{Work, WorkEnd};
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 /// Reads that a worker has under way while its capacity is measured.
 const CAPACITY_READS: u64 = 32;
+/// Reads that a worker has under way at most; more that are due wait to be started.
+const STARTED_MAX: u64 = 1024;
 /// How often to look whether the last reads have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
@@ -242,6 +245,9 @@ async fn arrive(
         }
         if work_end.is_by(due) {
             break;
+        }
+        while reader.running() >= STARTED_MAX {
+            yield_now().await;
         }
         reader.start(due);
     }
