@@ -393,15 +393,15 @@ impl JoinBuild {
         let row_bytes = (kept.rows * size_of::<u64>()) as u64;
         let table = match hashed {
             Hashed::Codes(space, codes) => {
-                let sieve = sieve_of(&space, &codes);
                 let exact = if space.is_short() {
+                    let sieve = sieve_of(&space, &codes);
                     drop(codes);
                     self.reservation.shrink(row_bytes);
-                    Exact::Tag
+                    Exact::Tag { sieve }
                 } else {
                     Exact::Codes(codes)
                 };
-                Table::Codes { space, entries, exact, sieve }
+                Table::Codes { space, entries, exact }
             }
             Hashed::General(keys, hashes) => {
                 drop(hashes);

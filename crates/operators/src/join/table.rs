@@ -27,8 +27,9 @@ pub(super) fn tag_of(hash: u64) -> u64 {
 /// What tells build rows apart whose tags are equal.
 #[derive(Debug)]
 pub(super) enum Exact {
-    /// Nothing: the tag is the code.
-    Tag,
+    /// Nothing: the tag is the code. The sieve has one bit a code, if there is one: most codes of probe rows are not there
+    /// then, and a bit in the first cache says so sooner than a search that ends somewhere.
+    Tag { sieve: Option<Box<[u64]>> },
     /// Their codes.
     Codes(Box<[u64]>),
 }
@@ -41,9 +42,8 @@ pub(super) enum Table {
     Bits(CodeSpace, Box<[u64]>),
     /// The first row of each code, and of the miss.
     Dense(CodeSpace, Box<[u32]>),
-    /// Entries of tag and row. The sieve has one bit a code, if there is one: most codes of probe rows are not there
-    /// then, and a bit in the first cache says so sooner than a search that ends somewhere.
-    Codes { space: CodeSpace, entries: Box<[u64]>, exact: Exact, sieve: Option<Box<[u64]>> },
+    /// Entries of tag and row.
+    Codes { space: CodeSpace, entries: Box<[u64]>, exact: Exact },
     /// The same with key columns.
     General { keys: Vec<Column>, entries: Box<[u64]> },
 }
@@ -75,11 +75,13 @@ impl Table {
                     *first = heads[code as usize];
                 }
             }
-            Self::Codes { space, entries, exact, sieve } => {
+            Self::Codes { space, entries, exact } => {
                 let codes = codes_of(space, keys, rows);
-                match (exact, sieve) {
-                    (Exact::Tag, Some(sieve)) => find_sieved(space, entries, sieve, &codes, &mut firsts),
-                    _ => find_codes(space, entries, exact, &codes, &mut firsts),
+                match exact {
+                    Exact::Tag { sieve: Some(sieve) } => find_sieved(space, entries, sieve, &codes, &mut firsts),
+                    Exact::Tag { sieve: None } | Exact::Codes(_) => {
+                        find_codes(space, entries, exact, &codes, &mut firsts);
+                    }
                 }
             }
             Self::General { keys: own, entries } => find_rows(own, entries, keys, null_equal, &mut firsts),
@@ -139,7 +141,7 @@ fn find_codes(space: &CodeSpace, entries: &[u64], exact: &Exact, codes: &[u64], 
             prefetch(entries, *slot);
         }
         match exact {
-            Exact::Tag => {
+            Exact::Tag { .. } => {
                 for ((first, code), slot) in firsts.iter_mut().zip(codes).zip(slots) {
                     if *code != space.miss {
                         *first = seek(entries, slot, *code << 32, |_| true);
