@@ -55,6 +55,13 @@ pub enum LogError {
     },
 }
 
+impl LogError {
+    /// Whether the record of a commit that it came to may be in the log.
+    pub(crate) fn leaves_in_doubt(&self) -> bool {
+        matches!(self, Self::Failed { is_over: true, .. })
+    }
+}
+
 fn failed_at(is_over: bool) -> &'static str {
     if is_over { "written, no more commits are accepted" } else { "extended" }
 }

@@ -60,6 +60,9 @@ pub trait Files: Send + Sync {
     /// The lock is advisory: it keeps out who asks for it, and nobody else.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
+    /// How many bytes to gather for a write past the page cache.
+    fn piece_bytes(&self) -> usize;
+
     /// To be called again and again by a job that computes for long: on a background queue it lets others have the
     /// processor for a moment whenever the job kept it for long enough.
     fn breathe(&self) {}
@@ -78,12 +81,12 @@ pub enum OpenMode {
     Write,
     /// A new file, to read and write; `AlreadyExists` if there is one.
     Create,
-    /// The same, written past the page cache where the file system can (`O_DIRECT`): offset, length and address of each
-    /// write are multiples of [`DIRECT_ALIGN`], else it may be refused (`EINVAL`).
+    /// A new file, to write past the page cache where the file system can (`O_DIRECT`): offset, length and address of
+    /// each write are multiples of [`DIRECT_ALIGN`], or it may be refused (`EINVAL`). Through the cache where it cannot.
     CreateDirect,
 }
 
-/// What writes past the page cache are aligned to: no device of today asks for more.
+/// What writes past the page cache are aligned to. The few devices that ask for more are written through the cache.
 pub const DIRECT_ALIGN: usize = 4096;
 
 /// An open file without a position of its own, so that several threads may use it.

@@ -79,6 +79,8 @@ pub(super) fn live_count(live: &[u8]) -> u64 {
 
 /// Bytes that are looked at or written at once, by somebody who must not keep the processor for long.
 const BREATH_BYTES: usize = 64 << 10;
+/// Memory that is kept from block to block.
+const BLOCK_KEPT_MAX: usize = 4 << 20;
 
 /// A data file that grows. Who writes it breathes ([`Files::breathe`]) every few microseconds.
 #[derive(Debug)]
@@ -87,7 +89,7 @@ pub(super) struct DataWriter {
     number: u64,
     path: PathBuf,
     file: AppendedFile,
-    /// The last block, kept for its memory.
+    /// The last block, kept for its memory if that is not too much.
     block: Vec<u8>,
 }
 
@@ -95,10 +97,7 @@ impl DataWriter {
     pub fn create(files: &dyn Files, directory: &Path, id: DatabaseId, number: u64) -> io::Result<Self> {
         let path = directory.join(file_name(number));
         let mut file = AppendedFile::create(files, &path)?;
-        file.append(&header(id, number)).inspect_err(|_| {
-            // Nobody knows of it.
-            let _ = files.remove(&path);
-        })?;
+        file.append(&header(id, number))?;
         Ok(Self { id, number, path, file, block: Vec::new() })
     }
 
@@ -136,6 +135,8 @@ impl DataWriter {
             self.file.append(bytes)?;
             files.breathe();
         }
+        block.clear();
+        block.shrink_to(BLOCK_KEPT_MAX);
         Ok(place)
     }
 

@@ -1,13 +1,18 @@
 //! Who depends on whom, who may not commit, and who is forgotten when.
 //!
 //! ```text
-//!   active ──── prepared ──── committed ──> forgotten, once no snapshot in use is older
-//!      └───────────┴──── aborted: gone at once
+//!   active ──── prepared ──┬── committed ──> forgotten, once no snapshot in use is older
+//!      └───────────┤       └── in doubt
+//!               aborted: gone at once
 //! ```
 //! A transaction is *prepared* when it decided to commit, before its record goes to the log: from then on it is
 //! nobody's victim, whatever becomes of the record. Its timestamp is taken behind that, so of two transactions the one
 //! that was committed before the other was prepared has the smaller one; of two that were prepared together nobody
 //! knows.
+//!
+//! A transaction is *in doubt* when the log ended while its record was on the way: nobody sees what it wrote before the
+//! database is opened again, and then it may be there. So it counts as committed behind all others, and every reader
+//! that comes has missed it.
 //!
 //! **The rule.** `one -rw-> two -rw-> three` is dangerous if `three` is prepared or committed and may have committed
 //! before the other two; unless `one` writes nothing and has a snapshot that does not see `three`. (A cycle comes back
@@ -28,6 +33,9 @@ use eris_storage::{Timestamp, TransactionId};
 
 use super::tracked::{Doom, TrackedTransaction};
 use crate::lock::{Lock, lock};
+
+/// When a transaction commits of which nobody knows whether it does: no snapshot sees it.
+const IN_DOUBT: Timestamp = Timestamp(u64::MAX);
 
 /// What the rules did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,6 +164,11 @@ impl ConflictGraph {
         if nodes.commit(transaction, timestamp) {
             self.has_committed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Whether it commits is found out when the database is opened again.
+    pub fn doubt(&self, transaction: TransactionId) {
+        self.commit(transaction, IN_DOUBT);
     }
 
     /// It rolls back, and is forgotten.
@@ -489,6 +502,30 @@ mod tests {
             bench.edge(9, 2);
             assert_eq!(bench.doomed(), doomed, "snapshot {snapshot}");
         }
+    }
+
+    #[test]
+    fn who_is_in_doubt_is_missed_by_all_who_come() {
+        let begin = |bench: &Bench, id: u64, snapshot: u64| {
+            let tracked = Arc::new(TrackedTransaction::new(TransactionId(id), &MemoryPool::unlimited()));
+            bench.graph.begin(&tracked, || (), |()| Timestamp(snapshot));
+            bench.graph.declare_read_only(tracked.id);
+            tracked
+        };
+        let bench = Bench::new(&[3, 3]);
+        bench.edge(1, 2).prepare(2).commit(2, 4).prepare(1);
+        bench.graph.doubt(TransactionId(1));
+        bench.graph.forget_if_any(|| Timestamp(100));
+        assert_eq!(bench.graph.count(), 1, "2 is seen by all, 1 by nobody");
+        let reader = begin(&bench, 9, 50);
+        bench.edge(9, 1);
+        assert_eq!(reader.doomed(), Some(Doom::Reader), "it saw 2, which 1 did not, and misses 1");
+        let bench = Bench::new(&[3]);
+        bench.prepare(1);
+        bench.graph.doubt(TransactionId(1));
+        let reader = begin(&bench, 9, 50);
+        bench.edge(9, 1).prepare(9);
+        assert_eq!(reader.doomed(), None, "1 missed nobody");
     }
 
     #[test]

@@ -195,8 +195,20 @@ impl TransactionManager {
         self.serializable.forget_if_any(|| self.visible());
     }
 
-    /// Decides against a commit for which a timestamp was taken.
+    /// It is found out when the database is opened again whether it commits.
+    #[inline]
+    fn note_doubt(&self, object: &TransactionObject) {
+        if let Some(tracked) = object.tracked() {
+            self.serializable.doubt(tracked.id);
+        }
+        // As above.
+        self.serializable.forget_if_any(|| self.visible());
+    }
+
+    /// Decides against a commit for which a timestamp was taken. Its record may be in the log all the same, unless the
+    /// error says that nothing was written.
     pub fn fail_at(&self, object: &TransactionObject, timestamp: Timestamp, error: Option<LogError>) {
+        let in_doubt = error.as_ref().is_none_or(LogError::leaves_in_doubt);
         if let Some(error) = error {
             object.set_log_error(error);
         }
@@ -205,7 +217,11 @@ impl TransactionManager {
         self.aborted.fetch_add(1, Ordering::Relaxed);
         object.wake_waiters();
         self.visibility.wake(|| self.visible());
-        self.note_abort(object);
+        if in_doubt {
+            self.note_doubt(object);
+        } else {
+            self.note_abort(object);
+        }
     }
 
     /// The next timestamp lies behind this one. Only while nobody begins or ends a transaction.

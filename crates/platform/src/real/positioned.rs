@@ -31,12 +31,11 @@ impl PositionedFile for RealPositionedFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        let written = self.file.write_at(bytes, offset);
         if !self.direct.load(Ordering::Relaxed) {
-            return written;
+            return self.file.write_at(bytes, offset);
         }
-        // The thread waited for the device.
-        threads::rested();
+        // For the device, as a rule.
+        let written = threads::resting_if_it_waits(|| self.file.write_at(bytes, offset));
         // Some file systems take the flag and refuse what is written.
         let is_refused = written.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
         if is_refused && set_direct(&self.file, false).is_ok() {

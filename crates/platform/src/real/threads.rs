@@ -54,11 +54,33 @@ pub(super) fn work_in_bursts() {
     BURST_BEGAN.set(Some(Instant::now()));
 }
 
-/// The calling thread had to wait for something: a burst begins.
+/// The calling thread had nothing to do, or had to wait: a burst begins.
 pub(super) fn rested() {
     if BURST_BEGAN.get().is_some() {
         BURST_BEGAN.set(Some(Instant::now()));
     }
+}
+
+/// Does something for which the calling thread may have to wait; if it had to, it has rested.
+pub(super) fn resting_if_it_waits<T>(work: impl FnOnce() -> T) -> T {
+    if BURST_BEGAN.get().is_none() {
+        return work();
+    }
+    let before = waits();
+    let done = work();
+    if waits() != before {
+        rested();
+    }
+    done
+}
+
+/// How often the calling thread had to wait so far.
+fn waits() -> libc::c_long {
+    // SAFETY: all fields are numbers.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    // SAFETY: the call writes one structure.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage.ru_nvcsw
 }
 
 /// Rests if the calling thread works in bursts and this one was long enough.
@@ -131,15 +153,19 @@ mod tests {
         let in_bursts = std::thread::spawn(move || {
             work_in_bursts();
             let all = rests(3);
-            // Who waited has rested.
-            std::thread::sleep(BURST);
-            rested();
-            let began = BURST_BEGAN.get().unwrap();
-            breathe();
-            let rested_again = BURST_BEGAN.get() != Some(began);
-            (all, rested_again && began.elapsed() < BURST)
+            // Who waited has rested; whoever takes the processor away between two lines only makes it try again.
+            let went_on = |work: fn()| {
+                (0..1_000).any(|_| {
+                    let before = BURST_BEGAN.get();
+                    resting_if_it_waits(work);
+                    let began = BURST_BEGAN.get();
+                    breathe();
+                    BURST_BEGAN.get() == began && before != began
+                })
+            };
+            (all, went_on(|| std::thread::sleep(BURST)), went_on(|| ()))
         });
-        assert_eq!(in_bursts.join().unwrap(), (3, false));
+        assert_eq!(in_bursts.join().unwrap(), (3, true, false));
         assert_eq!(rests(3), 0);
     }
 

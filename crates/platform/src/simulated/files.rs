@@ -9,7 +9,7 @@ use super::disk::{Disk, Generation};
 use super::disk_faults::{DiskFaults, FileFault};
 use super::names::{InodeNumber, normal};
 use super::open_file::{Access, OpenFile, SimulatedFile, SimulatedFileLock};
-use crate::files::{File, FileLock, Files, OpenMode, PositionedFile};
+use crate::files::{DIRECT_ALIGN, File, FileLock, Files, OpenMode, PositionedFile};
 use crate::random::SeededRandom;
 
 /// All files of a simulated machine. Clones are the same files.
@@ -153,6 +153,11 @@ impl Files for SimulatedFiles {
         };
         let file = self.handle(access, |disk| disk.open_at(normal(path), mode))?;
         Ok(Arc::new(file))
+    }
+
+    /// Few, so that much happens between two writes.
+    fn piece_bytes(&self) -> usize {
+        DIRECT_ALIGN
     }
 
     fn breathe(&self) {

@@ -18,7 +18,7 @@ pub(super) enum Access {
     Read,
     Write,
     ReadWrite,
-    /// The same, past the page cache.
+    /// Written only, past the page cache.
     Direct,
 }
 
@@ -73,6 +73,7 @@ impl Drop for OpenFile {
 impl PositionedFile for OpenFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.refuse(Access::Write, libc::EBADF)?;
+        self.refuse(Access::Direct, libc::EBADF)?;
         self.live_disk()?.read_at(self.inode, buffer, offset)
     }
 

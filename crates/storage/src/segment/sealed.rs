@@ -208,7 +208,8 @@ impl SealedSegment {
         link_window(schema, self.path(), 0..self.rows())
     }
 
-    /// The same by somebody who must not keep the processor for long: `pause` is called behind each column.
+    /// The same by somebody who must not keep the processor for long: `pause` is called behind some
+    /// thousands of values, and behind each column that is decoded as a whole.
     pub(crate) fn to_rows_with_pauses(&self, schema: &Schema, pause: &mut dyn FnMut()) -> Batch {
         link_columns(schema, self.path(), 0..self.rows(), pause)
     }
@@ -377,13 +378,19 @@ pub(crate) fn link_window(schema: &Schema, path: &dyn AccessPath, window: Range<
     link_columns(schema, path, window, &mut || {})
 }
 
+/// Who links columns may pause behind so many rows.
+const ROWS_PER_PAUSE: usize = 4096;
+
 fn link_columns(schema: &Schema, path: &dyn AccessPath, window: Range<u32>, pause: &mut dyn FnMut()) -> Batch {
     let offsets: Vec<u32> = window.clone().collect();
     let columns = schema.attributes.iter().enumerate().map(|(position, attribute)| {
         let id = AttributeId(position as u16);
         let column = path.shared(id, window.clone()).unwrap_or_else(|| {
             let mut builder = ColumnBuilder::with_capacity(attribute.data_type, offsets.len());
-            path.link(id, &offsets, &mut builder);
+            for offsets in offsets.chunks(ROWS_PER_PAUSE) {
+                path.link(id, offsets, &mut builder);
+                pause();
+            }
             builder.finish()
         });
         pause();

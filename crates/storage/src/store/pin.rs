@@ -79,7 +79,7 @@ impl PinnedSegment {
     }
 
     /// All rows, deleted ones included, columns in schema order. Where columns are held as such nothing is copied.
-    /// `pause` is called behind each column.
+    /// `pause` is called behind some thousands of values, and behind each column that is decoded as a whole.
     pub fn all_rows(&self, pause: &mut dyn FnMut()) -> Batch {
         self.segment.to_rows_with_pauses(&self.schema, pause)
     }
