@@ -82,7 +82,8 @@ pub enum OpenMode {
     /// A new file, to read and write; `AlreadyExists` if there is one.
     Create,
     /// A new file, to write past the page cache where the file system can (`O_DIRECT`): offset, length and address of
-    /// each write are multiples of [`DIRECT_ALIGN`], or it may be refused (`EINVAL`). Through the cache where it cannot.
+    /// each write are multiples of [`DIRECT_ALIGN`], or it may be refused (`EINVAL`). Where the file system cannot, it
+    /// is written through the cache.
     CreateDirect,
 }
 

@@ -27,8 +27,8 @@ pub(super) fn tag_of(hash: u64) -> u64 {
 /// What tells build rows apart whose tags are equal.
 #[derive(Debug)]
 pub(super) enum Exact {
-    /// Nothing: the tag is the code. The sieve has one bit a code, if there is one: most codes of probe rows are not there
-    /// then, and a bit in the first cache says so sooner than a search that ends somewhere.
+    /// Nothing: the tag is the code. The sieve has one bit a code, if there is one: most codes of probe rows are not
+    /// there then, and a bit in the first cache says so sooner than a search that ends somewhere.
     Tag { sieve: Option<Box<[u64]>> },
     /// Their codes.
     Codes(Box<[u64]>),
