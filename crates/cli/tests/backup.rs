@@ -3,48 +3,28 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod support;
+
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use eris_workloads::connection::{SqlConnection, SqlFailure};
-use eris_workloads::postgres::{PostgresConnection, PostgresUrl};
+use eris_workloads::postgres::PostgresConnection;
+use support::{NOBODY, Place, Server, eris};
 
 const ACCOUNTS: i64 = 50;
 const START: i64 = 1_000;
 const CLIENTS: i64 = 3;
-/// A user that owns nothing.
-const NOBODY: u32 = 65_534;
 
-/// A directory of one test, gone with it.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("eris-backup-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Place(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn eris(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_eris")).args(arguments).stdin(Stdio::null()).output().unwrap()
+fn output(arguments: &[&str]) -> Output {
+    Command::new(eris()).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 fn texts(output: &Output) -> (String, String) {
@@ -53,7 +33,7 @@ fn texts(output: &Output) -> (String, String) {
 }
 
 fn succeeds(arguments: &[&str]) -> String {
-    let output = eris(arguments);
+    let output = output(arguments);
     let (printed, errors) = texts(&output);
     assert!(output.status.success(), "{arguments:?}: {errors}");
     printed
@@ -61,7 +41,7 @@ fn succeeds(arguments: &[&str]) -> String {
 
 /// What a command that fails says; it ends with 1 and does not panic.
 fn refusal(arguments: &[&str]) -> String {
-    let output = eris(arguments);
+    let output = output(arguments);
     let (printed, errors) = texts(&output);
     assert_eq!((output.status.code(), printed.as_str()), (Some(1), ""), "{arguments:?}: {errors}");
     errors
@@ -73,47 +53,13 @@ fn ask(directory: &str, sql: &str) -> Vec<String> {
     printed.lines().skip(1).map(str::to_owned).collect()
 }
 
-struct Server {
-    process: Child,
-    url: String,
+/// With checkpoints all the time.
+fn start(place: &Place) -> Server {
+    Server::start_with(&place.path("db"), &["--checkpoint-bytes", "200K"])
 }
 
-impl Server {
-    fn start(directory: &str) -> Server {
-        let arguments = ["serve", "--workers", "2", "--listen", "127.0.0.1:0", "--checkpoint-bytes", "200K"];
-        let mut process = Command::new(env!("CARGO_BIN_EXE_eris"))
-            .args(arguments)
-            .args(["--db", directory])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address =
-            line.strip_prefix("eris accepts connections on ").and_then(|rest| rest.split_once(" (")).unwrap().0;
-        Server { process, url: format!("postgres://eris@{address}/eris") }
-    }
-
-    fn connect(&self) -> PostgresConnection {
-        PostgresConnection::connect(&self.url.parse::<PostgresUrl>().unwrap()).unwrap()
-    }
-
-    fn run(&self, sql: &str) {
-        self.connect().execute(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    }
-
-    fn stop(mut self) {
-        // SAFETY: the process is ours and has not been waited for.
-        let signalled = unsafe { libc::kill(self.process.id() as i32, libc::SIGTERM) };
-        assert_eq!((signalled, self.process.wait().unwrap().code()), (0, Some(0)));
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+fn run(server: &Server, sql: &str) {
+    server.connect().execute(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
 /// Money goes from one account to another, and a row of the journal says so, in one transaction.
@@ -184,21 +130,22 @@ fn check_copy(directory: &str) -> Vec<u64> {
 }
 
 fn prepare(server: &Server) {
-    server.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)");
-    server.run(
+    run(server, "CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)");
+    run(
+        server,
         "CREATE TABLE journal (client bigint, number bigint, sender bigint, receiver bigint, amount bigint, \
          PRIMARY KEY (client, number))",
     );
-    server.run("CREATE TABLE made (number bigint PRIMARY KEY, made bigint)");
-    server.run("CREATE TABLE emptied (id bigint)");
+    run(server, "CREATE TABLE made (number bigint PRIMARY KEY, made bigint)");
+    run(server, "CREATE TABLE emptied (id bigint)");
     let rows: Vec<String> = (0..ACCOUNTS).map(|id| format!("({id}, {START})")).collect();
-    server.run(&format!("INSERT INTO accounts VALUES {}", rows.join(", ")));
+    run(server, &format!("INSERT INTO accounts VALUES {}", rows.join(", ")));
 }
 
 #[test]
 fn backups_of_a_server_that_works() {
-    let place = Place::new("works");
-    let server = Server::start(&place.path("db"));
+    let place = Place::new("backup-works");
+    let server = start(&place);
     prepare(&server);
     let over = Arc::new(AtomicBool::new(false));
     let told: Arc<[AtomicU64; CLIENTS as usize]> = Arc::default();
@@ -277,8 +224,7 @@ fn backups_of_a_server_that_works() {
 fn a_backup_without_an_answer_is_interrupted() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://eris@{}/eris", silent.local_addr().unwrap());
-    let mut process =
-        Command::new(env!("CARGO_BIN_EXE_eris")).args(["backup", "--url", &url, "/none"]).spawn().unwrap();
+    let mut process = Command::new(eris()).args(["backup", "--url", &url, "/none"]).spawn().unwrap();
     let connection = silent.accept().unwrap();
     // SAFETY: the process is ours and has not been waited for.
     unsafe { libc::kill(process.id() as i32, libc::SIGINT) };
@@ -296,11 +242,7 @@ fn message(tag: u8, body: &[u8]) -> Vec<u8> {
 fn a_server_that_does_not_hear_that_a_backup_is_interrupted_is_asked_again() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://eris@{}/eris", server.local_addr().unwrap());
-    let process = Command::new(env!("CARGO_BIN_EXE_eris"))
-        .args(["backup", "--url", &url, "/none"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let process = Command::new(eris()).args(["backup", "--url", &url, "/none"]).stderr(Stdio::piped()).spawn().unwrap();
     let (mut session, mut bytes) = (server.accept().unwrap().0, [0; 4_096]);
     assert!(session.read(&mut bytes).unwrap() > 8, "it introduces itself");
     let key = [7u32, 9].map(u32::to_be_bytes).concat();
@@ -328,17 +270,17 @@ fn a_server_that_does_not_hear_that_a_backup_is_interrupted_is_asked_again() {
 /// Ctrl-C at any moment: there is a backup, or nothing.
 #[test]
 fn a_backup_that_is_interrupted_leaves_nothing() {
-    let place = Place::new("interrupted");
-    let server = Server::start(&place.path("db"));
-    server.run("CREATE TABLE t (id bigint PRIMARY KEY, other bigint)");
-    server.run("INSERT INTO t VALUES (0, 7)");
+    let place = Place::new("backup-interrupted");
+    let server = start(&place);
+    run(&server, "CREATE TABLE t (id bigint PRIMARY KEY, other bigint)");
+    run(&server, "INSERT INTO t VALUES (0, 7)");
     for doubled in 0..18 {
-        server.run(&format!("INSERT INTO t SELECT id + {}, other FROM t", 1 << doubled));
+        run(&server, &format!("INSERT INTO t SELECT id + {}, other FROM t", 1 << doubled));
     }
     let target = place.path("copy");
     let mut cancelled = 0;
     for _ in 0..50 {
-        let process = Command::new(env!("CARGO_BIN_EXE_eris"))
+        let process = Command::new(eris())
             .args(["backup", "--url", &server.url, &target])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -369,10 +311,10 @@ fn a_backup_that_is_interrupted_leaves_nothing() {
 
 #[test]
 fn backup_is_a_statement() {
-    let place = Place::new("statement");
-    let server = Server::start(&place.path("db"));
-    server.run("CREATE TABLE t (id int PRIMARY KEY)");
-    server.run("INSERT INTO t VALUES (1), (2)");
+    let place = Place::new("backup-statement");
+    let server = start(&place);
+    run(&server, "CREATE TABLE t (id int PRIMARY KEY)");
+    run(&server, "INSERT INTO t VALUES (1), (2)");
     let mut connection = server.connect();
     let answer = connection.execute(&format!("BACKUP TO '{}'", place.path("one")), &[]).unwrap();
     let numbers: Vec<i64> = answer.rows[0].iter().map(|value| value.as_int().unwrap()).collect();
@@ -421,7 +363,7 @@ fn closed(place: &Place) -> String {
 
 #[test]
 fn closed_databases_are_backed_up_without_a_server() {
-    let place = Place::new("closed");
+    let place = Place::new("backup-closed");
     let directory = closed(&place);
     let backup = place.path("backup");
     succeeds(&["backup", "--workers", "1", "--db", &directory, &backup]);
@@ -431,9 +373,9 @@ fn closed_databases_are_backed_up_without_a_server() {
         assert_eq!(ask(copy, "SELECT name FROM t WHERE id <> 3 ORDER BY id"), ["one", "two", "four"]);
     }
     // Relative to where it is called.
-    let output = Command::new(env!("CARGO_BIN_EXE_eris"))
+    let output = Command::new(eris())
         .args(["backup", "--workers", "1", "--db", "db", "relative"])
-        .current_dir(&place.0)
+        .current_dir(place.root())
         .output()
         .unwrap();
     assert!(output.status.success() && Path::new(&place.path("relative/eris.db")).is_file());
@@ -450,7 +392,7 @@ fn closed_databases_are_backed_up_without_a_server() {
 
 #[test]
 fn places_that_cannot_be_are_refused() {
-    let place = Place::new("places");
+    let place = Place::new("backup-places");
     let directory = closed(&place);
     let backup = place.path("backup");
     succeeds(&["backup", "--workers", "1", "--db", &directory, &backup]);
@@ -498,15 +440,15 @@ fn contents(directory: &str) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn verification_needs_the_right_to_read_and_no_other() {
-    let place = Place::new("reads");
+    let place = Place::new("backup-reads");
     let directory = closed(&place);
     let before = contents(&directory);
     // SAFETY: it only says who runs this.
     let is_root = unsafe { libc::geteuid() } == 0;
     // The binary may lie where only this user goes.
-    let binary = place.0.join("eris");
-    if std::fs::hard_link(env!("CARGO_BIN_EXE_eris"), &binary).is_err() {
-        std::fs::copy(env!("CARGO_BIN_EXE_eris"), &binary).unwrap();
+    let binary = place.root().join("eris");
+    if std::fs::hard_link(eris(), &binary).is_err() {
+        std::fs::copy(eris(), &binary).unwrap();
     }
     let other = |arguments: &[&str]| {
         let mut command = Command::new(&binary);
@@ -532,7 +474,7 @@ fn verification_needs_the_right_to_read_and_no_other() {
 
 #[test]
 fn damage_is_found() {
-    let place = Place::new("damage");
+    let place = Place::new("backup-damage");
     let directory = closed(&place);
     for (path, good) in contents(&directory) {
         let name = path.to_str().unwrap();
@@ -555,7 +497,7 @@ fn damage_is_found() {
 
 #[test]
 fn what_contradicts_itself_is_found() {
-    let place = Place::new("contradicts");
+    let place = Place::new("backup-contradicts");
     let directory = closed(&place);
     let options = || eris::Options { workers: 1, ..eris::Options::default() };
     let open = || {

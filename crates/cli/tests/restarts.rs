@@ -5,54 +5,24 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod support;
+
+use std::path::Path;
 
 use eris_workloads::connection::SqlConnection;
-use eris_workloads::postgres::{PostgresConnection, PostgresUrl};
+use eris_workloads::postgres::PostgresConnection;
+use support::{Place, Server};
 
-/// A directory of one test, gone with it.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("eris-restarts-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Place(path)
-    }
-
-    fn database(&self) -> String {
-        self.0.join("db").to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A server and a client of it. Dropping kills the server.
-struct Server {
-    process: Child,
+/// A server and a client of it.
+struct Served {
     connection: PostgresConnection,
+    _server: Server,
 }
 
-impl Server {
-    fn start(directory: &str) -> Server {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_eris"))
-            .args(["serve", "--workers", "2", "--listen", "127.0.0.1:0", "--db", directory])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address =
-            line.strip_prefix("eris accepts connections on ").and_then(|rest| rest.split_once(" (")).unwrap().0;
-        let url: PostgresUrl = format!("postgres://eris@{address}/eris").parse().unwrap();
-        Server { connection: PostgresConnection::connect(&url).unwrap(), process }
+impl Served {
+    fn start(directory: &str) -> Served {
+        let server = Server::start(directory);
+        Served { connection: server.connect(), _server: server }
     }
 
     fn ok(&mut self, sql: &str) -> Vec<String> {
@@ -63,13 +33,6 @@ impl Server {
 
     fn state(&mut self, sql: &str) -> String {
         self.connection.execute(sql, &[]).expect_err(sql).sqlstate
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -110,7 +73,7 @@ const PICTURE: [&str; 8] = [
     "SELECT * FROM stored ORDER BY id",
 ];
 
-fn picture(server: &mut Server) -> Vec<String> {
+fn picture(server: &mut Served) -> Vec<String> {
     PICTURE.iter().flat_map(|query| std::iter::once((*query).to_owned()).chain(server.ok(query))).collect()
 }
 
@@ -128,7 +91,7 @@ const REFUSED: [(&str, &str); 9] = [
 ];
 
 /// Definitions refuse what they should, and give what they should.
-fn check(server: &mut Server, when: &str) {
+fn check(server: &mut Served, when: &str) {
     for (sql, state) in REFUSED {
         assert_eq!(server.state(sql), state, "{when}: {sql}");
     }
@@ -141,10 +104,10 @@ fn check(server: &mut Server, when: &str) {
 
 #[test]
 fn definitions_survive_kills_and_are_enforced() {
-    let place = Place::new("definitions");
-    let directory = place.database();
+    let place = Place::new("restarts-definitions");
+    let directory = place.path("db");
     let manifest = Path::new(&directory).join("checkpoint").join("manifest");
-    let mut server = Server::start(&directory);
+    let mut server = Served::start(&directory);
     for sql in DEFINED {
         server.ok(sql);
     }
@@ -152,13 +115,13 @@ fn definitions_survive_kills_and_are_enforced() {
     let before = picture(&mut server);
     drop(server);
     assert!(!manifest.exists(), "there is nothing but the log");
-    let mut server = Server::start(&directory);
+    let mut server = Served::start(&directory);
     assert_eq!(picture(&mut server), before);
     check(&mut server, "from the log");
     server.ok("CHECKPOINT");
     drop(server);
     assert!(manifest.exists());
-    let mut server = Server::start(&directory);
+    let mut server = Served::start(&directory);
     assert_eq!(picture(&mut server), before);
     check(&mut server, "from a checkpoint");
     for sql in [
@@ -174,7 +137,7 @@ fn definitions_survive_kills_and_are_enforced() {
     let changed = picture(&mut server);
     assert_ne!(changed, before);
     drop(server);
-    let mut server = Server::start(&directory);
+    let mut server = Served::start(&directory);
     assert_eq!(picture(&mut server), changed);
     check(&mut server, "from a checkpoint and a log behind it");
     assert_eq!(server.state("INSERT INTO later VALUES (DEFAULT)"), "23505");

@@ -2,77 +2,16 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader};
+mod support;
+
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use eris_workloads::connection::{SqlConnection, SqlFailure};
-use eris_workloads::postgres::{PostgresConnection, PostgresUrl};
-
-/// A user that owns nothing.
-const NOBODY: u32 = 65_534;
-
-/// A directory of one test, gone with it.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("eris-served-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Place(path)
-    }
-
-    fn database(&self) -> String {
-        self.0.join("db").to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn serve(binary: &Path, directory: &str) -> Command {
-    let mut command = Command::new(binary);
-    command.args(["serve", "--workers", "1", "--listen", "127.0.0.1:0", "--db", directory]).stdin(Stdio::null());
-    command
-}
-
-fn eris() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_eris"))
-}
-
-/// A server, ended with the value.
-struct Server {
-    process: Child,
-    url: PostgresUrl,
-}
-
-impl Server {
-    fn start(directory: &str) -> Server {
-        let mut process = serve(eris(), directory).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address =
-            line.strip_prefix("eris accepts connections on ").and_then(|rest| rest.split_once(" (")).unwrap().0;
-        let url = format!("postgres://eris@{address}/eris").parse().unwrap();
-        Server { process, url }
-    }
-
-    fn connect(&self) -> PostgresConnection {
-        PostgresConnection::connect(&self.url).unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use eris_workloads::postgres::PostgresConnection;
+use support::{NOBODY, Place, Server, eris, serve};
 
 fn count(connection: &mut PostgresConnection) -> Option<i64> {
     let answer = connection.execute("SELECT count(*) FROM t", &[]).unwrap();
@@ -90,13 +29,13 @@ fn refusal(command: &mut Command) -> String {
 
 #[test]
 fn a_second_server_on_one_directory_is_refused_and_the_first_one_works() {
-    let place = Place::new("twice");
-    let directory = place.database();
+    let place = Place::new("served-twice");
+    let directory = place.path("db");
     let first = Server::start(&directory);
     let mut connection = first.connect();
     connection.execute("CREATE TABLE t (id int PRIMARY KEY)", &[]).unwrap();
     let errors = refusal(&mut serve(eris(), &directory));
-    let holder = format!("in use by process {}", first.process.id());
+    let holder = format!("in use by process {}", first.process_id());
     assert!(errors.contains(&format!("\"{directory}\"")) && errors.contains(&holder), "{errors}");
     connection.execute("INSERT INTO t VALUES (1)", &[]).unwrap();
     connection.execute("CHECKPOINT", &[]).unwrap();
@@ -109,8 +48,8 @@ fn a_second_server_on_one_directory_is_refused_and_the_first_one_works() {
 /// read, and nobody makes a directory that would look like a database.
 #[test]
 fn a_directory_that_vanishes_is_missed_and_not_made_again() {
-    let place = Place::new("gone");
-    let directory = place.database();
+    let place = Place::new("served-gone");
+    let directory = place.path("db");
     let server = Server::start(&directory);
     let mut connection = server.connect();
     connection.execute("CREATE TABLE t (id int PRIMARY KEY, text text)", &[]).unwrap();
@@ -141,15 +80,15 @@ fn a_directory_that_vanishes_is_missed_and_not_made_again() {
 /// A directory, or a part of it, that the user may not use: refused with its name and what helps, and nothing changes.
 #[test]
 fn a_directory_without_rights_is_refused_by_name() {
-    let place = Place::new("rights");
-    let directory = place.database();
+    let place = Place::new("served-rights");
+    let directory = place.path("db");
     let server = Server::start(&directory);
     server.connect().execute("CREATE TABLE t (id int PRIMARY KEY)", &[]).unwrap();
     drop(server);
     // SAFETY: it only says who runs this.
     let is_root = unsafe { libc::geteuid() } == 0;
     // The binary may lie where only this user goes.
-    let binary = place.0.join("eris");
+    let binary = place.root().join("eris");
     if std::fs::hard_link(eris(), &binary).is_err() {
         std::fs::copy(eris(), &binary).unwrap();
     }
