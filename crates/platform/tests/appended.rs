@@ -19,9 +19,13 @@ fn in_all_worlds(name: &str, test: impl Fn(&dyn Env)) {
             std::fs::remove_dir_all(root).unwrap();
         }
     }
+    test(&simulated());
+}
+
+fn simulated() -> SimulatedEnv {
     let env = SimulatedEnv::new(0);
     env.files().create_directory(Path::new("/data")).unwrap();
-    test(&env);
+    env
 }
 
 fn path() -> PathBuf {
@@ -66,8 +70,7 @@ fn what_was_appended_is_there_after_each_sync_and_nothing_else() {
 
 #[test]
 fn nothing_is_written_before_a_piece_is_full() {
-    let env = SimulatedEnv::new(0);
-    env.files().create_directory(Path::new("/data")).unwrap();
+    let env = simulated();
     let mut file = AppendedFile::create(env.files(), &path()).unwrap();
     let before = env.simulated_files().operations();
     for _ in 0..env.files().piece_bytes() / 64 {
@@ -80,14 +83,13 @@ fn nothing_is_written_before_a_piece_is_full() {
 
 #[test]
 fn a_write_that_failed_is_tried_again_by_the_next() {
-    let env = SimulatedEnv::new(0);
-    env.files().create_directory(Path::new("/data")).unwrap();
+    let env = simulated();
     let mut file = AppendedFile::create(env.files(), &path()).unwrap();
     let piece = env.files().piece_bytes();
     file.append(&vec![1; piece]).unwrap();
     let files = env.simulated_files();
     files.fail_at(files.operations(), FileFault::NoSpace);
-    assert_eq!(file.append(&[2]).unwrap_err().raw_os_error(), Some(28));
+    assert_eq!(file.append(&[2]).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
     file.append(&[2]).unwrap();
     file.sync().unwrap();
     let mut expected = vec![1; piece];
@@ -97,8 +99,7 @@ fn a_write_that_failed_is_tried_again_by_the_next() {
 
 #[test]
 fn a_disk_that_is_full_takes_whole_blocks_and_says_so() {
-    let env = SimulatedEnv::new(0);
-    env.files().create_directory(Path::new("/data")).unwrap();
+    let env = simulated();
     env.simulated_files().set_capacity(Some(3 * DIRECT_ALIGN as u64 + 100));
     let mut file = AppendedFile::create(env.files(), &path()).unwrap();
     file.append(&vec![1; 4 * DIRECT_ALIGN]).unwrap();
@@ -112,14 +113,13 @@ fn a_disk_that_is_full_takes_whole_blocks_and_says_so() {
 /// As the kernel: so code that was seen to work in the simulated machine does on a disk.
 #[test]
 fn the_simulated_machine_refuses_what_is_not_aligned() {
-    let env = SimulatedEnv::new(0);
-    env.files().create_directory(Path::new("/data")).unwrap();
+    let env = simulated();
     let file = env.files().open_at(&path(), OpenMode::CreateDirect).unwrap();
     let buffer = vec![1; 3 * DIRECT_ALIGN];
     let aligned = &buffer[buffer.as_ptr().align_offset(DIRECT_ALIGN)..][..DIRECT_ALIGN];
     file.write_all_at(aligned, 0).unwrap();
     file.write_all_at(aligned, DIRECT_ALIGN as u64).unwrap();
-    let refused = |result: io::Result<usize>| assert_eq!(result.unwrap_err().raw_os_error(), Some(22));
+    let refused = |result: io::Result<usize>| assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
     refused(file.write_at(aligned, 512));
     refused(file.write_at(&aligned[..512], 0));
     refused(file.write_at(&buffer[buffer.as_ptr().align_offset(DIRECT_ALIGN) + 1..][..DIRECT_ALIGN], 0));
