@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -22,20 +23,51 @@ pub fn visit_scans(plan: &LogicalPlan, visit: &mut dyn FnMut(&TableScan) -> Resu
     Ok(())
 }
 
-/// Rewrites every expression of a plan as [`rewrite_plan`] does, and then each node.
+/// Rewrites every expression of a plan as [`rewrite_plan`] does, and then each node. The subqueries of a node come
+/// behind its inputs and refer to the columns that these have by then.
 pub fn rewrite_plan_and_nodes(
     plan: LogicalPlan,
     rewrite: &mut dyn FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
     nodes: &mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
 ) -> Result<LogicalPlan> {
     Ok(plan
-        .transform_up_with_subqueries(|node| {
-            let node = rewrite_node(node, rewrite)?;
+        .transform_up(|node| {
+            let columns = merge_schema(&node.inputs());
+            let node = node.map_subqueries(|subquery| {
+                let subquery = refer_to(subquery, &columns)?;
+                rewrite_plan_and_nodes(subquery, rewrite, nodes).map(Transformed::yes)
+            })?;
+            let node = rewrite_node(node.data, rewrite)?;
             let changed = nodes(node.data)?;
             // Also for what is only above a change.
             Ok(Transformed::yes(changed.data.recompute_schema()?))
         })?
         .data)
+}
+
+/// Gives a subquery's references to columns outside the types that these have.
+fn refer_to(subquery: LogicalPlan, columns: &DFSchema) -> Result<LogicalPlan> {
+    let renewed = |expr: Expr| {
+        expr.transform_up(|expr| {
+            let Expr::OuterReferenceColumn(known, column) = &expr else { return Ok(Transformed::no(expr)) };
+            match columns.qualified_field_from_column(column) {
+                Ok((_, field)) if field.data_type() != known.data_type() => {
+                    Ok(Transformed::yes(Expr::OuterReferenceColumn(Arc::clone(field), column.clone())))
+                }
+                // Of a query further outside, or as it was.
+                _ => Ok(Transformed::no(expr)),
+            }
+        })
+    };
+    let LogicalPlan::Subquery(mut subquery) = subquery else { return Ok(subquery) };
+    let outside = subquery.outer_ref_columns.into_iter().map(|expr| Ok(renewed(expr)?.data));
+    subquery.outer_ref_columns = outside.collect::<Result<_>>()?;
+    let plan = Arc::unwrap_or_clone(subquery.subquery).transform_up(|node| {
+        let node = node.map_expressions(renewed)?;
+        if node.transformed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+    })?;
+    subquery.subquery = Arc::new(plan.data);
+    Ok(LogicalPlan::Subquery(subquery))
 }
 
 /// Visits every node of a plan, those of subqueries included.

@@ -1,5 +1,6 @@
 //! Sessions of `eris-sql` behind the protocol.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use eris_sql::{
@@ -183,12 +184,14 @@ impl Backend for SqlSession {
         Arc::new(move || handle.cancel())
     }
 
-    fn setting(&self, name: &str) -> Option<String> {
+    fn setting(&self, name: &str) -> Option<Cow<'_, str>> {
         self.0.parameter(name)
     }
 
     fn take_notices(&mut self) -> Vec<Report> {
-        self.0.take_notices().into_iter().map(notice).collect()
+        let notices = self.0.take_notices();
+        // As a rule; asked twice a statement.
+        if notices.is_empty() { Vec::new() } else { notices.into_iter().map(notice).collect() }
     }
 
     async fn close(self) {

@@ -4,6 +4,8 @@
 //! something that changes nothing but what is shown (`application_name`). Everything else is refused: a client that
 //! sets `TimeZone` to something believes it.
 
+use std::borrow::Cow;
+
 use eris_engine::{Durability, IsolationLevel};
 use eris_platform::settings::{Scope, SettingDeclaration, SettingValues};
 use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
@@ -75,11 +77,12 @@ pub const LEVELS: &str = "serializable, repeatable read, read committed, read un
 
 /// The level in effect where this one is asked for.
 pub fn level_named(name: &str) -> Option<IsolationLevel> {
-    match name.trim().to_lowercase().as_str() {
-        "serializable" => Some(IsolationLevel::Serializable),
-        "repeatable read" | "read committed" | "read uncommitted" => Some(IsolationLevel::RepeatableRead),
-        _ => None,
+    let is = |level: &str| name.trim().eq_ignore_ascii_case(level);
+    if is("serializable") {
+        return Some(IsolationLevel::Serializable);
     }
+    let snapshot = ["repeatable read", "read committed", "read uncommitted"].into_iter().any(is);
+    snapshot.then_some(IsolationLevel::RepeatableRead)
 }
 
 /// The name of a level in effect.
@@ -216,17 +219,22 @@ impl SessionSettings {
     }
 
     /// SHOW name.
-    pub fn show(&self, name: &str) -> Option<String> {
-        let name = name.to_lowercase();
-        if let Some(declaration) = Self::declaration(&name) {
-            return Some(self.own.text(declaration));
+    pub fn show(&self, name: &str) -> Option<Cow<'_, str>> {
+        if let Some(value) = self.shown_as(name) {
+            return Some(Cow::Borrowed(value));
         }
-        COMPATIBILITY.iter().position(|setting| setting.name == name).map(|at| self.shown[at].clone())
+        Self::declaration(&name.to_lowercase()).map(|declaration| Cow::Owned(self.own.text(declaration)))
+    }
+
+    /// The value of a setting for PostgreSQL's clients.
+    fn shown_as(&self, name: &str) -> Option<&str> {
+        let mut settings = COMPATIBILITY.iter().zip(&self.shown);
+        settings.find(|(setting, _)| setting.name.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
     /// SHOW or 42704.
     pub fn show_or_refuse(&self, name: &str) -> Result<String, SqlError> {
-        self.show(name).ok_or_else(|| unknown(name))
+        self.show(name).map(Cow::into_owned).ok_or_else(|| unknown(name))
     }
 
     /// All settings: name, value, description.
@@ -269,7 +277,7 @@ impl SessionSettings {
 
     /// The level of transactions that are told none.
     pub fn isolation_level(&self) -> IsolationLevel {
-        self.show(DEFAULT_ISOLATION).and_then(|name| level_named(&name)).unwrap_or_default()
+        self.shown_as(DEFAULT_ISOLATION).and_then(level_named).unwrap_or_default()
     }
 
     /// Silent retries of single statements.
@@ -328,12 +336,28 @@ mod tests {
     }
 
     #[test]
+    fn transactions_have_the_level_that_is_shown() {
+        let mut settings = settings();
+        assert_eq!(settings.isolation_level(), IsolationLevel::RepeatableRead);
+        settings.set(DEFAULT_ISOLATION, "Serializable").unwrap();
+        assert_eq!(settings.isolation_level(), IsolationLevel::Serializable);
+        settings.set(DEFAULT_ISOLATION, " read committed").unwrap();
+        assert_eq!(settings.isolation_level(), IsolationLevel::RepeatableRead);
+        settings.set(DEFAULT_ISOLATION, "serializable").unwrap();
+        settings.reset(None).unwrap();
+        assert_eq!(settings.isolation_level(), IsolationLevel::RepeatableRead);
+        assert_eq!(level_named("read"), None);
+    }
+
+    #[test]
     fn what_is_not_in_effect_cannot_be_set() {
         let mut settings = settings();
         settings.set("client_encoding", "utf-8").unwrap();
         settings.set("extra_float_digits", "3").unwrap();
         settings.set("application_name", "x").unwrap();
         assert_eq!(settings.show("application_name").as_deref(), Some("x"));
+        assert_eq!(settings.show("DateStyle").as_deref(), Some("ISO, MDY"), "names have no case");
+        assert_eq!(settings.show("date"), None);
         assert_eq!(settings.set("timezone", "Europe/Berlin").unwrap_err().sqlstate.as_str(), "22023");
         let error = settings.set("partition", "7").unwrap_err();
         assert_eq!(

@@ -3,6 +3,7 @@
 //! The protocol knows nothing of SQL: it prepares, binds, executes and streams through this trait. `eris_sql::Session`
 //! is behind it in the server, a scripted stand-in in the tests and under the fuzzer.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -121,7 +122,7 @@ pub trait Backend: Send {
     fn cancel(&self) -> Cancel;
 
     /// The value of a setting that clients are told about.
-    fn setting(&self, name: &str) -> Option<String>;
+    fn setting(&self, name: &str) -> Option<Cow<'_, str>>;
 
     /// Warnings and notices that came up since the last call.
     fn take_notices(&mut self) -> Vec<Report> {

@@ -3,7 +3,9 @@
 //! Everything here is a function of the bytes that arrive and of what the backend answers; there are no sockets, no
 //! clock and no threads, so that tests and the fuzzer drive it with bytes from a buffer.
 
+use std::borrow::Cow;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use eris_platform::MemoryPool;
@@ -169,7 +171,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         for (name, value) in startup.settings()? {
             let assignment = format!("SET \"{}\" TO '{}'", name.replace('"', "\"\""), value.replace('\'', "''"));
             for statement in self.backend.parse(&assignment, &[])? {
-                self.wire.watch(self.backend.execute(&statement, &[], Commit::WithText)).await?;
+                self.wire.watch(pin!(self.backend.execute(&statement, &[], Commit::WithText))).await?;
             }
         }
         self.wire.reply.authentication_ok();
@@ -266,7 +268,8 @@ impl<T: Transport, B: Backend> Connection<T, B> {
 
     /// Ends a cycle: what is still to be committed is, and the client may send its next request.
     pub(crate) async fn ready(&mut self) -> Result<(), Failure> {
-        if let Err(report) = self.wire.watch(self.backend.sync()).await {
+        let synced = self.wire.watch(pin!(self.backend.sync())).await;
+        if let Err(report) = synced {
             self.tell_settings();
             self.wire.reply.report(&report);
         }
@@ -290,13 +293,13 @@ impl<T: Transport, B: Backend> Connection<T, B> {
     fn tell_settings(&mut self) {
         let first = self.told.is_empty();
         for (index, (name, default)) in REPORTED_SETTINGS.iter().enumerate() {
-            let value = self.backend.setting(name).unwrap_or_else(|| (*default).to_owned());
+            let value = self.backend.setting(name).unwrap_or(Cow::Borrowed(default));
             if first {
                 self.wire.reply.parameter_status(name, &value);
-                self.told.push(value);
+                self.told.push(value.into_owned());
             } else if self.told[index] != value {
                 self.wire.reply.parameter_status(name, &value);
-                self.told[index] = value;
+                self.told[index] = value.into_owned();
             }
         }
     }

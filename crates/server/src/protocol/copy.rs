@@ -1,5 +1,7 @@
 //! `COPY FROM STDIN`: the messages between `CopyInResponse` and the end of the data.
 
+use std::pin::pin;
+
 use crate::protocol::backend::CopySink;
 use crate::protocol::frontend::{self, Kind};
 use crate::protocol::report::Report;
@@ -10,7 +12,7 @@ use crate::protocol::wire::{Failure, Stop, Transport, Wire};
 pub async fn copy_in<T: Transport, C: CopySink>(wire: &mut Wire<T>, mut sink: C) -> Result<String, Failure> {
     wire.reply.copy_in(sink.columns());
     match take_data(wire, &mut sink).await {
-        Ok(End::Done) => Ok(wire.watch(sink.finish()).await?),
+        Ok(End::Done) => Ok(wire.watch(pin!(sink.finish())).await?),
         Ok(End::GivenUp(reason)) => Err(sink.fail(&reason).await.into()),
         Err(failure) => {
             sink.fail("it was ended early").await;

@@ -8,27 +8,28 @@
 //! All that is executed between two Syncs is one transaction, unless there is a block: an error undoes it whole, and
 //! Sync commits it.
 
-use std::collections::BTreeMap;
+use std::pin::pin;
 
 use crate::protocol::backend::{Backend, Commit, Outcome, RowStream, TransactionStatus};
 use crate::protocol::connection::Connection;
 use crate::protocol::copy::copy_in;
 use crate::protocol::frames::Frame;
 use crate::protocol::frontend::{self, Formats, Kind, Target};
+use crate::protocol::names::ByName;
 use crate::protocol::report::{Report, SqlState};
 use crate::protocol::rows::{Held, Progress, Sender, select_tag};
 use crate::protocol::wire::{Failure, Transport, Wire};
 
-/// Prepared statements and portals of a connection by name; the unnamed ones have the empty name.
+/// Prepared statements and portals of a connection; the unnamed ones have the empty name.
 pub(crate) struct Portals<B: Backend> {
     /// `None` is a statement without text.
-    statements: BTreeMap<String, Option<B::Statement>>,
-    portals: BTreeMap<String, Portal<B>>,
+    statements: ByName<Option<B::Statement>>,
+    portals: ByName<Portal<B>>,
 }
 
 impl<B: Backend> Default for Portals<B> {
     fn default() -> Self {
-        Portals { statements: BTreeMap::new(), portals: BTreeMap::new() }
+        Portals { statements: ByName::default(), portals: ByName::default() }
     }
 }
 
@@ -94,7 +95,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         let parse = frontend::parse(self.wire.frames.body(frame))?;
         if parse.name.is_empty() {
             self.portals.statements.remove("");
-        } else if self.portals.statements.contains_key(parse.name) {
+        } else if self.portals.statements.get(parse.name).is_some() {
             return Err(Report::error(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{}\" already exists", parse.name),
@@ -123,7 +124,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
     fn bind_body(&self, frame: &Frame) -> Result<(String, Portal<B>), Report> {
         let bind = frontend::bind(self.wire.frames.body(frame))?;
         let statement = self.portals.statement(bind.statement)?;
-        if !bind.portal.is_empty() && self.portals.portals.contains_key(bind.portal) {
+        if !bind.portal.is_empty() && self.portals.portals.get(bind.portal).is_some() {
             return Err(Report::error(
                 SqlState::DUPLICATE_CURSOR,
                 format!("cursor \"{}\" already exists", bind.portal),
@@ -137,16 +138,16 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 bind.statement
             )));
         }
-        if !bind.parameter_formats.fits(given) {
-            let formats = bind.parameter_formats.len();
+        if let Some(formats) = bind.parameter_formats.misfit(given) {
             return Err(Report::protocol(format!(
                 "bind message has {formats} parameter formats but {given} parameters"
             )));
         }
         let columns = statement.as_ref().and_then(B::columns).map_or(0, |columns| B::column_count(&columns));
         // Formats for a statement without rows are a habit of some drivers.
-        if columns > 0 && !bind.result_formats.fits(columns) {
-            let formats = bind.result_formats.len();
+        if columns > 0
+            && let Some(formats) = bind.result_formats.misfit(columns)
+        {
             return Err(Report::protocol(format!(
                 "bind message has {formats} result formats but query has {columns} columns"
             )));
@@ -277,7 +278,8 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 .into());
             }
         }
-        let mut rows = match wire.watch(self.backend.execute(statement, &portal.parameters, Commit::AtSync)).await? {
+        let execution = pin!(self.backend.execute(statement, &portal.parameters, Commit::AtSync));
+        let mut rows = match wire.watch(execution).await? {
             Outcome::Empty => return Ok(Executed::Empty),
             Outcome::Complete(tag) => return Ok(Executed::Complete(tag)),
             Outcome::CopyIn(sink) => return copy_in(wire, sink).await.map(Executed::Complete),
@@ -299,7 +301,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             match next {
                 Next::More(more) => limit = more,
                 Next::End => {
-                    wire.watch(rows.finish(sender.sent)).await?;
+                    wire.watch(pin!(rows.finish(sender.sent))).await?;
                     return Ok(Executed::Suspended(State::Done));
                 }
                 // An error here is not one of the message that follows, and the Execute has been answered.
@@ -312,7 +314,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 },
             }
         }
-        let tag = wire.watch(rows.finish(sender.sent)).await?;
+        let tag = wire.watch(pin!(rows.finish(sender.sent))).await?;
         Ok(Executed::Complete(tag))
     }
 }

@@ -73,30 +73,34 @@ impl Kind {
     }
 }
 
-/// A run of format codes: none means text for all, one means that one for all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Formats(Box<[Format]>);
+/// A run of format codes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Formats {
+    /// None means text for all, one means that one for all.
+    All(Format),
+    Each(Box<[Format]>),
+}
+
+impl Default for Formats {
+    fn default() -> Self {
+        Formats::All(Format::Text)
+    }
+}
 
 impl Formats {
     pub fn of(&self, index: usize) -> Format {
-        match self.0.len() {
-            0 => Format::Text,
-            1 => self.0[0],
-            _ => self.0.get(index).copied().unwrap_or(Format::Text),
+        match self {
+            Formats::All(format) => *format,
+            Formats::Each(formats) => formats.get(index).copied().unwrap_or(Format::Text),
         }
     }
 
-    /// Whether the run fits `count` values.
-    pub fn fits(&self, count: usize) -> bool {
-        self.0.len() <= 1 || self.0.len() == count
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// The length of a run that does not fit `count` values.
+    pub fn misfit(&self, count: usize) -> Option<usize> {
+        match self {
+            Formats::Each(formats) if formats.len() != count => Some(formats.len()),
+            _ => None,
+        }
     }
 }
 
@@ -219,29 +223,54 @@ impl<'a> Reader<'a> {
         utf8(bytes)
     }
 
-    /// A count of elements that take at least `element_bytes_min` each, and the elements.
-    fn run<T>(
-        &mut self,
-        element_bytes_min: usize,
-        mut element: impl FnMut(&mut Self) -> Result<T, Report>,
-    ) -> Result<Vec<T>, Report> {
+    /// A count of elements that take at least `element_bytes_min` each.
+    fn count(&mut self, element_bytes_min: usize) -> Result<usize, Report> {
         let count = usize::from(self.half()?);
         if count * element_bytes_min > self.rest.len() {
             return Err(Report::protocol(format!("message announces {count} elements and is too short for them")));
         }
-        (0..count).map(|_| element(self)).collect()
+        Ok(count)
     }
 
-    fn formats(&mut self) -> Result<Formats, Report> {
-        let codes = self.run(2, |reader| match reader.half()? {
+    /// A count and as many elements.
+    fn run<T>(
+        &mut self,
+        element_bytes_min: usize,
+        element: impl FnMut(&mut Self) -> Result<T, Report>,
+    ) -> Result<Vec<T>, Report> {
+        let count = self.count(element_bytes_min)?;
+        self.elements(count, element)
+    }
+
+    fn elements<T>(
+        &mut self,
+        count: usize,
+        mut element: impl FnMut(&mut Self) -> Result<T, Report>,
+    ) -> Result<Vec<T>, Report> {
+        let mut elements = Vec::with_capacity(count);
+        for _ in 0..count {
+            elements.push(element(self)?);
+        }
+        Ok(elements)
+    }
+
+    fn format(&mut self) -> Result<Format, Report> {
+        match self.half()? {
             0 => Ok(Format::Text),
             1 => Ok(Format::Binary),
             other => Err(Report::error(
                 SqlState::INVALID_PARAMETER_VALUE,
                 format!("unsupported format code: {}", other as i16),
             )),
-        })?;
-        Ok(Formats(codes.into_boxed_slice()))
+        }
+    }
+
+    fn formats(&mut self) -> Result<Formats, Report> {
+        Ok(match self.count(2)? {
+            0 => Formats::All(Format::Text),
+            1 => Formats::All(self.format()?),
+            count => Formats::Each(self.elements(count, Self::format)?.into_boxed_slice()),
+        })
     }
 
     fn value(&mut self) -> Result<Option<&'a [u8]>, Report> {
@@ -285,6 +314,19 @@ mod tests {
         assert_eq!(bind.parameters, vec![Some(&b"ab"[..]), None]);
         assert_eq!(bind.parameter_formats.of(1), Format::Binary, "one code counts for all");
         assert_eq!((bind.result_formats.of(0), bind.result_formats.of(1)), (Format::Text, Format::Binary));
+    }
+
+    #[test]
+    fn runs_of_formats_fit_or_tell_their_length() {
+        let run = |body: &[u8]| Reader { rest: body }.formats().unwrap();
+        let (none, one) = (run(b"\0\0"), run(b"\0\x01\0\x01"));
+        assert_eq!((none.of(7), none.misfit(0), none.misfit(7)), (Format::Text, None, None));
+        assert_eq!((one.of(7), one.misfit(0), one.misfit(7)), (Format::Binary, None, None));
+        let three = run(b"\0\x03\0\0\0\x01\0\0");
+        assert_eq!([0, 1, 2].map(|index| three.of(index)), [Format::Text, Format::Binary, Format::Text]);
+        assert_eq!([2, 3, 4].map(|count| three.misfit(count)), [Some(3), None, Some(3)]);
+        let refused = Reader { rest: b"\0\x01\0\x02" }.formats().unwrap_err();
+        assert_eq!(refused.sqlstate, SqlState::INVALID_PARAMETER_VALUE);
     }
 
     #[test]

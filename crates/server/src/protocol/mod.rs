@@ -6,6 +6,7 @@ mod copy;
 mod extended;
 pub mod frames;
 pub mod frontend;
+mod names;
 #[cfg(any(test, feature = "scripted"))]
 pub mod pipe;
 pub mod reply;

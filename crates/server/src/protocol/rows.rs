@@ -1,6 +1,7 @@
 //! Sends the rows of a result, page by page, up to the row limit of an Execute.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 
 use eris_platform::Reservation;
 
@@ -63,7 +64,7 @@ impl<B: Backend> Sender<B> {
             if left == 0 {
                 return Ok(Progress::Limit);
             }
-            self.page = wire.watch(source.next()).await?;
+            self.page = wire.watch(pin!(source.next())).await?;
             self.next_row = 0;
             if self.page.is_none() {
                 return Ok(Progress::Finished);
@@ -92,14 +93,14 @@ impl<B: Backend> Held<B> {
         let (mut pages, has_ended) = (VecDeque::new(), source.has_ended());
         let memory = wire.memory().reserve("suspended portal");
         source.read_ahead();
-        while let Some(page) = wire.watch(source.next()).await? {
+        while let Some(page) = wire.watch(pin!(source.next())).await? {
             memory.grow(page.bytes() as u64).map_err(|exceeded| {
                 Report::error(SqlState::OUT_OF_MEMORY, exceeded.to_string())
                     .with_hint("Fetch a result to its end before running another statement, or close its portal.")
             })?;
             pages.push_back(page);
         }
-        wire.watch(source.finish(sender.sent)).await?;
+        wire.watch(pin!(source.finish(sender.sent))).await?;
         Ok(Held { pages, sender, has_ended, _memory: memory })
     }
 

@@ -14,6 +14,7 @@
 //!   begin, commit, rollback
 //! ```
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -370,8 +371,8 @@ impl Backend for Scripted {
         })
     }
 
-    fn setting(&self, name: &str) -> Option<String> {
-        self.settings.get(name).cloned()
+    fn setting(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.settings.get(name).map(|value| Cow::Borrowed(value.as_str()))
     }
 
     fn take_notices(&mut self) -> Vec<Report> {

@@ -23,6 +23,7 @@ pub const STRANGERS_MAX: usize = 256;
 #[derive(Default)]
 pub struct Signal {
     /// Copies of what `state` says, for a look without the lock.
+    running: AtomicBool,
     cancelled: AtomicBool,
     stopping: AtomicBool,
     state: Mutex<State>,
@@ -75,13 +76,20 @@ impl Signal {
         self.state().cancel = Some(cancel);
     }
 
+    /// By the connection itself, as [`Signal::statement_ends`].
     pub(crate) fn statement_begins(&self) {
         self.state().running = true;
+        self.running.store(true, Ordering::Relaxed);
     }
 
+    /// Also where none runs: a statement has many ends.
     pub(crate) fn statement_ends(&self) {
+        if !self.running.load(Ordering::Relaxed) {
+            return;
+        }
         let mut state = self.state();
         state.running = false;
+        self.running.store(false, Ordering::Relaxed);
         self.cancelled.store(false, Ordering::Release);
     }
 

@@ -1,5 +1,7 @@
 //! The simple protocol: one Query message, any number of statements, results in text form.
 
+use std::pin::pin;
+
 use crate::protocol::backend::{Backend, Commit, Outcome, RowStream};
 use crate::protocol::connection::Connection;
 use crate::protocol::copy::copy_in;
@@ -36,7 +38,8 @@ impl<T: Transport, B: Backend> Connection<T, B> {
 
     async fn simple_statement(&mut self, statement: &B::Statement) -> Result<Option<String>, Failure> {
         let wire = &mut self.wire;
-        match wire.watch(self.backend.execute(statement, &[], Commit::WithText)).await? {
+        let execution = pin!(self.backend.execute(statement, &[], Commit::WithText));
+        match wire.watch(execution).await? {
             Outcome::Empty => Ok(None),
             Outcome::Complete(tag) => Ok(Some(tag)),
             Outcome::Rows(mut rows) => {
@@ -48,7 +51,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 wire.reply.row_description(described);
                 let mut sender = Sender::<B>::new(columns);
                 sender.send(wire, &mut rows, &Formats::default(), None).await?;
-                Ok(Some(wire.watch(rows.finish(sender.sent)).await?))
+                Ok(Some(wire.watch(pin!(rows.finish(sender.sent))).await?))
             }
             Outcome::CopyIn(sink) => copy_in(wire, sink).await.map(Some),
         }

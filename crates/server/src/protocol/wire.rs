@@ -4,9 +4,10 @@
 //! size goes through a buffer of that size, and a client that does not read makes the statement wait. While a statement
 //! computes, the input side is watched as well, so that a client that disappears ends its statement.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -31,6 +32,11 @@ const TURN: u32 = 64;
 
 /// How often in a row a connection that ends tries in vain to send before it gives up on a client that does not read.
 const LAST_WORDS_ATTEMPTS_MAX: u32 = 64;
+
+thread_local! {
+    /// What one read brings, until a connection takes it over: cleared once a thread, not once a read.
+    static ARRIVED: RefCell<[u8; READ_BYTES]> = const { RefCell::new([0; READ_BYTES]) };
+}
 
 /// A stream of bytes to a client. Zero bytes read is its end.
 pub trait Transport: Send {
@@ -170,8 +176,7 @@ impl<T: Transport> Wire<T> {
 
     /// Reads what is there; `false` when the client is gone.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        let mut bytes = [0; READ_BYTES];
-        match self.transport.poll_read(context, &mut bytes) {
+        ARRIVED.with_borrow_mut(|bytes| match self.transport.poll_read(context, bytes) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(0) | Err(_)) => {
                 self.gone = true;
@@ -181,7 +186,7 @@ impl<T: Transport> Wire<T> {
                 self.frames.push(&bytes[..count]);
                 Poll::Ready(true)
             }
-        }
+        })
     }
 
     /// Sends everything. A statement that is cancelled meanwhile stops waiting for its client; what is unsent stays.
@@ -264,8 +269,9 @@ impl<T: Transport> Wire<T> {
 
     /// Waits for the backend while watching the client: when it disappears, or the server stops, the statement is
     /// cancelled. The backend's future always runs to its end, which is then the quick one.
-    pub async fn watch<F: Future>(&mut self, future: F) -> F::Output {
-        let mut future = pin!(future);
+    ///
+    /// It is pinned by the caller: futures of whole statements are large, and are not to be moved.
+    pub async fn watch<F: Future>(&mut self, mut future: Pin<&mut F>) -> F::Output {
         let mut cancelled = false;
         std::future::poll_fn(|context| {
             if let Poll::Ready(output) = future.as_mut().poll(context) {

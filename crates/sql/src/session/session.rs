@@ -1,5 +1,6 @@
 //! A session: its settings, its transaction, its prepared statements.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -271,7 +272,7 @@ impl Session {
     }
 
     /// The value of a setting.
-    pub fn parameter(&self, name: &str) -> Option<String> {
+    pub fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
         self.settings.show(name)
     }
 
