@@ -9,7 +9,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ParamValues, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
+use datafusion::logical_expr::{Expr, LogicalPlan, Subquery, TableScan};
 use datafusion::sql::sqlparser::ast::{self, VisitMut, VisitorMut};
 
 /// Visits every scan of a plan, those of subqueries included.
@@ -30,23 +30,34 @@ pub fn rewrite_plan_and_nodes(
     rewrite: &mut dyn FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
     nodes: &mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
 ) -> Result<LogicalPlan> {
-    Ok(plan
-        .transform_up(|node| {
-            let columns = merge_schema(&node.inputs());
-            let node = node.map_subqueries(|subquery| {
-                let subquery = refer_to(subquery, &columns)?;
-                rewrite_plan_and_nodes(subquery, rewrite, nodes).map(Transformed::yes)
-            })?;
-            let node = rewrite_node(node.data, rewrite)?;
-            let changed = nodes(node.data)?;
-            // Also for what is only above a change.
-            Ok(Transformed::yes(changed.data.recompute_schema()?))
-        })?
-        .data)
+    Ok(rewritten(Transformed::no(plan), rewrite, nodes)?.data)
 }
 
-/// Gives a subquery's references to columns outside the types that these have.
-fn refer_to(subquery: LogicalPlan, columns: &DFSchema) -> Result<LogicalPlan> {
+/// Schemas are made anew for what is changed, and for what comes behind a change: nodes above are among it.
+fn rewritten(
+    plan: Transformed<LogicalPlan>,
+    rewrite: &mut dyn FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+    nodes: &mut dyn FnMut(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut changes = plan.transformed;
+    plan.data.transform_up(|node| {
+        let inputs: Vec<_> = node.inputs().into_iter().map(|input| Arc::clone(input.schema())).collect();
+        let node = node.map_subqueries(|subquery| {
+            let mut columns = DFSchema::empty();
+            for input in &inputs {
+                columns.merge(input);
+            }
+            rewritten(refer_to(subquery, &columns)?, rewrite, nodes)
+        })?;
+        let node = node.transform_data(|node| rewrite_node(node, rewrite))?.transform_data(&mut *nodes)?;
+        changes |= node.transformed;
+        if changes { Ok(Transformed::yes(node.data.recompute_schema()?)) } else { Ok(node) }
+    })
+}
+
+/// Gives a subquery's references to columns of the query around it the types that these have; schemas stay. Subqueries
+/// in it are looked at when it is rewritten: what they refer to further outside stays as it was.
+fn refer_to(subquery: LogicalPlan, columns: &DFSchema) -> Result<Transformed<LogicalPlan>> {
     let renewed = |expr: Expr| {
         expr.transform_up(|expr| {
             let Expr::OuterReferenceColumn(known, column) = &expr else { return Ok(Transformed::no(expr)) };
@@ -59,15 +70,13 @@ fn refer_to(subquery: LogicalPlan, columns: &DFSchema) -> Result<LogicalPlan> {
             }
         })
     };
-    let LogicalPlan::Subquery(mut subquery) = subquery else { return Ok(subquery) };
-    let outside = subquery.outer_ref_columns.into_iter().map(|expr| Ok(renewed(expr)?.data));
-    subquery.outer_ref_columns = outside.collect::<Result<_>>()?;
-    let plan = Arc::unwrap_or_clone(subquery.subquery).transform_up(|node| {
-        let node = node.map_expressions(renewed)?;
-        if node.transformed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
-    })?;
-    subquery.subquery = Arc::new(plan.data);
-    Ok(LogicalPlan::Subquery(subquery))
+    let LogicalPlan::Subquery(Subquery { subquery: plan, outer_ref_columns, spans }) = subquery else {
+        return Ok(Transformed::no(subquery));
+    };
+    let outside = outer_ref_columns.into_iter().map(|expr| Ok(renewed(expr)?.data));
+    let outer_ref_columns = outside.collect::<Result<_>>()?;
+    let plan = Arc::unwrap_or_clone(plan).transform_up(|node| node.map_expressions(renewed))?;
+    Ok(plan.update_data(|plan| LogicalPlan::Subquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans })))
 }
 
 /// Visits every node of a plan, those of subqueries included.
@@ -125,24 +134,31 @@ pub fn rewrite_plan(
     plan: LogicalPlan,
     rewrite: &mut dyn FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<LogicalPlan> {
-    Ok(plan.transform_up_with_subqueries(|node| rewrite_node(node, rewrite))?.data)
+    let rewritten = plan.transform_up_with_subqueries(|node| {
+        let node = rewrite_node(node, rewrite)?;
+        if node.transformed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+    })?;
+    Ok(rewritten.data)
 }
 
+/// Rewrites the expressions of one node; its schema stays as it was.
 fn rewrite_node(
     node: LogicalPlan,
     rewrite: &mut dyn FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {
-    let mut columns = merge_schema(&node.inputs());
-    if let LogicalPlan::TableScan(scan) = &node {
-        columns.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
-    }
+    let columns = match (&node, node.inputs().as_slice()) {
+        (LogicalPlan::TableScan(scan), _) => {
+            Arc::new(DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?)
+        }
+        (_, [only]) => Arc::clone(only.schema()),
+        (_, inputs) => Arc::new(merge_schema(inputs)),
+    };
     let names = NamePreserver::new(&node);
-    let node = node.map_expressions(|expr| {
+    node.map_expressions(|expr| {
         let name = names.save(&expr);
         let rewritten = expr.transform_up(|expr| rewrite(expr, &columns))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
-    })?;
-    if node.transformed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+    })
 }
 
 /// The types of a plan's parameters, by name; `None` where nothing says.

@@ -189,9 +189,7 @@ impl Backend for SqlSession {
     }
 
     fn take_notices(&mut self) -> Vec<Report> {
-        let notices = self.0.take_notices();
-        // As a rule; asked twice a statement.
-        if notices.is_empty() { Vec::new() } else { notices.into_iter().map(notice).collect() }
+        self.0.take_notices().into_iter().map(notice).collect()
     }
 
     async fn close(self) {

@@ -149,7 +149,7 @@ impl SessionSettings {
     }
 
     fn declaration(name: &str) -> Option<&'static SettingDeclaration> {
-        SETTINGS.iter().copied().find(|setting| setting.name == name)
+        SETTINGS.iter().copied().find(|setting| setting.name.eq_ignore_ascii_case(name))
     }
 
     /// SET name = text.
@@ -220,10 +220,10 @@ impl SessionSettings {
 
     /// SHOW name.
     pub fn show(&self, name: &str) -> Option<Cow<'_, str>> {
-        if let Some(value) = self.shown_as(name) {
-            return Some(Cow::Borrowed(value));
+        match Self::declaration(name) {
+            Some(declaration) => Some(Cow::Owned(self.own.text(declaration))),
+            None => self.shown_as(name).map(Cow::Borrowed),
         }
-        Self::declaration(&name.to_lowercase()).map(|declaration| Cow::Owned(self.own.text(declaration)))
     }
 
     /// The value of a setting for PostgreSQL's clients.

@@ -7,7 +7,8 @@ use eris_workloads::tpch::QueryNumber;
 
 /// The lines of each query's plan.
 fn plans() -> Result<Vec<(String, Vec<String>)>, BenchError> {
-    let options = AnalyticsOptions { scale_factor: 0.01, ..AnalyticsOptions::default() };
+    // One worker loads the same rows to the same places each time, so that samples are the same.
+    let options = AnalyticsOptions { scale_factor: 0.01, workers: 1, ..AnalyticsOptions::default() };
     let instance = Instance::start(&InstanceOptions {
         workers: options.workers,
         nodes: options.nodes,

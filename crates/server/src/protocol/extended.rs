@@ -278,8 +278,8 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 .into());
             }
         }
-        let execution = pin!(self.backend.execute(statement, &portal.parameters, Commit::AtSync));
-        let mut rows = match wire.watch(execution).await? {
+        let outcome = wire.watch(pin!(self.backend.execute(statement, &portal.parameters, Commit::AtSync))).await?;
+        let mut rows = match outcome {
             Outcome::Empty => return Ok(Executed::Empty),
             Outcome::Complete(tag) => return Ok(Executed::Complete(tag)),
             Outcome::CopyIn(sink) => return copy_in(wire, sink).await.map(Executed::Complete),

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 /// Values by name. The one without a name is what most clients use, and use anew with every statement, so it has a
 /// place of its own.
-#[derive(Debug)]
 pub(crate) struct ByName<V> {
     unnamed: Option<V>,
     named: BTreeMap<String, V>,

@@ -76,7 +76,7 @@ impl Signal {
         self.state().cancel = Some(cancel);
     }
 
-    /// By the connection itself, as [`Signal::statement_ends`].
+    /// Only the connection's own task calls this and [`Signal::statement_ends`], so its copy needs no order.
     pub(crate) fn statement_begins(&self) {
         self.state().running = true;
         self.running.store(true, Ordering::Relaxed);

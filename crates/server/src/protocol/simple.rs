@@ -38,8 +38,8 @@ impl<T: Transport, B: Backend> Connection<T, B> {
 
     async fn simple_statement(&mut self, statement: &B::Statement) -> Result<Option<String>, Failure> {
         let wire = &mut self.wire;
-        let execution = pin!(self.backend.execute(statement, &[], Commit::WithText));
-        match wire.watch(execution).await? {
+        let outcome = wire.watch(pin!(self.backend.execute(statement, &[], Commit::WithText))).await?;
+        match outcome {
             Outcome::Empty => Ok(None),
             Outcome::Complete(tag) => Ok(Some(tag)),
             Outcome::Rows(mut rows) => {

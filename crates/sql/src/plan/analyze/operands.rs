@@ -187,18 +187,37 @@ fn common_type(types: &[ArrowType]) -> Option<ArrowType> {
     (widest >= 4 && widths.iter().any(|known| *known != widest)).then_some(common)
 }
 
-/// The numeric that integers and numerics have in common, if there are both. Arithmetic has to know it before
-/// DataFusion would choose it.
+/// The numeric that different numerics, or integers and numerics, have in common.
 fn common_numeric(types: &[ArrowType]) -> Option<ArrowType> {
     let known: Vec<&ArrowType> = types.iter().filter(|known| **known != ArrowType::Null).collect();
     let is_numeric = |known: &&ArrowType| matches!(known, ArrowType::Decimal128(..));
-    if known.iter().all(is_numeric) || !known.iter().any(is_numeric) {
+    if !differ(&known) || !known.iter().any(is_numeric) {
         return None;
     }
     let digits = known.iter().map(|known| decimal_of_integer(known)).collect::<Option<Vec<_>>>()?;
     let scale = digits.iter().map(|(_, scale)| *scale).max()?;
     let whole = digits.iter().map(|(precision, scale)| *precision as i8 - scale).max()?;
     Some(ArrowType::Decimal128(((whole + scale) as u8).min(38), scale))
+}
+
+fn differ(types: &[&ArrowType]) -> bool {
+    types.windows(2).any(|pair| pair[0] != pair[1])
+}
+
+/// The integer that different integers have in common.
+fn common_integer(types: &[ArrowType]) -> Option<ArrowType> {
+    let known: Vec<&ArrowType> = types.iter().filter(|known| **known != ArrowType::Null).collect();
+    let integers = known.iter().all(|known| known.is_signed_integer());
+    if integers && differ(&known) { widest(types) } else { None }
+}
+
+/// The type that several values have in common, beside literals without one or not. `None`: they may stay as they are.
+///
+/// DataFusion would find one where this does, but later: what stands around the values, or refers to them from a
+/// subquery, has been looked at by then.
+fn common(types: &[ArrowType], literals: bool) -> Option<ArrowType> {
+    let found = common_type(types).or_else(|| common_numeric(types)).or_else(|| common_integer(types));
+    found.or_else(|| if literals { widest(types) } else { None })
 }
 
 fn is_timestamp(data_type: &ArrowType) -> bool {
@@ -235,8 +254,7 @@ pub(super) fn together<'e>(
     let types = exprs.filter(|expr| untyped(expr).is_none()).map(|expr| expr.get_type(columns));
     let Ok(types) = types.collect::<Result<Vec<_>>>() else { return Ok(None) };
     same_family(what, &types)?;
-    let common = common_type(&types).or_else(|| common_numeric(&types));
-    Ok(common.or_else(|| if literals { widest(&types) } else { None }))
+    Ok(common(&types, literals))
 }
 
 /// An expression as a value of a wider type.
@@ -478,19 +496,16 @@ pub(super) fn union(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if union.inputs.iter().any(|input| input.schema().fields().len() != width) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
-    let mut common: Vec<Option<ArrowType>> = Vec::with_capacity(width);
+    let mut found: Vec<Option<ArrowType>> = Vec::with_capacity(width);
     for at in 0..width {
         let typed = union.inputs.iter().filter(|input| untyped_column(input, at).is_none());
         let types: Vec<ArrowType> = typed.map(|input| input.schema().field(at).data_type().clone()).collect();
         same_family("UNION", &types)?;
-        let literals = types.len() < union.inputs.len();
-        let found = common_type(&types).or_else(|| common_numeric(&types));
-        common.push(found.or_else(|| if literals { widest(&types) } else { None }));
+        found.push(common(&types, types.len() < union.inputs.len()));
     }
-    if common.iter().all(Option::is_none) {
+    if found.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
-    let inputs =
-        union.inputs.iter().map(|input| projected(input, &common).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+    let inputs = union.inputs.iter().map(|input| projected(input, &found).map(Arc::new)).collect::<Result<Vec<_>>>()?;
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
 }

@@ -12,8 +12,6 @@
 //! A reducer whose keys belong to one leaf is applied to that leaf, before anything is joined with it. The order of the
 //! joins is chosen in [`super::order`]; here they are put together again.
 
-use std::sync::Arc;
-
 use datafusion::common::{Column, DFSchema, NullEquality};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Filter, Join, JoinType, LogicalPlan, Projection};
@@ -23,7 +21,7 @@ use super::joins::{Matching, Sides};
 use super::order::{LeafSet, Tree, best_order};
 use super::stream::{Stream, referred};
 use super::{Compiler, Needed};
-use crate::plan::lower::{Lowering, NotNative, lower, lower_all};
+use crate::plan::lower::{Lowering, NotNative, lower_all};
 
 /// More leaves than a set of bits holds are left to a plan without reordering.
 const LEAVES_MAX: usize = 64;
@@ -255,15 +253,20 @@ impl Compiler<'_> {
         let probe = self.joined(graph, probe_tree, leaves, wanted)?;
         let (probe_leaves, build_leaves) = (probe_tree.leaves(), build_tree.leaves());
         let both = probe_leaves.with(build_leaves);
+        let is_due = |leaves: LeafSet| both.holds(leaves) && !probe_leaves.holds(leaves) && !build_leaves.holds(leaves);
         let mut probe_exprs = Vec::new();
         let mut build_exprs = Vec::new();
-        for edge in &graph.edges {
+        // Edges one end of which needs leaves of both sides: no keys of this join, and no later one sees them.
+        let mut across = Vec::new();
+        for edge in graph.edges.iter().filter(|edge| is_due(edge.a_leaves.with(edge.b_leaves))) {
             if probe_leaves.holds(edge.a_leaves) && build_leaves.holds(edge.b_leaves) {
                 probe_exprs.push(&edge.a);
                 build_exprs.push(&edge.b);
             } else if probe_leaves.holds(edge.b_leaves) && build_leaves.holds(edge.a_leaves) {
                 probe_exprs.push(&edge.b);
                 build_exprs.push(&edge.a);
+            } else {
+                across.push(edge.a.clone().eq(edge.b.clone()));
             }
         }
         let matching = Matching {
@@ -275,15 +278,9 @@ impl Compiler<'_> {
         // What goes on: the result's columns, those of later joins, and those of conditions that are tested right here.
         let mut later = wanted.clone();
         later.extend(graph.referred_from(both)?);
-        let here = graph.conditions.iter().filter(|condition| {
-            both.holds(condition.leaves)
-                && !probe_leaves.holds(condition.leaves)
-                && !build_leaves.holds(condition.leaves)
-        });
-        later.extend(referred(here.map(|condition| &condition.expr), &graph.schema)?);
-        let here = graph.reducers.iter().filter(|reducer| {
-            both.holds(reducer.leaves) && !probe_leaves.holds(reducer.leaves) && !build_leaves.holds(reducer.leaves)
-        });
+        let here = graph.conditions.iter().filter(|condition| is_due(condition.leaves));
+        later.extend(referred(here.map(|condition| &condition.expr).chain(&across), &graph.schema)?);
+        let here = graph.reducers.iter().filter(|reducer| is_due(reducer.leaves));
         later.extend(referred(here.flat_map(|reducer| &reducer.keys), &graph.schema)?);
         let kept = |stream: &Stream| -> Vec<(usize, usize)> {
             later.iter().filter_map(|place| Some((stream.columns[*place]?, *place))).collect()
@@ -298,6 +295,9 @@ impl Compiler<'_> {
         };
         let (mut stream, _) = self.probed(sides, &matching, JoinKind::Inner, false)?;
         stream.place(&positions, graph.schema.fields().len());
+        for condition in &across {
+            stream = self.filtered(stream, condition, &graph.schema)?;
+        }
         self.reduced(graph, stream, both, probe_leaves, build_leaves)
     }
 
@@ -315,9 +315,7 @@ impl Compiler<'_> {
             leaves.holds(needed) && !earlier
         };
         for condition in graph.conditions.iter().filter(|condition| is_due(condition.leaves)) {
-            let expression = lower(&condition.expr, Stream::scope(&graph.schema, &stream.columns))?;
-            stream.estimate = stream.estimate.filtered(&expression, &self.parameters);
-            stream.push(&crate::native::StepPlan::Filter(Arc::new(expression)));
+            stream = self.filtered(stream, &condition.expr, &graph.schema)?;
         }
         for reducer in graph.reducers.iter().filter(|reducer| is_due(reducer.leaves)) {
             let schema = reducer.plan.schema();
