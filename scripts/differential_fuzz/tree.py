@@ -65,6 +65,9 @@ class Node:
     role: str | None = None
     samples: tuple = ()
 
+    def __post_init__(self):
+        self.bound = float(self.bound)  # a literal's is the number that it was drawn as
+
     def text(self, dialect):
         template = self.duckdb if dialect == DUCKDB and self.duckdb is not None else self.template
         if not self.children:
