@@ -188,8 +188,8 @@ impl Groups {
 
     fn find_or_add(&mut self, keys: &[Column], rows: usize, room: &mut Room) -> Result<Vec<u32>, MemoryExceeded> {
         let Self { layout, keys: own, table, dense } = self;
-        match own {
-            Keys::Narrow(own) if let Some(shift) = layout.integer_shift() => {
+        match (own, layout.integer_shift()) {
+            (Keys::Narrow(own), Some(shift)) => {
                 let words = layout.words::<u64>(keys, rows);
                 let value = |word: &u64| ((word << shift) as i64) >> shift;
                 let values: Vec<i64> = words.iter().map(value).collect();
@@ -206,9 +206,9 @@ impl Groups {
                 }
                 table.find_or_add(own, &words, rows, room)
             }
-            Keys::Narrow(own) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
-            Keys::Wide(own) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
-            Keys::Rows(own) => table.find_or_add(own, &EncodedRows::of(keys, rows), rows, room),
+            (Keys::Narrow(own), None) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
+            (Keys::Wide(own), _) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
+            (Keys::Rows(own), _) => table.find_or_add(own, &EncodedRows::of(keys, rows), rows, room),
         }
     }
 
