@@ -20,7 +20,7 @@ pub struct CheckpointArguments {
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     requests: u64,
     /// Rounds at least
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 21)]
     rounds: usize,
     /// How long capacity is measured in each round
     #[arg(long, value_name = "S", default_value_t = 1.0)]
