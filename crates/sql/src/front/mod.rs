@@ -33,7 +33,7 @@ pub use command::{
 pub use expressions::PLAIN_OPERATORS;
 pub use locate::locate;
 pub use lower::lower;
-pub use nothing::reads_nothing;
+pub use nothing::{aggregates, reads_nothing};
 pub use parse::{ParsedStatement, parse, parse_expression};
 pub use type_names::{is_bare_numeric, sql_type_of};
 pub(crate) use windows::resolve as resolve_windows;

@@ -114,8 +114,10 @@ fn select_is_empty(select: &Select) -> bool {
     select.from.iter().any(from_is_empty) && !(ungrouped && (select.having.is_some() || aggregates(select)))
 }
 
-fn aggregates(select: &Select) -> bool {
-    select.projection.visit(&mut FindAggregate { depth: 0 }).is_break()
+/// Whether an aggregate stands in the select list or HAVING.
+pub fn aggregates(select: &Select) -> bool {
+    let find = &mut FindAggregate { depth: 0 };
+    select.projection.visit(find).is_break() || select.having.visit(find).is_break()
 }
 
 /// Breaks at an aggregate that belongs to the SELECT itself, not to a query in it.
@@ -138,7 +140,9 @@ impl Visitor for FindAggregate {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Function(function) if self.depth == 0 && is_one_of(&function.name, &AGGREGATES) => {
+            Expr::Function(function)
+                if self.depth == 0 && function.over.is_none() && is_one_of(&function.name, &AGGREGATES) =>
+            {
                 ControlFlow::Break(())
             }
             _ => ControlFlow::Continue(()),

@@ -16,13 +16,14 @@
 //! | `ROLLUP ((a, b), c)`                      | see [`grouping_sets`]       |
 //! | `DISTINCT ON (1)`, `DISTINCT ON (name)`   | what the select list says   |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))`   | see [`rows`]                |
+//! | `SELECT 1 FROM t HAVING a`                | `... HAVING (a) AND count(*) IS NOT NULL`: one group, as with aggregates |
 
 use eris_binder::RewriteQuery;
 
 use super::{distinct_on, grouping_sets, precedence, result_names, rows};
 use crate::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArgumentList, FunctionArguments, Ident, LimitClause,
-    ObjectName, ObjectNamePart, Query, Select, Value,
+    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, Value,
 };
 use crate::types::SqlType;
 
@@ -52,6 +53,7 @@ impl RewriteQuery for Normalizing {
 
     fn select(&mut self, select: &mut Select) {
         grouping_sets::write_out(select);
+        count_one_group(select);
         distinct_on::name_keys(select);
         result_names::name_items(select);
     }
@@ -78,7 +80,7 @@ impl RewriteQuery for Normalizing {
                 *expr = inner;
             }
             Expr::Identifier(ident) if ident.quote_style.is_none() && is_session_word(&ident.value) => {
-                *expr = call(ident.clone());
+                *expr = call(ident.clone(), Vec::new());
             }
             Expr::Function(function) => unqualify(&mut function.name),
             Expr::Interval(interval) => {
@@ -101,6 +103,23 @@ impl RewriteQuery for Normalizing {
             _ => {}
         }
     }
+}
+
+/// HAVING alone makes one group of all rows; the binder wants an aggregate for that.
+fn count_one_group(select: &mut Select) {
+    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    if is_grouped || crate::front::aggregates(select) {
+        return;
+    }
+    select.having = select.having.take().map(|condition| {
+        let all = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
+        let count = call(Ident::new("count"), vec![all]);
+        Expr::BinaryOp {
+            left: Box::new(Expr::Nested(Box::new(condition))),
+            op: BinaryOperator::And,
+            right: Box::new(Expr::IsNotNull(Box::new(count))),
+        }
+    });
 }
 
 /// An interval's text with the times of day in it spelled out: `1 day 04:05:06.7` is `1 day 04 hours 05 minutes 06.7
@@ -149,16 +168,12 @@ fn is_session_word(word: &str) -> bool {
     word.eq_ignore_ascii_case("current_schema")
 }
 
-fn call(name: Ident) -> Expr {
+fn call(name: Ident, args: Vec<FunctionArg>) -> Expr {
     Expr::Function(Function {
         name: ObjectName(vec![ObjectNamePart::Identifier(name)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: Vec::new(),
-            clauses: Vec::new(),
-        }),
+        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
         filter: None,
         null_treatment: None,
         over: None,
@@ -228,6 +243,9 @@ mod tests {
                 "SELECT a WHERE b < 1e300 OR b = 1e10",
                 "SELECT a WHERE b < CAST('1e300' AS DOUBLE PRECISION) OR b = 1e10",
             ),
+            ("SELECT 1 FROM t HAVING a OR b", "SELECT 1 FROM t HAVING (a OR b) AND count(*) IS NOT NULL"),
+            ("SELECT 1 FROM t HAVING max(a) > 1", "SELECT 1 FROM t HAVING max(a) > 1"),
+            ("SELECT 1 FROM t GROUP BY a HAVING a", "SELECT 1 FROM t GROUP BY a HAVING a"),
         ] {
             assert_eq!(normalized(sql), expected);
         }

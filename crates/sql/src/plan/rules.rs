@@ -15,7 +15,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use super::distinct_on::FirstOfGroups;
 use super::extremes::Extremes;
 use super::marks::Marks;
-use crate::fallback::SampledFilters;
+use crate::fallback::{PaddedSides, SampledFilters};
 
 /// Rules for logical plans.
 pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -45,7 +45,7 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 
 /// Rules for physical plans, without two that find columns by name and position and take those of one side of a join
 /// for those of the other: filters are where the optimiser of logical plans put them, and a projection that was once
-/// moved into a filter must not be moved through it again. Ours comes before all that ask for estimates.
+/// moved into a filter must not be moved through it again. Ours come before all that ask for estimates or constants.
 pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut projections = 0;
     let wanted = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| match rule.name() {
@@ -56,8 +56,8 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
         }
         _ => true,
     };
-    let sampled: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(SampledFilters);
-    std::iter::once(sampled).chain(PhysicalOptimizer::new().rules.into_iter().filter(wanted)).collect()
+    let own: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] = [Arc::new(SampledFilters), Arc::new(PaddedSides)];
+    own.into_iter().chain(PhysicalOptimizer::new().rules.into_iter().filter(wanted)).collect()
 }
 
 /// One of DataFusion's rules, which some nodes have to be kept from.
