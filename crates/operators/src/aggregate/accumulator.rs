@@ -3,11 +3,10 @@
 //! How many rows a group has is known beside; a state only counts those that are missing in it, because they are NULL
 //! or were filtered, and does not even do that before there is one.
 
-use std::ops::Range;
-
-use eris_storage::{Column, ColumnBuilder, DataType, Value, Values};
+use eris_storage::{Column, ColumnBuilder, DataType, Physical, Value, Values};
 
 use super::AggregateFunction;
+use super::chosen::Chosen;
 use super::extremes::Extremes;
 use super::sums::Sums;
 use crate::arithmetic::{exact_average, rescale};
@@ -199,8 +198,8 @@ impl Accumulator {
         rows[group] - self.missing.get(group).copied().unwrap_or(0)
     }
 
-    fn counts(&self, rows: &[i64], groups: Range<usize>) -> Column {
-        let counts: Vec<i64> = groups.map(|group| self.count(rows, group)).collect();
+    fn counts(&self, rows: &[i64], groups: &Chosen<'_>) -> Column {
+        let counts: Vec<i64> = groups.iter().map(|group| self.count(rows, group)).collect();
         Column { data_type: DataType::Int64, validity: None, values: Values::Int64(counts.into()) }
     }
 
@@ -213,11 +212,11 @@ impl Accumulator {
     }
 
     /// Appends the partial state's columns for some groups; `rows` says how many rows each of all groups has.
-    pub fn states(&self, rows: &[i64], groups: Range<usize>, columns: &mut Vec<Column>) {
+    pub fn states(&self, rows: &[i64], groups: &Chosen<'_>, columns: &mut Vec<Column>) {
         match &self.state {
             State::Count => {}
             State::Exact { sums, scale, .. } => {
-                let sums: Vec<i128> = groups.clone().map(|group| sums.get(group)).collect();
+                let sums: Vec<i128> = groups.iter().map(|group| sums.get(group)).collect();
                 columns.push(Column {
                     data_type: sum_type(*scale),
                     validity: None,
@@ -228,7 +227,7 @@ impl Accumulator {
                 columns.push(Column {
                     data_type: DataType::Float64,
                     validity: None,
-                    values: Values::Float64(sums[groups.clone()].to_vec().into()),
+                    values: Values::Float64(groups.of(sums).into()),
                 });
             }
             State::Extreme { best, data_type } => {
@@ -272,7 +271,7 @@ impl Accumulator {
     }
 
     /// The results of some groups; `rows` says how many rows each of all groups has.
-    pub fn results(&self, rows: &[i64], groups: Range<usize>, result: DataType) -> Result<Column, OperatorError> {
+    pub fn results(&self, rows: &[i64], groups: &Chosen<'_>, result: DataType) -> Result<Column, OperatorError> {
         let mut builder = ColumnBuilder::with_capacity(result, groups.len());
         match &self.state {
             State::Count => return Ok(self.counts(rows, groups)),
@@ -280,7 +279,7 @@ impl Accumulator {
                 return Ok(best.column(result, groups, |group| self.count(rows, group) > 0));
             }
             State::Approximate { sums, average } => {
-                for group in groups {
+                for group in groups.iter() {
                     let count = self.count(rows, group);
                     let value = if *average { sums[group] / count as f64 } else { sums[group] };
                     match (count, result) {
@@ -291,10 +290,10 @@ impl Accumulator {
                 }
             }
             State::Exact { sums, scale, average } => {
-                if let Some(column) = self.plain_sums(sums, *scale, &rows[groups.clone()], &groups, result) {
+                if let Some(column) = self.plain_sums(sums, *scale, rows, groups, result) {
                     return Ok(column);
                 }
-                for group in groups {
+                for group in groups.iter() {
                     let (sum, count) = (sums.get(group), self.count(rows, group));
                     if count == 0 {
                         builder.push_null();
@@ -317,21 +316,26 @@ impl Accumulator {
         sums: &Sums,
         scale: u8,
         rows: &[i64],
-        groups: &Range<usize>,
+        groups: &Chosen<'_>,
         result: DataType,
     ) -> Option<Column> {
         let State::Exact { average: false, .. } = &self.state else { return None };
-        let sums = &sums.narrow()?[groups.clone()];
+        let sums = sums.narrow()?;
         let limit = match result {
             DataType::Int64 => i64::MAX as u64,
-            DataType::Decimal { precision, scale: wanted } if wanted == scale && precision <= 18 => {
-                10_u64.pow(u32::from(precision)) - 1
+            DataType::Decimal { precision, scale: wanted } if wanted == scale => {
+                // More digits than there are.
+                10_u64.checked_pow(u32::from(precision)).map_or(u64::MAX, |above| above - 1)
             }
             _ => return None,
         };
-        let valued = self.missing.is_empty() && rows.iter().all(|rows| *rows > 0);
-        let fits = valued && sums.iter().all(|sum| sum.unsigned_abs() <= limit);
-        fits.then(|| Column { data_type: result, validity: None, values: Values::Int64(sums.to_vec().into()) })
+        let valued = self.missing.is_empty() && groups.iter().all(|group| rows[group] > 0);
+        let fits = valued && groups.iter().all(|group| sums[group].unsigned_abs() <= limit);
+        let values = || match result.physical() {
+            Physical::Int128 => Values::Int128(groups.iter().map(|group| i128::from(sums[group])).collect()),
+            _ => Values::Int64(groups.of(sums).into()),
+        };
+        fits.then(|| Column { data_type: result, validity: None, values: values() })
     }
 }
 

@@ -4,10 +4,10 @@ use eris_platform::MemoryExceeded;
 
 use super::room::Room;
 
-/// The array may have this many places a row that was seen: untouched parts of it cost no memory of the machine.
-const PLACES_PER_ROW: u64 = 64;
-/// Going back and forth between array and hash table ends after so many times.
-const CHANGES_MAX: u32 = 6;
+/// The array may have this many places a row that was seen: much emptier, each group costs a page of memory.
+const PLACES_PER_ROW: u64 = 16;
+/// Behind an array that was given up there have to be so many times as many rows before there is one again.
+const ROWS_AGAIN: u64 = 4;
 
 /// From values to groups.
 #[derive(Debug, Default)]
@@ -17,7 +17,8 @@ pub(super) struct Dense {
     places: Vec<u32>,
     rows: u64,
     bounds: Option<(i64, i64)>,
-    changes: u32,
+    /// There is no array before so many rows.
+    rows_again: u64,
 }
 
 impl Dense {
@@ -25,9 +26,15 @@ impl Dense {
         !self.places.is_empty()
     }
 
-    /// Between which values all lie, if the array is used.
-    pub fn bounds(&self) -> Option<(i64, i64)> {
-        self.bounds.filter(|_| self.is_used())
+    /// The groups plus one of some values from `low` on: how many values are skipped, and those behind. What is not
+    /// among them has no group.
+    pub fn part(&self, low: i64, values: u64) -> (usize, &[u32]) {
+        // All are within the bounds of all slots, which are not far apart.
+        let (start, end) = (i128::from(low), i128::from(low) + i128::from(values));
+        let own = i128::from(self.low);
+        let from = start.clamp(own, own + self.places.len() as i128);
+        let to = end.clamp(from, own + self.places.len() as i128);
+        ((from - start).max(0) as usize, &self.places[(from - own) as usize..(to - own) as usize])
     }
 
     /// Bytes of the array.
@@ -57,7 +64,7 @@ impl Dense {
         let Some((low, high)) = self.bounds else { return false };
         let span = (high.wrapping_sub(low) as u64).saturating_add(1);
         let most = self.rows * PLACES_PER_ROW;
-        if span > most || self.changes >= CHANGES_MAX {
+        if span > most || self.rows < self.rows_again {
             return false;
         }
         // Values tend to go on in the direction in which they left the array.
@@ -76,8 +83,6 @@ impl Dense {
             let length = old.len().min(wider.len() - at);
             wider[at..at + length].copy_from_slice(&old[..length]);
             room.give_back(self.bytes());
-        } else {
-            self.changes += 1;
         }
         (self.low, self.places) = (start, wider);
         true
@@ -87,7 +92,23 @@ impl Dense {
     pub fn leave(&mut self, room: &mut Room) {
         room.give_back(self.bytes());
         self.places = Vec::new();
-        self.changes += 1;
+        self.rows_again = self.rows.saturating_mul(ROWS_AGAIN);
+    }
+
+    /// Makes an array for the values so far and no others, however empty, if there is memory.
+    pub fn fit(&mut self, room: &mut Room) -> bool {
+        let Some((low, high)) = self.bounds else { return false };
+        let Ok(places) = usize::try_from((high.wrapping_sub(low) as u64).saturating_add(1)) else { return false };
+        if room.add(places.saturating_mul(size_of::<u32>())).is_err() {
+            return false;
+        }
+        (self.low, self.places) = (low, vec![0; places]);
+        true
+    }
+
+    /// Between which values all lie that came.
+    pub fn bounds(&self) -> Option<(i64, i64)> {
+        self.bounds
     }
 
     /// Enters the values of groups that were found otherwise, from group 0 on.

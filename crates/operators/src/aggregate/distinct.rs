@@ -8,6 +8,7 @@ use eris_storage::{BATCH_ROWS, Column, DataType, Values};
 
 use super::AggregateCall;
 use super::accumulator::Accumulator;
+use super::chosen::Chosen;
 use super::groups::Groups;
 use super::room::Room;
 use crate::error::OperatorError;
@@ -62,7 +63,7 @@ impl Distinct {
 
     /// The groups and values of some pairs.
     pub fn pairs(&self, pairs: Range<usize>) -> (Vec<u32>, Column) {
-        let mut columns = self.pairs.columns(pairs).into_iter();
+        let mut columns = self.pairs.columns(&pairs.into()).into_iter();
         match (columns.next(), columns.next()) {
             (Some(Column { values: Values::Int32(groups), .. }), Some(values)) => {
                 (groups.iter().map(|group| *group as u32).collect(), values)
@@ -88,7 +89,7 @@ impl Distinct {
     }
 
     /// The results of some groups.
-    pub fn results(&self, groups: Range<usize>, result: DataType) -> Result<Column, OperatorError> {
+    pub fn results(&self, groups: &Chosen<'_>, result: DataType) -> Result<Column, OperatorError> {
         self.accumulator.results(&self.counts, groups, result)
     }
 }

@@ -7,6 +7,7 @@
 
 use eris_storage::{Column, ColumnBuilder, DataType, Physical, Values};
 
+use super::chosen::Chosen;
 use crate::hash::{float_bits, real_bits};
 
 /// Rows one behind the other.
@@ -107,10 +108,10 @@ impl EncodedRows {
     }
 
     /// The columns that some rows stand for.
-    pub fn columns(&self, types: &[DataType], rows: std::ops::Range<usize>) -> Vec<Column> {
+    pub fn columns(&self, types: &[DataType], rows: &Chosen<'_>) -> Vec<Column> {
         let mut builders: Vec<ColumnBuilder> =
             types.iter().map(|data_type| ColumnBuilder::with_capacity(*data_type, rows.len())).collect();
-        for row in rows {
+        for row in rows.iter() {
             let mut rest = self.row(row);
             for (builder, data_type) in builders.iter_mut().zip(types) {
                 if next::<1>(&mut rest) == [0] {

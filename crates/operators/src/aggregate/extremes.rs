@@ -4,6 +4,8 @@
 
 use eris_storage::{Column, ColumnBuilder, DataType, Value, Values};
 
+use super::chosen::Chosen;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) enum Extremes {
@@ -118,10 +120,23 @@ impl Extremes {
     }
 
     /// The values of some groups; `any` says whether a group has one.
-    pub fn column(&self, data_type: DataType, groups: std::ops::Range<usize>, any: impl Fn(usize) -> bool) -> Column {
+    pub fn column(&self, data_type: DataType, groups: &Chosen<'_>, any: impl Fn(usize) -> bool) -> Column {
         use eris_storage::Physical;
+        if let Self::Numbers { best, .. } = self
+            && groups.iter().all(&any)
+        {
+            let numbers = groups.iter().map(|group| best[group]);
+            let values = match data_type.physical() {
+                Physical::Int32 => Some(Values::Int32(numbers.map(|number| number as i32).collect())),
+                Physical::Int64 => Some(Values::Int64(numbers.collect())),
+                _ => None,
+            };
+            if let Some(values) = values {
+                return Column { data_type, validity: None, values };
+            }
+        }
         let mut builder = ColumnBuilder::with_capacity(data_type, groups.len());
-        for group in groups {
+        for group in groups.iter() {
             match self {
                 Self::Values { best, .. } => builder.push(&best[group]),
                 Self::Numbers { .. } if !any(group) => builder.push_null(),

@@ -6,13 +6,13 @@
 //!   | g1 g2 | rows | count | sum count | ...      one row a group; states as their accumulators lay them out
 //! ```
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use eris_platform::MemoryPool;
 use eris_storage::{Batch, Column, DataType, Value, Values};
 
 use super::accumulator::{Accumulator, grow};
+use super::chosen::Chosen;
 use super::distinct::Distinct;
 use super::groups::Groups;
 use super::room::Room;
@@ -66,6 +66,11 @@ impl Grouped {
 
     pub fn len(&self) -> usize {
         self.groups.len()
+    }
+
+    /// See [`Groups::make_dense`].
+    pub fn make_dense(&mut self) -> bool {
+        self.groups.make_dense(&mut self.room)
     }
 
     fn accumulators(&self) -> impl Iterator<Item = &Accumulator> {
@@ -177,12 +182,12 @@ impl Grouped {
     }
 
     /// Some groups, to be merged elsewhere. DISTINCT calls are not among it.
-    pub fn partial(&self, groups: Range<usize>) -> Batch {
+    pub fn partial(&self, groups: &Chosen<'_>) -> Batch {
         let count = groups.len();
-        let mut columns = self.groups.columns(groups.clone());
-        let rows = self.rows[groups.clone()].to_vec();
+        let mut columns = self.groups.columns(groups);
+        let rows = groups.of(&self.rows);
         columns.push(Column { data_type: DataType::Int64, validity: None, values: Values::Int64(rows.into()) });
-        self.accumulators().for_each(|accumulator| accumulator.states(&self.rows, groups.clone(), &mut columns));
+        self.accumulators().for_each(|accumulator| accumulator.states(&self.rows, groups, &mut columns));
         Batch::new(columns, count)
     }
 
@@ -208,13 +213,13 @@ impl Grouped {
     }
 
     /// The group columns and results of some groups.
-    pub fn results(&self, groups: Range<usize>) -> Result<Batch, OperatorError> {
+    pub fn results(&self, groups: &Chosen<'_>) -> Result<Batch, OperatorError> {
         let count = groups.len();
-        let mut columns = self.groups.columns(groups.clone());
+        let mut columns = self.groups.columns(groups);
         for (call, state) in self.calls.iter().zip(&self.states) {
             columns.push(match state {
-                CallState::Plain(accumulator) => accumulator.results(&self.rows, groups.clone(), call.call.result)?,
-                CallState::Distinct(distinct) => distinct.results(groups.clone(), call.call.result)?,
+                CallState::Plain(accumulator) => accumulator.results(&self.rows, groups, call.call.result)?,
+                CallState::Distinct(distinct) => distinct.results(groups, call.call.result)?,
             });
         }
         Ok(Batch::new(columns, count))

@@ -6,8 +6,9 @@
 //! What grows is reserved in the [`Room`] before.
 
 use eris_platform::MemoryExceeded;
-use eris_storage::{Column, DataType};
+use eris_storage::{Column, DataType, Values};
 
+use super::chosen::Chosen;
 use super::dense::Dense;
 use super::encoded::EncodedRows;
 use super::layout::{Layout, Width, Word};
@@ -137,37 +138,36 @@ impl Groups {
         self.table.len
     }
 
-    /// Between which integers all groups lie, if they are dense there.
-    pub fn dense_bounds(&self) -> Option<(i64, i64)> {
-        self.dense.bounds()
+    /// Between which integers all groups lie, if they are of one integer that is nowhere NULL.
+    pub fn integer_bounds(&self) -> Option<(i64, i64)> {
+        self.layout.integer_shift().and_then(|_| self.dense.bounds())
+    }
+
+    /// Behind the last row: makes the array that finds all groups, however empty; false if there is no memory for it.
+    pub fn make_dense(&mut self, room: &mut Room) -> bool {
+        let (Keys::Narrow(own), Some(shift)) = (&self.keys, self.layout.integer_shift()) else { return false };
+        if !self.dense.is_used() {
+            if !self.dense.fit(room) {
+                return false;
+            }
+            self.table.forget(room);
+            self.dense.enter(own.iter().map(|word| integer_of(*word, shift)));
+        }
+        true
+    }
+
+    /// The array that finds all groups, if there is one.
+    pub fn dense(&self) -> Option<&Dense> {
+        self.dense.is_used().then_some(&self.dense)
     }
 
     /// The group columns of some groups.
-    pub fn columns(&self, groups: std::ops::Range<usize>) -> Vec<Column> {
-        match &self.keys {
-            Keys::Narrow(words) if !self.layout.types().is_empty() => self.layout.columns(&words[groups]),
-            Keys::Narrow(_) => Vec::new(),
-            Keys::Wide(words) => self.layout.columns(&words[groups]),
-            Keys::Rows(rows) => rows.columns(self.layout.types(), groups),
-        }
-    }
-
-    /// The group columns of the groups listed.
-    pub fn columns_at(&self, groups: &[u32]) -> Vec<Column> {
-        fn words_at<W: Word>(words: &[W], groups: &[u32]) -> Vec<W> {
-            groups.iter().map(|group| words[*group as usize]).collect()
-        }
+    pub fn columns(&self, groups: &Chosen<'_>) -> Vec<Column> {
         match &self.keys {
             Keys::Narrow(_) if self.layout.types().is_empty() => Vec::new(),
-            Keys::Narrow(words) => self.layout.columns(&words_at(words, groups)),
-            Keys::Wide(words) => self.layout.columns(&words_at(words, groups)),
-            Keys::Rows(rows) => {
-                let mut chosen = EncodedRows::default();
-                for group in groups {
-                    chosen.push(rows.row(*group as usize));
-                }
-                chosen.columns(self.layout.types(), 0..groups.len())
-            }
+            Keys::Narrow(words) => self.layout.columns(&groups.of(words)),
+            Keys::Wide(words) => self.layout.columns(&groups.of(words)),
+            Keys::Rows(rows) => rows.columns(self.layout.types(), groups),
         }
     }
 
@@ -190,21 +190,20 @@ impl Groups {
         let Self { layout, keys: own, table, dense } = self;
         match (own, layout.integer_shift()) {
             (Keys::Narrow(own), Some(shift)) => {
-                let words = layout.words::<u64>(keys, rows);
-                let value = |word: &u64| ((word << shift) as i64) >> shift;
-                let values: Vec<i64> = words.iter().map(value).collect();
+                let values = integers_of(&keys[0]);
                 dense.note(&values);
                 if !dense.is_used() && table.len >= DENSE_GROUPS_MIN && dense.widen(room) {
                     table.forget(room);
-                    dense.enter(own.iter().map(value));
+                    dense.enter(own.iter().map(|word| integer_of(*word, shift)));
                 } else if dense.is_used() && !dense.is_wide_enough() && !dense.widen(room) {
                     dense.leave(room);
                     table.recall(own, room)?;
                 }
                 if dense.is_used() {
-                    return dense.find_or_add(&values, |row| table.push(own, &words, row, room));
+                    let word = |value: i64| (value as u64) << shift >> shift;
+                    return dense.find_or_add(&values, |row| table.push(own, &[word(values[row])], 0, room));
                 }
-                table.find_or_add(own, &words, rows, room)
+                table.find_or_add(own, &layout.words(keys, rows), rows, room)
             }
             (Keys::Narrow(own), None) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
             (Keys::Wide(own), _) => table.find_or_add(own, &layout.words(keys, rows), rows, room),
@@ -224,7 +223,7 @@ impl Groups {
         let columns = match &old {
             Keys::Narrow(words) => self.layout.columns(words),
             Keys::Wide(words) => self.layout.columns(words),
-            Keys::Rows(rows) => rows.columns(layout.types(), 0..len),
+            Keys::Rows(rows) => rows.columns(layout.types(), &(0..len).into()),
         };
         self.layout = layout;
         room.widen_groups(before, self.group_bytes())?;
@@ -269,6 +268,21 @@ impl Keys {
             Width::Wide => Self::Wide(Vec::new()),
             Width::Rows => Self::Rows(EncodedRows::default()),
         }
+    }
+}
+
+/// The integer of a word that leaves so many bits free.
+fn integer_of(word: u64, shift: u32) -> i64 {
+    ((word << shift) as i64) >> shift
+}
+
+/// What a column of integers has.
+fn integers_of(column: &Column) -> Vec<i64> {
+    match &column.values {
+        Values::Int16(values) => values.iter().map(|value| i64::from(*value)).collect(),
+        Values::Int32(values) => values.iter().map(|value| i64::from(*value)).collect(),
+        Values::Int64(values) => values.to_vec(),
+        other => unreachable!("groups of integers have integers, not {other:?}"),
     }
 }
 
@@ -446,7 +460,7 @@ mod tests {
                 used[usize::from(groups.dense.is_used())] += 1;
                 assert!(room.bytes() >= groups.allocated_bytes() as u64);
             }
-            let columns = groups.columns(0..groups.len());
+            let columns = groups.columns(&(0..groups.len()).into());
             for (value, group) in &known {
                 assert_eq!(columns[0].value(*group as usize), Value::Int32(*value));
             }

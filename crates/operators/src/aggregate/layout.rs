@@ -200,6 +200,19 @@ impl Layout {
     /// The columns that words stand for.
     pub fn columns<W: Word>(&self, words: &[W]) -> Vec<Column> {
         let column = |at: usize, data_type: &DataType| {
+            let shift = self.shifts[at];
+            let values = match data_type.physical() {
+                Physical::Int32 => {
+                    Some(Values::Int32(words.iter().map(|word| (word.bits() >> shift) as i32).collect()))
+                }
+                Physical::Int64 => {
+                    Some(Values::Int64(words.iter().map(|word| (word.bits() >> shift) as i64).collect()))
+                }
+                _ => None,
+            };
+            if let (Some(values), false) = (values, self.nulls) {
+                return Column { data_type: *data_type, validity: None, values };
+            }
             let mut builder = ColumnBuilder::with_capacity(*data_type, words.len());
             for word in words {
                 let word = word.bits();

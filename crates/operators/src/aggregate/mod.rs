@@ -9,6 +9,7 @@
 //! ```
 
 mod accumulator;
+mod chosen;
 mod dense;
 mod distinct;
 mod encoded;
@@ -17,6 +18,7 @@ mod grouped;
 mod groups;
 mod layout;
 mod partial;
+mod ranges;
 mod room;
 mod sink;
 mod sums;
@@ -142,7 +144,7 @@ impl Aggregating {
     /// The partial groups, if there are any.
     fn partial(&mut self) -> Option<Batch> {
         let groups = self.grouped.len();
-        (groups > 0).then(|| self.grouped.partial(0..groups))
+        (groups > 0).then(|| self.grouped.partial(&(0..groups).into()))
     }
 }
 
@@ -187,7 +189,7 @@ impl AggregateMerge {
         self.grouped.complete()?;
         let groups = self.grouped.len();
         self.grouped.room.add(groups * self.grouped.result_bytes())?;
-        self.grouped.results(0..groups)
+        self.grouped.results(&(0..groups).into())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use eris_storage::{Batch, Column, Values};
+use eris_storage::Batch;
 
 use super::grouped::{CallState, Grouped};
 use crate::error::OperatorError;
@@ -15,34 +15,6 @@ pub(super) enum Content {
     Groups,
     /// Group columns and the values of a DISTINCT call.
     Values(usize),
-}
-
-/// What tells parts apart.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Division {
-    /// The hash of the group columns.
-    Hash,
-    /// The one group column, an integer between these: each part has values that lie together, so that an array finds
-    /// its groups, too.
-    Range(i64, i64),
-}
-
-impl Division {
-    /// The part of each row.
-    fn parts_of(self, keys: &[Column], rows: usize, parts: usize) -> Vec<u32> {
-        let Self::Range(low, high) = self else {
-            let part_of = |hash: u64| (((hash >> 32) * parts as u64) >> 32) as u32;
-            return hash_rows(keys, rows).into_iter().map(part_of).collect();
-        };
-        let width = (high.wrapping_sub(low) as u64 / parts as u64) + 1;
-        let part_of = |value: i64| (value.wrapping_sub(low) as u64 / width) as u32;
-        match keys.first().map(|key| &key.values) {
-            Some(Values::Int16(values)) => values.iter().map(|value| part_of(i64::from(*value))).collect(),
-            Some(Values::Int32(values)) => values.iter().map(|value| part_of(i64::from(*value))).collect(),
-            Some(Values::Int64(values)) => values.iter().map(|value| part_of(*value)).collect(),
-            other => unreachable!("groups of integers have integers, not {other:?}"),
-        }
-    }
 }
 
 /// Rows by the part they belong to.
@@ -58,19 +30,14 @@ pub(super) struct Divided {
 
 impl Divided {
     /// Some groups, or some values of a DISTINCT call, in so many parts.
-    pub fn new(
-        grouped: &Grouped,
-        content: Content,
-        rows: Range<usize>,
-        keys: usize,
-        division: Division,
-        parts: usize,
-    ) -> Self {
+    pub fn new(grouped: &Grouped, content: Content, rows: Range<usize>, keys: usize, parts: usize) -> Self {
         let batch = match content {
-            Content::Groups => grouped.partial(rows),
+            Content::Groups => grouped.partial(&rows.into()),
             Content::Values(call) => values_of(grouped, call, rows),
         };
-        let part_of_row = division.parts_of(&batch.columns[..keys], batch.rows, parts);
+        let part_of = |hash: u64| (((hash >> 32) * parts as u64) >> 32) as u32;
+        let hashes = hash_rows(&batch.columns[..keys], batch.rows);
+        let part_of_row: Vec<u32> = hashes.into_iter().map(part_of).collect();
         let mut bounds = vec![0_u32; parts + 1];
         for part in &part_of_row {
             bounds[*part as usize + 1] += 1;
@@ -119,6 +86,6 @@ fn values_of(grouped: &Grouped, call: usize, pairs: Range<usize>) -> Batch {
     let CallState::Distinct(distinct) = &grouped.states[call] else { unreachable!("a call with DISTINCT") };
     let count = pairs.len();
     let (groups, values) = distinct.pairs(pairs);
-    let keys = grouped.groups.columns_at(&groups);
+    let keys = grouped.groups.columns(&groups[..].into());
     Batch::new(keys.into_iter().chain([values]).collect::<Vec<_>>(), count)
 }

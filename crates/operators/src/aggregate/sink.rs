@@ -7,6 +7,7 @@
 //!   first round    slot 0: groups 0..65536   -> | part 0 | part 1 | ... |      slot 1: ...
 //!   second round   part 0 of all -> groups -> results          part 1 of all -> groups -> results    ...
 //! ```
+//! Groups that arrays find in all slots need the second round only ([`super::ranges`]).
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -14,8 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{BATCH_ROWS, Batch, Value};
 
+use super::chosen::Chosen;
 use super::grouped::{CallState, Grouped};
-use super::partial::{Content, Divided, Division};
+use super::partial::{Content, Divided};
+use super::ranges::{Part, Ranges};
 use super::{AggregateCall, GroupCall};
 use crate::error::OperatorError;
 use crate::expression::Expression;
@@ -28,14 +31,14 @@ const JOB_GROUPS: usize = 1 << 14;
 /// Groups of a part, roughly: their table stays in a core's cache.
 const PART_GROUPS: usize = 1 << 14;
 const PARTS_MAX: usize = 256;
-/// Integers are divided by ranges while these are not much emptier: parts are about as large then.
-const RANGE_FACTOR: u64 = 16;
 
 #[derive(Debug)]
 enum Phase {
     Consuming,
     /// The one slot that was used.
     Alone(Box<Grouped>),
+    /// Ranges of values whose groups arrays find.
+    Ranges(Box<Ranges>),
     /// Ranges of groups and values that are to be divided.
     Dividing(Box<Dividing>),
     Merging {
@@ -50,7 +53,6 @@ enum Phase {
 struct Dividing {
     slots: Vec<Grouped>,
     jobs: Vec<Piece>,
-    division: Division,
     parts: usize,
     /// With the number of the job that made it.
     divided: Mutex<Vec<(usize, Divided)>>,
@@ -134,6 +136,10 @@ impl GroupBy {
             return Ok(Phase::Alone(Box::new(alone)));
         }
         let parts = if self.groups.is_empty() { 1 } else { largest.div_ceil(PART_GROUPS).clamp(1, PARTS_MAX) };
+        let slots = match Ranges::of(slots, parts) {
+            Ok(ranges) => return Ok(Phase::Ranges(Box::new(ranges))),
+            Err(slots) => slots,
+        };
         let mut jobs = Vec::new();
         for (slot, grouped) in slots.iter().enumerate() {
             let mut divide = |content, rows: usize| {
@@ -147,10 +153,9 @@ impl GroupBy {
                 }
             }
         }
-        let division = division(&slots);
         let charged = self.memory.reserve(CONSUMER);
         let divided = Mutex::new(Vec::new());
-        Ok(Phase::Dividing(Box::new(Dividing { slots, jobs, division, parts, divided, charged })))
+        Ok(Phase::Dividing(Box::new(Dividing { slots, jobs, parts, divided, charged })))
     }
 
     fn divide(&self, dividing: &Dividing, job: usize) -> Result<(), OperatorError> {
@@ -158,7 +163,7 @@ impl GroupBy {
         let grouped = &dividing.slots[*slot];
         let estimated = rows.len() as u64 * (grouped.room.group_bytes() + grouped.result_bytes() as u64);
         dividing.charged.grow(estimated)?;
-        let part = Divided::new(grouped, *content, rows.clone(), self.groups.len(), dividing.division, dividing.parts);
+        let part = Divided::new(grouped, *content, rows.clone(), self.groups.len(), dividing.parts);
         dividing.charged.grow(part.bytes().saturating_sub(estimated))?;
         dividing.charged.shrink(estimated.saturating_sub(part.bytes()));
         lock(&dividing.divided).push((job, part));
@@ -174,13 +179,26 @@ impl GroupBy {
         Ok(grouped)
     }
 
-    fn add_results(&self, job: usize, grouped: &Grouped, groups: Range<usize>) -> Result<(), OperatorError> {
+    fn range_results(&self, ranges: &Ranges, job: usize) -> Result<(), OperatorError> {
+        let Part { alone, shared } = ranges.part(job);
+        let mut merged = self.grouped();
+        for (slot, groups) in ranges.slots.iter().zip(&shared) {
+            for groups in groups.chunks(BATCH_ROWS) {
+                merged.merge(&slot.partial(&groups.into()))?;
+            }
+        }
+        for (slot, groups) in ranges.slots.iter().zip(&alone) {
+            self.add_results(job, slot, &groups[..].into())?;
+        }
+        self.add_results(job, &merged, &(0..merged.len()).into())
+    }
+
+    fn add_results(&self, job: usize, grouped: &Grouped, groups: &Chosen<'_>) -> Result<(), OperatorError> {
         let mut batches = Vec::with_capacity(groups.len().div_ceil(BATCH_ROWS));
-        for start in groups.clone().step_by(BATCH_ROWS) {
-            let range = start..(start + BATCH_ROWS).min(groups.end);
-            let estimated = (range.len() * grouped.result_bytes()) as u64;
+        for groups in groups.chunks(BATCH_ROWS) {
+            let estimated = (groups.len() * grouped.result_bytes()) as u64;
             self.charge(estimated)?;
-            let batch = grouped.results(range)?;
+            let batch = grouped.results(&groups)?;
             let bytes = batch.bytes() as u64;
             self.charge(bytes.saturating_sub(estimated))?;
             if let Some(reservation) = &*lock(&self.reservation) {
@@ -188,7 +206,7 @@ impl GroupBy {
             }
             batches.push(batch);
         }
-        lock(&self.results)[job] = batches;
+        lock(&self.results)[job].extend(batches);
         Ok(())
     }
 
@@ -197,20 +215,6 @@ impl GroupBy {
             Some(reservation) => Ok(reservation.grow(bytes)?),
             None => Err(OperatorError::Internal("the groups are taken already".to_string())),
         }
-    }
-}
-
-/// By ranges if all slots have found dense integers, which are then as dense together.
-fn division(slots: &[Grouped]) -> Division {
-    let bounds = slots.iter().map(|slot| slot.groups.dense_bounds());
-    let all = bounds.reduce(|all, own| match (all, own) {
-        (Some((low, high)), Some((least, most))) => Some((low.min(least), high.max(most))),
-        _ => None,
-    });
-    let groups = slots.iter().map(Grouped::len).sum::<usize>() as u64;
-    match all.flatten() {
-        Some((low, high)) if high.wrapping_sub(low) as u64 <= groups * RANGE_FACTOR => Division::Range(low, high),
-        _ => Division::Hash,
     }
 }
 
@@ -236,11 +240,12 @@ impl Sink for GroupBy {
                 let divided = divided.into_iter().map(|(_, divided)| divided).collect();
                 Phase::Merging { divided, parts, _charged: charged }
             }
-            Phase::Alone(_) | Phase::Merging { .. } | Phase::Done => Phase::Done,
+            Phase::Alone(_) | Phase::Ranges(_) | Phase::Merging { .. } | Phase::Done => Phase::Done,
         };
         let (jobs, last) = match &next {
             Phase::Consuming | Phase::Done => (0, false),
             Phase::Alone(grouped) => (grouped.len().div_ceil(JOB_GROUPS), true),
+            Phase::Ranges(ranges) => (ranges.parts, true),
             Phase::Dividing(dividing) => (dividing.jobs.len(), false),
             Phase::Merging { parts, .. } => (*parts, true),
         };
@@ -255,12 +260,13 @@ impl Sink for GroupBy {
         match &*self.phase.read().unwrap_or_else(PoisonError::into_inner) {
             Phase::Alone(grouped) => {
                 let start = job * JOB_GROUPS;
-                self.add_results(job, grouped, start..(start + JOB_GROUPS).min(grouped.len()))
+                self.add_results(job, grouped, &(start..(start + JOB_GROUPS).min(grouped.len())).into())
             }
+            Phase::Ranges(ranges) => self.range_results(ranges, job),
             Phase::Dividing(dividing) => self.divide(dividing, job),
             Phase::Merging { divided, .. } => {
                 let grouped = self.merge(divided, job)?;
-                self.add_results(job, &grouped, 0..grouped.len())
+                self.add_results(job, &grouped, &(0..grouped.len()).into())
             }
             Phase::Consuming | Phase::Done => Err(OperatorError::Internal(format!("a grouping has no job {job} now"))),
         }

@@ -123,6 +123,18 @@ impl CodeSpace {
         self.domain <= 1 << 32
     }
 
+    /// The least value, and how many there are from it on, if that is all there is to a code: it counts from there.
+    pub fn range(&self) -> Option<(i64, u64)> {
+        match &*self.dimensions {
+            [only] => Some((only.low, only.span)),
+            _ => None,
+        }
+    }
+
+    pub fn has_null(&self) -> bool {
+        self.null_equal
+    }
+
     /// Codes of the rows of key columns, into `codes`.
     pub fn codes(&self, keys: &[Column], codes: &mut [u64]) {
         codes.fill(0);

@@ -3,7 +3,7 @@
 use eris_storage::BATCH_ROWS;
 
 use super::kept::{Kept, NULL_ROW};
-use super::table::NO_ROW;
+use super::table::{Found, NO_ROW};
 
 /// Rows that meet: position by position.
 #[derive(Debug, Default)]
@@ -31,6 +31,13 @@ impl Pairs {
     /// Whether the probe rows are all rows of a batch, in order.
     pub fn is_whole(&self, rows: usize) -> bool {
         self.probe.len() == rows && self.probe.iter().enumerate().all(|(at, row)| at == *row as usize)
+    }
+
+    /// The first row of each chain, for unique keys.
+    pub fn of_found(found: Found) -> Self {
+        let Found { rows, mut firsts } = found;
+        firsts.iter_mut().for_each(|first| *first -= 1);
+        Self { probe: rows, build: firsts }
     }
 
     /// The first row of each probe row's chain, for unique keys; with `unmatched` also probe rows without.
@@ -80,9 +87,11 @@ impl Order<'_> {
     }
 }
 
-/// Walks the partners of all rows of a batch.
+/// Walks the partners of the rows of a batch.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
+    /// Which rows; `None`: all.
+    rows: Option<&'a [u32]>,
     firsts: &'a [u32],
     order: Order<'a>,
     row: usize,
@@ -91,20 +100,21 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(firsts: &'a [u32], order: Order<'a>) -> Self {
-        Self { firsts, order, row: 0, at: firsts.first().copied().unwrap_or(NO_ROW) }
+    pub fn new(rows: Option<&'a [u32]>, firsts: &'a [u32], order: Order<'a>) -> Self {
+        Self { rows, firsts, order, row: 0, at: firsts.first().copied().unwrap_or(NO_ROW) }
     }
 
     /// The next pairs, at most a batch; `None` behind the last.
     pub fn next(&mut self) -> Option<Pairs> {
-        let mut pairs = Pairs { probe: Vec::with_capacity(BATCH_ROWS), build: Vec::with_capacity(BATCH_ROWS) };
+        let capacity = (self.firsts.len() - self.row).min(BATCH_ROWS);
+        let mut pairs = Pairs { probe: Vec::with_capacity(capacity), build: Vec::with_capacity(capacity) };
         while self.row < self.firsts.len() {
             while self.at != NO_ROW {
                 if pairs.len() == BATCH_ROWS {
                     return Some(pairs);
                 }
                 let build = self.at - 1;
-                pairs.push(self.row as u32, build);
+                pairs.push(self.rows.map_or(self.row as u32, |rows| rows[self.row]), build);
                 self.at = self.order.behind(build);
             }
             self.row += 1;

@@ -8,7 +8,7 @@ use super::kept::{Kept, NULL_ROW};
 use super::output::{joined, marked, rows_only};
 use super::pairs::{Order, Pairs, Walk};
 use super::residual::passing;
-use super::table::NO_ROW;
+use super::table::{Found, NO_ROW};
 use super::{JoinBuild, JoinKind};
 use crate::error::OperatorError;
 use crate::expression::Expression;
@@ -40,6 +40,8 @@ struct Probing<'a> {
     kept: &'a Kept,
     batch: &'a Batch,
     keys: &'a [Column],
+    /// Which rows have a partner, where the others do not matter; `None`: the first partners are those of all rows.
+    rows: Option<Vec<u32>>,
     /// The first partner of each row, plus one.
     firsts: Vec<u32>,
     order: Order<'a>,
@@ -70,15 +72,28 @@ impl Probe {
             if keys.len() != self.build.spec.keys.len() || !kept.table.accepts(&keys) {
                 return Err(OperatorError::Internal("the keys of a join differ in type".to_string()));
             }
-            let (firsts, order) = if keys.is_empty() {
+            let null_equal = self.build.spec.null_equal;
+            let (rows, firsts, order) = if keys.is_empty() {
                 let first = if kept.rows == 0 { NO_ROW } else { 1 };
-                (vec![first; batch.rows], Order::All(kept.rows as u32))
+                (None, vec![first; batch.rows], Order::All(kept.rows as u32))
+            } else if self.wants_partners_only() {
+                let Found { rows, firsts } = kept.table.find_partners(&keys, batch.rows, null_equal);
+                (Some(rows), firsts, Order::Chain(kept))
             } else {
-                (kept.table.find(&keys, batch.rows, self.build.spec.null_equal), Order::Chain(kept))
+                (None, kept.table.find(&keys, batch.rows, null_equal), Order::Chain(kept))
             };
-            Probing { probe: self, kept, batch, keys: &keys, firsts, order, parameters }.run(emit, next)?;
+            Probing { probe: self, kept, batch, keys: &keys, rows, firsts, order, parameters }.run(emit, next)?;
         }
         Ok(())
+    }
+
+    /// Whether rows without a partner do not matter.
+    fn wants_partners_only(&self) -> bool {
+        match self.kind {
+            JoinKind::Inner | JoinKind::Build => true,
+            JoinKind::Semi => self.residual.is_none(),
+            JoinKind::Left | JoinKind::Anti | JoinKind::NullAwareAnti | JoinKind::Mark { .. } => false,
+        }
     }
 }
 
@@ -88,11 +103,14 @@ fn goes_on(emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
 }
 
 impl Probing<'_> {
-    fn run(&self, emit: &mut Emitting<'_>, next: &mut Next<'_>) -> Result<(), OperatorError> {
+    fn run(self, emit: &mut Emitting<'_>, next: &mut Next<'_>) -> Result<(), OperatorError> {
         match self.probe.kind {
             JoinKind::Inner => self.pairs(false, emit, next),
             JoinKind::Left => self.pairs(true, emit, next),
-            JoinKind::Semi => self.rows(emit, next, |mark| mark == Some(true)),
+            JoinKind::Semi => match &self.rows {
+                Some(rows) => self.hand_on_rows(rows, emit, next),
+                None => self.rows(emit, next, |mark| mark == Some(true)),
+            },
             JoinKind::Anti => self.rows(emit, next, |mark| mark != Some(true)),
             JoinKind::NullAwareAnti => self.rows(emit, next, |mark| mark == Some(false)),
             JoinKind::Mark { .. } => {
@@ -111,7 +129,11 @@ impl Probing<'_> {
     ) -> Result<(), OperatorError> {
         let marks = self.marks(emit)?;
         let rows: Vec<u32> = (0..marks.len() as u32).filter(|row| stays(marks[*row as usize])).collect();
-        if rows.is_empty() { Ok(()) } else { next(rows_only(self.probe, self.batch, &rows), emit) }
+        self.hand_on_rows(&rows, emit, next)
+    }
+
+    fn hand_on_rows(&self, rows: &[u32], emit: &mut Emitting<'_>, next: &mut Next<'_>) -> Result<(), OperatorError> {
+        if rows.is_empty() { Ok(()) } else { next(rows_only(self.probe, self.batch, rows), emit) }
     }
 
     /// Whether each build row has at most one partner among the walked.
@@ -122,15 +144,18 @@ impl Probing<'_> {
         }
     }
 
-    fn pairs(&self, unmatched: bool, emit: &mut Emitting<'_>, next: &mut Next<'_>) -> Result<(), OperatorError> {
+    fn pairs(mut self, unmatched: bool, emit: &mut Emitting<'_>, next: &mut Next<'_>) -> Result<(), OperatorError> {
         let tested = self.probe.residual.is_some();
         if self.is_unique() && !tested {
-            let pairs = Pairs::of_firsts(&self.firsts, unmatched);
+            let pairs = match self.rows.take() {
+                Some(rows) => Pairs::of_found(Found { rows, firsts: std::mem::take(&mut self.firsts) }),
+                None => Pairs::of_firsts(&self.firsts, unmatched),
+            };
             self.note_met(&pairs);
             return self.hand_on(&pairs, emit, next);
         }
         let mut matched = if unmatched { vec![false; self.batch.rows] } else { Vec::new() };
-        let mut walk = Walk::new(&self.firsts, self.order);
+        let mut walk = Walk::new(self.rows.as_deref(), &self.firsts, self.order);
         while let Some(pairs) = walk.next() {
             let pairs = match passing(self.probe, self.kept, self.batch, &pairs, self.parameters)? {
                 Some(rows) if rows.len() < pairs.len() => pairs.take(&rows),
@@ -178,7 +203,7 @@ impl Probing<'_> {
             }
             return Ok(());
         }
-        let mut walk = Walk::new(&self.firsts, self.order);
+        let mut walk = Walk::new(self.rows.as_deref(), &self.firsts, self.order);
         while let Some(pairs) = walk.next() {
             match passing(self.probe, self.kept, self.batch, &pairs, self.parameters)? {
                 Some(rows) => self.note_met(&pairs.take(&rows)),

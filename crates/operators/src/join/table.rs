@@ -1,6 +1,6 @@
 //! From the keys of probe rows to the first build row of each.
 
-use eris_storage::Column;
+use eris_storage::{Column, Values};
 
 use super::codes::CodeSpace;
 use crate::hash::{hash_rows, mix, prefetch, rows_equal};
@@ -28,7 +28,7 @@ pub(super) fn tag_of(hash: u64) -> u64 {
 #[derive(Debug)]
 pub(super) enum Exact {
     /// Nothing: the tag is the code. The sieve has one bit a code, if there is one: most codes of probe rows are not
-    /// there then, and a bit in the first cache says so sooner than a search that ends somewhere.
+    /// there then, and a bit says so sooner than a search that ends somewhere.
     Tag { sieve: Option<Box<[u64]>> },
     /// Their codes.
     Codes(Box<[u64]>),
@@ -46,6 +46,38 @@ pub(super) enum Table {
     Codes { space: CodeSpace, entries: Box<[u64]>, exact: Exact },
     /// The same with key columns.
     General { keys: Vec<Column>, entries: Box<[u64]> },
+}
+
+/// Probe rows that have a partner, ascending, and the first partner of each, plus one.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub rows: Vec<u32>,
+    pub firsts: Vec<u32>,
+}
+
+impl Found {
+    /// Of the first partners of all rows.
+    fn of(firsts: &[u32]) -> Self {
+        Self::where_some(firsts.iter().copied())
+    }
+
+    /// Written without branches.
+    fn where_some(firsts: impl ExactSizeIterator<Item = u32>) -> Self {
+        let (mut rows, mut found, mut count) = (vec![0; firsts.len()], vec![0; firsts.len()], 0);
+        for (row, first) in firsts.enumerate() {
+            (rows[count], found[count]) = (row as u32, first);
+            count += usize::from(first != NO_ROW);
+        }
+        rows.truncate(count);
+        found.truncate(count);
+        Self { rows, firsts: found }
+    }
+
+    fn retain(&mut self, stays: impl Fn(u32) -> bool) {
+        let mut kept = self.rows.iter().map(|row| stays(*row));
+        self.firsts.retain(|_| kept.next() == Some(true));
+        self.rows.retain(|row| stays(*row));
+    }
 }
 
 impl Table {
@@ -88,6 +120,77 @@ impl Table {
         }
         firsts
     }
+
+    /// Those of the probe rows that have a partner.
+    pub fn find_partners(&self, keys: &[Column], rows: usize, null_equal: bool) -> Found {
+        if let ([key], Some(space)) = (keys, self.range_space())
+            && (key.validity.is_none() || !space.has_null())
+        {
+            let found = match &key.values {
+                Values::Boolean(values) => self.find_in_range(space, values),
+                Values::Int16(values) => self.find_in_range(space, values),
+                Values::Int32(values) => self.find_in_range(space, values),
+                Values::Int64(values) => self.find_in_range(space, values),
+                Values::Int128(_) | Values::Float32(_) | Values::Float64(_) | Values::Bytes(_) => None,
+            };
+            if let Some(mut found) = found {
+                if key.validity.is_some() {
+                    found.retain(|row| !key.is_null(row as usize));
+                }
+                return found;
+            }
+        }
+        Found::of(&self.find(keys, rows, null_equal))
+    }
+
+    /// How codes come about, if they only count and most of what is not there is known at a glance.
+    fn range_space(&self) -> Option<&CodeSpace> {
+        match self {
+            Self::Bits(space, _)
+            | Self::Dense(space, _)
+            | Self::Codes { space, exact: Exact::Tag { sieve: Some(_) }, .. } => Some(space),
+            Self::Empty | Self::Codes { .. } | Self::General { .. } => None,
+        }
+    }
+
+    /// One pass over the values, without their codes in between.
+    fn find_in_range<T: Copy + Into<i64>>(&self, space: &CodeSpace, values: &[T]) -> Option<Found> {
+        let (low, span) = space.range()?;
+        let offset = |value: T| value.into().wrapping_sub(low) as u64;
+        Some(match self {
+            Self::Bits(_, bits) => {
+                let rows = set_in(bits, span, values.iter().map(|value| offset(*value)));
+                Found { firsts: vec![1; rows.len()], rows }
+            }
+            Self::Dense(_, heads) => Found::where_some(values.iter().map(|value| {
+                let offset = offset(*value);
+                heads[if offset < span { offset } else { space.miss } as usize]
+            })),
+            Self::Codes { entries, exact: Exact::Tag { sieve: Some(sieve) }, .. } => {
+                let rows = set_in(sieve, span, values.iter().map(|value| offset(*value)));
+                let codes: Vec<u64> = rows.iter().map(|row| offset(values[*row as usize])).collect();
+                let mut firsts = vec![NO_ROW; rows.len()];
+                find_codes(space, entries, &Exact::Tag { sieve: None }, &codes, &mut firsts);
+                Found { rows, firsts }
+            }
+            Self::Empty | Self::Codes { .. } | Self::General { .. } => return None,
+        })
+    }
+}
+
+/// The positions of offsets below `span` whose bit is set.
+#[expect(clippy::needless_bitwise_bool, reason = "without a branch that nobody can foresee")]
+fn set_in(bits: &[u64], span: u64, offsets: impl ExactSizeIterator<Item = u64>) -> Vec<u32> {
+    let (mut rows, mut count) = (vec![0_u32; offsets.len()], 0);
+    for (row, offset) in offsets.enumerate() {
+        // Behind the span nothing is read: the word is that of the first offsets, and the bit is not used.
+        let inside = offset < span;
+        let word = bits[if inside { offset >> 6 } else { 0 } as usize];
+        rows[count] = row as u32;
+        count += usize::from(inside & (word >> (offset & 63) & 1 != 0));
+    }
+    rows.truncate(count);
+    rows
 }
 
 fn codes_of(space: &CodeSpace, keys: &[Column], rows: usize) -> Vec<u64> {
@@ -96,14 +199,17 @@ fn codes_of(space: &CodeSpace, keys: &[Column], rows: usize) -> Vec<u64> {
     codes
 }
 
-/// Sieves are at most as large as a part of a second cache, in bits.
-const SIEVE_MAX: u64 = 1 << 22;
-/// And are made if at most one code in so many is there.
-const SIEVED_MIN: u64 = 16;
+/// Sieves are made if at most one code in so many is there, ...
+const SIEVED_MIN: u64 = 8;
+/// ... and have at most so many bits for each row, which is about what its entry takes...
+const SIEVE_FACTOR: u64 = 256;
+/// ... or as many as a part of a second cache.
+const SIEVE_MIN: u64 = 1 << 22;
 
 /// How many words the sieve of so many rows has; 0: there is none.
 pub(super) fn sieve_words(space: &CodeSpace, rows: usize) -> usize {
-    let is_worth_it = space.domain <= SIEVE_MAX && rows as u64 * SIEVED_MIN <= space.domain;
+    let rows = rows as u64;
+    let is_worth_it = space.domain <= (rows * SIEVE_FACTOR).max(SIEVE_MIN) && rows * SIEVED_MIN <= space.domain;
     if is_worth_it { space.domain.div_ceil(64) as usize } else { 0 }
 }
 
@@ -117,17 +223,9 @@ pub(super) fn sieve_of(space: &CodeSpace, codes: &[u64]) -> Option<Box<[u64]>> {
     (words > 0).then(|| sieve.into())
 }
 
-#[expect(clippy::needless_bitwise_bool, reason = "without a branch that nobody can foresee")]
 fn find_sieved(space: &CodeSpace, entries: &[u64], sieve: &[u64], codes: &[u64], firsts: &mut [u32]) {
-    let (mut rows, mut count) = (vec![0_u32; codes.len()], 0);
-    for (row, code) in codes.iter().enumerate() {
-        // A miss is behind the domain: the word is that of its first codes, and the bit is not used.
-        let inside = *code < space.domain;
-        let word = sieve[if inside { code >> 6 } else { 0 } as usize];
-        rows[count] = row as u32;
-        count += usize::from(inside & (word >> (code & 63) & 1 != 0));
-    }
-    for row in &rows[..count] {
+    // A miss is behind the domain.
+    for row in &set_in(sieve, space.domain, codes.iter().copied()) {
         let code = codes[*row as usize];
         firsts[*row as usize] = seek(entries, slot_of(mix(code), entries.len()), code << 32, |_| true);
     }

@@ -243,9 +243,9 @@ mod tests {
                 "SELECT a WHERE b < 1e300 OR b = 1e10",
                 "SELECT a WHERE b < CAST('1e300' AS DOUBLE PRECISION) OR b = 1e10",
             ),
-            ("SELECT 1 FROM t HAVING a OR b", "SELECT 1 FROM t HAVING (a OR b) AND count(*) IS NOT NULL"),
-            ("SELECT 1 FROM t HAVING max(a) > 1", "SELECT 1 FROM t HAVING max(a) > 1"),
-            ("SELECT 1 FROM t GROUP BY a HAVING a", "SELECT 1 FROM t GROUP BY a HAVING a"),
+            ("SELECT a FROM t HAVING a OR b", "SELECT a FROM t HAVING (a OR b) AND count(*) IS NOT NULL"),
+            ("SELECT a FROM t HAVING max(a) > 1", "SELECT a FROM t HAVING max(a) > 1"),
+            ("SELECT a FROM t GROUP BY a HAVING a", "SELECT a FROM t GROUP BY a HAVING a"),
         ] {
             assert_eq!(normalized(sql), expected);
         }

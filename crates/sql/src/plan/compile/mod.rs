@@ -57,6 +57,7 @@ pub fn compile(
     parameter_count: usize,
 ) -> Lowering<MacroQep> {
     let mut compiler = Compiler {
+        repeated: relational::repeated_groups(plan)?,
         statistics,
         parameters: parameters.to_vec(),
         next_parameter: parameter_count,
@@ -97,6 +98,8 @@ struct Compiler<'a> {
     next_parameter: usize,
     stages: Vec<Stage>,
     scalars: Vec<Scalar>,
+    /// Groups that occur more than once: the first time all of their columns are made.
+    repeated: Vec<LogicalPlan>,
     /// Plans that stages compute already, with what was needed of them.
     known: Vec<(LogicalPlan, Needed, Stream)>,
 }

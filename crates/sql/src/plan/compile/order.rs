@@ -59,6 +59,8 @@ const EXHAUSTIVE_MAX: usize = 10;
 /// Costs, in about a nanosecond: a row that is built, looked up, or given on.
 pub(super) const BUILD_COST: f64 = 4.0;
 const PROBE_COST: f64 = 1.0;
+/// A column of a row that is built.
+const COLUMN_COST: f64 = 1.0;
 const OUTPUT_COST: f64 = 1.0;
 /// Build sides of so many rows are in the second cache; beyond it a probe costs more, up to a memory access.
 const CACHED_ROWS: f64 = 32_768.0;
@@ -77,6 +79,8 @@ type Known<'k> = (&'k Estimate, &'k [Option<usize>]);
 
 struct Sets {
     rows: Vec<f64>,
+    /// Columns of each leaf.
+    widths: Vec<usize>,
     /// Between which sets there is an edge, and what it keeps of all pairs.
     edges: Vec<(LeafSet, LeafSet, f64)>,
     count: usize,
@@ -86,6 +90,7 @@ struct Sets {
 pub(super) fn best_order(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema) -> Tree {
     let sets = Sets {
         rows: leaves.iter().map(|(estimate, _)| estimate.rows.max(1.0)).collect(),
+        widths: leaves.iter().map(|(_, places)| places.iter().flatten().count()).collect(),
         edges: edge_shares(leaves, edges, schema),
         count: leaves.len(),
     };
@@ -145,8 +150,12 @@ impl Sets {
 
     /// The cost of one join, and whether the first side is the one to build.
     fn join_cost(&self, one: LeafSet, other: LeafSet, rows: (f64, f64), result: f64) -> (f64, bool) {
-        let way = |build: f64, probe: f64| build * BUILD_COST + probe * probe_cost(build);
-        let (first, second) = (way(rows.0, rows.1), way(rows.1, rows.0));
+        let way = |built: LeafSet, build: f64, probe: f64| {
+            let columns: usize =
+                (0..self.count).filter(|leaf| built.holds(LeafSet::one(*leaf))).map(|leaf| self.widths[leaf]).sum();
+            build * COLUMN_COST.mul_add(columns as f64, BUILD_COST) + probe * probe_cost(build)
+        };
+        let (first, second) = (way(one, rows.0, rows.1), way(other, rows.1, rows.0));
         let cost = first.min(second) + result * OUTPUT_COST;
         let cost = if self.is_connected(one, other) { cost } else { cost * CROSS_PENALTY };
         (cost, first < second)

@@ -86,16 +86,18 @@ impl Compiler<'_> {
     }
 
     pub(super) fn aggregate(&mut self, plan: &LogicalPlan, aggregate: &Aggregate, needed: &Needed) -> Lowering<Stream> {
-        if let Some((_, _, known)) = self.known.iter().find(|(known, columns, _)| known == plan && columns == needed) {
-            return Ok(known.clone());
+        let is_known = |known: &LogicalPlan, columns: &Needed| known == plan && columns.is_superset(needed);
+        if let Some((_, columns, known)) = self.known.iter().find(|(known, columns, _)| is_known(known, columns)) {
+            return narrowed(known.clone(), columns, needed);
         }
+        let all =
+            if self.repeated.contains(plan) { (0..plan.schema().fields().len()).collect() } else { needed.clone() };
         let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
-        let grouped =
-            if has_sets { self.grouping_sets(plan, aggregate, needed)? } else { self.groups(aggregate, needed)? };
+        let grouped = if has_sets { self.grouping_sets(plan, aggregate, &all)? } else { self.groups(aggregate, &all)? };
         if is_repeatable(plan)? {
-            self.known.push((plan.clone(), needed.clone(), grouped.clone()));
+            self.known.push((plan.clone(), all.clone(), grouped.clone()));
         }
-        Ok(grouped)
+        narrowed(grouped, &all, needed)
     }
 
     fn groups(&mut self, aggregate: &Aggregate, needed: &Needed) -> Lowering<Stream> {
@@ -224,6 +226,37 @@ impl Compiler<'_> {
         }
         united.ok_or_else(|| NotNative("a UNION of nothing".to_string()))
     }
+}
+
+/// Of the columns that are there those that are needed.
+fn narrowed(stream: Stream, there: &Needed, needed: &Needed) -> Lowering<Stream> {
+    if there == needed {
+        return Ok(stream);
+    }
+    stream.arranged(&needed.iter().copied().collect::<Vec<_>>())
+}
+
+/// The groups of a plan that occur more than once and give the same each time, subqueries included.
+pub(super) fn repeated_groups(plan: &LogicalPlan) -> Lowering<Vec<LogicalPlan>> {
+    let (mut seen, mut repeated) = (Vec::new(), Vec::new());
+    eris_binder::visit_nodes(plan, &mut |node| {
+        if matches!(node, LogicalPlan::Aggregate(_)) {
+            if !seen.contains(node) {
+                seen.push(node.clone());
+            } else if !repeated.contains(node) {
+                repeated.push(node.clone());
+            }
+        }
+        Ok(())
+    })
+    .map_err(NotNative::because)?;
+    let mut result = Vec::new();
+    for plan in repeated {
+        if is_repeatable(&plan)? {
+            result.push(plan);
+        }
+    }
+    Ok(result)
 }
 
 /// No rows, or one without columns.
