@@ -36,7 +36,9 @@ impl Pairs {
     /// The first row of each chain, for unique keys.
     pub fn of_found(found: Found) -> Self {
         let Found { rows, mut firsts } = found;
-        firsts.iter_mut().for_each(|first| *first -= 1);
+        for first in &mut firsts {
+            *first -= 1;
+        }
         Self { probe: rows, build: firsts }
     }
 

@@ -1,8 +1,8 @@
 //! Keeps what is constant on one side of an outer join from being taken for constant behind it, where rows without a
 //! partner have NULL instead.
 //!
-//! DataFusion hands all that it knows of both sides on, sorts and groups by such a column no more, and gives rows in the
-//! wrong order or a group twice. The side that is padded gets an operator of which nothing is known but its columns.
+//! DataFusion hands all that it knows of both sides on, sorts and groups by such a column no more, and gives rows in
+//! the wrong order or a group twice. The side that is padded gets an operator that tells nothing but its columns.
 
 use std::fmt;
 use std::sync::Arc;

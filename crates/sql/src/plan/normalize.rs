@@ -16,7 +16,7 @@
 //! | `ROLLUP ((a, b), c)`                      | see [`grouping_sets`]       |
 //! | `DISTINCT ON (1)`, `DISTINCT ON (name)`   | what the select list says   |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))`   | see [`rows`]                |
-//! | `SELECT 1 FROM t HAVING a`                | `... HAVING (a) AND count(*) IS NOT NULL`: one group, as with aggregates |
+//! | `SELECT 1 FROM t HAVING a`                | `... HAVING (a) AND count(*) IS NOT NULL`: one group |
 
 use eris_binder::RewriteQuery;
 
