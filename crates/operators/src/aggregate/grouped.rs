@@ -73,6 +73,11 @@ impl Grouped {
         self.groups.make_dense(&mut self.room)
     }
 
+    /// See [`Groups::leave_dense`].
+    pub fn leave_dense(&mut self) {
+        self.groups.leave_dense(&mut self.room);
+    }
+
     fn accumulators(&self) -> impl Iterator<Item = &Accumulator> {
         self.states.iter().filter_map(|state| match state {
             CallState::Plain(accumulator) => Some(accumulator),

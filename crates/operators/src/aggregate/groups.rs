@@ -143,6 +143,19 @@ impl Groups {
         self.layout.integer_shift().and_then(|_| self.dense.bounds())
     }
 
+    /// How many places an array for all groups would have, if there is none yet.
+    pub fn places_to_make(&self) -> u64 {
+        match self.integer_bounds() {
+            Some((low, high)) if !self.dense.is_used() => (high.wrapping_sub(low) as u64).saturating_add(1),
+            _ => 0,
+        }
+    }
+
+    /// Gives up the array for good: groups are not looked for any more.
+    pub fn leave_dense(&mut self, room: &mut Room) {
+        self.dense.leave(room);
+    }
+
     /// Behind the last row: makes the array that finds all groups, however empty; false if there is no memory for it.
     pub fn make_dense(&mut self, room: &mut Room) -> bool {
         let (Keys::Narrow(own), Some(shift)) = (&self.keys, self.layout.integer_shift()) else { return false };

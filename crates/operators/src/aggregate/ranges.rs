@@ -28,8 +28,10 @@ pub(super) struct Part {
     pub shared: Vec<Vec<u32>>,
 }
 
-/// How many values a range may have for each group.
+/// How many values a range may have for each group, and how many places arrays that are made for it.
 const RANGE_FACTOR: u64 = 16;
+/// Values of a part at most: its lists are small, however uneven the values lie.
+const PART_VALUES: u64 = 1 << 18;
 
 impl Ranges {
     /// Gives the slots back where arrays would be much emptier than their groups are many, or take too much memory.
@@ -40,17 +42,20 @@ impl Ranges {
             _ => None,
         });
         let plain = slots.iter().flat_map(|slot| &slot.states).all(|state| matches!(state, CallState::Plain(_)));
-        let groups = slots.iter().map(Grouped::len).sum::<usize>() as u64;
-        match all.flatten() {
-            Some((low, high))
-                if plain
-                    && high.wrapping_sub(low) as u64 <= groups * RANGE_FACTOR
-                    && slots.iter_mut().all(Grouped::make_dense) =>
-            {
-                Ok(Self { slots, low, width: high.wrapping_sub(low) as u64 / parts as u64 + 1, parts })
-            }
-            _ => Err(slots),
+        let places = slots.iter().fold(0_u64, |places, slot| places.saturating_add(slot.groups.places_to_make()));
+        let most = slots.iter().map(Grouped::len).sum::<usize>() as u64 * RANGE_FACTOR;
+        let Some((low, high)) = all.flatten().filter(|_| plain && places <= most) else { return Err(slots) };
+        let span = high.wrapping_sub(low) as u64;
+        if span > most {
+            return Err(slots);
         }
+        if !slots.iter_mut().all(Grouped::make_dense) {
+            // Columns are all that is asked of the groups from here on.
+            slots.iter_mut().for_each(Grouped::leave_dense);
+            return Err(slots);
+        }
+        let parts = parts.max(span.div_ceil(PART_VALUES) as usize);
+        Ok(Self { slots, low, width: span / parts as u64 + 1, parts })
     }
 
     pub fn part(&self, part: usize) -> Part {
@@ -158,6 +163,13 @@ mod tests {
         let slots = vec![slot(0..5_000, &memory), slot([0, 70_000].into_iter(), &limited)];
         let rest = limited.reserve("all that is left");
         rest.grow(memory.peak() - limited.used()).unwrap();
-        assert_eq!(Ranges::of(slots, 4).unwrap_err().len(), 2);
+        let slots = Ranges::of(slots, 4).unwrap_err();
+        assert!(slots.iter().all(|slot| slot.groups.dense().is_none()), "no array stays");
+        assert_eq!(values_of(&slots[1], &[0, 1]), [0, 70_000]);
+        // Each slot has half of the values, spread over all of them.
+        let spread = |start: i32| slot((start..90_000).step_by(30), &memory);
+        let before = memory.used();
+        assert!(Ranges::of(vec![spread(0), spread(15)], 4).is_err(), "arrays for 180,000 values and 6,000 groups");
+        assert_eq!(memory.used(), before);
     }
 }

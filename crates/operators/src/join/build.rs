@@ -342,11 +342,7 @@ impl JoinBuild {
         };
         kept.table = Table::Empty;
         let entries = (rows + rows / 2).next_power_of_two().max(ENTRIES_MIN);
-        let sieve = match &hashed {
-            Hashed::Codes(space, _) => sieve_words(space, rows),
-            Hashed::General(..) => 0,
-        };
-        self.reservation.grow(((entries + sieve) * size_of::<u64>()) as u64)?;
+        self.reservation.grow((entries * size_of::<u64>()) as u64)?;
         // Where only existence matters, equal keys are entered once.
         let chains = if self.spec.existence && !self.spec.keep_unmatched {
             None
@@ -394,7 +390,10 @@ impl JoinBuild {
         let table = match hashed {
             Hashed::Codes(space, codes) => {
                 let exact = if space.is_short() {
-                    let sieve = sieve_of(&space, &codes);
+                    let words = sieve_words(&space, codes.len());
+                    // Without memory for it, rows are searched for at once.
+                    let has_room = words > 0 && self.reservation.grow((words * size_of::<u64>()) as u64).is_ok();
+                    let sieve = has_room.then(|| sieve_of(&space, &codes, words));
                     drop(codes);
                     self.reservation.shrink(row_bytes);
                     Exact::Tag { sieve }

@@ -201,26 +201,25 @@ fn codes_of(space: &CodeSpace, keys: &[Column], rows: usize) -> Vec<u64> {
 
 /// Sieves are made if at most one code in so many is there, ...
 const SIEVED_MIN: u64 = 8;
-/// ... and have at most so many bits for each row, which is about what its entry takes...
+/// ... and have at most so many bits for each row, two or three times what its entry takes, ...
 const SIEVE_FACTOR: u64 = 256;
-/// ... or as many as a part of a second cache.
-const SIEVE_MIN: u64 = 1 << 22;
+/// ... or as many as a second cache.
+const SIEVE_MIN: u64 = 1 << 23;
 
 /// How many words the sieve of so many rows has; 0: there is none.
 pub(super) fn sieve_words(space: &CodeSpace, rows: usize) -> usize {
     let rows = rows as u64;
     let is_worth_it = space.domain <= (rows * SIEVE_FACTOR).max(SIEVE_MIN) && rows * SIEVED_MIN <= space.domain;
-    if is_worth_it { space.domain.div_ceil(64) as usize } else { 0 }
+    if is_worth_it && space.is_short() { space.domain.div_ceil(64) as usize } else { 0 }
 }
 
-/// A bit for each code that is there, if that is worth it.
-pub(super) fn sieve_of(space: &CodeSpace, codes: &[u64]) -> Option<Box<[u64]>> {
-    let words = sieve_words(space, codes.len());
+/// A bit for each code that is there, in so many words.
+pub(super) fn sieve_of(space: &CodeSpace, codes: &[u64], words: usize) -> Box<[u64]> {
     let mut sieve = vec![0; words];
-    for code in codes.iter().filter(|code| words > 0 && **code != space.miss) {
+    for code in codes.iter().filter(|code| **code != space.miss) {
         sieve[(code >> 6) as usize] |= 1 << (code & 63);
     }
-    (words > 0).then(|| sieve.into())
+    sieve.into()
 }
 
 fn find_sieved(space: &CodeSpace, entries: &[u64], sieve: &[u64], codes: &[u64], firsts: &mut [u32]) {

@@ -1,5 +1,5 @@
-//! Keeps what is constant on one side of an outer join from being taken for constant behind it, where rows without a
-//! partner have NULL instead.
+//! Keeps what is constant on one side of an outer join, or equal to something there, from being taken for it behind the
+//! join, where rows without a partner have NULL instead.
 //!
 //! DataFusion hands all that it knows of both sides on, sorts and groups by such a column no more, and gives rows in
 //! the wrong order or a group twice. The side that is padded gets an operator that tells nothing but its columns.
@@ -19,7 +19,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMer
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-/// Puts the operator below outer joins, before anybody asks what is constant.
+/// Puts the operator below outer joins.
 #[derive(Debug)]
 pub struct PaddedSides;
 
@@ -28,7 +28,7 @@ impl PhysicalOptimizerRule for PaddedSides {
         plan.transform_up(|node| {
             let Some(padded) = padded_sides(node.as_ref()) else { return Ok(Transformed::no(node)) };
             let sides = node.children().into_iter().zip(padded);
-            let knows = |(side, is_padded): (&Arc<dyn ExecutionPlan>, bool)| is_padded && has_constants(side.as_ref());
+            let knows = |(side, is_padded): (&Arc<dyn ExecutionPlan>, bool)| is_padded && has_equals(side.as_ref());
             if !sides.clone().any(knows) {
                 return Ok(Transformed::no(node));
             }
@@ -70,8 +70,9 @@ fn padded_sides(node: &dyn ExecutionPlan) -> Option<[bool; 2]> {
     }
 }
 
-fn has_constants(side: &dyn ExecutionPlan) -> bool {
-    !side.properties().equivalence_properties().constants().is_empty()
+/// Whether columns are known to be equal to something.
+fn has_equals(side: &dyn ExecutionPlan) -> bool {
+    !side.properties().equivalence_properties().eq_group().is_empty()
 }
 
 /// Hands rows on as they are.

@@ -13,6 +13,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
+use datafusion::optimizer::Optimizer;
 use eris_engine::Engine;
 use eris_storage::BATCH_ROWS;
 
@@ -23,7 +24,7 @@ use super::bind::SessionValues;
 use super::checked::checked_modulo;
 use super::errors::datafusion_error;
 use super::partial_functions::checked;
-use super::rules::{optimizer_rules, physical_rules};
+use super::rules::{optimizer_rules, physical_rules, rules_again};
 use super::text_growth::bounded;
 use super::window_functions::window_functions;
 use crate::catalog::{CatalogVersion, Table};
@@ -84,6 +85,7 @@ fn check_subqueries(plan: &LogicalPlan) -> datafusion::common::Result<()> {
 pub struct Planner {
     engine: Engine,
     state: Arc<SessionState>,
+    again: Arc<Optimizer>,
     expr_planners: Arc<[Arc<dyn ExprPlanner>]>,
     /// Queries planned so far.
     planned: Arc<AtomicU64>,
@@ -110,6 +112,8 @@ impl Planner {
             // Scans hand out their morsels to whoever asks; cutting them again costs a copy.
             .with_round_robin_repartition(false);
         config.options_mut().execution.time_zone = None;
+        // What a second pass has to do, few of the rules do.
+        config.options_mut().optimizer.max_passes = 1;
         // Whether a column can be NULL is said differently of `x IS TRUE` in logical and in physical plans.
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
         let aggregates = aggregate_functions().into_iter().chain(exact_aggregates());
@@ -125,7 +129,13 @@ impl Planner {
             .with_aggregate_functions(aggregates.collect())
             .with_window_functions(window_functions())
             .build();
-        Self { engine, state: Arc::new(state), expr_planners: expr_planners.into(), planned: Arc::default() }
+        Self {
+            engine,
+            state: Arc::new(state),
+            again: Arc::new(rules_again()),
+            expr_planners: expr_planners.into(),
+            planned: Arc::default(),
+        }
     }
 
     /// How many queries were planned so far: what a cached plan saves.
@@ -164,14 +174,23 @@ impl Planner {
     /// Analyses and optimises a plan. A momentary one gets the time of now; others must not depend on it.
     pub fn optimize(&self, plan: &LogicalPlan, momentary: bool) -> Result<LogicalPlan, SqlError> {
         self.planned.fetch_add(1, Ordering::Relaxed);
-        let optimized = if momentary {
+        let of_now = momentary.then(|| {
             let mut state = SessionState::clone(&self.state);
             self.set_time(&mut state);
-            state.optimize(plan)
-        } else {
-            self.state.optimize(plan)
-        };
-        optimized.and_then(|plan| check_subqueries(&plan).map(|()| plan)).map_err(|error| datafusion_error(&error))
+            state
+        });
+        let state = of_now.as_ref().unwrap_or(&self.state);
+        self.optimize_in(state, plan).map_err(|error| datafusion_error(&error))
+    }
+
+    fn optimize_in(&self, state: &SessionState, plan: &LogicalPlan) -> datafusion::common::Result<LogicalPlan> {
+        let mut plan = state.optimize(plan)?;
+        if check_subqueries(&plan).is_err() {
+            // One within another one.
+            plan = state.optimizer().optimize(plan, state, |_, _| ())?;
+        }
+        let plan = self.again.optimize(plan, state, |_, _| ())?;
+        check_subqueries(&plan).map(|()| plan)
     }
 
     /// Fixes the time that `now()` answers.

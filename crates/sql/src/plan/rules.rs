@@ -17,10 +17,29 @@ use super::extremes::Extremes;
 use super::marks::Marks;
 use crate::fallback::{PaddedSides, SampledFilters};
 
+/// Rules for what no plan has here: comparisons with ANY and ALL of a subquery, fields of structures.
+const IDLE: [&str; 3] = ["rewrite_set_comparison", "extract_leaf_expressions", "push_down_leaf_projections"];
+
+/// Rules that find more to do when all have been applied; the others have come to their end by then.
+const AGAIN: [&str; 6] = [
+    "eliminate_join",
+    "extract_equijoin_predicate",
+    "eliminate_cross_join",
+    "push_down_limit",
+    "push_down_filter",
+    "optimize_projections",
+];
+
+/// Rules for logical plans that are applied once more, behind all.
+pub(super) fn rules_again() -> Optimizer {
+    let again = optimizer_rules().into_iter().filter(|rule| AGAIN.contains(&rule.name()));
+    Optimizer::with_rules(again.collect())
+}
+
 /// Rules for logical plans.
 pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
-    for rule in Optimizer::new().rules {
+    for rule in Optimizer::new().rules.into_iter().filter(|rule| !IDLE.contains(&rule.name())) {
         let simplifies = rule.name() == "simplify_expressions";
         if rule.name() == "decorrelate_predicate_subquery" {
             rules.push(Arc::new(Marks));
@@ -45,7 +64,8 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 
 /// Rules for physical plans, without two that find columns by name and position and take those of one side of a join
 /// for those of the other: filters are where the optimiser of logical plans put them, and a projection that was once
-/// moved into a filter must not be moved through it again. Ours come before all that ask for estimates or constants.
+/// moved into a filter must not be moved through it again. Shares of filters are told before anybody asks for
+/// estimates; padded sides get their operator when groups have become constants, which asks for no order yet.
 pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut projections = 0;
     let wanted = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| match rule.name() {
@@ -56,8 +76,15 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
         }
         _ => true,
     };
-    let own: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] = [Arc::new(SampledFilters), Arc::new(PaddedSides)];
-    own.into_iter().chain(PhysicalOptimizer::new().rules.into_iter().filter(wanted)).collect()
+    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(SampledFilters)];
+    for rule in PhysicalOptimizer::new().rules.into_iter().filter(wanted) {
+        let makes_constants = rule.name() == "aggregate_statistics";
+        rules.push(rule);
+        if makes_constants {
+            rules.push(Arc::new(PaddedSides));
+        }
+    }
+    rules
 }
 
 /// One of DataFusion's rules, which some nodes have to be kept from.
@@ -145,5 +172,24 @@ impl OptimizerRule for NeverTrue {
         }
         let never = Expr::Literal(ScalarValue::Boolean(Some(false)), None);
         Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(never, filter.input)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_are_told_apart_by_name_are_there() {
+        let all = Optimizer::new().rules;
+        for name in IDLE {
+            assert!(all.iter().any(|rule| rule.name() == name), "{name}");
+        }
+        assert_eq!(rules_again().rules.len(), AGAIN.len());
+        let physical = physical_rules();
+        let place = |name: &str| physical.iter().position(|rule| rule.name() == name).unwrap();
+        assert_eq!(place("padded_sides"), place("aggregate_statistics") + 1);
+        assert!(place("sampled_filters") < place("join_selection") && place("padded_sides") < place("join_selection"));
+        assert!(place("padded_sides") < place("EnsureRequirements"));
     }
 }
