@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::common::JoinConstraint;
+use datafusion::logical_expr::{ExprSchemable, Join, LogicalPlan};
 use datafusion::sql::planner::ParserOptions;
 
 use super::context::Context;
@@ -11,10 +12,10 @@ use super::normalize::normalize;
 use super::parameters::{ParameterTypes, suggest_from_query};
 use super::planner::Planner;
 use super::result_names;
-use crate::arrow_view::field_sql_type;
+use crate::arrow_view::{field_sql_type, sql_type_of_arrow};
 use crate::ast::{Query, Statement};
 use crate::catalog::CatalogVersion;
-use crate::errors::SqlError;
+use crate::errors::{SqlError, SqlState};
 use crate::session::ColumnDescription;
 use crate::types::SqlType;
 
@@ -66,6 +67,7 @@ impl Planner {
         let context = Context::new(self, catalog, values);
         let statement = Statement::Query(Box::new(query));
         let mut plan = bind(&context, &statement, &types)?;
+        check_using(&plan)?;
         let before = types.clone();
         types.infer(&plan)?;
         if !types.is_complete() || types != before {
@@ -84,6 +86,29 @@ impl Planner {
             .collect::<Result<Vec<_>, SqlError>>()?;
         Ok(BoundQuery { plan, columns, parameters: types.finish(), momentary })
     }
+}
+
+/// Refuses USING and NATURAL where a text would be compared with something else: there is no such equality.
+fn check_using(plan: &LogicalPlan) -> Result<(), SqlError> {
+    let mut refused = None;
+    let visited = eris_binder::visit_nodes(plan, &mut |node| {
+        let LogicalPlan::Join(Join { left, right, on, join_constraint: JoinConstraint::Using, .. }) = node else {
+            return Ok(());
+        };
+        for (one, other) in on {
+            let types = [one.get_type(left.schema())?, other.get_type(right.schema())?];
+            if let [Ok(one), Ok(other)] = types.map(|data_type| sql_type_of_arrow(&data_type))
+                && (one == SqlType::Text) != (other == SqlType::Text)
+            {
+                let message = format!("JOIN/USING types {one} and {other} cannot be matched");
+                let hint = "Cast one of them in a subquery, or write ON with a cast.";
+                refused = Some(SqlError::new(SqlState::TYPE_MISMATCH, message).hint(hint));
+            }
+        }
+        Ok(())
+    });
+    visited.map_err(|error| datafusion_error(&error))?;
+    refused.map_or(Ok(()), Err)
 }
 
 fn bind(context: &Context<'_>, statement: &Statement, types: &ParameterTypes) -> Result<LogicalPlan, SqlError> {

@@ -32,6 +32,7 @@ const DIGITS_MAX: i64 = 38;
 
 /// Changes a query in place; the front has let through only what is known here.
 pub(super) fn normalize(query: &mut Query) {
+    result_names::name_sorted_items(query);
     eris_binder::rewrite_query(query, &mut Normalizing);
 }
 
@@ -243,6 +244,15 @@ mod tests {
                 "SELECT a WHERE b < 1e300 OR b = 1e10",
                 "SELECT a WHERE b < CAST('1e300' AS DOUBLE PRECISION) OR b = 1e10",
             ),
+            (
+                "SELECT upper(a) AS x, -b AS a FROM t GROUP BY 1, b ORDER BY a, 1, 2 DESC",
+                "SELECT upper(a) AS x, -b AS \"__column_1\" FROM t GROUP BY 1, b ORDER BY \"__column_1\", 1, 2 DESC",
+            ),
+            (
+                "SELECT upper(a) AS a, count(*) AS n FROM t GROUP BY a ORDER BY a, n",
+                "SELECT upper(a) AS a, count(*) AS n FROM t GROUP BY a ORDER BY a, n",
+            ),
+            ("SELECT -a AS a FROM t ORDER BY a", "SELECT -a AS a FROM t ORDER BY a"),
             ("SELECT a FROM t HAVING a OR b", "SELECT a FROM t HAVING (a OR b) AND count(*) IS NOT NULL"),
             ("SELECT a FROM t HAVING max(a) > 1", "SELECT a FROM t HAVING max(a) > 1"),
             ("SELECT a FROM t GROUP BY a HAVING a", "SELECT a FROM t GROUP BY a HAVING a"),

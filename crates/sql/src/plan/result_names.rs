@@ -4,7 +4,7 @@
 //! DataFusion names columns by their expression and refuses two of the same name, so items that are no columns get an
 //! alias here, and the names shown are computed from the text.
 
-use crate::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr};
+use crate::ast::{Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Value};
 
 /// The shown name of one select item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,52 @@ pub(super) fn name_items(select: &mut Select) {
         };
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
+}
+
+/// Gives items that ORDER BY means by number or name a name of their own, if something else in a SELECT with groups has
+/// theirs: DataFusion would sort by a column of this name, not by the result. For the outermost query, whose names are
+/// shown as they were.
+pub(super) fn name_sorted_items(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = &mut query.order_by else { return };
+    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return };
+    let groups: Vec<Expr> = groups.clone();
+    if groups.is_empty() || select.distinct.is_some() {
+        return;
+    }
+    let text = select.to_string().to_lowercase();
+    let mentions = |name: &str| {
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.filter(|word| *word == name.to_lowercase()).count()
+    };
+    for key in keys {
+        let items = &mut select.projection;
+        let at = match &key.expr {
+            Expr::Value(value) => match &value.value {
+                Value::Number(digits, _) => digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1)),
+                _ => None,
+            },
+            Expr::Identifier(name) => {
+                let mut found = items
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, item)| column_name(item).is_some_and(|column| column == folded(name)));
+                found.next().filter(|_| found.next().is_none()).map(|(at, _)| at)
+            }
+            _ => None,
+        };
+        let Some((at, SelectItem::ExprWithAlias { alias, .. })) = at.and_then(|at| Some((at, items.get_mut(at)?)))
+        else {
+            continue;
+        };
+        let name = folded(alias);
+        // GROUP BY may mean it.
+        let is_group = groups.iter().any(|group| matches!(group, Expr::Identifier(group) if folded(group) == name));
+        if !is_group && mentions(&name) > 1 {
+            *alias = Ident::with_quote('"', format!("__column_{at}"));
+            key.expr = Expr::Identifier(alias.clone());
         }
     }
 }
