@@ -246,7 +246,8 @@ mod tests {
             ),
             (
                 "SELECT upper(a) AS x, -b AS a FROM t GROUP BY 1, b ORDER BY a, 1, 2 DESC",
-                "SELECT upper(a) AS x, -b AS \"__column_1\" FROM t GROUP BY 1, b ORDER BY \"__column_1\", 1, 2 DESC",
+                "SELECT upper(a) AS x, -b AS \"__column_1\" FROM t GROUP BY 1, b \
+                 ORDER BY \"__column_1\", 1, \"__column_1\" DESC",
             ),
             (
                 "SELECT upper(a) AS a, count(*) AS n FROM t GROUP BY a ORDER BY a, n",

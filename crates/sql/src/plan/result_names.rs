@@ -94,33 +94,37 @@ pub(super) fn name_sorted_items(query: &mut Query) {
         let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
         words.filter(|word| *word == name.to_lowercase()).count()
     };
-    for key in keys {
-        let items = &mut select.projection;
-        let at = match &key.expr {
-            Expr::Value(value) => match &value.value {
-                Value::Number(digits, _) => digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1)),
-                _ => None,
-            },
-            Expr::Identifier(name) => {
-                let mut found = items
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, item)| column_name(item).is_some_and(|column| column == folded(name)));
-                found.next().filter(|_| found.next().is_none()).map(|(at, _)| at)
-            }
-            _ => None,
-        };
-        let Some((at, SelectItem::ExprWithAlias { alias, .. })) = at.and_then(|at| Some((at, items.get_mut(at)?)))
-        else {
-            continue;
-        };
+    let places: Vec<Option<usize>> = keys.iter().map(|key| place_of(&key.expr, &select.projection)).collect();
+    let mut renamed = Vec::new();
+    for (key, place) in keys.iter_mut().zip(places) {
+        let Some(at) = place else { continue };
+        let Some(SelectItem::ExprWithAlias { alias, .. }) = select.projection.get_mut(at) else { continue };
         let name = folded(alias);
         // GROUP BY may mean it.
         let is_group = groups.iter().any(|group| matches!(group, Expr::Identifier(group) if folded(group) == name));
-        if !is_group && mentions(&name) > 1 {
+        if !renamed.contains(&at) && !is_group && mentions(&name) > 1 {
             *alias = Ident::with_quote('"', format!("__column_{at}"));
+            renamed.push(at);
+        }
+        if renamed.contains(&at) {
             key.expr = Expr::Identifier(alias.clone());
         }
+    }
+}
+
+/// Which item a key of ORDER BY means by its number or its name, if it is one.
+fn place_of(key: &Expr, items: &[SelectItem]) -> Option<usize> {
+    match key {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.parse::<usize>().ok()?.checked_sub(1),
+            _ => None,
+        },
+        Expr::Identifier(name) => {
+            let is_named = |item: &SelectItem| column_name(item).is_some_and(|column| column == folded(name));
+            let mut found = items.iter().enumerate().filter(|(_, item)| is_named(item));
+            found.next().filter(|_| found.next().is_none()).map(|(at, _)| at)
+        }
+        _ => None,
     }
 }
 
