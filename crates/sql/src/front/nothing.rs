@@ -38,7 +38,7 @@ const EMPTY: [&str; 24] = [
     "pg_user_mapping",
 ];
 
-/// Functions that give a row for no rows.
+/// Functions that give a row for no rows, those that everybody uses.
 const AGGREGATES: [&str; 10] =
     ["count", "sum", "avg", "min", "max", "string_agg", "array_agg", "bool_and", "bool_or", "every"];
 
@@ -114,7 +114,7 @@ fn select_is_empty(select: &Select) -> bool {
     select.from.iter().any(from_is_empty) && !(ungrouped && (select.having.is_some() || aggregates(select)))
 }
 
-/// Whether an aggregate stands in the select list or HAVING.
+/// Whether one of these aggregates stands in the select list or HAVING, of the SELECT itself.
 pub fn aggregates(select: &Select) -> bool {
     let find = &mut FindAggregate { depth: 0 };
     select.projection.visit(find).is_break() || select.having.visit(find).is_break()

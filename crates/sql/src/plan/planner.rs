@@ -186,7 +186,7 @@ impl Planner {
     fn optimize_in(&self, state: &SessionState, plan: &LogicalPlan) -> datafusion::common::Result<LogicalPlan> {
         let mut plan = state.optimize(plan)?;
         if check_subqueries(&plan).is_err() {
-            // One within another one.
+            // A subquery within another one, of which the first pass has made a join no more than halfway.
             plan = state.optimizer().optimize(plan, state, |_, _| ())?;
         }
         let plan = self.again.optimize(plan, state, |_, _| ())?;
