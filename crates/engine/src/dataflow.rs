@@ -12,6 +12,8 @@
 //! [`Dataflow::has_credit`] says that too many bytes are on the way. They are charged to the statement until their
 //! partition takes them.
 //!
+//! **Degree of parallelism**: see [`seats`](crate::seats).
+//!
 //! **Waiting for other transactions** is the task's: a command that meets a row or key of somebody undecided takes back
 //! its last step, notes here whom it met and what is left to do, and finishes. Nothing sleeps inside a partition.
 
@@ -41,6 +43,7 @@ use crate::partition::Bounds;
 use crate::partition_table::{Entry, PartitionTable};
 use crate::redo::Noting;
 use crate::runtime::{Runtime, current_node};
+use crate::seats::Seats;
 use crate::transactions::{SnapshotHandle, TransactionHold};
 
 /// What an operator does to the rows that its access primitive names.
@@ -171,6 +174,8 @@ pub struct Dataflow {
     cancel: CancelHandle,
     failed: AtomicBool,
     outstanding: Outstanding,
+    /// None: all commands may run at once.
+    seats: Option<Seats>,
     result_batches_max: usize,
     rows_on_the_way_max: u64,
     /// Results that wait, as long as the dataflow is not over; written with the lock of `inner` held. A scan looks
@@ -229,6 +234,7 @@ impl Dataflow {
             cancel,
             failed: AtomicBool::new(false),
             outstanding: Outstanding::new(),
+            seats: None,
             // Without room for one, nothing would ever move.
             result_batches_max: options.result_batches_max.max(1),
             rows_on_the_way_max: options.rows_on_the_way_max,
@@ -248,6 +254,28 @@ impl Dataflow {
                 finished: false,
             }),
         }
+    }
+
+    /// At most so many of its commands read at the same time.
+    pub(crate) fn with_parallelism(self, commands: usize) -> Self {
+        Self { seats: Some(Seats::new(commands)), ..self }
+    }
+
+    /// Whether a command of `partition` may start to read; if not, the partition is told when it may.
+    pub(crate) fn take_seat(&self, partition: PartitionId) -> bool {
+        self.seats.as_ref().is_none_or(|seats| seats.take(partition))
+    }
+
+    /// A command has read; gives the partition whose command may now start.
+    pub(crate) fn leave_seat(&self) -> Option<PartitionId> {
+        self.seats.as_ref().and_then(Seats::leave)
+    }
+
+    /// Partitions whose commands are to be dropped and counted.
+    fn held_back(&self, inner: &mut Inner) -> Vec<PartitionId> {
+        let mut held_back = std::mem::take(&mut inner.stalled);
+        held_back.extend(self.seats.as_ref().map(Seats::dismiss).unwrap_or_default());
+        held_back
     }
 
     pub(crate) fn operator(&self, index: OperatorIndex) -> &Operator {
@@ -419,7 +447,7 @@ impl Dataflow {
         let mut inner = lock(&self.inner);
         let bytes: u64 = inner.results.drain(..).map(|answer| answer.bytes).sum();
         inner.reservation.shrink(bytes);
-        std::mem::take(&mut inner.stalled)
+        self.held_back(&mut inner)
     }
 
     /// The next result, or the end. Also returns the partitions that may go on because there is room again.
@@ -439,7 +467,7 @@ impl Dataflow {
                 return (Poll::Ready(inner.error.clone().map_or(Ok(None), Err)), Vec::new());
             }
             inner.waker = Some(context.waker().clone());
-            return (Poll::Pending, std::mem::take(&mut inner.stalled));
+            return (Poll::Pending, self.held_back(&mut inner));
         }
         if let Some(Answer { batch, bytes, source }) = inner.results.pop_front() {
             self.result_count.store(inner.results.len(), Ordering::Relaxed);

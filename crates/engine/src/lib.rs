@@ -43,6 +43,7 @@ mod results;
 mod runtime;
 mod scatter;
 mod schema_change;
+mod seats;
 mod sequence;
 mod serializable;
 mod simulator;

@@ -100,6 +100,8 @@ pub struct Transaction {
     /// Foreign keys that are not checked yet.
     checks: Checks,
     lock_timeout: Option<Duration>,
+    /// How many partitions a statement reads at the same time; none: all.
+    parallelism: Option<usize>,
     /// Made for the first who asks.
     cancel: OnceLock<CancelHandle>,
     /// Where its statements reserve, if they are bounded; else the memory of the database.
@@ -135,6 +137,7 @@ impl Transaction {
             savepoints: Vec::new(),
             checks: Checks::default(),
             lock_timeout: None,
+            parallelism: None,
             cancel: OnceLock::new(),
             bounded_memory: None,
             durability: Durability::default(),
@@ -191,6 +194,12 @@ impl Transaction {
     pub fn next_statement_now(&mut self) {
         self.next_statement();
         self.renew_snapshot();
+    }
+
+    /// Reads of the statements to come are under way in so many partitions at the same time at most, so that no more
+    /// workers are busy with them; `None`: in all.
+    pub fn limit_parallelism(&mut self, partitions: Option<usize>) {
+        self.parallelism = partitions;
     }
 
     fn renew_snapshot(&mut self) {
@@ -408,7 +417,7 @@ impl Transaction {
 
     /// A dataflow that reads in another snapshot than the statement's.
     fn dataflow_of(&self, operators: Vec<Operator>, snapshot: Arc<SnapshotHandle>) -> Arc<Dataflow> {
-        Arc::new(Dataflow::new(
+        let dataflow = Dataflow::new(
             self.runtime.next_dataflow_id(),
             TransactionHold::new(self.hold.manager(), self.hold.object()),
             snapshot,
@@ -416,7 +425,11 @@ impl Transaction {
             self.cancel().clone(),
             self.memory(),
             &self.runtime.options,
-        ))
+        );
+        Arc::new(match self.parallelism {
+            None => dataflow,
+            Some(partitions) => dataflow.with_parallelism(partitions),
+        })
     }
 
     /// The first messages of a dataflow whose root operator reads: to the one partition that its predicate names, to a

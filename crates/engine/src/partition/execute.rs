@@ -101,6 +101,16 @@ pub(crate) fn run_command(
     quantum: &Quantum<'_>,
 ) -> Ran {
     let Command { message, dataflow, messages, progress } = command;
+    let reads = matches!(dataflow.operator(message.header.operator).work, Work::Read { .. });
+    let mut sits = reads && !matches!(progress, Progress::Fresh);
+    if reads && !sits && !dataflow.is_over() {
+        sits = dataflow.take_seat(partition.id);
+        // Asked again: who ends a dataflow has only those visited that had said they wait.
+        if !sits && !dataflow.is_over() {
+            runtime.counters.add(Event::Stalls, 1);
+            return Ran::Stalled(Command { message, dataflow, messages, progress });
+        }
+    }
     let mut place = Place { runtime, partition, state, dataflow: Arc::clone(&dataflow), header: message.header };
     let step = if dataflow.is_over() {
         place.drop_progress(progress);
@@ -122,6 +132,9 @@ pub(crate) fn run_command(
             Ran::Stalled(Command { message, dataflow, messages, progress })
         }
         Ok(Step::Done) => {
+            if sits && let Some(next) = dataflow.leave_seat() {
+                runtime.visit_all(&[next]);
+            }
             runtime.finish_commands(&dataflow, messages);
             Ran::Finished
         }

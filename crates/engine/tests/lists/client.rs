@@ -55,6 +55,8 @@ pub async fn run_list_client(lists: Lists, transactions: u64, seed: u64) {
         }));
         let mut transaction = lists.engine.begin_with(level);
         transaction.set_lock_timeout(Chaos::lock_timeout(&mut random));
+        // Three in four read few partitions at a time.
+        transaction.limit_parallelism(Some(transaction.id().0 as usize % 4).filter(|limit| *limit > 0));
         let doom = lists.chaos.doom(&lists.engine, &mut transaction, &mut random);
         let client = Client {
             lists: lists.clone(),
