@@ -31,6 +31,9 @@ eris_platform::settings! {
     pub const FALLBACK: bool = { name: "fallback", scope: Session, default: true };
     /// Whether plans may run on our own operators; otherwise every query runs on DataFusion's, to compare the two.
     pub const NATIVE: bool = { name: "native", scope: Session, default: true };
+    /// Workers that the operators of one statement keep busy at the same time at most; 0: all. Plans of the fallback
+    /// lane have threads of their own.
+    pub const PARALLELISM: i64 = { name: "parallelism", scope: Session, default: 0, min: 0, max: 4_096 };
     /// Whether a commit is told once it is on disk, or, with off, once it is visible: a crash may then lose the last
     /// ones. local, remote_write and remote_apply mean on. Without a directory nothing outlives the process.
     pub const SYNCHRONOUS_COMMIT: Choice = {
@@ -268,6 +271,11 @@ impl SessionSettings {
     /// The lanes that queries may take.
     pub fn lanes(&self) -> Lanes {
         Lanes { native: self.own.get(NATIVE), fallback: self.own.get(FALLBACK) }
+    }
+
+    /// Workers that one statement keeps busy at most; none: all.
+    pub fn parallelism(&self) -> Option<usize> {
+        usize::try_from(self.own.get(PARALLELISM)).ok().filter(|workers| *workers > 0)
     }
 
     /// When commits are told.

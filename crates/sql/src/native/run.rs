@@ -25,6 +25,8 @@ pub struct RunContext<'t> {
     pub parameters: Arc<[Value]>,
     /// Rows of a batch in dataflows at most.
     pub batch_rows: usize,
+    /// Workers that the statement may keep busy at the same time.
+    pub workers: usize,
 }
 
 type Running<'r, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'r>>;

@@ -33,6 +33,7 @@ mod result_names;
 mod rows;
 mod rules;
 mod sentences;
+mod sorted_results;
 mod source;
 mod text_growth;
 mod types;

@@ -16,11 +16,12 @@
 //! | `ROLLUP ((a, b), c)`                      | see [`grouping_sets`]       |
 //! | `DISTINCT ON (1)`, `DISTINCT ON (name)`   | what the select list says   |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))`   | see [`rows`]                |
+//! | `GROUP BY a ORDER BY name`                | see [`sorted_results`]      |
 //! | `SELECT 1 FROM t HAVING a`                | `... HAVING (a) AND count(*) IS NOT NULL`: one group |
 
 use eris_binder::RewriteQuery;
 
-use super::{distinct_on, grouping_sets, precedence, result_names, rows};
+use super::{distinct_on, grouping_sets, precedence, result_names, rows, sorted_results};
 use crate::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, Value,
@@ -32,7 +33,7 @@ const DIGITS_MAX: i64 = 38;
 
 /// Changes a query in place; the front has let through only what is known here.
 pub(super) fn normalize(query: &mut Query) {
-    result_names::name_sorted_items(query);
+    sorted_results::name_apart(query);
     eris_binder::rewrite_query(query, &mut Normalizing);
 }
 
@@ -41,6 +42,7 @@ struct Normalizing;
 impl RewriteQuery for Normalizing {
     fn query(&mut self, query: &mut Query) {
         crate::front::resolve_windows(query);
+        sorted_results::name_apart_in_with(query);
         let Some(fetch) = query.fetch.take() else { return };
         let one = || Expr::Value(Value::Number("1".to_string(), false).with_empty_span());
         let count = fetch.quantity.unwrap_or_else(one);
@@ -56,6 +58,7 @@ impl RewriteQuery for Normalizing {
         grouping_sets::write_out(select);
         count_one_group(select);
         distinct_on::name_keys(select);
+        sorted_results::name_apart_in_from(select);
         result_names::name_items(select);
     }
 
@@ -101,6 +104,7 @@ impl RewriteQuery for Normalizing {
             Expr::Subquery(query) if crate::front::reads_nothing(query) => {
                 *expr = Expr::Value(Value::Null.with_empty_span());
             }
+            Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. } => sorted_results::name_apart(query),
             _ => {}
         }
     }

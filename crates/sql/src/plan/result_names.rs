@@ -4,7 +4,7 @@
 //! DataFusion names columns by their expression and refuses two of the same name, so items that are no columns get an
 //! alias here, and the names shown are computed from the text.
 
-use crate::ast::{Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Value};
+use crate::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr};
 
 /// The shown name of one select item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,56 +78,6 @@ pub(super) fn name_items(select: &mut Select) {
     }
 }
 
-/// Gives items that ORDER BY means by number or name a name of their own, if something else in a SELECT with groups has
-/// theirs: DataFusion would sort by a column of this name, not by the result. For the outermost query, whose names are
-/// shown as they were.
-pub(super) fn name_sorted_items(query: &mut Query) {
-    let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = &mut query.order_by else { return };
-    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return };
-    let groups: Vec<Expr> = groups.clone();
-    if groups.is_empty() || select.distinct.is_some() {
-        return;
-    }
-    let text = select.to_string().to_lowercase();
-    let mentions = |name: &str| {
-        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-        words.filter(|word| *word == name.to_lowercase()).count()
-    };
-    let places: Vec<Option<usize>> = keys.iter().map(|key| place_of(&key.expr, &select.projection)).collect();
-    let mut renamed = Vec::new();
-    for (key, place) in keys.iter_mut().zip(places) {
-        let Some(at) = place else { continue };
-        let Some(SelectItem::ExprWithAlias { alias, .. }) = select.projection.get_mut(at) else { continue };
-        let name = folded(alias);
-        // GROUP BY may mean it.
-        let is_group = groups.iter().any(|group| matches!(group, Expr::Identifier(group) if folded(group) == name));
-        if !renamed.contains(&at) && !is_group && mentions(&name) > 1 {
-            *alias = Ident::with_quote('"', format!("__column_{at}"));
-            renamed.push(at);
-        }
-        if renamed.contains(&at) {
-            key.expr = Expr::Identifier(alias.clone());
-        }
-    }
-}
-
-/// Which item a key of ORDER BY means by its number or its name, if it is one.
-fn place_of(key: &Expr, items: &[SelectItem]) -> Option<usize> {
-    match key {
-        Expr::Value(value) => match &value.value {
-            Value::Number(digits, _) => digits.parse::<usize>().ok()?.checked_sub(1),
-            _ => None,
-        },
-        Expr::Identifier(name) => {
-            let is_named = |item: &SelectItem| column_name(item).is_some_and(|column| column == folded(name));
-            let mut found = items.iter().enumerate().filter(|(_, item)| is_named(item));
-            found.next().filter(|_| found.next().is_none()).map(|(at, _)| at)
-        }
-        _ => None,
-    }
-}
-
 /// The parts of a column's name.
 fn parts_of(expr: &Expr) -> Vec<String> {
     match expr {
@@ -137,8 +87,8 @@ fn parts_of(expr: &Expr) -> Vec<String> {
     }
 }
 
-/// The name of an item that is a column.
-fn column_name(item: &SelectItem) -> Option<String> {
+/// The name of an item that is a column or has an alias.
+pub(super) fn column_name(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => name_of(expr),
         SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
@@ -156,11 +106,11 @@ fn shown_name(item: &SelectItem) -> ShownName {
     }
 }
 
-fn folded(ident: &Ident) -> String {
+pub(super) fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
-fn name_of(expr: &Expr) -> Option<String> {
+pub(super) fn name_of(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(ident) => Some(folded(ident)),
         Expr::CompoundIdentifier(parts) => parts.last().map(folded),

@@ -174,7 +174,12 @@ impl Session {
 
     fn run_context(&mut self, parameters: &Arc<[Value]>) -> RunContext<'_> {
         let batch_rows = self.database.options().batch_rows;
-        RunContext { transaction: self.transaction(), parameters: Arc::clone(parameters), batch_rows }
+        let all = self.database.engine().worker_count();
+        let workers = self.settings.parallelism().filter(|workers| *workers < all);
+        let transaction = self.transaction();
+        transaction.limit_parallelism(workers);
+        let workers = workers.unwrap_or(all);
+        RunContext { transaction, parameters: Arc::clone(parameters), batch_rows, workers }
     }
 
     pub(super) async fn query(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<RowSource, SqlError> {

@@ -94,6 +94,9 @@ impl Session {
             Body::Utility => {}
         }
         lines.push(format!("Lane: {}", if inner.is_native() { "native" } else { "fallback" }));
+        if let Some(workers) = self.settings.parallelism().filter(|_| inner.is_native()) {
+            lines.push(format!("Workers: {workers} at most"));
+        }
         if let Some(Ran { rows, nanos, .. }) = ran {
             let millis = |nanos: u64| nanos as f64 / 1e6;
             lines.push(format!("Rows: {rows}"));

@@ -1,4 +1,4 @@
-//! Work of one query on all workers at once: tasks that take pieces from one counter until there are no more.
+//! Work of one query on several workers at once: tasks that take pieces from one counter until there are no more.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,14 +15,16 @@ use crate::plan::operator_error;
 /// Does one piece of work. A piece keeps a worker, so it should take milliseconds at most.
 pub(super) type Piece = Arc<dyn Fn(usize) -> Result<(), OperatorError> + Send + Sync>;
 
-/// Does pieces `0..count`, each once, on all workers; in the task itself if there is one only. The first error ends it.
-pub(super) async fn on_all_workers(
+/// Does pieces `0..count`, each once, on so many workers; in the task itself if there is one only. The first error ends
+/// it.
+pub(super) async fn on_workers(
     engine: &Engine,
     cancel: &CancelHandle,
+    workers: usize,
     count: usize,
     piece: Piece,
 ) -> Result<(), SqlError> {
-    let tasks = engine.worker_count().min(count);
+    let tasks = workers.min(count);
     let next = Arc::new(AtomicUsize::new(0));
     let _ending = Ending { next: &next, count };
     if tasks <= 1 {

@@ -11,7 +11,7 @@ use eris_platform::Reservation;
 use eris_storage::{Batch, Value};
 
 use super::narrow::narrowed;
-use super::parallel::{Piece, on_all_workers};
+use super::parallel::{Piece, on_workers};
 use super::{Actuals, Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
 use crate::errors::{SqlError, SqlState};
 use crate::native::access::{Access, Bound};
@@ -124,7 +124,7 @@ impl Run<'_> {
             if jobs == 0 {
                 break;
             }
-            on_all_workers(&self.engine, &context.transaction.cancel_handle(), jobs, Arc::clone(&job)).await?;
+            self.run_pieces(jobs, Arc::clone(&job), context).await?;
         }
         drop(job);
         if let Some(actuals) = self.actuals {
@@ -145,7 +145,7 @@ impl Run<'_> {
     }
 
     fn sink(&self, number: usize, stage: &Stage, context: &RunContext<'_>) -> (Arc<dyn Sink>, Option<Arc<JoinBuild>>) {
-        let (memory, workers) = (context.memory(), self.engine.worker_count());
+        let (memory, workers) = (context.memory(), context.workers);
         match &stage.sink {
             // Rows that come from tasks are collected; who wants them as they come asks for a scan.
             SinkPlan::Emit | SinkPlan::Collect | SinkPlan::Nothing => (Arc::new(Collector::new(memory)), None),
@@ -234,6 +234,11 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Does pieces of work, on as many workers as the statement may have.
+    async fn run_pieces(&self, count: usize, piece: Piece, context: &RunContext<'_>) -> Result<(), SqlError> {
+        on_workers(&self.engine, &context.transaction.cancel_handle(), context.workers, count, piece).await
+    }
+
     /// Pushes batches through a pipeline, on all workers.
     async fn push(&self, batches: Vec<Batch>, pipeline: Pipeline, context: &RunContext<'_>) -> Result<(), SqlError> {
         let count = batches.len();
@@ -249,7 +254,7 @@ impl Run<'_> {
                 _ => Err(OperatorError::Internal("a stage hands rows to nobody".to_string())),
             })
         });
-        on_all_workers(&self.engine, &context.transaction.cancel_handle(), count, piece).await
+        self.run_pieces(count, piece, context).await
     }
 
     /// Pushes batches, which may be sorted, through a pipeline that emits, on all workers, and what comes of them into
@@ -284,7 +289,7 @@ impl Run<'_> {
             *places[at].lock().unwrap_or_else(PoisonError::into_inner) = made;
             Ok(())
         });
-        on_all_workers(&self.engine, &context.transaction.cancel_handle(), count, piece).await?;
+        self.run_pieces(count, piece, context).await?;
         for place in waiting.iter() {
             for batch in std::mem::take(&mut *place.lock().unwrap_or_else(PoisonError::into_inner)) {
                 held.shrink(batch.bytes() as u64);

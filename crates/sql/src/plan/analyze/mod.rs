@@ -61,7 +61,7 @@ impl AnalyzerRule for BringTogether {
             };
             Ok(new.map_or_else(|| Transformed::no(expr), Transformed::yes))
         };
-        eris_binder::rewrite_plan_and_nodes(plan, &mut rewrite, &mut operands::union)
+        eris_binder::rewrite_plan_and_nodes(plan, &mut rewrite, &mut operands::inputs_together)
     }
 
     fn name(&self) -> &'static str {

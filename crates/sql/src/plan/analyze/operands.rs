@@ -15,7 +15,8 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Subquery, Union, lit, when,
+    Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Join, LogicalPlan, Operator, Projection, Subquery, Union,
+    lit, when,
 };
 use eris_operators::ArithmeticOperator;
 
@@ -489,9 +490,30 @@ fn untyped_column(plan: &LogicalPlan, at: usize) -> Option<&Expr> {
     }
 }
 
+/// The inputs of a node with what they have in common.
+pub(super) fn inputs_together(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match node {
+        LogicalPlan::Union(union) => self::union(union),
+        LogicalPlan::Join(join) => keys_together(join),
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// A join by USING, or NATURAL, with its keys as a comparison would have them.
+fn keys_together(join: Join) -> Result<Transformed<LogicalPlan>> {
+    let mut changed = false;
+    let keys = join.on.iter().map(|(left, right)| {
+        let both = pair(left, Operator::Eq, right, &join.schema)?;
+        changed |= both.is_some();
+        Ok(both.unwrap_or_else(|| (left.clone(), right.clone())))
+    });
+    let on = keys.collect::<Result<Vec<_>>>()?;
+    let join = LogicalPlan::Join(Join { on, ..join });
+    Ok(if changed { Transformed::yes(join) } else { Transformed::no(join) })
+}
+
 /// The parts of a UNION with the types that they have in common.
-pub(super) fn union(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let LogicalPlan::Union(union) = node else { return Ok(Transformed::no(node)) };
+fn union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let width = union.schema.fields().len();
     if union.inputs.iter().any(|input| input.schema().fields().len() != width) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
