@@ -126,7 +126,17 @@ async fn execution_state(
 }
 
 async fn physical(plan: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-    state.query_planner().create_physical_plan(plan, state).await
+    let planned = state.query_planner().create_physical_plan(plan, state).await;
+    match planned {
+        // It misjudges the order of sorted parts of a UNION that have different constants. One sort above all of them
+        // has no parts.
+        Err(DataFusionError::Context(rule, _)) if rule == "SanityCheckPlan" => {
+            let mut state = SessionState::clone(state);
+            state.config_mut().options_mut().optimizer.repartition_sorts = false;
+            state.query_planner().create_physical_plan(plan, &state).await
+        }
+        planned => planned,
+    }
 }
 
 async fn run(

@@ -72,8 +72,9 @@ pub(in crate::plan) fn aggregate_function(name: &str) -> Option<AggregateFunctio
     Some(match name {
         "count" => AggregateFunction::Count,
         "sum" => AggregateFunction::Sum,
-        "min" => AggregateFunction::Min,
-        "max" => AggregateFunction::Max,
+        // Of two truth values false is the smaller one.
+        "min" | "bool_and" => AggregateFunction::Min,
+        "max" | "bool_or" => AggregateFunction::Max,
         "avg" => AggregateFunction::Average,
         _ => return None,
     })
