@@ -4,7 +4,8 @@ import json
 import os
 import statistics
 
-from checklist import RESULTS, ROOT, Failed, Outcome, Server, Unavailable, bench, machine, run, shown, write_json
+from checklist import (RESULTS, ROOT, Failed, Outcome, Server, Unavailable, bench, cargo_test, machine, run, shown,
+                       write_json)
 from coverage import failed_last
 from tpch import dbgen_bytes, load_tpch
 from wire import Connection, ServerError
@@ -294,6 +295,12 @@ def differential_fuzzer():
                    f"just differential {FUZZED_HOURS * 3600} --record")
 
 
+def full_matrix():
+    """Every way of storing tables with every way of making it hard."""
+    passed, command = cargo_test("eris-sql", test="slt", env={"ERIS_MATRIX": "full"}, timeout=2 * 3600)
+    return Outcome(f"{passed} test", passed > 0, f"ERIS_MATRIX=full {command}")
+
+
 def add_conditions(done):
     for scale in ("0.01", "1"):
         done.line(5, f"TPC-H SF {scale}: right, and no DataFusion node", "22 of 22")(
@@ -311,5 +318,6 @@ def add_conditions(done):
                 functools.partial(beside_writers, suite, scale))
             done.line(5, f"{title}: after random inserts, deletes and merges as a fresh load", "22 of 22")(
                 functools.partial(after_changes, suite, scale))
+    done.line(5, "All .slt files under the adversarial matrix, in full", "pass")(full_matrix)
     done.line(5, "Differential fuzzer beside DuckDB", f"{FUZZED_HOURS} hours in sum, the last run without failures")(
         differential_fuzzer)

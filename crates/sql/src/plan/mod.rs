@@ -22,6 +22,7 @@ mod errors;
 mod extremes;
 mod functions;
 mod grouping_sets;
+mod letter_case;
 mod lower;
 mod marks;
 mod normalize;
@@ -40,7 +41,7 @@ mod types;
 mod window_functions;
 
 pub use bind::{BoundQuery, SessionValues};
-pub use compile::{compile, tables_of};
+pub use compile::{compile, is_native, tables_of};
 pub use dml::{Constant, PlannedWrite, Scope, plan_delete, plan_insert, plan_update};
 pub use errors::{arrow_error, datafusion_error, engine_error, operator_error, storage_error};
 pub use lower::{Lowering, NotNative, condition_of, lower_query};

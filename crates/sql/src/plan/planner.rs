@@ -23,6 +23,7 @@ use super::arithmetic::Arithmetic;
 use super::bind::SessionValues;
 use super::checked::checked_modulo;
 use super::errors::datafusion_error;
+use super::letter_case::by_letter;
 use super::partial_functions::checked;
 use super::rules::{optimizer_rules, physical_rules, rules_again};
 use super::text_growth::bounded;
@@ -46,6 +47,7 @@ fn scalar_functions(memory: &Arc<dyn MemoryPool>) -> Vec<Arc<ScalarUDF>> {
         .map(|function| match function.name() {
             "signum" => Arc::new(ScalarUDF::clone(&function).with_aliases(["sign"])),
             "date_part" => date_part(),
+            "lower" | "upper" => by_letter(function),
             _ => bounded(checked(function), memory),
         })
         .collect();

@@ -10,9 +10,8 @@ use super::prepared::ColumnDescription;
 use crate::database::Database;
 use crate::errors::SqlError;
 use crate::native::{MacroQep, Node};
-use crate::plan::{BoundQuery, NotNative, compile, lower_query, tables_of};
+use crate::plan::{BoundQuery, NotNative, compile, is_native, lower_query, tables_of};
 use crate::settings::Lanes;
-use crate::statistics::Statistics;
 use crate::types::SqlType;
 
 /// How a query runs.
@@ -88,8 +87,8 @@ impl QueryPlan {
 fn native_body(bound: &BoundQuery) -> Result<QueryBody, NotNative> {
     match lower_query(&bound.plan) {
         Ok(node) if !node.groups_many() => Ok(QueryBody::Native(node)),
-        lowered => match compile(&bound.plan, &Statistics::default(), &[], bound.parameters.len()) {
-            Ok(_) => Ok(QueryBody::Dataflows(bound.plan.clone())),
+        lowered => match is_native(&bound.plan, bound.parameters.len()) {
+            Ok(()) => Ok(QueryBody::Dataflows(bound.plan.clone())),
             Err(reason) => lowered.map(QueryBody::Native).map_err(|_| reason),
         },
     }

@@ -7,14 +7,15 @@
 //! - The digits that `round` keeps are an `integer`: with a cast around them its type would depend on whether that was
 //!   computed already.
 //!
-//! After that: the smallest integer of a type has no negative.
+//! After that: the smallest integer of a type has no negative, and a numeric times nothing has the digits of a product,
+//! where DataFusion takes the zero itself for it.
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType as ArrowType, Field};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, ScalarUDF};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator, ScalarUDF};
 use eris_operators::ArithmeticOperator;
 
 use crate::plan::checked::CheckedArithmetic;
@@ -59,6 +60,22 @@ pub(super) fn keep(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
             _ => None,
         }),
         _ => Ok(None),
+    }
+}
+
+/// A product of numerics one of which may turn out to be the constant 0; `None`: it stays.
+pub(super) fn times_zero(product: &BinaryExpr, columns: &DFSchema) -> Option<Expr> {
+    let may_be_zero = |operand: &Expr| match operand {
+        Expr::Literal(ScalarValue::Decimal128(value, ..), _) => *value == Some(0),
+        other => other.column_refs().is_empty(),
+    };
+    if product.op != Operator::Multiply || !(may_be_zero(&product.left) || may_be_zero(&product.right)) {
+        return None;
+    }
+    let product = Expr::BinaryExpr(product.clone());
+    match product.get_type(columns) {
+        Ok(digits @ ArrowType::Decimal128(..)) => Some(Expr::Cast(Cast::new(Box::new(product), digits))),
+        _ => None,
     }
 }
 

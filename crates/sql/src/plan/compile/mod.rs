@@ -56,6 +56,27 @@ pub fn compile(
     parameters: &[Value],
     parameter_count: usize,
 ) -> Lowering<MacroQep> {
+    let mut qep = stages(plan, statistics, parameters, parameter_count)?;
+    debug_assert_eq!(verify::fault(&qep), None, "as compiled");
+    if sideways::pass_filters(&mut qep, statistics) {
+        schedule::put_in_order(&mut qep);
+        debug_assert_eq!(verify::fault(&qep), None, "with filters passed sideways");
+    }
+    Ok(qep)
+}
+
+/// Whether a plan can be compiled, whatever tables hold.
+pub fn is_native(plan: &LogicalPlan, parameter_count: usize) -> Lowering<()> {
+    stages(plan, &Statistics::default(), &[], parameter_count).map(drop)
+}
+
+/// The stages in the order in which they are found.
+fn stages(
+    plan: &LogicalPlan,
+    statistics: &Statistics,
+    parameters: &[Value],
+    parameter_count: usize,
+) -> Lowering<MacroQep> {
     let mut compiler = Compiler {
         repeated: relational::repeated_groups(plan)?,
         statistics,
@@ -68,13 +89,7 @@ pub fn compile(
     let needed: Needed = (0..plan.schema().fields().len()).collect();
     let stream = compiler.stream(plan, &needed)?;
     compiler.finish(stream)?;
-    let mut qep = MacroQep { stages: compiler.stages, scalars: compiler.scalars };
-    debug_assert_eq!(verify::fault(&qep), None, "as compiled");
-    if sideways::pass_filters(&mut qep, statistics) {
-        schedule::put_in_order(&mut qep);
-        debug_assert_eq!(verify::fault(&qep), None, "with filters passed sideways");
-    }
-    Ok(qep)
+    Ok(MacroQep { stages: compiler.stages, scalars: compiler.scalars })
 }
 
 /// The tables that a plan reads, subqueries included, each once.
