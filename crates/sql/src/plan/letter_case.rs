@@ -18,17 +18,17 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct LetterCase {
     inner: Arc<ScalarUDF>,
-    letter: fn(char) -> char,
+    is_upper: bool,
 }
 
 /// The function, letter by letter if it is one of the two.
 pub(super) fn by_letter(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
-    let letter = match function.name() {
-        "lower" => lower,
-        "upper" => upper,
+    let is_upper = match function.name() {
+        "lower" => false,
+        "upper" => true,
         _ => return function,
     };
-    Arc::new(ScalarUDF::new_from_impl(LetterCase { inner: function, letter }))
+    Arc::new(ScalarUDF::new_from_impl(LetterCase { inner: function, is_upper }))
 }
 
 fn lower(letter: char) -> char {
@@ -82,7 +82,8 @@ impl ScalarUDFImpl for LetterCase {
         if texts.iter().flatten().all(str::is_ascii) {
             return self.inner.invoke_with_args(args);
         }
-        let mapped = texts.iter().map(|text| text.map(|text| text.chars().map(self.letter).collect::<String>()));
+        let letter = if self.is_upper { upper } else { lower };
+        let mapped = texts.iter().map(|text| text.map(|text| text.chars().map(letter).collect::<String>()));
         let mapped: ArrayRef = Arc::new(mapped.collect::<StringViewArray>());
         Ok(ColumnarValue::Array(cast(&mapped, &result_type)?))
     }
