@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 
-use eris_storage::{ContainerId, PartitionId, Schema, SegmentLayouts};
+use eris_storage::{ContainerDictionaries, ContainerId, PartitionId, Schema, SegmentLayouts};
 
 use crate::foreign_key::References;
 use crate::global_index::GlobalIndex;
@@ -37,6 +37,8 @@ pub struct Container {
     /// The schema that the log knows already, while partitions are moved to it.
     announced: Lock<Option<Arc<Schema>>>,
     table: RwLock<Arc<PartitionTable>>,
+    /// The dictionaries of its segments.
+    dictionaries: Arc<ContainerDictionaries>,
     global_indexes: RwLock<Arc<[Arc<GlobalIndex>]>>,
     references: References,
     /// Looked at before these lists, which few containers have.
@@ -64,12 +66,18 @@ pub struct Container {
 }
 
 impl Container {
-    pub(crate) fn new(schema: Arc<Schema>, table: PartitionTable, logged: bool) -> Self {
+    pub(crate) fn new(
+        schema: Arc<Schema>,
+        table: PartitionTable,
+        dictionaries: Arc<ContainerDictionaries>,
+        logged: bool,
+    ) -> Self {
         Self {
             id: schema.container,
             schema: RwLock::new(schema),
             announced: Lock::default(),
             table: RwLock::new(Arc::new(table)),
+            dictionaries,
             global_indexes: RwLock::new(Arc::from([])),
             references: References::default(),
             rules: WriteRules::default(),
@@ -95,6 +103,11 @@ impl Container {
     /// The newest version of its schema.
     pub fn schema(&self) -> Arc<Schema> {
         Arc::clone(&read(&self.schema))
+    }
+
+    /// The dictionaries that its partitions share.
+    pub fn dictionaries(&self) -> &Arc<ContainerDictionaries> {
+        &self.dictionaries
     }
 
     /// What SERIALIZABLE transactions read and wrote here.

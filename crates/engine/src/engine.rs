@@ -233,10 +233,11 @@ impl Engine {
         if let Some(layouts) = &spec.schema.physical {
             layouts.check(&spec.schema.attributes, Registry::standard())?;
         }
+        let dictionaries = runtime.dictionaries(spec.schema.container);
         let mut entries = Vec::with_capacity(bounds.len());
         for (index, (lower, home)) in bounds.iter().zip(homes).enumerate() {
             let upper = bounds.get(index + 1).cloned().flatten();
-            let store = Store::new(runtime.store_options(&spec.schema));
+            let store = Store::new(runtime.store_options(&spec.schema, &dictionaries));
             let id = runtime.next_partition_id();
             let bounds = Bounds::new(lower.clone(), upper);
             let partition = Arc::new(LivingPartition::new(id, spec.schema.container, *home, store, bounds));
@@ -244,7 +245,7 @@ impl Engine {
             entries.push(Entry::new(lower.clone(), partition));
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(spec.partitioning), entries);
-        let container = Arc::new(Container::new(spec.schema, table, logged));
+        let container = Arc::new(Container::new(spec.schema, table, dictionaries, logged));
         let definitions = self.begin_definition();
         if logged {
             definitions.note(|| Definition::of_container(&container, None))?;

@@ -6,6 +6,7 @@
 
 mod address;
 mod batch;
+mod dictionary;
 mod error;
 mod ids;
 mod key;
@@ -22,8 +23,11 @@ mod value;
 
 pub use address::RowAddress;
 pub use batch::{
-    BATCH_ROWS, Batch, Bitmap, BitmapBuilder, Buffer, Column, ColumnBuilder, FixedValue, NotRows, PackedRows,
-    RowFormat, VIEW_INLINE_MAX, Values, Views,
+    BATCH_ROWS, Batch, Bitmap, BitmapBuilder, Buffer, CodedTexts, Column, ColumnBuilder, DictionaryTexts, FixedValue,
+    NotRows, PackedRows, RowFormat, VIEW_INLINE_MAX, Values, ViewBuffer, Views,
+};
+pub use dictionary::{
+    ContainerDictionaries, DICTIONARIES, DICTIONARY_BYTES_MAX, DICTIONARY_GROWTHS_MAX, DICTIONARY_TEXTS_MAX,
 };
 pub use error::StorageError;
 pub use ids::{AttributeId, ContainerId, IndexId, PartitionId, RowOffset, SchemaVersion, SegmentNumber};
@@ -38,7 +42,7 @@ pub use mvcc::{Holder, Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, 
 pub use physical::{LAYOUT_MEMBERS_MAX, LayoutMember, PhysicalLayout, SegmentLayouts};
 pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};
 pub use schema::{Attribute, IndexDefinition, IndexKind, Layout, SEGMENT_ROWS_DEFAULT, Schema};
-pub use segment::{BuildForm, SealedSegment, SegmentIdentity};
+pub use segment::{BuildForm, BuildOptions, SealedSegment, SegmentIdentity};
 pub use store::{
     AccessHistory, AccessStatistics, AttachCursor, AttributeStatistics, Found, Gateway, Horizon, IndexBuildCursor,
     LockedRows, LookupCursor, LookupRequest, Maintained, PinnedCursor, PinnedPartition, PinnedSegment, PositionOf,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use eris_platform::{Env, Nanos};
 use eris_storage::{
-    AttachCursor, Batch, BuildForm, Found, Gateway, IndexBuildCursor, Key, Progress as StorageProgress, ReadRequest,
-    SealedSegment, Snapshot, StorageError,
+    AttachCursor, Batch, BuildForm, BuildOptions, Found, Gateway, IndexBuildCursor, Key, Progress as StorageProgress,
+    ReadRequest, SealedSegment, Snapshot, StorageError,
 };
 
 use super::command::{Command, Progress};
@@ -442,8 +442,11 @@ impl Place<'_> {
         let dataflow = Arc::clone(&self.dataflow);
         let schema = Arc::clone(self.state.store.schema());
         let memory = Arc::clone(&self.runtime.memory);
+        let dictionaries = self.state.store.dictionaries().cloned();
         let arena = self.runtime.machine.arena(self.partition.home());
-        let build = |rows: &Batch| SealedSegment::build_in(&schema, rows, &memory, arena, BuildForm::AsLaidOut);
+        let options =
+            BuildOptions { memory: &memory, dictionaries: dictionaries.as_ref(), arena, form: BuildForm::AsLaidOut };
+        let build = |rows: &Batch| SealedSegment::build_in(&schema, rows, &options);
         let before = rows.rows;
         let own = forward_inserts(self.runtime, self.partition, self.state, &self.header, rows, &dataflow, |rows| {
             Ok(Attachment::Segment { segment: build(&rows)?, rows })

@@ -71,7 +71,8 @@ mod tests {
     fn panic_in_a_write() {
         let simulation = Simulation::new(1, EngineOptions::default()).expect("starts");
         let runtime = simulation.engine().runtime();
-        let store = Store::new(runtime.store_options(&schema()));
+        let dictionaries = runtime.dictionaries(ContainerId(1));
+        let store = Store::new(runtime.store_options(&schema(), &dictionaries));
         let partition = LivingPartition::new(PartitionId(0), ContainerId(1), NodeId(0), store, Bounds::default());
         let mut state = partition.try_latch().expect("nobody else is here");
         let object = runtime.transactions.begin();

@@ -304,11 +304,11 @@ fn begin(
         match (&change.kind, &mut part.target, target) {
             (Kind::Split { at: Some(at) }, Target::Fresh(store), _) => {
                 source.store.begin_split(boundary(&places[index].container.partitioning(), at.clone()))?;
-                *store = Some(Box::new(Store::new(runtime.store_options(source.store.schema()))));
+                *store = Some(Box::new(runtime.store_beside(&source.store)));
             }
             (Kind::Copy { .. }, Target::Fresh(store), _) => {
                 source.store.begin_handover(false)?;
-                *store = Some(Box::new(Store::new(runtime.store_options(source.store.schema()))));
+                *store = Some(Box::new(runtime.store_beside(&source.store)));
             }
             (Kind::Merge, Target::Live(_), Some(target)) => {
                 if source.store.schema().version != target.store.schema().version {

@@ -101,10 +101,11 @@ impl Engine {
         let group = like.group_or_new();
         let _held = group.hold();
         let table = like.table();
+        let dictionaries = runtime.dictionaries(schema.container);
         let mut entries = Vec::new();
         for entry in table.entries() {
             let bounds = table.bounds_of(entry.partition.id).unwrap_or_default();
-            let store = Store::new(runtime.store_options(&schema));
+            let store = Store::new(runtime.store_options(&schema, &dictionaries));
             let id = runtime.next_partition_id();
             let home = entry.partition.home();
             let partition = Arc::new(LivingPartition::new(id, schema.container, home, store, bounds));
@@ -112,7 +113,7 @@ impl Engine {
             entries.push(Entry::new(entry.lower.clone(), partition));
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(partitioning), entries);
-        let container = Arc::new(Container::new(schema, table, true));
+        let container = Arc::new(Container::new(schema, table, dictionaries, true));
         let definitions = self.begin_definition();
         let noted = definitions.note(|| Definition::of_container(&container, Some(like.id())));
         noted.map_err(|_| PlacementError::NotLogged)?;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use eris_storage::{Key, Store, Value};
+use eris_storage::{Key, Value};
 
 use super::change::{Change, Kind, Part, Place};
 use super::error::{PlacementError, Ticket};
@@ -168,7 +168,7 @@ fn cut_above(
     state: &mut PartitionState,
     at: Key,
 ) {
-    let store = Store::new(runtime.store_options(state.store.schema()));
+    let store = runtime.store_beside(&state.store);
     let place = Place { container: Arc::clone(container), source: Arc::clone(partition), live: None };
     let bounds = Bounds::new(Some(at), state.bounds.upper.clone());
     cut(runtime, &place, state, bounds, runtime.next_node(), store);

@@ -32,7 +32,7 @@ pub(super) fn publish(
             arrived(runtime, &sibling, moved);
         }
         (Kind::Split { at: None }, _, _) => {
-            let store = Store::new(runtime.store_options(source.store.schema()));
+            let store = runtime.store_beside(&source.store);
             cut(runtime, place, source, Bounds::default(), home, store);
             runtime.counters.add(Event::Splits, 1);
         }

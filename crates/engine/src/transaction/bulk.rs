@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use eris_platform::Reservation;
-use eris_storage::{Batch, BuildForm, ContainerId, Key, PartitionId, SealedSegment, SegmentIdentity, Value};
+use eris_storage::{
+    Batch, BuildForm, BuildOptions, ContainerId, Key, PartitionId, SealedSegment, SegmentIdentity, Value,
+};
 
 use super::through_index::knew_all;
 use super::{Transaction, group_by_partition};
@@ -268,7 +270,9 @@ impl<'t> BulkLoad<'t> {
             let runtime = &transaction.runtime;
             let form = self.form(&rows);
             let arena = runtime.machine.arena(partition.home());
-            let segment = SealedSegment::build_in(&self.container.schema(), &rows, &runtime.memory, arena, form)?;
+            let dictionaries = Some(self.container.dictionaries());
+            let options = BuildOptions { memory: &runtime.memory, dictionaries, arena, form };
+            let segment = SealedSegment::build_in(&self.container.schema(), &rows, &options)?;
             self.segments.push(Arc::downgrade(segment.identity()));
             Attachment::Segment { segment, rows }
         };

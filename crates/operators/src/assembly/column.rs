@@ -137,7 +137,7 @@ impl ColumnParts {
             ValueParts::Bytes { views, data, .. } => {
                 let views: Buffer<u128> = views.finish().into_vec().into();
                 rows = views.len();
-                Values::Bytes(Views { views, data: data.into() })
+                Values::Bytes(Views { views: views.into(), data: data.into() })
             }
         };
         let validity = self.validity.map(|bits| {

@@ -102,7 +102,7 @@ pub fn column_from_arrow(array: &ArrayRef, sql_type: SqlType) -> Result<Column, 
 
 fn views_of(views: &ScalarBuffer<u128>, data: &[ArrowBuffer]) -> Views {
     Views {
-        views: shared(views),
+        views: shared(views).into(),
         data: data.iter().map(|buffer| Buffer::from_owner(SharedBytes(buffer.clone()))).collect(),
     }
 }

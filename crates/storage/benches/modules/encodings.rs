@@ -6,8 +6,8 @@ use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
     AccessPath, AccessPathScanState, AttributeId, Batch, COLUMN, Column, ColumnBuilder, Comparison, Condition,
-    DataType, ENCODED, PackedRows, PathAttribute, PathConfiguration, PathFilter, PathInstance, Registry, RowFormat,
-    Test, Value, Values,
+    ContainerDictionaries, DICTIONARIES, DataType, ENCODED, PackedRows, PathAttribute, PathConfiguration, PathFilter,
+    PathInstance, Registry, RowFormat, Test, Value, Values,
 };
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct Case {
     step: i64,
 }
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     Case { name: "4 bits", data_type: DataType::Int32, different: 1 << 4, step: 1 },
     Case { name: "8 bits", data_type: DataType::Int32, different: 1 << 8, step: 1 },
     Case { name: "12 bits", data_type: DataType::Int32, different: 1 << 12, step: 1 },
@@ -34,6 +34,7 @@ const CASES: [Case; 11] = [
     Case { name: "40 bits", data_type: DataType::Int64, different: 1 << 40, step: 1 },
     Case { name: "50 values", data_type: DataType::Int64, different: 50, step: 1_000_000_007 },
     Case { name: "7 values", data_type: DataType::Text, different: 7, step: 1 },
+    Case { name: "1,000 values", data_type: DataType::Text, different: 1_000, step: 1 },
     Case { name: "5,000 values", data_type: DataType::Text, different: 5_000, step: 1 },
     Case { name: "comments", data_type: DataType::Text, different: u64::MAX, step: 1 },
 ];
@@ -125,11 +126,20 @@ fn pack(path: &dyn AccessPath, format: &Arc<RowFormat>, offsets: &[u32], rows: &
     })
 }
 
-fn measure(case: &Case, module: &'static str, segments: usize, report: &mut Report) {
+/// Whether segments share a dictionary.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    Own,
+    Shared,
+}
+
+fn measure(case: &Case, module: &'static str, texts: Texts, segments: usize, report: &mut Report) {
     let attribute = PathAttribute { id: ATTRIBUTE, data_type: case.data_type, nullable: false };
     let memory = MemoryPool::unlimited();
     let rows_max = SEGMENT_ROWS as u32;
-    let configuration = PathConfiguration { attributes: &[attribute], rows_max, memory: &memory };
+    let dictionaries = ContainerDictionaries::new(&memory);
+    let dictionaries = (texts == Texts::Shared).then_some(&dictionaries);
+    let configuration = PathConfiguration { attributes: &[attribute], rows_max, memory: &memory, dictionaries };
     let factory = Registry::standard().module(module).unwrap();
     let mut random = SeededRandom::new(1);
     let (mut paths, mut freeze) = (Vec::new(), 0.0);
@@ -150,6 +160,7 @@ fn measure(case: &Case, module: &'static str, segments: usize, report: &mut Repo
     sorted.sort();
     let below = |share: usize| Test::Compare(Comparison::Less, sorted[BATCH_ROWS * share / 100].clone());
     let few = Test::In([1, 5, 9, 14, 20, 33, 48, 77, 90, 99].map(|at| sorted[BATCH_ROWS * at / 100].clone()).into());
+    let like = Test::StartsWith("value number     1".into());
     let equal = Test::Compare(Comparison::Equal, sorted[BATCH_ROWS / 2].clone());
     let offsets: Vec<u32> = (0..SEGMENT_ROWS).map(|_| random.below(SEGMENT_ROWS as u64) as u32).collect();
     let rows = (segments * SEGMENT_ROWS) as f64;
@@ -164,11 +175,13 @@ fn measure(case: &Case, module: &'static str, segments: usize, report: &mut Repo
     };
     let (less_1, less_50) = (filtered(&below(1), report), filtered(&below(50), report));
     let (equal, few) = (filtered(&equal, report), filtered(&few, report));
+    let like = if case.data_type == DataType::Text { filtered(&like, report) } else { 0.0 };
     let link = report.best(|| each(&mut |path| link(path, case.data_type, &offsets))) / rows;
     let format = Arc::new(RowFormat::new([case.data_type]));
     let mut row = PackedRows::default();
     let pack = report.best(|| each(&mut |path| pack(path, &format, &offsets, &mut row))) / rows;
-    let bytes: u64 = paths.iter().map(|path| path.bytes()).sum();
+    let shared = memory.by_consumer().into_iter().find(|(consumer, _)| *consumer == DICTIONARIES);
+    let bytes = paths.iter().map(|path| path.bytes()).sum::<u64>() + shared.map_or(0, |(_, bytes)| bytes);
     report.add(&[
         text("part", "encodings"),
         text("type", &case.data_type.to_string()),
@@ -184,6 +197,7 @@ fn measure(case: &Case, module: &'static str, segments: usize, report: &mut Repo
         number("less_50_percent_ns", less_50),
         number("equal_ns", equal),
         number("in_10_ns", few),
+        number("like_ns", like),
         number("link_ns", link),
         number("row_ns", pack),
     ]);
@@ -193,8 +207,10 @@ fn measure(case: &Case, module: &'static str, segments: usize, report: &mut Repo
 pub fn run(elements: usize, report: &mut Report) {
     for case in &CASES {
         for segments in [1, elements / SEGMENT_ROWS / 4] {
-            for module in [COLUMN, ENCODED] {
-                measure(case, module, segments.max(1), report);
+            for (module, texts) in [(COLUMN, Texts::Own), (ENCODED, Texts::Own), (ENCODED, Texts::Shared)] {
+                if texts == Texts::Own || case.data_type == DataType::Text {
+                    measure(case, module, texts, segments.max(1), report);
+                }
             }
         }
     }

@@ -46,7 +46,8 @@ fn in_batches(path: &dyn IndexPath, batches: &[[Column; 1]]) -> u64 {
 fn measure(module: &'static str, data_type: DataType, entries: usize, report: &mut Report) {
     let memory = MemoryPool::unlimited();
     let attribute = PathAttribute { id: AttributeId(0), data_type, nullable: false };
-    let configuration = PathConfiguration { attributes: &[attribute], rows_max: 0, memory: &memory };
+    let configuration =
+        PathConfiguration { attributes: &[attribute], rows_max: 0, memory: &memory, dictionaries: None };
     let factory = Registry::standard().module(module).unwrap();
     let PathInstance::Index(mut path) = factory.create(configuration) else { return };
     let mut random = SeededRandom::new(2);

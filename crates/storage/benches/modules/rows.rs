@@ -77,7 +77,8 @@ fn measure(module: &'static str, attributes: u16, elements: usize, report: &mut 
         .map(|id| PathAttribute { id: AttributeId(id), data_type: DataType::Int32, nullable: false })
         .collect();
     let memory = MemoryPool::unlimited();
-    let configuration = PathConfiguration { attributes: &held, rows_max: rows as u32, memory: &memory };
+    let configuration =
+        PathConfiguration { attributes: &held, rows_max: rows as u32, memory: &memory, dictionaries: None };
     let factory = Registry::standard().module(module).unwrap();
     let PathInstance::Rows(mut path) = factory.create(configuration) else { return };
     // The clock ticks every few milliseconds: small paths are filled often.

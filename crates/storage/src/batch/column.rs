@@ -126,7 +126,7 @@ impl Values {
                 let data: Vec<_> = views.data.iter().map(|data| data.placed(arena)).collect::<Result<_, _>>()?;
                 taken += data.iter().map(|(_, taken)| taken).sum::<u64>();
                 let data: Arc<[Buffer<u8>]> = data.into_iter().map(|(data, _)| data).collect();
-                Ok((Self::Bytes(Views { views: placed, data }), taken))
+                Ok((Self::Bytes(Views { views: placed.into(), data }), taken))
             }
         }
     }
@@ -260,6 +260,15 @@ impl Column {
             }
         };
         ColumnView { data_type: self.data_type, validity, values }
+    }
+
+    /// The same column without ids of a dictionary: every value is looked up there.
+    #[must_use]
+    pub fn looked_up(self) -> Self {
+        match self.values {
+            Values::Bytes(views) => Self { values: Values::Bytes(views.looked_up()), ..self },
+            _ => self,
+        }
     }
 
     /// A column of one value repeated.

@@ -5,6 +5,7 @@
 mod bitmap;
 mod buffer;
 mod builder;
+mod coded;
 mod column;
 mod fixed;
 mod packed;
@@ -18,6 +19,8 @@ mod views;
 pub use bitmap::{Bitmap, BitmapBuilder};
 pub use buffer::Buffer;
 pub use builder::ColumnBuilder;
+pub(crate) use coded::DictionaryIdentity;
+pub use coded::{CodedTexts, DictionaryTexts, ViewBuffer};
 pub use column::{Column, Values};
 pub use fixed::FixedValue;
 pub(crate) use packed::RowWriter;

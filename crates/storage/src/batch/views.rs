@@ -7,6 +7,7 @@
 //! A view is one little-endian `u128`. Long values lie in data buffers, which are shared between batches.
 
 use super::buffer::Buffer;
+use super::coded::{CodedTexts, ViewBuffer};
 use super::run::Run;
 use super::view::BytesView;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ const _: () =
 /// Views and the buffers they point into.
 #[derive(Clone)]
 pub struct Views {
-    pub views: Buffer<u128>,
+    pub views: ViewBuffer,
     pub data: Arc<[Buffer<u8>]>,
 }
 
@@ -63,12 +64,12 @@ pub(crate) fn view_prefix(view: u128) -> u32 {
 impl Views {
     /// How many.
     pub fn len(&self) -> usize {
-        self.views.len()
+        self.views.count()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.views.is_empty()
+        self.len() == 0
     }
 
     /// The bytes of value `row`.
@@ -88,13 +89,23 @@ impl Views {
 
     /// The values at `rows`, sharing the data.
     pub(crate) fn take(&self, rows: &[u32]) -> Self {
-        Self { views: rows.iter().map(|row| self.views[*row as usize]).collect(), data: Arc::clone(&self.data) }
+        Self { views: self.views.take(rows), data: Arc::clone(&self.data) }
+    }
+
+    /// The texts by their ids in a dictionary, if they come from one.
+    pub fn coded(&self) -> Option<CodedTexts<'_>> {
+        self.views.coded()
+    }
+
+    /// The same views without ids.
+    pub(super) fn looked_up(self) -> Self {
+        let views: Buffer<u128> = (*self.views).clone();
+        Self { views: views.into(), data: self.data }
     }
 
     /// Bytes of the views and of the data they use.
     pub(crate) fn bytes(&self) -> usize {
-        let long = self.views.iter().map(|view| view_len(*view)).filter(|len| *len > VIEW_INLINE_MAX);
-        self.views.bytes() + long.sum::<usize>()
+        self.views.bytes()
     }
 }
 
@@ -166,7 +177,7 @@ impl ViewsBuilder {
                 self.data.into()
             }
         };
-        Views { views: self.views.finish(), data }
+        Views { views: self.views.finish().into(), data }
     }
 }
 

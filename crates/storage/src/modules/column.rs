@@ -119,7 +119,7 @@ impl ColumnPath {
             return Ok(None);
         }
         let rows_max = rows.rows as u32;
-        let mut path = Self::new(PathConfiguration { attributes, rows_max, memory });
+        let mut path = Self::new(PathConfiguration { attributes, rows_max, memory, dictionaries: None });
         let mut bytes = 0;
         for held in &mut path.columns {
             let column = rows.columns[held.attribute.id.index()].clone().without_idle_validity();

@@ -25,6 +25,7 @@ mod steps;
 use super::filter::{compare_columns, mask_retain};
 use super::{AccessPath, AccessPathScanState, PathAttribute, PathConfiguration, PathFilter, Registry};
 use crate::batch::{Batch, Column, ColumnBuilder, FixedValue, RowsOf};
+use crate::dictionary::ContainerDictionaries;
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::physical::PhysicalLayout;
@@ -61,10 +62,11 @@ pub(crate) fn layout_path(
     rows_max: u32,
     modules: &Registry,
     memory: &Arc<MemoryPool>,
+    dictionaries: Option<&Arc<ContainerDictionaries>>,
 ) -> Box<dyn AccessPath> {
     let create = |module: &str, ids: &[AttributeId]| {
         let held: Vec<PathAttribute> = ids.iter().map(|id| attributes[id.index()]).collect();
-        modules.create_rows(module, PathConfiguration { attributes: &held, rows_max, memory })
+        modules.create_rows(module, PathConfiguration { attributes: &held, rows_max, memory, dictionaries })
     };
     let paths = layout.members().iter().map(|member| (create(&member.module, &member.attributes), &*member.attributes));
     let mut paths: Vec<(Box<dyn AccessPath>, &[AttributeId])> = paths.collect();

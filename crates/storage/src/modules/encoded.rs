@@ -3,7 +3,8 @@
 //! ```text
 //! growing   columns, as the column module has them
 //! freeze    l_quantity       frame of reference   base 100, 6 bits a row
-//!           l_shipmode       dictionary           7 values in order, 3 bits a row
+//!           l_shipmode       shared dictionary    7 values in the container's dictionary, 3 bits a row
+//!           l_part           dictionary           30,000 values in order, 15 bits a row
 //!           l_comment        symbol table         255 pieces of words, a byte for each piece
 //!           NULLs            one bit a row, where there are any
 //! ```
@@ -22,6 +23,7 @@ mod plain;
 mod reference;
 mod runs;
 mod selection;
+mod shared;
 mod source;
 mod symbols;
 
@@ -32,6 +34,7 @@ use super::{
     PathConfiguration, PathFilter, PathInstance, Properties,
 };
 use crate::batch::{Batch, Column, ColumnBuilder, PackedRows};
+use crate::dictionary::ContainerDictionaries;
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Condition, Test};
@@ -40,6 +43,7 @@ use eris_platform::memory::Reservation;
 use eris_platform::{Arena, NodeId};
 use selection::Selection;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The factory.
 pub(super) struct EncodedModule;
@@ -64,7 +68,11 @@ impl AccessPathFactory for EncodedModule {
     }
 
     fn create(&self, configuration: PathConfiguration<'_>) -> PathInstance {
-        PathInstance::Rows(Box::new(EncodedPath { state: State::Growing(ColumnPath::new(configuration)) }))
+        let dictionaries = configuration.dictionaries.cloned();
+        PathInstance::Rows(Box::new(EncodedPath {
+            state: State::Growing(ColumnPath::new(configuration)),
+            dictionaries,
+        }))
     }
 }
 
@@ -78,6 +86,8 @@ pub(super) struct EncodedScratch {
 /// Attributes of one segment.
 struct EncodedPath {
     state: State,
+    /// Those of the container, for the segments of one that has some.
+    dictionaries: Option<Arc<ContainerDictionaries>>,
 }
 
 enum State {
@@ -121,9 +131,12 @@ impl Frozen {
     }
 
     /// Encodes the next column; true if there is another.
-    fn encode_step(&mut self) -> bool {
+    fn encode_step(&mut self, dictionaries: Option<&Arc<ContainerDictionaries>>) -> bool {
         if let Some(column) = self.columns.get_mut(self.encoded) {
-            column.encode(self.rows, &self.memory);
+            let attribute = column.attribute;
+            let shared = dictionaries.filter(|_| attribute.data_type.is_variable_length());
+            let shared = shared.map(|dictionaries| dictionaries.of(attribute.id));
+            column.encode(self.rows, &self.memory, shared.as_deref());
             self.encoded += 1;
         }
         let done = self.encoded == self.columns.len();
@@ -293,7 +306,7 @@ impl AccessPath for EncodedPath {
             self.state = State::Frozen(Frozen::of(columns));
         }
         match &mut self.state {
-            State::Frozen(frozen) => frozen.encode_step(),
+            State::Frozen(frozen) => frozen.encode_step(self.dictionaries.as_ref()),
             State::Growing(_) => unreachable!("just frozen"),
         }
     }
@@ -343,7 +356,8 @@ impl AccessPath for EncodedPath {
             placed_bytes: 0,
             home: None,
         };
-        Some(Box::new(Self { state: State::Frozen(shared) }))
+        // Nothing will be encoded any more.
+        Some(Box::new(Self { state: State::Frozen(shared), dictionaries: None }))
     }
 
     fn bytes(&self) -> u64 {

@@ -486,7 +486,8 @@ mod tests {
             let rows: Vec<Vec<Value>> = (0..9_000).map(|_| vec![value(random.between(0, 5_000))]).collect();
             let columns = Batch::from_rows(&[data_type], &rows).columns;
             let attribute = PathAttribute { id: crate::ids::AttributeId(0), data_type, nullable: wide };
-            let configuration = PathConfiguration { attributes: &[attribute], rows_max: 0, memory: &memory };
+            let configuration =
+                PathConfiguration { attributes: &[attribute], rows_max: 0, memory: &memory, dictionaries: None };
             let PathInstance::Index(mut index) = HashIndexModule.create(configuration) else {
                 unreachable!("the module makes indexes");
             };

@@ -23,6 +23,7 @@ mod widened;
 
 use crate::address::RowAddress;
 use crate::batch::{Batch, Column, ColumnBuilder, FixedValue, PackedRows};
+use crate::dictionary::ContainerDictionaries;
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::key::{Key, KeyPart};
@@ -107,6 +108,8 @@ pub struct PathConfiguration<'a> {
     /// Rows the path will hold at most (indexes: ignored).
     pub rows_max: u32,
     pub memory: &'a Arc<MemoryPool>,
+    /// Of the container, if its segments share dictionaries.
+    pub dictionaries: Option<&'a Arc<ContainerDictionaries>>,
 }
 
 /// What a module makes.

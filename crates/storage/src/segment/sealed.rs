@@ -2,6 +2,7 @@
 
 use super::zones::{Zone, may_qualify};
 use crate::batch::{BATCH_ROWS, Batch, Column, ColumnBuilder, RowsOf, VALUE_BYTES_MAX, Values, view_len};
+use crate::dictionary::ContainerDictionaries;
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::modules::{
@@ -48,6 +49,17 @@ pub enum BuildForm {
     /// Plain columns where the layout has encoded ones, which takes a fraction of the time; maintenance encodes them
     /// later.
     Unencoded,
+}
+
+/// How a segment is built.
+#[derive(Clone, Copy)]
+pub struct BuildOptions<'a> {
+    pub memory: &'a Arc<MemoryPool>,
+    /// Of the container; none: the segment has texts of its own.
+    pub dictionaries: Option<&'a Arc<ContainerDictionaries>>,
+    /// Node-local memory, for a partition whose home is known.
+    pub arena: Option<&'a Arena>,
+    pub form: BuildForm,
 }
 
 /// Rows that never change, with the smallest and largest value of each attribute.
@@ -123,17 +135,13 @@ impl SealedSegment {
     /// A segment of these rows, as a bulk load makes it outside of any partition. Needs no latch; the indexes' key
     /// orders are prepared here, too.
     pub fn build(schema: &Schema, rows: &Batch, memory: &Arc<MemoryPool>) -> Result<Arc<Self>, StorageError> {
-        Self::build_in(schema, rows, memory, None, BuildForm::AsLaidOut)
+        let options = BuildOptions { memory, dictionaries: None, arena: None, form: BuildForm::AsLaidOut };
+        Self::build_in(schema, rows, &options)
     }
 
-    /// The same in node-local memory, for a partition whose home is known.
-    pub fn build_in(
-        schema: &Schema,
-        rows: &Batch,
-        memory: &Arc<MemoryPool>,
-        arena: Option<&Arena>,
-        form: BuildForm,
-    ) -> Result<Arc<Self>, StorageError> {
+    /// The same with all that a partition of a container has.
+    pub fn build_in(schema: &Schema, rows: &Batch, options: &BuildOptions<'_>) -> Result<Arc<Self>, StorageError> {
+        let BuildOptions { memory, arena, form, .. } = *options;
         rows_check(schema, rows)?;
         let modules = Registry::standard();
         let attributes = path_attributes(schema);
@@ -150,7 +158,7 @@ impl SealedSegment {
             BuildForm::AsLaidOut => laid_out.clone(),
             BuildForm::Unencoded => laid_out.unencoded(),
         };
-        let mut path = path_of(&layout, &attributes, rows, form, memory)?;
+        let mut path = path_of(&layout, &attributes, rows, options)?;
         // What will be rebuilt need not move before.
         if let Some(arena) = arena.filter(|_| layout == laid_out) {
             while path.place(arena) {}
@@ -280,14 +288,14 @@ fn path_of(
     layout: &PhysicalLayout,
     attributes: &[PathAttribute],
     rows: &Batch,
-    form: BuildForm,
-    memory: &Arc<MemoryPool>,
+    options: &BuildOptions<'_>,
 ) -> Result<Box<dyn AccessPath>, StorageError> {
+    let BuildOptions { memory, dictionaries, form, .. } = *options;
     let is_plain = form == BuildForm::Unencoded && *layout == PhysicalLayout::single(COLUMN, attributes.len());
     if is_plain && let Some(path) = ColumnPath::sharing(attributes, rows, memory)? {
         return Ok(Box::new(path));
     }
-    let mut path = layout_path(layout, attributes, rows.rows as u32, Registry::standard(), memory);
+    let mut path = layout_path(layout, attributes, rows.rows as u32, Registry::standard(), memory, dictionaries);
     path.insert(rows, 0..rows.rows)?;
     path.freeze();
     Ok(path)

@@ -141,7 +141,8 @@ impl Store {
 
     /// A path for all attributes.
     pub(super) fn new_path(&self, layout: &PhysicalLayout, rows_max: u32) -> Box<dyn AccessPath> {
-        layout_path(layout, &path_attributes(&self.schema), rows_max, self.modules, &self.memory)
+        let (attributes, dictionaries) = (path_attributes(&self.schema), self.dictionaries.as_ref());
+        layout_path(layout, &attributes, rows_max, self.modules, &self.memory, dictionaries)
     }
 
     /// The number the next new segment gets.

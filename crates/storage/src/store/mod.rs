@@ -30,6 +30,7 @@ mod widen;
 mod write;
 
 use crate::batch::{PackedRows, RowFormat};
+use crate::dictionary::ContainerDictionaries;
 use crate::error::StorageError;
 use crate::ids::{AttributeId, SegmentNumber};
 use crate::micro::PlanCache;
@@ -58,6 +59,8 @@ pub use write::{Progress, Written};
 pub struct StoreOptions {
     pub schema: Arc<Schema>,
     pub memory: Arc<MemoryPool>,
+    /// Of the partition's container, for the texts of sealed segments; none: each segment has its own.
+    pub dictionaries: Option<Arc<ContainerDictionaries>>,
     /// Node-local memory of the partition's home, for sealed columns; none: from anywhere.
     pub arena: Option<Arena>,
     pub modules: &'static Registry,
@@ -68,7 +71,8 @@ pub struct StoreOptions {
 impl StoreOptions {
     /// The standard modules, memory from anywhere.
     pub fn new(schema: Arc<Schema>, memory: Arc<MemoryPool>) -> Self {
-        Self { schema, memory, arena: None, modules: Registry::standard(), updates_in_place: true }
+        let modules = Registry::standard();
+        Self { schema, memory, dictionaries: None, arena: None, modules, updates_in_place: true }
     }
 }
 
@@ -108,6 +112,8 @@ pub struct Store {
     all_attributes: Box<[AttributeId]>,
     row_format: Arc<RowFormat>,
     memory: Arc<MemoryPool>,
+    /// Where sealed segments find texts that they have in common.
+    dictionaries: Option<Arc<ContainerDictionaries>>,
     /// Where sealed columns go.
     arena: Option<Arena>,
     /// Columns on their way there.
@@ -151,7 +157,7 @@ pub struct Store {
 impl Store {
     /// An empty partition.
     pub fn new(options: StoreOptions) -> Self {
-        let StoreOptions { schema, memory, arena, modules, updates_in_place } = options;
+        let StoreOptions { schema, memory, dictionaries, arena, modules, updates_in_place } = options;
         let indexes =
             schema.indexes.iter().map(|definition| new_index(&schema, modules, &memory, definition)).collect();
         Self {
@@ -167,6 +173,7 @@ impl Store {
             usage: usage::StoreUsage::new(schema.attributes.len()),
             schema,
             memory,
+            dictionaries,
             arena,
             relocation: None,
             modules,
@@ -190,6 +197,11 @@ impl Store {
     /// The version of the schema the store is at.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
+    }
+
+    /// The dictionaries that it shares with the other partitions of its container.
+    pub fn dictionaries(&self) -> Option<&Arc<ContainerDictionaries>> {
+        self.dictionaries.as_ref()
     }
 
     /// Moves to another version of the schema: the same attributes and further ones that may be NULL, other indexes.
@@ -262,7 +274,7 @@ fn new_index(
     definition: &IndexDefinition,
 ) -> StoreIndex {
     let attributes = key_attributes(schema, &definition.attributes);
-    let configuration = PathConfiguration { attributes: &attributes, rows_max: 0, memory };
+    let configuration = PathConfiguration { attributes: &attributes, rows_max: 0, memory, dictionaries: None };
     let module = match definition.kind {
         IndexKind::Ordered => ORDERED_INDEX,
         IndexKind::Hash => HASH_INDEX,

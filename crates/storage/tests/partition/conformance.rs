@@ -6,9 +6,9 @@ use eris_platform::memory::MemoryPool;
 use eris_platform::{Arena, NodeId, SeededRandom, test_load};
 use eris_storage::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, AttributeId, Batch, Column, ColumnBuilder,
-    Condition, Count, DataType, FixedValue, IndexPath, IndexScanState, Key, KeyEncoder, KeyPart, PackedRows,
-    PathAttribute, PathConfiguration, PathFilter, PathInstance, Predicate, Properties, Registry, RowAddress, RowFormat,
-    RowOffset, Schema, SegmentNumber, StorageError, Test, Value,
+    Condition, ContainerDictionaries, Count, DataType, FixedValue, IndexPath, IndexScanState, Key, KeyEncoder, KeyPart,
+    PackedRows, PathAttribute, PathConfiguration, PathFilter, PathInstance, Predicate, Properties, Registry,
+    RowAddress, RowFormat, RowOffset, Schema, SegmentNumber, StorageError, Test, Value,
 };
 use std::sync::Arc;
 
@@ -32,7 +32,9 @@ fn create(
     rows_max: u32,
     memory: &Arc<MemoryPool>,
 ) -> PathInstance {
-    factory.create(PathConfiguration { attributes, rows_max, memory })
+    // What is shared is no path's.
+    let dictionaries = ContainerDictionaries::new(&MemoryPool::unlimited());
+    factory.create(PathConfiguration { attributes, rows_max, memory, dictionaries: Some(&dictionaries) })
 }
 
 #[test]

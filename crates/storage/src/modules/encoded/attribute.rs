@@ -6,6 +6,7 @@ use super::plain::PlainValues;
 use super::selection::Selection;
 use super::source::{Source, scratch_bytes};
 use crate::batch::{Bitmap, Column, ColumnBuilder, RowWriter, RowsOf, ValidityView, Values};
+use crate::dictionary::SharedDictionary;
 use crate::error::StorageError;
 use crate::modules::PathAttribute;
 use crate::modules::column::TakenColumn;
@@ -37,6 +38,9 @@ const DENSE_SHARE: usize = 2;
 
 /// Translations kept at most: those of the conditions of a few scans that take turns.
 const TRANSLATIONS_MAX: usize = 16;
+
+/// How often values are measured, if others add to a shared dictionary between measuring and encoding.
+const ENCODE_ATTEMPTS: usize = 4;
 
 /// What the consumer of transient memory is called.
 const ENCODING: &str = "encoding of segments";
@@ -84,7 +88,7 @@ impl EncodedColumn {
     }
 
     /// Takes the encoding that suits best, if there is memory for it beside the values as they are.
-    pub(super) fn encode(&mut self, rows: usize, memory: &Reservation) {
+    pub(super) fn encode(&mut self, rows: usize, memory: &Reservation, dictionary: Option<&SharedDictionary>) {
         let column = self.run(0..rows);
         let scratch = memory.pool().reserve(ENCODING);
         if scratch.grow(scratch_bytes(rows, &column.values)).is_err() {
@@ -92,13 +96,25 @@ impl EncodedColumn {
         }
         let validity_bytes = if self.validity.is_some() { rows.div_ceil(8) as u64 } else { 0 };
         let exact = self.bytes == self.values.bytes() + validity_bytes;
-        let source = Source::new(&column, exact);
-        let (encoding, values_bytes) = choose(&source);
-        let bytes = values_bytes + validity_bytes;
-        if memory.grow(bytes).is_err() {
-            return;
+        let mut chosen = None;
+        for attempt in 1..=ENCODE_ATTEMPTS {
+            // The last one does without what others may have changed, so that it does not fail.
+            let source = Source::new(&column, exact, dictionary.filter(|_| attempt < ENCODE_ATTEMPTS));
+            let (encoding, values_bytes) = choose(&source);
+            let bytes = values_bytes + validity_bytes;
+            if memory.grow(bytes).is_err() {
+                return;
+            }
+            chosen = encode(encoding, values_bytes, &source).map(|values| (values, bytes));
+            if chosen.is_some() {
+                break;
+            }
+            memory.shrink(bytes);
         }
-        self.values = encode(encoding, values_bytes, &source);
+        let Some((values, bytes)) = chosen else {
+            unreachable!("values of their own are encoded as they were measured")
+        };
+        self.values = values;
         self.validity = self.validity.as_ref().map(|validity| {
             let (bytes, offset) = validity.buffer();
             let copy = bytes[..(offset + rows).div_ceil(8)].to_vec();

@@ -30,9 +30,9 @@ impl Encoding for Constant {
         100
     }
 
-    fn encode(&self, source: &Source<'_>) -> Arc<dyn Encoded> {
+    fn encode(&self, source: &Source<'_>) -> Option<Arc<dyn Encoded>> {
         match source.only_value() {
-            Some(row) => Arc::new(ConstantValue(compact(source.column(), &[row]))),
+            Some(row) => Some(Arc::new(ConstantValue(compact(source.column(), &[row])))),
             None => unreachable!("{NAME} was measured"),
         }
     }
@@ -56,7 +56,8 @@ impl ConstantValue {
             Values::Float32(value) => Values::Float32(repeat(value, rows)),
             Values::Float64(value) => Values::Float64(repeat(value, rows)),
             Values::Bytes(value) => {
-                Values::Bytes(Views { views: repeat(&value.views, rows), data: Arc::clone(&value.data) })
+                let views = value.views.repeated([rows].into_iter());
+                Values::Bytes(Views { views, data: Arc::clone(&value.data) })
             }
         }
     }

@@ -57,12 +57,12 @@ impl Encoding for Dictionary {
         80
     }
 
-    fn encode(&self, source: &Source<'_>) -> Arc<dyn Encoded> {
+    fn encode(&self, source: &Source<'_>) -> Option<Arc<dyn Encoded>> {
         let Some(distinct) = source.distinct_within(0) else { unreachable!("{NAME} was measured") };
         let values = compact(source.column(), &distinct.rows);
         let codes = distinct.codes.iter().map(|code| u64::from(*code));
         let codes = Packed::new(codes, source.rows(), distinct.len() as u64 - 1);
-        Arc::new(Looked { values, codes })
+        Some(Arc::new(Looked { values, codes }))
     }
 }
 

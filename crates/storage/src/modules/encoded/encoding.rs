@@ -9,6 +9,7 @@ use super::plain::Plain;
 use super::reference::FrameOfReference;
 use super::runs::RunLength;
 use super::selection::Selection;
+use super::shared::Shared;
 use super::source::Source;
 use super::symbols::SymbolTable;
 use crate::batch::{ColumnBuilder, RowWriter, ValidityView, Values};
@@ -24,11 +25,19 @@ pub(super) trait Encoding: Sync {
     fn name(&self) -> &'static str;
     /// The bytes these values would take, exactly; none if it cannot hold them, or if it is known to be of no use.
     fn measure(&self, source: &Source<'_>) -> Option<u64>;
+    /// The bytes that they would take besides, where others share them.
+    fn shared_bytes(&self, _source: &Source<'_>) -> u64 {
+        0
+    }
     /// How many percent of the smallest encoding before it in the list this one may take: what decodes slower has to
     /// save more.
     fn percent_max(&self) -> u64;
-    /// Encodes values that were measured.
-    fn encode(&self, source: &Source<'_>) -> Arc<dyn Encoded>;
+    /// How many bytes that is made out to be larger: what others gain by this encoding.
+    fn slack_bytes(&self, _source: &Source<'_>) -> u64 {
+        0
+    }
+    /// Encodes values that were measured; none if what was measured is so no more, for what is shared.
+    fn encode(&self, source: &Source<'_>) -> Option<Arc<dyn Encoded>>;
 }
 
 /// An attribute's values, encoded. Which of them are NULL is known to the column around them; what stands for a NULL
@@ -61,29 +70,31 @@ pub(super) trait Encoded: Send + Sync {
 
 /// All encodings, the fastest first.
 pub(super) static ENCODINGS: &[&dyn Encoding] =
-    &[&Plain, &Constant, &FrameOfReference, &Dictionary, &RunLength, &SymbolTable];
+    &[&Plain, &Constant, &FrameOfReference, &Dictionary, &Shared, &RunLength, &SymbolTable];
 
-/// The encoding that suits the values best, and the bytes it takes.
+/// The encoding that suits the values best, and the bytes it takes itself.
 pub(super) fn choose(source: &Source<'_>) -> (&'static dyn Encoding, u64) {
-    let mut best: Option<(&'static dyn Encoding, u64)> = None;
+    let mut best: Option<(&'static dyn Encoding, u64, u64)> = None;
     for encoding in ENCODINGS.iter().copied() {
         let Some(bytes) = encoding.measure(source) else { continue };
-        if best.is_none_or(|(_, smallest)| bytes * 100 <= smallest * encoding.percent_max()) {
-            best = Some((encoding, bytes));
+        let whole = bytes + encoding.shared_bytes(source);
+        let most = |smallest: u64| (smallest + encoding.slack_bytes(source)) * encoding.percent_max();
+        if best.is_none_or(|(_, _, smallest)| whole * 100 <= most(smallest)) {
+            best = Some((encoding, bytes, whole));
         }
     }
     match best {
-        Some(best) => best,
+        Some((encoding, bytes, _)) => (encoding, bytes),
         None => unreachable!("any values can be held plain"),
     }
 }
 
-/// Encodes values as was chosen.
-pub(super) fn encode(encoding: &dyn Encoding, bytes: u64, source: &Source<'_>) -> Arc<dyn Encoded> {
-    let encoded = encoding.encode(source);
+/// Encodes values as was chosen; none if they have to be measured again.
+pub(super) fn encode(encoding: &dyn Encoding, bytes: u64, source: &Source<'_>) -> Option<Arc<dyn Encoded>> {
+    let encoded = encoding.encode(source)?;
     assert!(encoded.bytes() == bytes, "{} takes {} bytes, not {bytes}", encoding.name(), encoded.bytes());
     assert!(encoded.encoding() == encoding.name(), "{} calls itself {}", encoding.name(), encoded.encoding());
-    encoded
+    Some(encoded)
 }
 
 #[cfg(test)]

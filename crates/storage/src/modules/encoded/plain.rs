@@ -30,8 +30,8 @@ impl Encoding for Plain {
         100
     }
 
-    fn encode(&self, source: &Source<'_>) -> Arc<dyn Encoded> {
-        Arc::new(PlainValues::new(source.plain()))
+    fn encode(&self, source: &Source<'_>) -> Option<Arc<dyn Encoded>> {
+        Some(Arc::new(PlainValues::new(source.plain())))
     }
 }
 

@@ -41,14 +41,14 @@ impl Encoding for FrameOfReference {
         85
     }
 
-    fn encode(&self, source: &Source<'_>) -> Arc<dyn Encoded> {
+    fn encode(&self, source: &Source<'_>) -> Option<Arc<dyn Encoded>> {
         let Some((base, high)) = source.range() else { unreachable!("{NAME} was measured") };
         let max = (high - base) as u64;
         // What lies under a NULL may be outside.
         let code = |value: i128| value.checked_sub(base).and_then(|code| u64::try_from(code).ok()).unwrap_or(0);
         let codes = integers(&source.column().values).map(|value| code(value).min(max));
         let codes = Packed::new(codes, source.rows(), max);
-        Arc::new(Referenced { physical: source.column().values.physical(), base, codes })
+        Some(Arc::new(Referenced { physical: source.column().values.physical(), base, codes }))
     }
 }
 

@@ -31,18 +31,23 @@ impl Encoding for RunLength {
         Some(heads.bytes + size_of_val(source.run_starts()?) as u64)
     }
 
+    fn shared_bytes(&self, source: &Source<'_>) -> u64 {
+        source.run_heads().map_or(0, |heads| heads.shared_bytes)
+    }
+
     fn percent_max(&self) -> u64 {
         50
     }
 
-    fn encode(&self, source: &Source<'_>) -> Arc<dyn Encoded> {
+    fn encode(&self, source: &Source<'_>) -> Option<Arc<dyn Encoded>> {
         let (Some(starts), Some(heads)) = (source.run_starts(), source.run_heads()) else {
             unreachable!("{NAME} was measured")
         };
-        let heads = Source::of_heads(&heads.column);
+        let measured = heads.bytes;
+        let heads = Source::of_heads(&heads.column, source.dictionary());
         let (encoding, bytes) = choose(&heads);
-        let values = encode(encoding, bytes, &heads);
-        Arc::new(Runs { starts: starts.to_vec().into(), values, rows: source.rows() })
+        let values = (bytes == measured).then(|| encode(encoding, bytes, &heads))??;
+        Some(Arc::new(Runs { starts: starts.to_vec().into(), values, rows: source.rows() }))
     }
 }
 
@@ -111,7 +116,7 @@ impl Encoded for Runs {
             Values::Float32(values) => Values::Float32(repeat(&values, lens)),
             Values::Float64(values) => Values::Float64(repeat(&values, lens)),
             Values::Bytes(values) => {
-                Values::Bytes(Views { views: repeat(&values.views, lens), data: Arc::clone(&values.data) })
+                Values::Bytes(Views { views: values.views.repeated(lens), data: Arc::clone(&values.data) })
             }
         }
     }

@@ -1,8 +1,10 @@
 //! The values to be encoded, and what encodings ask about them. Each question is answered once, when somebody asks.
 
 use super::encoding::choose;
+use super::shared::Found;
 use super::symbols::Compressed;
 use crate::batch::{Buffer, Column, ColumnBuilder, VIEW_INLINE_MAX, Values, view_len};
+use crate::dictionary::{DICTIONARY_TEXTS_MAX, SharedDictionary};
 use crate::value::{order_f32, order_f64};
 use eris_platform::DeterministicMap;
 use std::cell::OnceCell;
@@ -13,6 +15,9 @@ pub(super) struct Source<'a> {
     column: &'a Column,
     /// Whether the values take no more memory than they must.
     exact: bool,
+    /// Of the container, for texts.
+    dictionary: Option<&'a SharedDictionary>,
+    found: OnceCell<Option<Found>>,
     range: OnceCell<Option<(i128, i128)>>,
     distinct: OnceCell<Option<Distinct>>,
     run_starts: OnceCell<Option<Vec<u32>>>,
@@ -32,6 +37,8 @@ pub(super) struct Distinct {
 pub(super) struct RunHeads {
     pub column: Column,
     pub bytes: u64,
+    /// And where others share it.
+    pub shared_bytes: u64,
 }
 
 /// Transient bytes of answering all questions about so many rows of so many bytes at most: a table of different values,
@@ -60,7 +67,9 @@ pub(super) fn buffers_bytes(values: &Values) -> u64 {
         Values::Int128(buffer) => buffer.bytes(),
         Values::Float32(buffer) => buffer.bytes(),
         Values::Float64(buffer) => buffer.bytes(),
-        Values::Bytes(views) => views.views.bytes() + views.data.iter().map(Buffer::bytes).sum::<usize>(),
+        Values::Bytes(views) => {
+            views.views.len() * size_of::<u128>() + views.data.iter().map(Buffer::bytes).sum::<usize>()
+        }
     };
     bytes as u64
 }
@@ -94,10 +103,12 @@ pub(super) fn integers(values: &Values) -> Box<dyn Iterator<Item = i128> + '_> {
 
 impl<'a> Source<'a> {
     /// Values whose validity bitmap, if there is one, has a NULL.
-    pub(super) fn new(column: &'a Column, exact: bool) -> Self {
+    pub(super) fn new(column: &'a Column, exact: bool, dictionary: Option<&'a SharedDictionary>) -> Self {
         Self {
             column,
             exact,
+            dictionary,
+            found: OnceCell::new(),
             range: OnceCell::new(),
             distinct: OnceCell::new(),
             run_starts: OnceCell::new(),
@@ -121,6 +132,22 @@ impl<'a> Source<'a> {
 
     pub(super) fn rows(&self) -> usize {
         self.column.len()
+    }
+
+    /// What the values take as they are.
+    pub(super) fn plain_bytes(&self) -> u64 {
+        buffers_bytes(&self.column.values)
+    }
+
+    /// The container's dictionary for these values, if there is one.
+    pub(super) fn dictionary(&self) -> Option<&'a SharedDictionary> {
+        self.dictionary
+    }
+
+    /// How the texts are found there, if it has or may get all of them.
+    pub(super) fn found_in_dictionary(&self) -> Option<&Found> {
+        let dictionary = self.dictionary?;
+        self.found.get_or_init(|| Found::new(self, dictionary)).as_ref()
     }
 
     /// What [`compact`] takes for these rows.
@@ -183,11 +210,13 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The different values, if they are so few that a dictionary of them and codes take less than `bytes`.
+    /// The different values, if they are so few that a dictionary of them and codes take less than `bytes`, or that the
+    /// container's dictionary might have them.
     pub(super) fn distinct_within(&self, bytes: u64) -> Option<&Distinct> {
         let distinct = self.distinct.get_or_init(|| {
             let values_bytes = buffers_bytes(&self.column.values).max(1);
             let most = (u128::from(bytes) * self.rows() as u128 / u128::from(values_bytes)) as usize;
+            let most = if self.dictionary.is_some() { most.max(DICTIONARY_TEXTS_MAX) } else { most };
             match &self.column.values {
                 Values::Boolean(values) => self.find_distinct(most, |row| values[row], |row| i128::from(values[row])),
                 Values::Int16(values) => self.find_distinct(most, |row| values[row], |row| values[row]),
@@ -285,8 +314,10 @@ impl<'a> Source<'a> {
                 .zip(ends)
                 .map(|(start, end)| (*start..end).find(|row| !self.column.is_null(*row as usize)).unwrap_or(*start));
             let column = compact(self.column, &heads.collect::<Vec<u32>>());
-            let (_, bytes) = choose(&Source::of_heads(&column));
-            RunHeads { column, bytes }
+            let heads = Source::of_heads(&column, self.dictionary);
+            let (encoding, bytes) = choose(&heads);
+            let shared_bytes = encoding.shared_bytes(&heads);
+            RunHeads { column, bytes, shared_bytes }
         }))
     }
 
@@ -296,8 +327,8 @@ impl<'a> Source<'a> {
     }
 
     /// The values of runs: they have no runs themselves.
-    pub(super) fn of_heads(column: &'a Column) -> Self {
-        let source = Self::new(column, true);
+    pub(super) fn of_heads(column: &'a Column, dictionary: Option<&'a SharedDictionary>) -> Self {
+        let source = Self::new(column, true, dictionary);
         let no_runs = source.run_starts.set(None);
         assert!(no_runs.is_ok(), "nobody asked yet");
         source

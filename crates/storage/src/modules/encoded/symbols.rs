@@ -77,7 +77,7 @@ impl Encoding for SymbolTable {
         66
     }
 
-    fn encode(&self, source: &Source<'_>) -> Arc<dyn Encoded> {
+    fn encode(&self, source: &Source<'_>) -> Option<Arc<dyn Encoded>> {
         let Some(Compressed { symbols, codes, ends }) = source.compressed(|| None) else {
             unreachable!("{NAME} was measured")
         };
@@ -85,7 +85,8 @@ impl Encoding for SymbolTable {
         exact.extend_from_slice(codes);
         let long = buffers_bytes(&source.column().values) as usize / source.rows().max(1) - size_of::<u128>();
         let value_bytes = long + long / 8;
-        Arc::new(CompressedValues { symbols: symbols.clone(), codes: exact.into(), ends: ends.clone(), value_bytes })
+        let (symbols, codes, ends) = (symbols.clone(), exact.into(), ends.clone());
+        Some(Arc::new(CompressedValues { symbols, codes, ends, value_bytes }))
     }
 }
 

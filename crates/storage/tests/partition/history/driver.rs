@@ -9,10 +9,10 @@ use super::substitute;
 use eris_platform::memory::MemoryPool;
 use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
-    AttachCursor, Attribute, AttributeId, Batch, DataType, Horizon, IndexBuildCursor, IndexOrder, Key, Outcome,
-    PinnedCursor, PinnedPartition, Progress, ReadCursor, ReadRequest, Registry, RowAddress, Schema, SchemaVersion,
-    SealedSegment, SplitBoundary, SplitStep, StorageError, Store, StoreCounters, StoreOptions, Timestamp,
-    TransactionId, Value, key_of_row, key_of_values,
+    AttachCursor, Attribute, AttributeId, Batch, BuildForm, BuildOptions, ContainerDictionaries, DataType, Horizon,
+    IndexBuildCursor, IndexOrder, Key, Outcome, PinnedCursor, PinnedPartition, Progress, ReadCursor, ReadRequest,
+    Registry, RowAddress, Schema, SchemaVersion, SealedSegment, SplitBoundary, SplitStep, StorageError, Store,
+    StoreCounters, StoreOptions, Timestamp, TransactionId, Value, key_of_row, key_of_values,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,6 +52,7 @@ pub struct Driver {
     seed: u64,
     random: SeededRandom,
     schema: Arc<Schema>,
+    dictionaries: Arc<ContainerDictionaries>,
     memory: Arc<MemoryPool>,
     modules: &'static Registry,
     table: Table,
@@ -68,8 +69,15 @@ pub struct Driver {
     may_split: bool,
 }
 
-fn new_store(schema: &Arc<Schema>, memory: &Arc<MemoryPool>, modules: &'static Registry, seed: u64) -> Store {
+fn new_store(
+    schema: &Arc<Schema>,
+    dictionaries: &Arc<ContainerDictionaries>,
+    memory: &Arc<MemoryPool>,
+    modules: &'static Registry,
+    seed: u64,
+) -> Store {
     Store::new(StoreOptions {
+        dictionaries: Some(Arc::clone(dictionaries)),
         // Every other history has its sealed columns in node-local memory.
         arena: seed.is_multiple_of(2).then(|| Arena::new(NodeId(0), memory)),
         modules,
@@ -93,12 +101,14 @@ impl Driver {
         let schema = Arc::new(generate::schema(&mut random, !may_split));
         let memory = MemoryPool::unlimited();
         let modules = if random.chance(0.3) { substitute::dynamic_rows() } else { Registry::standard() };
-        let store = new_store(&schema, &memory, modules, seed);
+        let dictionaries = ContainerDictionaries::new(&memory);
+        let store = new_store(&schema, &dictionaries, &memory, modules, seed);
         Self {
             seed,
             random,
             parts: vec![Part { store, lower: Key::lowest(), pending: BTreeSet::new() }],
             schema,
+            dictionaries,
             memory,
             modules,
             table: Table::default(),
@@ -283,7 +293,9 @@ impl Driver {
             })
             .collect();
         let batch = Batch::from_rows(&self.schema.data_types(), &rows);
-        let segment = SealedSegment::build(&self.schema, &batch, &self.memory).unwrap();
+        let (memory, dictionaries) = (&self.memory, Some(&self.dictionaries));
+        let options = BuildOptions { memory, dictionaries, arena: None, form: BuildForm::AsLaidOut };
+        let segment = SealedSegment::build_in(&self.schema, &batch, &options).unwrap();
         let refusals = self.reference_insert(&rows, view);
         let mut cursor = AttachCursor::default();
         let result = loop {
@@ -561,6 +573,7 @@ impl Driver {
             }
         }
         self.parts.clear();
+        drop(self.dictionaries);
         assert_eq!(self.memory.used(), 0, "seed {}: {:?}", self.seed, self.memory.by_consumer());
         statistics.into_iter().map(|statistics| statistics.counters).collect()
     }

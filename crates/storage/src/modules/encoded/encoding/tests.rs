@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::batch::{Batch, Bitmap, Column, PackedRows, RowFormat};
+use crate::dictionary::SharedDictionary;
 use crate::predicate::{Comparison, Condition};
 use crate::types::DataType;
 use crate::value::Value;
@@ -178,6 +179,8 @@ fn values_come_back_and_are_tested_right_in_every_encoding() {
     let arena = Arena::new(NodeId(0), &pool);
     let mut met = std::collections::BTreeMap::new();
     for (data_type, spread) in TYPES.into_iter().flat_map(|data_type| SPREADS.map(|spread| (data_type, spread))) {
+        let dictionary = SharedDictionary::new(&pool);
+        let dictionary = data_type.is_variable_length().then_some(&dictionary);
         for size in [1, 60, 700, 5_000].into_iter().take(2 + test_load(2) as usize) {
             let rows = random.index(size) + 1;
             let nulls = [0.0, 0.2, 1.0][random.index(3)];
@@ -189,11 +192,11 @@ fn values_come_back_and_are_tested_right_in_every_encoding() {
                 .collect();
             let list: Vec<Vec<Value>> = values.iter().map(|value| vec![value.clone()]).collect();
             let column = Batch::from_rows(&[data_type], &list).columns[0].clone().without_idle_validity();
-            let source = Source::new(&column, random.chance(0.5));
+            let source = Source::new(&column, random.chance(0.5), dictionary);
             for encoding in ENCODINGS.iter().copied() {
                 let Some(bytes) = encoding.measure(&source) else { continue };
                 let about = format!("{} of {data_type} {spread:?} {rows} rows", encoding.name());
-                let encoded = encode(encoding, bytes, &source);
+                let encoded = encode(encoding, bytes, &source).unwrap();
                 *met.entry(encoding.name()).or_insert(0) += 1;
                 check(&*encoded, &values, &column, &mut random, &about);
                 let (placed, taken) = encoded.placed(&arena).unwrap();
@@ -209,7 +212,11 @@ fn values_come_back_and_are_tested_right_in_every_encoding() {
 }
 
 fn chosen(column: &Column) -> (&'static str, u64) {
-    let (encoding, bytes) = choose(&Source::new(column, true));
+    chosen_with(column, None)
+}
+
+fn chosen_with(column: &Column, dictionary: Option<&SharedDictionary>) -> (&'static str, u64) {
+    let (encoding, bytes) = choose(&Source::new(column, true, dictionary));
     (encoding.name(), bytes)
 }
 
@@ -251,4 +258,61 @@ fn a_null_costs_a_bit() {
     assert_eq!(chosen(&column), ("frame of reference", 1_024 * 2 / 8 + 64));
     let nothing = column_of(DataType::Text, (0..1_000).map(|_| Value::Null));
     assert_eq!(chosen(&nothing), ("constant", 16));
+}
+
+fn encoded_with(column: &Column, dictionary: &SharedDictionary) -> Arc<dyn Encoded> {
+    let source = Source::new(column, true, Some(dictionary));
+    let (encoding, bytes) = choose(&source);
+    encode(encoding, bytes, &source).unwrap()
+}
+
+fn ids(values: &Values) -> Option<Vec<u16>> {
+    let Values::Bytes(views) = values else { return None };
+    views.coded().map(|coded| coded.ids.to_vec())
+}
+
+#[test]
+fn segments_of_a_container_share_ids() {
+    const ROWS: usize = 1 << 12;
+    let dictionary = SharedDictionary::new(&MemoryPool::unlimited());
+    let of = |names: &'static [&'static str]| {
+        column_of(DataType::Text, (0..ROWS).map(|row| Value::Text(names[row * 7 % names.len()].into())))
+    };
+    let first = encoded_with(&of(&["RAIL", "AIR", "a mode with a long name"]), &dictionary);
+    assert_eq!((first.encoding(), first.bytes()), ("shared dictionary", (ROWS * 2 / 8 + 64) as u64));
+    // In their order: AIR, RAIL, a mode.
+    assert_eq!(ids(&first.run(0..4)), Some(vec![1, 0, 2, 1]));
+    let second = encoded_with(&of(&["BARGE", "RAIL"]), &dictionary);
+    assert_eq!((second.encoding(), ids(&second.run(0..4))), ("shared dictionary", Some(vec![3, 1, 3, 1])));
+    assert_eq!(ids(&second.gather(&[5, 8]).unwrap()), Some(vec![1, 3]));
+    // One text has an id, too, for no more than the padding; runs have the ids of their values.
+    let only = encoded_with(&of(&["BARGE"]), &dictionary);
+    assert_eq!((only.encoding(), only.bytes(), ids(&only.run(9..11))), ("shared dictionary", 64, Some(vec![3, 3])));
+    let sorted = (0..ROWS).map(|row| Value::Text(["AIR", "BARGE", "RAIL", "AIR"][row / (ROWS / 4)].into()));
+    let runs = encoded_with(&column_of(DataType::Text, sorted), &dictionary);
+    assert_eq!((runs.encoding(), ids(&runs.run(ROWS / 2 - 1..ROWS / 2 + 1))), ("run length", Some(vec![3, 1])));
+    // What is not in the dictionary's order becomes a set or ranges of codes.
+    let below = Test::Compare(Comparison::Less, Value::Text("R".into()));
+    let codes = |encoded: &dyn Encoded| encoded.translate(&below).unwrap().unwrap();
+    let up_to = |low, span| CodeTest::Range(crate::modules::encoded::kernels::CodeRange { low, span, negated: false });
+    assert_eq!((codes(&*first), codes(&*second)), (up_to(0, 0), up_to(2, 0)));
+    assert_eq!(codes(&*only), CodeTest::Everything);
+}
+
+#[test]
+fn a_dictionary_without_room_leaves_segments_their_own() {
+    use crate::dictionary::DICTIONARY_TEXTS_MAX;
+    let dictionary = SharedDictionary::new(&MemoryPool::unlimited());
+    let of = |from: usize, texts: usize| {
+        column_of(DataType::Text, (0..1 << 16).map(move |row| Value::Text(format!("{}", from + row % texts).into())))
+    };
+    let full = DICTIONARY_TEXTS_MAX - 100;
+    assert_eq!(encoded_with(&of(0, full), &dictionary).encoding(), "shared dictionary");
+    assert_eq!(chosen_with(&of(full, 101), Some(&dictionary)).0, "dictionary");
+    assert_eq!(chosen_with(&of(full, 100), Some(&dictionary)).0, "shared dictionary");
+    assert_eq!(encoded_with(&of(700, 10), &dictionary).encoding(), "shared dictionary");
+    // Ids of 12 bits for ten texts that are far apart: they are better off without.
+    let far = |row: usize| Value::Text(format!("{}", row % 10 * 399).into());
+    assert_eq!(chosen_with(&column_of(DataType::Text, (0..1 << 16).map(far)), Some(&dictionary)).0, "dictionary");
+    assert_eq!(dictionary.texts().len(), full);
 }

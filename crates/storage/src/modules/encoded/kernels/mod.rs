@@ -106,7 +106,7 @@ macro_rules! lane {
     };
 }
 
-lane!(u8, i16, u32, i32, i64, u64);
+lane!(u8, i16, u16, u32, i32, i64, u64);
 
 /// Codes as they lie in memory.
 #[derive(Clone, Copy)]

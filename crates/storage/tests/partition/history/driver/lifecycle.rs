@@ -215,7 +215,10 @@ impl Driver {
             at: at.clone(),
         };
         match self.parts[part].store.begin_split(boundary) {
-            Ok(()) => self.splitting = Some((part, new_store(&self.schema, &self.memory, self.modules, self.seed), at)),
+            Ok(()) => {
+                let store = new_store(&self.schema, &self.dictionaries, &self.memory, self.modules, self.seed);
+                self.splitting = Some((part, store, at));
+            }
             Err(StorageError::Busy { .. }) => {}
             Err(error) => panic!("seed {}: {error}", self.seed),
         }
