@@ -21,7 +21,8 @@ def predicate(context, scope, depth):
         return of("(NOT {})", predicate(context, scope, depth - 1))
     choices = [comparison, comparison, comparison, between, listed, listed, null_test, pattern, distinct, truth, rows]
     if depth > 0:
-        choices += [subqueries.exists, subqueries.membership, subqueries.membership, subqueries.compared]
+        choices += [subqueries.exists, subqueries.membership, subqueries.membership, subqueries.compared,
+                    subqueries.quantified, subqueries.row_membership]
     return context.rng.choice(choices)(context, scope, depth)
 
 
@@ -79,10 +80,6 @@ def listed(context, scope, depth):
     if kind == "number" and any("double" in (left.type.kind, item.type.kind) for item in items):
         # What a list of numerics and doubles is compared as is no common ground.
         items = [item for item in items if item.type.kind == left.type.kind] or [left]
-    # A list that begins with a subquery is refused (rule not-generated).
-    items = [item for item in items if not item.template.startswith("(SELECT")] or [left]
-    if items[0].template.startswith("(SELECT"):
-        return comparison(context, scope, 0)
     return of(f"({{}} {context.pick('', '', 'NOT ')}IN ({{}}))", left, Items(children=tuple(items)))
 
 

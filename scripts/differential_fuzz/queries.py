@@ -101,7 +101,7 @@ def combined(context, depth, shared=()):
         return left
     kinds = ["number" if node.type.is_number else node.type.kind for node in exact]
     right = plain(context, depth - 1, shared, kinds)
-    operator = context.pick("UNION ALL", "UNION", "UNION", "INTERSECT", "EXCEPT")
+    operator = context.pick("UNION ALL", "UNION", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
     first, second, facts = [], [], []
     for (_, one), (_, two) in zip(left.outputs, right.outputs):
         fitting = numbers.same_type(one, two) if one.type.is_number else (one, two, one.type)

@@ -1,7 +1,7 @@
-"""Subqueries in conditions and as values: EXISTS, IN, scalar ones, with and without columns from outside."""
+"""Subqueries in conditions and as values: EXISTS, IN, ANY, ALL, scalar ones, with and without columns from outside."""
 from differential_fuzz import aggregates, expressions, numbers, predicates, relations
 from differential_fuzz.context import Scope
-from differential_fuzz.tree import DOUBLE, NUMBERS, Node, words
+from differential_fuzz.tree import BOOLEAN, DOUBLE, NUMBERS, Node, words
 
 
 def source(context, depth):
@@ -42,6 +42,17 @@ def exists(context, scope, depth):
 
 def membership(context, scope, depth):
     """x [NOT] IN (SELECT ...)."""
+    return among(context, scope, depth, f"({{}} {context.pick('', 'NOT ')}IN (SELECT {{}} FROM {{}}{{}}))")
+
+
+def quantified(context, scope, depth):
+    """x < ANY (SELECT ...)."""
+    sign, quantifier = context.rng.choice(predicates.COMPARISONS[2:]), context.pick("ANY", "SOME", "ALL", "ALL")
+    return among(context, scope, depth, f"({{}} {sign} {quantifier} (SELECT {{}} FROM {{}}{{}}))")
+
+
+def among(context, scope, depth, template):
+    """A value and what a subquery selects."""
     if not context.may_nest(depth):
         return predicates.listed(context, scope, 0)
     found = source(context, depth)
@@ -53,8 +64,27 @@ def membership(context, scope, depth):
     where = words("")
     if context.chance(0.6):
         where = where_clause(context, scope, found, depth, context.chance(0.3))
-    return predicates.of(f"({{}} {context.pick('', 'NOT ')}IN (SELECT {{}} FROM {{}}{{}}))", left, item, found.node,
-                         where)
+    return predicates.of(template, left, item, found.node, where)
+
+
+def row_membership(context, scope, depth):
+    """(x, y) [NOT] IN (SELECT ...), of columns; question by question in DuckDB (rule rows)."""
+    columns = [atom for atom in scope.atoms if atom.role == "column"]
+    if not columns or not context.may_nest(depth):
+        return predicates.rows(context, scope, 0)
+    found = source(context, depth)
+    pairs = [(one, two) for one in columns for two in found.atoms if relations.fit(one, two)]
+    if not pairs:
+        return predicates.rows(context, scope, 0)
+    (left, low), (right, high) = context.rng.choice(pairs), context.rng.choice(pairs)
+    where = where_clause(context, scope, found, depth, context.chance(0.3))
+    negated = context.pick("", "NOT ")
+    rows = "EXISTS (SELECT 1 FROM (SELECT {2} AS c, {3} AS d FROM {4}{5}) r WHERE "
+    is_found = f"{rows}{{0}} = r.c AND {{1}} = r.d)"
+    may_be = f"{rows}({{0}} = r.c) IS NOT FALSE AND ({{1}} = r.d) IS NOT FALSE)"
+    return Node(f"(({{}}, {{}}) {negated}IN (SELECT {{}}, {{}} FROM {{}}{{}}))",
+                (left, right, low, high, found.node, where), type=BOOLEAN, bound=1,
+                duckdb=f"({negated}(CASE WHEN {is_found} THEN true WHEN {may_be} THEN NULL ELSE false END))")
 
 
 def compared(context, scope, depth):

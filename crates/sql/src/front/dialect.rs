@@ -7,11 +7,13 @@
 //! - Names of arguments are identifiers, as in PostgreSQL, and not expressions: an honest statement is read once.
 //! - Expressions that are begun are counted. Once there were more than any honest statement needs, every attempt fails
 //!   as if nested too deep, which the parser passes on instead of trying something else.
+//!
+//! And a list of IN that begins with a subquery is told from a query in parentheses, and VALUES is a query.
 
 use std::any::TypeId;
 use std::cell::Cell;
 
-use crate::ast::{Dialect, Expr, Keyword, Parser, ParserError, PostgreSqlDialect, Precedence, Statement};
+use crate::ast::{Dialect, Expr, Keyword, Parser, ParserError, PostgreSqlDialect, Precedence, Statement, Token};
 
 /// Expressions that may be begun for each token; an honest statement begins less than three.
 const ATTEMPTS_PER_TOKEN: usize = 16;
@@ -41,6 +43,43 @@ impl BoundedDialect {
     }
 }
 
+/// Whether `[NOT] IN ((...)` begins a list: behind the inner parentheses follows something that no query goes on with.
+fn begins_list(parser: &Parser) -> bool {
+    let mut tokens = (0..)
+        .map(|ahead| parser.peek_nth_token_no_skip(ahead).token)
+        .filter(|token| !matches!(token, Token::Whitespace(_)))
+        .peekable();
+    let is_word = |token: &Token, keyword: Keyword| matches!(token, Token::Word(word) if word.keyword == keyword);
+    tokens.next_if(|token| is_word(token, Keyword::NOT));
+    let begins = tokens.next().is_some_and(|token| is_word(&token, Keyword::IN))
+        && tokens.next() == Some(Token::LParen)
+        && tokens.next() == Some(Token::LParen);
+    let mut open = usize::from(begins);
+    while open > 0 {
+        match tokens.next() {
+            Some(Token::LParen) => open += 1,
+            Some(Token::RParen) => open -= 1,
+            Some(Token::EOF) | None => return false,
+            Some(_) => {}
+        }
+    }
+    begins
+        && match tokens.next() {
+            Some(Token::RParen | Token::EOF) | None => false,
+            Some(Token::Word(word)) => !matches!(
+                word.keyword,
+                Keyword::INTERSECT
+                    | Keyword::EXCEPT
+                    | Keyword::ORDER
+                    | Keyword::LIMIT
+                    | Keyword::OFFSET
+                    | Keyword::FETCH
+                    | Keyword::FOR
+            ),
+            Some(_) => true,
+        }
+}
+
 /// What PostgreSQL's dialect says itself instead of leaving it to the trait.
 macro_rules! as_postgresql {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
@@ -56,12 +95,33 @@ impl Dialect for BoundedDialect {
         PostgreSqlDialect {}.dialect()
     }
 
-    fn parse_prefix(&self, _parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
-        self.attempt().err().map(Err)
+    /// Also `x = ANY (VALUES (1), (2))`: the parser looks for SELECT only.
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if let Err(error) = self.attempt() {
+            return Some(Err(error));
+        }
+        let is_list = parser.peek_keyword(Keyword::VALUES) && parser.peek_nth_token_ref(1).token == Token::LParen;
+        is_list.then(|| parser.parse_query().map(Expr::Subquery))
     }
 
     fn parse_statement(&self, _parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
         self.attempt().err().map(Err)
+    }
+
+    /// `x IN ((SELECT ...), ...)`: the parser takes a list that begins with a subquery for that subquery.
+    fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _precedence: u8) -> Option<Result<Expr, ParserError>> {
+        if !begins_list(parser) {
+            return None;
+        }
+        let negated = parser.parse_keyword(Keyword::NOT);
+        let mut list = || {
+            parser.expect_keyword_is(Keyword::IN)?;
+            parser.expect_token(&Token::LParen)?;
+            let list = parser.parse_comma_separated(Parser::parse_expr)?;
+            parser.expect_token(&Token::RParen)?;
+            Ok(Expr::InList { expr: Box::new(expr.clone()), list, negated })
+        };
+        Some(list())
     }
 
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
@@ -126,6 +186,27 @@ mod tests {
                 stringify!($name)
             );)*
         };
+    }
+
+    #[test]
+    fn lists_may_begin_with_a_subquery() {
+        for (condition, is_list) in [
+            ("a IN ((SELECT 1), 2)", true),
+            ("a NOT IN ((SELECT ')'), (SELECT 2))", true),
+            ("a IN ((SELECT 1) + 1)", true),
+            ("a IN (((SELECT 1)), 2)", true),
+            ("a IN ((1), 2)", true),
+            ("a IN ((SELECT 1))", false),
+            ("a NOT IN ((SELECT 1) UNION (SELECT 2))", false),
+            ("a IN ((SELECT 1) ORDER BY 1 LIMIT 1)", false),
+            ("a IN (SELECT (1), 2)", false),
+        ] {
+            let statement = super::super::parse(&format!("SELECT {condition}")).unwrap().remove(0).ast;
+            assert_eq!(statement.to_string(), format!("SELECT {condition}"));
+            let text = format!("{statement:?}");
+            assert_eq!((text.contains("InList"), text.contains("InSubquery")), (is_list, !is_list), "{condition}");
+        }
+        assert!(super::super::parse("SELECT a IN ((SELECT 1), 2").is_err());
     }
 
     #[test]

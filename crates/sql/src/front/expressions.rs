@@ -1,7 +1,7 @@
 //! Expressions: a list of what may pass. Everything not on it is refused by name.
 
 use super::type_names::sql_type_of;
-use super::{Lowered, query, reads_nothing, refuse_if, windows};
+use super::{Lowered, array_items, query, reads_nothing, refuse_if, windows};
 use crate::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Interval, TypedString, UnaryOperator, Value, WindowFrameBound, WindowSpec,
@@ -52,6 +52,39 @@ fn same_entries(left: &[Expr], right: &[Expr]) -> Lowered<()> {
     Err(SqlError::new(crate::errors::SqlState::SYNTAX, "unequal number of entries in row expressions"))
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quantifier {
+    Any,
+    All,
+}
+
+/// Checks `left op ANY (right)`: of a subquery, or of an array that is written out.
+fn check_quantified(left: &Expr, op: &BinaryOperator, quantifier: Quantifier, right: &Expr) -> Lowered<()> {
+    use BinaryOperator::{Eq, NotEq, PGRegexIMatch, PGRegexMatch, PGRegexNotIMatch, PGRegexNotMatch};
+    check_operator(op)?;
+    let is_row = matches!(left, Expr::Tuple(_));
+    let is_pattern = matches!(op, PGRegexMatch | PGRegexIMatch | PGRegexNotMatch | PGRegexNotIMatch);
+    refuse_if(is_pattern && is_row, "a regular expression with ANY or ALL", "Join the patterns with OR or AND.")?;
+    check(left)?;
+    if let Expr::Subquery(subquery) = right {
+        let is_in = matches!((op, quantifier), (Eq, Quantifier::Any) | (NotEq, Quantifier::All));
+        refuse_if(
+            is_row && !is_in,
+            "this comparison of a row with ANY or ALL",
+            "= ANY and <> ALL are planned; write EXISTS with a comparison of the columns.",
+        )?;
+        return query::check(subquery);
+    }
+    let Some(items) = array_items(right)? else {
+        return Err(SqlError::unsupported(
+            "ANY and ALL of an array that is not written out",
+            "Write ARRAY[...], '{...}' or a subquery; with parameters, = ANY (ARRAY[$1, $2]).",
+        ));
+    };
+    refuse_if(is_row, "ANY and ALL of a row and an array", "Write IN with a list of rows.")?;
+    items.iter().try_for_each(check)
+}
+
 fn check_one(expr: &Expr) -> Lowered<()> {
     match expr {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => Ok(()),
@@ -79,17 +112,17 @@ fn check_one(expr: &Expr) -> Lowered<()> {
             check_all(list)
         }
         Expr::InSubquery { expr, subquery, negated: _ } => {
-            let is_row = matches!(expr.as_ref(), Expr::Tuple(_));
-            refuse_if(is_row, "IN of a row and a subquery", "Write EXISTS with an equality for each column.")?;
             check(expr)?;
             query::check(subquery)
         }
         Expr::Between { expr, negated: _, low, high } => check_all([&**expr, &**low, &**high]),
-        Expr::Like { negated: _, any, expr, pattern, escape_char: _ }
-        | Expr::ILike { negated: _, any, expr, pattern, escape_char: _ } => {
-            refuse_if(*any, "LIKE ANY", "Join the patterns with OR.")?;
-            check_all([&**expr, &**pattern])
+        Expr::Like { negated: _, any: true, expr, pattern, escape_char }
+        | Expr::ILike { negated: _, any: true, expr, pattern, escape_char } => {
+            refuse_if(escape_char.is_some(), "LIKE ANY with ESCAPE", "Join the patterns with OR.")?;
+            check_quantified(expr, &BinaryOperator::PGLikeMatch, Quantifier::Any, pattern)
         }
+        Expr::Like { negated: _, any: false, expr, pattern, escape_char: _ }
+        | Expr::ILike { negated: _, any: false, expr, pattern, escape_char: _ } => check_all([&**expr, &**pattern]),
         Expr::UnaryOp { op, expr } => {
             match op {
                 UnaryOperator::Plus | UnaryOperator::Minus | UnaryOperator::Not => {}
@@ -158,9 +191,10 @@ fn check_one(expr: &Expr) -> Lowered<()> {
         }
         Expr::Function(function) => check_function(function),
         Expr::BinaryOp { .. } => check(expr),
-        Expr::AnyOp { .. } | Expr::AllOp { .. } => {
-            Err(SqlError::unsupported("ANY and ALL", "Write IN, EXISTS or compare with min() or max()."))
+        Expr::AnyOp { left, compare_op, right, is_some: _ } => {
+            check_quantified(left, compare_op, Quantifier::Any, right)
         }
+        Expr::AllOp { left, compare_op, right } => check_quantified(left, compare_op, Quantifier::All, right),
         Expr::Collate { expr, collation } => {
             let name = collation.0.last().and_then(|part| part.as_ident()).map_or("", |ident| &ident.value);
             let bytes = name == "C" || name == "POSIX" || name.eq_ignore_ascii_case("default");
@@ -259,6 +293,8 @@ fn check_operator(op: &BinaryOperator) -> Lowered<()> {
 fn check_function(function: &Function) -> Lowered<()> {
     let Function { name, uses_odbc_syntax, parameters, args, filter, null_treatment: _, over, within_group } = function;
     refuse_if(*uses_odbc_syntax, "ODBC escapes", "Call the function in SQL.")?;
+    let is_all = matches!(name.0.as_slice(), [part] if part.to_string().eq_ignore_ascii_case("all"));
+    refuse_if(is_all, "LIKE ALL", "Write ~~ ALL (...).")?;
     refuse_if(!matches!(parameters, FunctionArguments::None), "parameters before arguments", "Write f(arguments).")?;
     match args {
         FunctionArguments::None => {}

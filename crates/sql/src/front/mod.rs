@@ -7,6 +7,7 @@
 //! refused, and a new field in the parser's next version does not compile until someone has decided about it. So
 //! nothing is dropped silently. This module needs the parser and [`crate::errors`], nothing else.
 
+mod arrays;
 mod copy;
 mod create;
 mod dialect;
@@ -25,6 +26,7 @@ mod windows;
 
 mod command;
 
+pub use arrays::array_items;
 pub use command::{
     Assignment, Command, CopyCommand, CopyFormat, CopySource, CreateIndexCommand, CreateTableCommand, DeleteCommand,
     ExplainCommand, InsertCommand, InsertSource, Isolation, NewColumn, NewConstraint, SetValue, TableName,

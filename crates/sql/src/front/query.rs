@@ -88,9 +88,7 @@ fn check_body(body: &SetExpr) -> Lowered<()> {
     loop {
         match body {
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
-                let counted = matches!(op, SetOperator::Intersect | SetOperator::Except | SetOperator::Minus)
-                    && matches!(set_quantifier, SetQuantifier::All);
-                refuse_if(counted, "INTERSECT ALL and EXCEPT ALL", "Number equal rows with row_number() first.")?;
+                refuse_if(*op == SetOperator::Minus, "MINUS", "Write EXCEPT.")?;
                 match set_quantifier {
                     SetQuantifier::All | SetQuantifier::Distinct | SetQuantifier::None => {}
                     SetQuantifier::ByName | SetQuantifier::AllByName | SetQuantifier::DistinctByName => {

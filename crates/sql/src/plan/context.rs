@@ -10,10 +10,12 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 
+use super::analyze::row_in;
 use super::bind::SessionValues;
 use super::catalog_functions::catalog_function;
 use super::functions::session_function;
 use super::planner::Planner;
+use super::quantifiers::ROW_IN;
 use super::source::TableSourceProvider;
 use crate::catalog::CatalogVersion;
 use crate::front::TableName;
@@ -56,6 +58,7 @@ impl ContextProvider for Context<'_> {
         session_function(name, self.values, &self.momentary)
             .or_else(|| catalog_function(name, self.catalog, self.values, &self.momentary))
             .or_else(|| self.planner.state().scalar_functions().get(name).cloned())
+            .or_else(|| (name == ROW_IN).then(|| Arc::new(row_in())))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

@@ -30,6 +30,7 @@ mod parameters;
 mod partial_functions;
 mod planner;
 mod precedence;
+mod quantifiers;
 mod result_names;
 mod rows;
 mod rules;

@@ -17,11 +17,12 @@
 //! | `DISTINCT ON (1)`, `DISTINCT ON (name)`   | what the select list says   |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))`   | see [`rows`]                |
 //! | `GROUP BY a ORDER BY name`                | see [`sorted_results`]      |
+//! | `x = ANY (SELECT ...)`, `(a, b) IN (SELECT ...)`, `x < ALL (ARRAY[...])` | see [`quantifiers`] |
 //! | `SELECT 1 FROM t HAVING a`                | `... HAVING (a) AND count(*) IS NOT NULL`: one group |
 
 use eris_binder::RewriteQuery;
 
-use super::{distinct_on, grouping_sets, precedence, result_names, rows, sorted_results};
+use super::{distinct_on, grouping_sets, precedence, quantifiers, result_names, rows, sorted_results};
 use crate::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select, Value,
@@ -43,6 +44,7 @@ impl RewriteQuery for Normalizing {
     fn query(&mut self, query: &mut Query) {
         crate::front::resolve_windows(query);
         sorted_results::name_apart_in_with(query);
+        result_names::name_compared_items(&mut query.body);
         let Some(fetch) = query.fetch.take() else { return };
         let one = || Expr::Value(Value::Number("1".to_string(), false).with_empty_span());
         let count = fetch.quantity.unwrap_or_else(one);
@@ -65,6 +67,7 @@ impl RewriteQuery for Normalizing {
     fn expression(&mut self, expr: &mut Expr) {
         precedence::repair(expr);
         rows::compare_entries(expr);
+        quantifiers::write_out(expr);
         if let Expr::Value(value) = expr
             && let Value::Number(digits, _) = &value.value
             && !fits_numeric(digits)

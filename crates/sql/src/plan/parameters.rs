@@ -6,6 +6,7 @@ use datafusion::arrow::datatypes::{DataType as ArrowType, Field, FieldRef};
 use datafusion::logical_expr::LogicalPlan;
 use eris_binder::{Text, visit_expressions};
 
+use super::analyze::parameters_of_rows;
 use super::errors::datafusion_error;
 use crate::arrow_view::{arrow_type, sql_type_of_arrow};
 use crate::ast::{self, Expr, Value};
@@ -59,7 +60,12 @@ impl ParameterTypes {
 
     /// Takes over what the binder inferred. Integer types come from literals as 64 bits; that is kept.
     pub fn infer(&mut self, plan: &LogicalPlan) -> Result<(), SqlError> {
-        let inferred = eris_binder::parameter_types(plan).map_err(|error| datafusion_error(&error))?;
+        let mut inferred =
+            Vec::from_iter(eris_binder::parameter_types(plan).map_err(|error| datafusion_error(&error))?);
+        if !self.is_complete() {
+            let of_rows = parameters_of_rows(plan).map_err(|error| datafusion_error(&error))?;
+            inferred.extend(of_rows.into_iter().map(|(name, data_type)| (name, Some(data_type))));
+        }
         for (name, data_type) in inferred {
             let Some(index) = index_of(&name) else { continue };
             if self.0.len() <= index {

@@ -4,7 +4,7 @@
 //! DataFusion names columns by their expression and refuses two of the same name, so items that are no columns get an
 //! alias here, and the names shown are computed from the text.
 
-use crate::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr};
+use crate::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, SetOperator};
 
 /// The shown name of one select item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,43 @@ pub(super) fn name_items(select: &mut Select) {
             _ => continue,
         };
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
+}
+
+/// Gives columns of the same name in an operand of INTERSECT or EXCEPT names of their own: there DataFusion compares
+/// columns by name.
+pub(super) fn name_compared_items(body: &mut SetExpr) {
+    match body {
+        SetExpr::SetOperation { op: SetOperator::Intersect | SetOperator::Except, left, right, .. } => {
+            for operand in [left, right] {
+                name_compared_items(operand);
+                let operand = match operand.as_mut() {
+                    SetExpr::Query(query) => query.body.as_mut(),
+                    other => other,
+                };
+                if let SetExpr::Select(select) = operand {
+                    name_twins(&mut select.projection);
+                }
+            }
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            name_compared_items(left);
+            name_compared_items(right);
+        }
+        _ => {}
+    }
+}
+
+fn name_twins(items: &mut [SelectItem]) {
+    let mut taken: Vec<String> = Vec::new();
+    for (at, item) in items.iter_mut().enumerate() {
+        let Some(name) = column_name(item) else { continue };
+        if !taken.contains(&name) {
+            taken.push(name);
+        } else if let SelectItem::UnnamedExpr(expr) = item {
+            let alias = Ident::with_quote('"', format!("__column_{at}"));
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
     }

@@ -17,7 +17,7 @@ use super::extremes::Extremes;
 use super::marks::Marks;
 use crate::fallback::{PaddedSides, SampledFilters};
 
-/// Rules for what no plan has here: comparisons with ANY and ALL of a subquery, fields of structures.
+/// Rules for what no plan has here: comparisons with ANY and ALL, which are taken apart before, fields of structures.
 const IDLE: [&str; 3] = ["rewrite_set_comparison", "extract_leaf_expressions", "push_down_leaf_projections"];
 
 /// Rules that found more to do in a second pass over TPC-H's queries; none of the others did. What they would find in

@@ -19,15 +19,21 @@ use datafusion::physical_expr::PhysicalExpr;
 
 /// All window functions.
 pub(super) fn window_functions() -> Vec<Arc<WindowUDF>> {
-    let typed = |inner: Arc<WindowUDF>, result| Arc::new(WindowUDF::new_from_impl(Typed { inner, result }));
-    let functions = SessionStateDefaults::default_window_functions().into_iter();
-    functions
-        .map(|function| match function.name() {
-            "row_number" | "rank" | "dense_rank" => typed(function, ArrowType::Int64),
-            "ntile" => typed(function, ArrowType::Int32),
-            _ => function,
-        })
-        .collect()
+    SessionStateDefaults::default_window_functions().into_iter().map(typed).collect()
+}
+
+fn typed(function: Arc<WindowUDF>) -> Arc<WindowUDF> {
+    let result = match function.name() {
+        "row_number" | "rank" | "dense_rank" => ArrowType::Int64,
+        "ntile" => ArrowType::Int32,
+        _ => return function,
+    };
+    Arc::new(WindowUDF::new_from_impl(Typed { inner: function, result }))
+}
+
+/// The function that numbers rows.
+pub(super) fn row_number() -> Arc<WindowUDF> {
+    typed(datafusion::functions_window::row_number::row_number_udwf())
 }
 
 /// A function whose results are of another type.

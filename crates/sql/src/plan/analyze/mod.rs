@@ -1,7 +1,7 @@
 //! Where DataFusion's expressions mean something else than PostgreSQL's: rewritten while a plan is analysed.
 //!
 //! ```text
-//!   bring_together -> DataFusion's rules (coercion of types, ...)
+//!   quantified -> bring_together -> DataFusion's rules (coercion of types, ...)
 //!       -> correlated_subqueries -> place_predicates -> as_postgres
 //! ```
 //! What the type of its surroundings depends on is looked at before types are coerced, everything else after that,
@@ -17,7 +17,9 @@ mod moments;
 mod operands;
 mod parts;
 mod predicates;
+mod quantified;
 mod rounding;
+mod set_operations;
 mod shifts;
 mod subqueries;
 
@@ -26,7 +28,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, JoinConstraint, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
 
@@ -34,12 +36,13 @@ pub(super) use digits::mark_bare_numeric;
 pub(super) use operands::{as_float, binary, sum_of_times};
 pub(super) use parts::date_part;
 pub(super) use predicates::refused;
+pub(super) use quantified::{parameters_of_rows, row_in};
 
 type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
 
 /// DataFusion's rules between ours.
 pub(super) fn analyzer_rules() -> Vec<Rule> {
-    let mut rules: Vec<Rule> = vec![Arc::new(BringTogether)];
+    let mut rules: Vec<Rule> = vec![Arc::new(quantified::Quantified), Arc::new(BringTogether)];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(Rewriting { name: "correlated_subqueries", rewrite: |expr, _| subqueries::prepared(expr) }));
     rules.push(Arc::new(PlacePredicates));
@@ -47,7 +50,7 @@ pub(super) fn analyzer_rules() -> Vec<Rule> {
     rules
 }
 
-/// See [`digits`] and [`operands`].
+/// See [`digits`], [`operands`] and [`set_operations`].
 #[derive(Debug)]
 struct BringTogether;
 
@@ -61,7 +64,11 @@ impl AnalyzerRule for BringTogether {
             };
             Ok(new.map_or_else(|| Transformed::no(expr), Transformed::yes))
         };
-        eris_binder::rewrite_plan_and_nodes(plan, &mut rewrite, &mut operands::inputs_together)
+        let mut node = |node| match node {
+            LogicalPlan::Join(join) if join.join_constraint == JoinConstraint::Using => operands::keys_together(join),
+            other => set_operations::rewrite(other),
+        };
+        eris_binder::rewrite_plan_and_nodes(plan, &mut rewrite, &mut node)
     }
 
     fn name(&self) -> &'static str {

@@ -15,15 +15,14 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Join, LogicalPlan, Operator, Projection, Subquery, Union,
-    lit, when,
+    Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Join, LogicalPlan, Operator, Subquery, lit, when,
 };
 use eris_operators::ArithmeticOperator;
 
 use super::functions::Function;
 use super::moments::moment;
 use super::parts::truncated;
-use super::{rounding, shifts};
+use super::{rounding, set_operations, shifts};
 use crate::arrow_view::sql_type_of_arrow;
 use crate::errors::{SqlError, SqlState};
 use crate::pg_format::parse_decimal;
@@ -70,7 +69,7 @@ fn family(data_type: &ArrowType) -> Option<Family> {
 }
 
 /// The text of a literal without a type.
-fn untyped(expr: &Expr) -> Option<&str> {
+pub(super) fn untyped(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(value @ (ScalarValue::Utf8(_) | ScalarValue::Utf8View(_)), _) => value.try_as_str()?,
         _ => None,
@@ -216,7 +215,7 @@ fn common_integer(types: &[ArrowType]) -> Option<ArrowType> {
 ///
 /// DataFusion would find one where this does, but later: what stands around the values, or refers to them from a
 /// subquery, has been looked at by then.
-fn common(types: &[ArrowType], literals: bool) -> Option<ArrowType> {
+pub(super) fn common(types: &[ArrowType], literals: bool) -> Option<ArrowType> {
     let found = common_type(types).or_else(|| common_numeric(types)).or_else(|| common_integer(types));
     found.or_else(|| if literals { widest(types) } else { None })
 }
@@ -232,7 +231,7 @@ fn widest(types: &[ArrowType]) -> Option<ArrowType> {
 }
 
 /// Refuses values that have no type in common.
-fn same_family(what: &str, types: &[ArrowType]) -> Result<()> {
+pub(super) fn same_family(what: &str, types: &[ArrowType]) -> Result<()> {
     let mut known = types.iter().filter_map(|known| Some((family(known)?, known)));
     let Some((first, first_type)) = known.next() else { return Ok(()) };
     match known.find(|(other, _)| *other != first) {
@@ -459,48 +458,15 @@ fn in_subquery(predicate: &InSubquery, columns: &DFSchema) -> Result<Option<Expr
     }
     let expr = Box::new(widened(expr, &ArrowType::Float64, columns));
     let subquery = Subquery {
-        subquery: Arc::new(projected(&subquery.subquery, &[Some(ArrowType::Float64)])?),
+        subquery: Arc::new(set_operations::projected(&subquery.subquery, &[Some(ArrowType::Float64)])?),
         outer_ref_columns: subquery.outer_ref_columns.clone(),
         spans: subquery.spans.clone(),
     };
     Ok(Some(Expr::InSubquery(InSubquery::new(expr, subquery, *negated))))
 }
 
-/// A plan whose columns have these types, where one is given.
-fn projected(plan: &LogicalPlan, types: &[Option<ArrowType>]) -> Result<LogicalPlan> {
-    let columns = plan.schema().iter().zip(types).map(|((qualifier, field), wanted)| {
-        let column = Expr::from((qualifier, field));
-        match wanted {
-            Some(wanted) if wanted != field.data_type() => Expr::Cast(Cast::new(Box::new(column), wanted.clone()))
-                .alias_qualified(qualifier.cloned(), field.name()),
-            _ => column,
-        }
-    });
-    Ok(LogicalPlan::Projection(Projection::try_new(columns.collect(), Arc::new(plan.clone()))?))
-}
-
-/// The literal that a column of a plan is, if nothing says its type.
-fn untyped_column(plan: &LogicalPlan, at: usize) -> Option<&Expr> {
-    match plan {
-        LogicalPlan::Projection(projection) => match projection.expr.get(at)? {
-            Expr::Alias(alias) => Some(alias.expr.as_ref()).filter(|expr| untyped(expr).is_some()),
-            expr => Some(expr).filter(|expr| untyped(expr).is_some()),
-        },
-        _ => None,
-    }
-}
-
-/// The inputs of a node with what they have in common.
-pub(super) fn inputs_together(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    match node {
-        LogicalPlan::Union(union) => self::union(union),
-        LogicalPlan::Join(join) => keys_together(join),
-        other => Ok(Transformed::no(other)),
-    }
-}
-
 /// A join by USING, or NATURAL, with its keys as a comparison would have them.
-fn keys_together(join: Join) -> Result<Transformed<LogicalPlan>> {
+pub(super) fn keys_together(join: Join) -> Result<Transformed<LogicalPlan>> {
     let mut changed = false;
     let keys = join.on.iter().map(|(left, right)| {
         let both = pair(left, Operator::Eq, right, &join.schema)?;
@@ -510,24 +476,4 @@ fn keys_together(join: Join) -> Result<Transformed<LogicalPlan>> {
     let on = keys.collect::<Result<Vec<_>>>()?;
     let join = LogicalPlan::Join(Join { on, ..join });
     Ok(if changed { Transformed::yes(join) } else { Transformed::no(join) })
-}
-
-/// The parts of a UNION with the types that they have in common.
-fn union(union: Union) -> Result<Transformed<LogicalPlan>> {
-    let width = union.schema.fields().len();
-    if union.inputs.iter().any(|input| input.schema().fields().len() != width) {
-        return Ok(Transformed::no(LogicalPlan::Union(union)));
-    }
-    let mut found: Vec<Option<ArrowType>> = Vec::with_capacity(width);
-    for at in 0..width {
-        let typed = union.inputs.iter().filter(|input| untyped_column(input, at).is_none());
-        let types: Vec<ArrowType> = typed.map(|input| input.schema().field(at).data_type().clone()).collect();
-        same_family("UNION", &types)?;
-        found.push(common(&types, types.len() < union.inputs.len()));
-    }
-    if found.iter().all(Option::is_none) {
-        return Ok(Transformed::no(LogicalPlan::Union(union)));
-    }
-    let inputs = union.inputs.iter().map(|input| projected(input, &found).map(Arc::new)).collect::<Result<Vec<_>>>()?;
-    Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
 }

@@ -27,6 +27,7 @@ use datafusion::logical_expr::{
     Operator, Projection, Subquery, SubqueryAlias, lit, when,
 };
 
+use super::functions::Function;
 use crate::errors::SqlError;
 
 /// What `IN` or `EXISTS` with this is refused with.
@@ -44,7 +45,7 @@ fn is_bound_to_place(expr: &Expr) -> bool {
     is_predicate(expr) || matches!(expr, Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty())
 }
 
-fn contains(expr: &Expr, test: &dyn Fn(&Expr) -> bool) -> Result<bool> {
+pub(super) fn contains(expr: &Expr, test: &dyn Fn(&Expr) -> bool) -> Result<bool> {
     use datafusion::common::tree_node::TreeNode;
     expr.exists(|part| Ok(test(part)))
 }
@@ -156,11 +157,10 @@ impl Predicates {
         if correlated && has_limit(query)? {
             return Err(refused("LIMIT in a subquery of IN that refers to columns outside"));
         }
-        let y_nullable = query.schema().field(0).is_nullable();
-        let x_nullable = x.nullable(columns)?;
+        let (x_nullable, y_nullable) = (may_be_null(x, columns)?, column_may_be_null(query, 0)?);
         // A name of its own keeps its column apart from those outside that are named alike.
         let name = self.name("in");
-        let y = Expr::Column(query.schema().columns()[0].clone()).alias(&name);
+        let y = selected(query, 0)?.alias(&name);
         let named = LogicalPlan::Projection(Projection::try_new(vec![y], Arc::new(query.clone()))?);
         let y = Expr::Column(Column::from_name(name));
         let found = exists(&filtered(&named, y.clone().eq(x_outside.clone()))?)?;
@@ -269,7 +269,7 @@ fn is_join(predicate: &InSubquery, columns: &DFSchema, alone: bool) -> Result<bo
     // DataFusion makes joins of NOT IN that know about NULL, but for one pair of columns only, and at times also where
     // there is no NULL. What may turn out to be a constant is no column.
     let correlated = !query.all_out_ref_exprs().is_empty();
-    let nullable = x.nullable(columns)? || query.schema().field(0).is_nullable();
+    let nullable = may_be_null(x, columns)? || column_may_be_null(query, 0)?;
     Ok(!correlated && stays_column(x) && (!nullable || alone))
 }
 
@@ -319,17 +319,17 @@ fn negation(expr: Expr) -> Expr {
     }
 }
 
-fn subquery(plan: LogicalPlan) -> Subquery {
+pub(super) fn subquery(plan: LogicalPlan) -> Subquery {
     let outer_ref_columns = plan.all_out_ref_exprs();
     Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::default() }
 }
 
-fn filtered(plan: &LogicalPlan, condition: Expr) -> Result<LogicalPlan> {
+pub(super) fn filtered(plan: &LogicalPlan, condition: Expr) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Filter(Filter::try_new(condition, Arc::new(plan.clone()))?))
 }
 
 /// An expression as it is written inside of a subquery.
-fn outside(expr: &Expr, columns: &DFSchema) -> Result<Expr> {
+pub(super) fn outside(expr: &Expr, columns: &DFSchema) -> Result<Expr> {
     eris_binder::replace_parts(expr.clone(), &mut |part| match part {
         Expr::Column(column) => {
             let (_, field) = columns.qualified_field_from_column(column)?;
@@ -398,7 +398,7 @@ fn any_node(plan: &LogicalPlan, test: &dyn Fn(&LogicalPlan) -> bool) -> Result<b
 }
 
 /// Whether a part that refers to columns outside is limited.
-fn has_limit(plan: &LogicalPlan) -> Result<bool> {
+pub(super) fn has_limit(plan: &LogicalPlan) -> Result<bool> {
     any_node(plan, &|node| matches!(node, LogicalPlan::Limit(_)) && !node.all_out_ref_exprs().is_empty())
 }
 
@@ -407,4 +407,31 @@ fn skips(plan: &LogicalPlan) -> Result<bool> {
     any_node(plan, &|node| {
         matches!(node, LogicalPlan::Limit(Limit { skip: Some(_), .. })) && !node.all_out_ref_exprs().is_empty()
     })
+}
+
+/// Whether an expression may be NULL. Of a scalar subquery without rows the schema does not know.
+pub(super) fn may_be_null(expr: &Expr, columns: &DFSchema) -> Result<bool> {
+    Ok(contains(expr, &is_scalar)? || expr.nullable(columns)?)
+}
+
+/// The same of a query's column.
+pub(super) fn column_may_be_null(query: &LogicalPlan, at: usize) -> Result<bool> {
+    let mut has_scalar = false;
+    eris_binder::visit_nodes(query, &mut |node| {
+        has_scalar = has_scalar || eris_binder::node_has(node, &is_scalar)?;
+        Ok(())
+    })?;
+    Ok(has_scalar || query.schema().field(at).is_nullable())
+}
+
+/// A query's column, as nullable as it is.
+pub(super) fn selected(query: &LogicalPlan, at: usize) -> Result<Expr> {
+    let (qualifier, field) = query.schema().qualified_field(at);
+    let column = Expr::from((qualifier, field));
+    let is_known = field.is_nullable() || !column_may_be_null(query, at)?;
+    Ok(if is_known { column } else { Function::Maybe.call(column) })
+}
+
+fn is_scalar(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarSubquery(_))
 }

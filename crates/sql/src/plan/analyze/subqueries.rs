@@ -95,7 +95,7 @@ fn has_lone_group(node: &LogicalPlan) -> bool {
 }
 
 /// A plan without DISTINCT and LIMIT where there is one row anyway.
-fn without_idle_limits(plan: &LogicalPlan) -> Result<LogicalPlan> {
+pub(super) fn without_idle_limits(plan: &LogicalPlan) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {
             let input = without_idle_limits(plan.inputs()[0])?;
@@ -125,7 +125,7 @@ fn without_selection(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// A plan with other names for what it selects; the old and the new ones are put into `names`. Columns of tables keep
 /// theirs: the table tells them apart.
-fn without_names(plan: &LogicalPlan, names: &mut Vec<(Column, Column)>) -> Result<LogicalPlan> {
+pub(super) fn without_names(plan: &LogicalPlan, names: &mut Vec<(Column, Column)>) -> Result<LogicalPlan> {
     if let LogicalPlan::Filter(Filter { predicate, input, .. }) = plan
         && has_namesakes(plan)
     {

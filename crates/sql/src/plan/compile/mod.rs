@@ -36,7 +36,7 @@ mod windows;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use eris_storage::Value;
 
 use super::lower::{Lowering, NotNative};
@@ -85,6 +85,7 @@ fn stages(
         stages: Vec::new(),
         scalars: Vec::new(),
         known: Vec::new(),
+        values: Vec::new(),
     };
     let needed: Needed = (0..plan.schema().fields().len()).collect();
     let stream = compiler.stream(plan, &needed)?;
@@ -117,6 +118,8 @@ struct Compiler<'a> {
     repeated: Vec<LogicalPlan>,
     /// Plans that stages compute already, with what was needed of them.
     known: Vec<(LogicalPlan, Needed, Stream)>,
+    /// Subqueries that stages compute already, with the parameters that are their values.
+    values: Vec<(LogicalPlan, Expr)>,
 }
 
 impl Compiler<'_> {
