@@ -107,6 +107,7 @@ struct StoredIndex {
 enum StoredIndexKind {
     Ordered,
     Hash,
+    Inverted,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -283,6 +284,7 @@ impl StoredSchema {
             kind: match index.kind {
                 IndexKind::Ordered => StoredIndexKind::Ordered,
                 IndexKind::Hash => StoredIndexKind::Hash,
+                IndexKind::Inverted => StoredIndexKind::Inverted,
             },
         };
         Self {
@@ -316,6 +318,7 @@ impl StoredSchema {
             kind: match stored.kind {
                 StoredIndexKind::Ordered => IndexKind::Ordered,
                 StoredIndexKind::Hash => IndexKind::Hash,
+                StoredIndexKind::Inverted => IndexKind::Inverted,
             },
         };
         Schema {

@@ -421,6 +421,10 @@ fn explain_shows_both_plans_and_the_lane() {
     let sets = explained(&mut client, "SELECT s, n, count(*) FROM t GROUP BY ROLLUP (s, n)");
     assert!(sets.contains("expand: (") && sets.ends_with("Lane: native"), "{sets}");
 
+    client.ok("CREATE INDEX by_both ON t USING inverted (s, n)");
+    let postings = explained(&mut client, "SELECT id FROM t WHERE s = 'x' AND n = 3");
+    assert!(postings.contains("inverted index scan by_both(s, n) where s = x AND n = 3"), "{postings}");
+
     let first = explained(&mut client, "SELECT DISTINCT ON (n) n, id FROM t ORDER BY n, id");
     assert!(first.contains("Window by [") && first.ends_with("Lane: native"), "{first}");
 

@@ -35,8 +35,9 @@ pub use key::{Key, KeyEncoder, KeyPart, key_of_row, key_of_values};
 pub use micro::{AttributeTotals, MicroPlanDescription};
 pub use modules::{
     AccessPath, AccessPathFactory, AccessPathScanState, AddressingMode, COLUMN, COLUMN_GROUP, COLUMN_SEGMENTS,
-    COMPOSITE, Count, ENCODED, HASH_INDEX, IndexPath, IndexScanState, Inserted, ORDERED_INDEX, PathAttribute,
-    PathConfiguration, PathFilter, PathInstance, Properties, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry,
+    COMPOSITE, Count, ENCODED, HASH_INDEX, INVERTED_INDEX, IndexPath, IndexScanState, Inserted, ORDERED_INDEX,
+    PathAttribute, PathConfiguration, PathFilter, PathInstance, Properties, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC,
+    Registry,
 };
 pub use mvcc::{Holder, Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
 pub use physical::{LAYOUT_MEMBERS_MAX, LayoutMember, PhysicalLayout, SegmentLayouts};

@@ -26,6 +26,18 @@ pub enum IndexKind {
     Ordered,
     /// Keys only: smaller, and faster at that.
     Hash,
+    /// The same as an ordered one, for keys that many rows share: each is held once, and its rows' addresses packed.
+    Inverted,
+}
+
+impl IndexKind {
+    /// Whether rows come out of it in key order, and ranges of keys can be asked for.
+    pub fn has_key_order(self) -> bool {
+        match self {
+            Self::Ordered | Self::Inverted => true,
+            Self::Hash => false,
+        }
+    }
 }
 
 /// One local index.

@@ -68,6 +68,7 @@ fn schema_with(layout: Layout, physical: Option<SegmentLayouts>) -> Schema {
             index(1, true, true, IndexKind::Ordered),
             index(2, true, false, IndexKind::Hash),
             index(3, false, false, IndexKind::Ordered),
+            index(4, false, false, IndexKind::Inverted),
         ]),
         layout,
         physical: physical.map(Arc::new),

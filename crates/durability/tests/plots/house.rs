@@ -110,7 +110,7 @@ impl House {
             ]),
             unique: false,
             primary: false,
-            kind: [IndexKind::Ordered, IndexKind::Hash][random.index(2)],
+            kind: [IndexKind::Ordered, IndexKind::Hash, IndexKind::Inverted][random.index(3)],
         };
         let new = IndexDefinition { unique: *new.attributes == [CODE] && random.index(2) == 0, ..new };
         let kept: Vec<IndexDefinition> =

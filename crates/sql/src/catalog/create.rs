@@ -191,7 +191,7 @@ pub fn index_of_columns(
         attributes: attributes.into(),
         unique: command.unique,
         primary: false,
-        kind: IndexKind::Ordered,
+        kind: command.kind,
     };
     check_unique(std::slice::from_ref(&definition), &table.partitioning)?;
     Ok(definition)

@@ -103,6 +103,7 @@ struct StoredIndex {
 enum StoredIndexKind {
     Ordered,
     Hash,
+    Inverted,
 }
 
 /// What is read first: the rest of a later format may be anything.
@@ -189,6 +190,7 @@ fn stored_index(index: &IndexDefinition) -> StoredIndex {
         kind: match index.kind {
             IndexKind::Ordered => StoredIndexKind::Ordered,
             IndexKind::Hash => StoredIndexKind::Hash,
+            IndexKind::Inverted => StoredIndexKind::Inverted,
         },
     }
 }
@@ -287,6 +289,7 @@ impl StoredIndex {
             kind: match self.kind {
                 StoredIndexKind::Ordered => IndexKind::Ordered,
                 StoredIndexKind::Hash => IndexKind::Hash,
+                StoredIndexKind::Inverted => IndexKind::Inverted,
             },
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use eris_engine::IsolationLevel;
+use eris_storage::IndexKind;
 
 use crate::ast;
 use crate::types::SqlType;
@@ -270,6 +271,8 @@ pub struct CreateIndexCommand {
     pub columns: Vec<String>,
     /// UNIQUE.
     pub unique: bool,
+    /// USING.
+    pub kind: IndexKind,
     /// IF NOT EXISTS.
     pub if_not_exists: bool,
 }

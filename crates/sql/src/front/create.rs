@@ -10,6 +10,7 @@ use crate::ast::{
     TableConstraint, UniqueConstraint,
 };
 use crate::errors::{SqlError, SqlState};
+use eris_storage::IndexKind;
 
 const NO_FOREIGN_KEYS: &str = "Foreign keys are not enforced yet: leave REFERENCES out.";
 const NO_CHECKS: &str = "CHECK constraints are not enforced yet: leave them out.";
@@ -339,19 +340,35 @@ pub(super) fn index(create: &ast::CreateIndex) -> Lowered<Command> {
         "index options",
         "Write CREATE INDEX name ON table (columns).",
     )?;
-    match using {
-        None | Some(IndexType::BTree) => {}
-        Some(other) => {
-            return Err(SqlError::unsupported(format!("USING {other}"), "Indexes are ordered: leave it out."));
-        }
+    let kind = index_kind(using.as_ref())?;
+    if *unique && kind == IndexKind::Inverted {
+        let message = "access method \"inverted\" does not support unique indexes";
+        let hint = "It is for keys that many rows share: leave USING or UNIQUE out.";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).hint(hint));
     }
     Ok(Command::CreateIndex(CreateIndexCommand {
         name: name.as_ref().map(simple_name).transpose()?,
         table: table_name(table)?,
         columns: index_columns(columns)?,
         unique: *unique,
+        kind,
         if_not_exists: *if_not_exists,
     }))
+}
+
+/// What USING names; without it indexes are ordered.
+fn index_kind(using: Option<&IndexType>) -> Lowered<IndexKind> {
+    let hint = "Write USING btree, hash or inverted, or leave it out: then it is btree.";
+    match using {
+        None | Some(IndexType::BTree) => Ok(IndexKind::Ordered),
+        Some(IndexType::Hash) => Ok(IndexKind::Hash),
+        Some(IndexType::Custom(name)) if fold(name) == "inverted" => Ok(IndexKind::Inverted),
+        Some(IndexType::Custom(name)) => {
+            let message = format!("access method \"{}\" does not exist", fold(name));
+            Err(SqlError::new(SqlState::NO_SUCH_OBJECT, message).hint(hint))
+        }
+        Some(other) => Err(SqlError::unsupported(format!("USING {other}"), hint)),
+    }
 }
 
 pub(super) fn truncate(truncate: &ast::Truncate) -> Lowered<Command> {

@@ -35,6 +35,18 @@ const ERIS_SCHEMA: i64 = 13_001;
 const FIRST_VIEW: i64 = 13_100;
 const HEAP: i64 = 2;
 const BTREE: i64 = 403;
+const HASH: i64 = 405;
+/// Not one of PostgreSQL's.
+const INVERTED: i64 = 13_002;
+
+/// Oid and name of the access method of an index.
+fn access_method(kind: IndexKind) -> (i64, &'static str) {
+    match kind {
+        IndexKind::Ordered => (BTREE, "btree"),
+        IndexKind::Hash => (HASH, "hash"),
+        IndexKind::Inverted => (INVERTED, "inverted"),
+    }
+}
 
 fn indexes_of<'a>(known: &Named<'a>) -> Vec<(&'a Arc<Table>, &'a IndexDefinition)> {
     let tables = known.catalog.tables();
@@ -65,10 +77,7 @@ fn quoted(name: &str) -> String {
 /// What `pg_get_indexdef` answers.
 pub(crate) fn index_definition(table: &Table, index: &IndexDefinition) -> String {
     let unique = if index.unique { "UNIQUE " } else { "" };
-    let method = match index.kind {
-        IndexKind::Ordered => "btree",
-        IndexKind::Hash => "hash",
-    };
+    let (_, method) = access_method(index.kind);
     format!(
         "CREATE {unique}INDEX {} ON public.{} USING {method} ({})",
         quoted(&index.name),
@@ -115,7 +124,9 @@ pub(crate) fn type_name(oid: i64, modifier: i64) -> String {
 }
 
 fn access_methods(_known: &Named<'_>) -> Columns {
-    Rows::new(vec![(HEAP, "heap", "t"), (BTREE, "btree", "i")])
+    let kinds = [IndexKind::Ordered, IndexKind::Hash, IndexKind::Inverted];
+    let indexes = kinds.map(access_method).map(|(oid, name)| (oid, name, "i"));
+    Rows::new([(HEAP, "heap", "t")].into_iter().chain(indexes).collect())
         .integer("oid", |row| row.0)
         .text("amname", |row| row.1.to_string())
         .text("amtype", |row| row.2.to_string())
@@ -202,7 +213,7 @@ fn classes(known: &Named<'_>) -> Columns {
             name: index.name.to_string(),
             schema: PUBLIC_SCHEMA,
             kind: "i",
-            method: BTREE,
+            method: access_method(index.kind).0,
             attributes: index.attributes.len(),
             has_index: false,
             rows: 0,

@@ -1,5 +1,6 @@
 //! Modules that index rows: insert in random order, lookups one by one and in batches, memory, for keys of four and
-//! eight bytes and for texts.
+//! eight bytes and for texts, each with one row. Then the same for keys that many rows share, inserted in the order of
+//! the rows, and removal in random order.
 
 use crate::report::{Report, number, text, time};
 use crate::rows::value;
@@ -43,13 +44,20 @@ fn in_batches(path: &dyn IndexPath, batches: &[[Column; 1]]) -> u64 {
     total
 }
 
-fn measure(module: &'static str, data_type: DataType, entries: usize, report: &mut Report) {
+/// An empty index of one attribute.
+fn create(module: &str, data_type: DataType) -> Option<Box<dyn IndexPath>> {
     let memory = MemoryPool::unlimited();
     let attribute = PathAttribute { id: AttributeId(0), data_type, nullable: false };
     let configuration =
         PathConfiguration { attributes: &[attribute], rows_max: 0, memory: &memory, dictionaries: None };
-    let factory = Registry::standard().module(module).unwrap();
-    let PathInstance::Index(mut path) = factory.create(configuration) else { return };
+    match Registry::standard().module(module).unwrap().create(configuration) {
+        PathInstance::Index(path) => Some(path),
+        PathInstance::Rows(_) => None,
+    }
+}
+
+fn measure(module: &'static str, data_type: DataType, entries: usize, report: &mut Report) {
+    let Some(mut path) = create(module, data_type) else { return };
     let mut random = SeededRandom::new(2);
     let mut numbers: Vec<u64> = (0..entries as u64).collect();
     random.shuffle(&mut numbers);
@@ -84,6 +92,61 @@ fn measure(module: &'static str, data_type: DataType, entries: usize, report: &m
     ]);
 }
 
+/// How keys lie in the rows.
+#[derive(Clone, Copy)]
+enum Spread {
+    Random,
+    /// One row in so many as there are keys.
+    InTurns,
+    Sorted,
+}
+
+/// Keys that many rows share. Times are per row that a lookup finds.
+fn measure_shared(module: &'static str, keys_count: u64, entries: usize, spread: Spread, report: &mut Report) {
+    let Some(mut path) = create(module, DataType::Int32) else { return };
+    let mut random = SeededRandom::new(2);
+    let number_of = |random: &mut SeededRandom, row: usize| match spread {
+        Spread::Random => random.below(keys_count),
+        Spread::InTurns => row as u64 % keys_count,
+        Spread::Sorted => row as u64 * keys_count / entries as u64,
+    };
+    let numbers: Vec<u64> = (0..entries).map(|row| number_of(&mut random, row)).collect();
+    let columns = keys(&numbers, DataType::Int32);
+    let insert = time(|| {
+        for row in 0..entries {
+            path.insert(&columns, row, address(row)).unwrap();
+        }
+    })
+    .0;
+    let bytes = path.bytes();
+    let wanted: Vec<u64> = (0..LOOKUPS).map(|_| random.below(keys_count)).collect();
+    let batches = [keys(&wanted, DataType::Int32)];
+    let mut found = 0_u64;
+    path.equal_many(&batches[0], 0..LOOKUPS, &mut |_, _| found += 1);
+    let single = report.best(|| one_by_one(&*path, &batches));
+    let many = report.best(|| in_batches(&*path, &batches));
+    let mut rows: Vec<usize> = (0..entries).collect();
+    random.shuffle(&mut rows);
+    let remove = time(|| rows.iter().for_each(|row| assert!(path.remove(&columns, *row, address(*row))))).0;
+    let spread = match spread {
+        Spread::Random => "random",
+        Spread::InTurns => "in turns",
+        Spread::Sorted => "sorted",
+    };
+    report.add(&[
+        text("part", "indexes with shared keys"),
+        text("module", module),
+        text("spread", spread),
+        number("keys", keys_count as f64),
+        number("entries", entries as f64),
+        number("insert_ns", insert / entries as f64),
+        number("lookup_ns_per_row", single / found.max(1) as f64),
+        number("batched_lookup_ns_per_row", many / found.max(1) as f64),
+        number("remove_ns", remove / entries as f64),
+        number("memory_bytes_per_entry", bytes as f64 / entries as f64),
+    ]);
+}
+
 /// Entries up to five eighths of `elements`: ten million of sixteen.
 pub fn run(elements: usize, report: &mut Report) {
     let entries = elements * 5 / 8;
@@ -95,5 +158,12 @@ pub fn run(elements: usize, report: &mut Report) {
             }
         }
         measure(factory.name(), DataType::Text, entries / 4, report);
+        // A million rows of sixteen.
+        let rows = elements / 16;
+        measure_shared(factory.name(), 1_000, rows, Spread::InTurns, report);
+        measure_shared(factory.name(), 1_000, rows, Spread::Sorted, report);
+        for keys_count in [2, 1_000, 100_000] {
+            measure_shared(factory.name(), keys_count, rows, Spread::Random, report);
+        }
     }
 }

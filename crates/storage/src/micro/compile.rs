@@ -77,9 +77,18 @@ fn check(schema: &Schema, request: &ReadRequest) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// How well an index fits, the larger the better: (whole unique key, attributes fixed, bounds, whether it is a hash
-/// index: of two that fit alike it finds a key faster).
-type Fit = (bool, usize, usize, bool);
+/// How well an index fits, the larger the better: (whole unique key, attributes fixed, bounds, [`preference`]).
+type Fit = (bool, usize, usize, u8);
+
+/// Which of two indexes that fit alike is better: a hash index finds a key fastest, and an inverted one reads less
+/// memory for the rows of a key than an ordered one.
+fn preference(kind: IndexKind) -> u8 {
+    match kind {
+        IndexKind::Ordered => 0,
+        IndexKind::Inverted => 1,
+        IndexKind::Hash => 2,
+    }
+}
 
 fn use_of(request: &ReadRequest, position: usize, index: &IndexDefinition) -> (Fit, IndexUse) {
     let conditions = &request.predicate.conditions;
@@ -122,12 +131,10 @@ fn use_of(request: &ReadRequest, position: usize, index: &IndexDefinition) -> (F
     found.unique = index.unique && found.equal.len() == index.attributes.len();
     let bounds = [found.lower, found.upper, found.prefix].iter().flatten().count();
     let fit = (found.unique, found.equal.len(), bounds);
-    match index.kind {
-        IndexKind::Ordered => ((fit.0, fit.1, fit.2, false), found),
-        IndexKind::Hash if fit.1 == index.attributes.len() => ((fit.0, fit.1, fit.2, true), found),
-        // A hash tells nothing about a part of the key, or about what lies beside it.
-        IndexKind::Hash => ((false, 0, 0, true), found),
-    }
+    // A hash tells nothing about a part of the key, or about what lies beside it.
+    let serves = index.kind.has_key_order() || fit.1 == index.attributes.len();
+    let fit = if serves { fit } else { (false, 0, 0) };
+    ((fit.0, fit.1, fit.2, preference(index.kind)), found)
 }
 
 /// Compiles a request; `known` is what earlier requests showed.
@@ -147,7 +154,7 @@ pub(crate) fn compile(schema: &Schema, request: &ReadRequest, known: &AccessTota
     let best = match request.order {
         Some(order) => {
             let mut candidates = candidates;
-            let is_wanted = |index: &IndexDefinition| index.id == order.index && index.kind == IndexKind::Ordered;
+            let is_wanted = |index: &IndexDefinition| index.id == order.index && index.kind.has_key_order();
             let wanted = candidates.find(|(_, found)| is_wanted(&schema.indexes[found.index]));
             let reason = format!("no ordered index {}", order.index);
             Some(wanted.ok_or(StorageError::InvalidRequest { reason })?.1)

@@ -70,6 +70,8 @@ pub(crate) fn describe(
                 (IndexKind::Ordered, true) => "ordered index lookup",
                 (IndexKind::Ordered, false) => "ordered index scan",
                 (IndexKind::Hash, _) => "hash index lookup",
+                (IndexKind::Inverted, true) => "inverted index lookup",
+                (IndexKind::Inverted, false) => "inverted index scan",
             };
             let backwards = if found.descending { " descending" } else { "" };
             let mut step = format!("{lookup}{backwards} {}({})", index.name, names(&index.attributes));

@@ -14,6 +14,7 @@ mod filter;
 mod hash_bucket;
 mod hash_index;
 mod hash_table;
+mod inverted_index;
 mod ordered_index;
 mod registry;
 mod row_dynamic;
@@ -43,7 +44,8 @@ pub(crate) use hash_index::hashed_order;
 pub(crate) use ordered_index::sorted_order;
 pub use ordered_index::{IndexScanState, Inserted};
 pub use registry::{
-    COLUMN, COLUMN_GROUP, ENCODED, HASH_INDEX, ORDERED_INDEX, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry,
+    COLUMN, COLUMN_GROUP, ENCODED, HASH_INDEX, INVERTED_INDEX, ORDERED_INDEX, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC,
+    Registry,
 };
 pub(crate) use widened::{HoldsPath, WidenedPath};
 

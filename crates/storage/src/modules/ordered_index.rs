@@ -62,7 +62,7 @@ pub struct Inserted {
 pub struct IndexScanState {
     pub(super) lower: Key,
     pub(super) upper: Option<Key>,
-    descending: bool,
+    pub(super) descending: bool,
     /// The last pair handed out.
     pub(super) after: Option<(Key, u64)>,
 }

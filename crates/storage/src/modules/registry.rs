@@ -4,6 +4,7 @@ use super::column::ColumnModule;
 use super::column_group::ColumnGroupModule;
 use super::encoded::EncodedModule;
 use super::hash_index::HashIndexModule;
+use super::inverted_index::InvertedIndexModule;
 use super::ordered_index::OrderedIndexModule;
 use super::row_dynamic::RowDynamicModule;
 use super::row_sparse::RowSparseModule;
@@ -26,6 +27,8 @@ pub const ENCODED: &str = "encoded";
 pub const ORDERED_INDEX: &str = "ordered index";
 /// A hash table of (key, address) pairs.
 pub const HASH_INDEX: &str = "hash index";
+/// A tree of keys, and for each the addresses of its rows, packed.
+pub const INVERTED_INDEX: &str = "inverted index";
 
 static STANDARD: Registry = Registry::new(&[
     &RowStaticModule,
@@ -36,6 +39,7 @@ static STANDARD: Registry = Registry::new(&[
     &EncodedModule,
     &OrderedIndexModule,
     &HashIndexModule,
+    &InvertedIndexModule,
 ]);
 
 /// A set of storage modules.

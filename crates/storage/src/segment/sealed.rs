@@ -173,7 +173,7 @@ impl SealedSegment {
             let columns: Vec<Column> = index.attributes.iter().map(|id| rows.columns[id.index()].clone()).collect();
             let attributes = key_attributes(schema, &index.attributes);
             match index.kind {
-                IndexKind::Ordered => sorted_order(&attributes, &columns, rows.rows),
+                IndexKind::Ordered | IndexKind::Inverted => sorted_order(&attributes, &columns, rows.rows),
                 IndexKind::Hash => hashed_order(&attributes, &columns, rows.rows),
             }
         });

@@ -34,7 +34,9 @@ use crate::dictionary::ContainerDictionaries;
 use crate::error::StorageError;
 use crate::ids::{AttributeId, SegmentNumber};
 use crate::micro::PlanCache;
-use crate::modules::{AccessPathScanState, HASH_INDEX, IndexPath, ORDERED_INDEX, PathConfiguration, Registry};
+use crate::modules::{
+    AccessPathScanState, HASH_INDEX, INVERTED_INDEX, IndexPath, ORDERED_INDEX, PathConfiguration, Registry,
+};
 use crate::schema::{IndexDefinition, IndexKind, Schema};
 use crate::segment::{Segment, key_attributes};
 use eris_platform::arena::Arena;
@@ -278,6 +280,7 @@ fn new_index(
     let module = match definition.kind {
         IndexKind::Ordered => ORDERED_INDEX,
         IndexKind::Hash => HASH_INDEX,
+        IndexKind::Inverted => INVERTED_INDEX,
     };
     StoreIndex { definition: definition.clone(), path: modules.create_index(module, configuration) }
 }

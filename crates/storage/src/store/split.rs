@@ -21,7 +21,6 @@ use crate::ids::{AttributeId, RowOffset, SegmentNumber};
 use crate::key::{Key, KeyEncoder, key_of_row};
 use crate::modules::IndexScanState;
 use crate::mvcc::{Timestamp, TransactionId, Word, WordKind};
-use crate::schema::IndexKind;
 use crate::segment::{NewRows, link_window};
 use crate::value::Value;
 use eris_platform::memory::{MemoryPool, Reservation};
@@ -170,7 +169,7 @@ impl Store {
     /// ordered index that starts with these attributes.
     pub fn highest_key(&self, attributes: &[AttributeId]) -> Option<Key> {
         let index = self.indexes.iter().find(|index| {
-            index.definition.kind == IndexKind::Ordered && index.definition.attributes.starts_with(attributes)
+            index.definition.kind.has_key_order() && index.definition.attributes.starts_with(attributes)
         })?;
         let mut found = Vec::new();
         IndexScanState::new(Key::lowest(), None, true).advance(&*index.path, 1, &mut found);

@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn indexes_that_agree_with_the_rows_pass() {
-        for kind in [IndexKind::Ordered, IndexKind::Hash] {
+        for kind in [IndexKind::Ordered, IndexKind::Hash, IndexKind::Inverted] {
             let store = filled(kind);
             assert_eq!((store.check_indexes(), store.check_quiet()), (Ok(()), Ok(())));
         }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_row_without_an_entry_is_found() {
-        for kind in [IndexKind::Ordered, IndexKind::Hash] {
+        for kind in [IndexKind::Ordered, IndexKind::Hash, IndexKind::Inverted] {
             let mut store = filled(kind);
             let row = RowAddress::new(crate::ids::SegmentNumber(1), RowOffset(2));
             let columns = store.link_attributes(&[AttributeId(1)], &[row]);
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn an_entry_under_another_key_is_found() {
-        for kind in [IndexKind::Ordered, IndexKind::Hash] {
+        for kind in [IndexKind::Ordered, IndexKind::Hash, IndexKind::Inverted] {
             let mut store = filled(kind);
             let row = RowAddress::new(crate::ids::SegmentNumber(0), RowOffset(0));
             let other = RowAddress::new(crate::ids::SegmentNumber(2), RowOffset(0));

@@ -9,6 +9,7 @@ mod handover;
 mod hash;
 mod histories;
 mod history;
+mod inverted;
 mod layouts;
 mod store;
 mod usage;

@@ -35,7 +35,7 @@ pub fn schema(random: &mut SeededRandom, with_second_unique: bool) -> Schema {
     };
     let mut indexes = vec![
         index(1, "pk", &[KEY], true, index_kind(random)),
-        index(2, "by_text", &[TEXT, KEY], false, IndexKind::Ordered),
+        index(2, "by_text", &[TEXT, KEY], false, [IndexKind::Ordered, IndexKind::Inverted][random.index(2)]),
     ];
     if with_second_unique {
         indexes.push(index(3, "second", &[UNIQUE], true, index_kind(random)));
@@ -64,7 +64,7 @@ pub fn schema(random: &mut SeededRandom, with_second_unique: bool) -> Schema {
 }
 
 fn index_kind(random: &mut SeededRandom) -> IndexKind {
-    if random.chance(0.4) { IndexKind::Hash } else { IndexKind::Ordered }
+    [IndexKind::Ordered, IndexKind::Hash, IndexKind::Inverted][random.index(3)]
 }
 
 /// A layout of up to four members, with attributes held several times, of whatever modules hold them.
@@ -193,8 +193,7 @@ pub fn predicate(random: &mut SeededRandom) -> Predicate {
 }
 
 pub fn request(random: &mut SeededRandom, schema: &Schema) -> ReadRequest {
-    let ordered: Vec<&IndexDefinition> =
-        schema.indexes.iter().filter(|index| index.kind == IndexKind::Ordered).collect();
+    let ordered: Vec<&IndexDefinition> = schema.indexes.iter().filter(|index| index.kind.has_key_order()).collect();
     let order = random
         .chance(0.2)
         .then(|| IndexOrder { index: ordered[random.index(ordered.len())].id, descending: random.chance(0.5) });

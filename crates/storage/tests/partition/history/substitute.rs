@@ -1,8 +1,8 @@
 //! Registries in which one module stands in for another, so that whole histories run on it whatever the layouts choose.
 
 use eris_storage::{
-    AccessPathFactory, COLUMN, COLUMN_GROUP, ENCODED, HASH_INDEX, ORDERED_INDEX, PathConfiguration, PathInstance,
-    Properties, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry,
+    AccessPathFactory, COLUMN, COLUMN_GROUP, ENCODED, HASH_INDEX, INVERTED_INDEX, ORDERED_INDEX, PathConfiguration,
+    PathInstance, Properties, ROW_DYNAMIC, ROW_SPARSE, ROW_STATIC, Registry,
 };
 
 /// Makes what `module` makes under another name.
@@ -40,6 +40,7 @@ static DYNAMIC_ROWS: Registry = Registry::new(&[
     &Substitute { name: ENCODED, module: ENCODED },
     &Substitute { name: ORDERED_INDEX, module: ORDERED_INDEX },
     &Substitute { name: HASH_INDEX, module: HASH_INDEX },
+    &Substitute { name: INVERTED_INDEX, module: INVERTED_INDEX },
 ]);
 
 /// Rows are dynamic wherever static ones are asked for.
