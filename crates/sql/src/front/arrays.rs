@@ -99,7 +99,7 @@ fn unquoted(
     if item.is_empty() {
         return Err("An empty item is written \"\".");
     }
-    let is_null = item.eq_ignore_ascii_case("null");
+    let is_null = !was_escaped && item.eq_ignore_ascii_case("null");
     Ok(((!is_null).then_some(item), behind))
 }
 

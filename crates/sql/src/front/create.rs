@@ -362,11 +362,13 @@ fn index_kind(using: Option<&IndexType>) -> Lowered<IndexKind> {
     match using {
         None | Some(IndexType::BTree) => Ok(IndexKind::Ordered),
         Some(IndexType::Hash) => Ok(IndexKind::Hash),
-        Some(IndexType::Custom(name)) if fold(name) == "inverted" => Ok(IndexKind::Inverted),
-        Some(IndexType::Custom(name)) => {
-            let message = format!("access method \"{}\" does not exist", fold(name));
-            Err(SqlError::new(SqlState::NO_SUCH_OBJECT, message).hint(hint))
-        }
+        Some(IndexType::Custom(name)) => match fold(name)?.as_str() {
+            "inverted" => Ok(IndexKind::Inverted),
+            other => {
+                let message = format!("access method \"{other}\" does not exist");
+                Err(SqlError::new(SqlState::NO_SUCH_OBJECT, message).hint(hint))
+            }
+        },
         Some(other) => Err(SqlError::unsupported(format!("USING {other}"), hint)),
     }
 }

@@ -68,7 +68,8 @@ fn begins_list(parser: &Parser) -> bool {
             Some(Token::RParen | Token::EOF) | None => false,
             Some(Token::Word(word)) => !matches!(
                 word.keyword,
-                Keyword::INTERSECT
+                Keyword::UNION
+                    | Keyword::INTERSECT
                     | Keyword::EXCEPT
                     | Keyword::ORDER
                     | Keyword::LIMIT

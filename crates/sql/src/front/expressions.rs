@@ -64,7 +64,7 @@ fn check_quantified(left: &Expr, op: &BinaryOperator, quantifier: Quantifier, ri
     check_operator(op)?;
     let is_row = matches!(left, Expr::Tuple(_));
     let is_pattern = matches!(op, PGRegexMatch | PGRegexIMatch | PGRegexNotMatch | PGRegexNotIMatch);
-    refuse_if(is_pattern && is_row, "a regular expression with ANY or ALL", "Join the patterns with OR or AND.")?;
+    refuse_if(is_pattern, "a regular expression with ANY or ALL", "Join the patterns with OR or AND.")?;
     check(left)?;
     if let Expr::Subquery(subquery) = right {
         let is_in = matches!((op, quantifier), (Eq, Quantifier::Any) | (NotEq, Quantifier::All));
