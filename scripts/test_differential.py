@@ -70,8 +70,8 @@ class Cases(unittest.TestCase):
     def test_what_is_asked_for_occurs(self):
         text = "\n".join(script(case(seed)) for seed in range(60))
         for wanted in ["LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN", "NOT EXISTS", "NOT IN (SELECT", "WITH w",
-                       "UNION ALL", "INTERSECT ALL", "EXCEPT ALL", "FILTER", "HAVING", "LIMIT", "LIKE", "BETWEEN", "CASE",
-                       "count(DISTINCT", "INTERVAL", "extract(", "OVER (", "ROLLUP", "INSERT INTO", "UPDATE ",
+                       "UNION ALL", "INTERSECT ALL", "EXCEPT ALL", "FILTER", "HAVING", "LIMIT", "LIKE", "BETWEEN",
+                       "CASE", "count(DISTINCT", "INTERVAL", "extract(", "OVER (", "ROLLUP", "INSERT INTO", "UPDATE ",
                        "DELETE FROM", "COPY ", "USING (", " USING t", "ROLLBACK", "COMMIT", "CREATE INDEX",
                        "segment_rows", "DISTINCT FROM", " ANY (", " ALL (SELECT", ") IN (SELECT",
                        "IN ((SELECT"]:

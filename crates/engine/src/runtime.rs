@@ -1,5 +1,7 @@
 //! What all workers share: nodes, registries, and the few verbs that move things between them.
 
+mod stores;
+
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -7,7 +9,7 @@ use std::sync::{Arc, MutexGuard, RwLock, Weak};
 use std::task::{Wake, Waker};
 
 use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, Reservation};
-use eris_storage::{ContainerDictionaries, ContainerId, PartitionId, Schema, Store, StoreOptions};
+use eris_storage::{ContainerId, PartitionId};
 
 use crate::admission::{Admission, STATEMENT_CLASSES};
 use crate::assignments::Urgency;
@@ -186,31 +188,6 @@ impl Runtime {
 
     pub fn node(&self, node: NodeId) -> &Node {
         &self.nodes[node.0 as usize]
-    }
-
-    /// The memory of a container.
-    fn memory_of(&self, container: ContainerId) -> &Arc<MemoryPool> {
-        if container == SYSTEM_CONTAINER { &self.system_memory } else { &self.memory }
-    }
-
-    /// What the partitions of a new container share.
-    pub fn dictionaries(&self, container: ContainerId) -> Arc<ContainerDictionaries> {
-        ContainerDictionaries::new(self.memory_of(container))
-    }
-
-    /// What a new store of a container is made of.
-    pub fn store_options(&self, schema: &Arc<Schema>, dictionaries: &Arc<ContainerDictionaries>) -> StoreOptions {
-        let memory = self.memory_of(schema.container);
-        let options = StoreOptions::new(Arc::clone(schema), Arc::clone(memory));
-        let dictionaries = Some(Arc::clone(dictionaries));
-        StoreOptions { dictionaries, updates_in_place: self.options.updates_in_place, ..options }
-    }
-
-    /// An empty store beside another of the same container.
-    pub fn store_beside(&self, source: &Store) -> Store {
-        let new = || self.dictionaries(source.schema().container);
-        let dictionaries = source.dictionaries().cloned().unwrap_or_else(new);
-        Store::new(self.store_options(source.schema(), &dictionaries))
     }
 
     pub fn next_container_id(&self) -> ContainerId {

@@ -6,8 +6,8 @@
 //! | `FROM (SELECT max(b) AS a ... ORDER BY a LIMIT 1) AS s`    | `FROM (SELECT max(b) AS x ...) AS s(a)`         |
 //! | `WITH s AS (SELECT max(b) AS a ... ORDER BY a LIMIT 1)`    | `WITH s(a) AS (SELECT max(b) AS x ...)`         |
 //!
-//! DataFusion would sort by a column of the table that has this name. What the outermost query shows is named apart, see
-//! [`result_names`](super::result_names), and the columns of subqueries in expressions have no names.
+//! DataFusion would sort by a column of the table that has this name. What the outermost query shows is named apart
+//! ([`result_names`](super::result_names)), and the columns of subqueries in expressions have no names.
 
 use super::result_names::{column_name, folded, name_of};
 use crate::ast::{

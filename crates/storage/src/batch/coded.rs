@@ -1,12 +1,12 @@
-//! Texts of a dictionary that a container's partitions share, by their ids: what a column hands on instead of views, and
-//! how views come about when somebody asks for them.
+//! Texts of a dictionary that a container's partitions share, by their ids: what a column hands on instead of views,
+//! and how views come about when somebody asks for them.
 //!
 //! ```text
 //! ids      2  0  0  1  2                      texts   0 AIR  1 MAIL  2 SHIP  3 FOB  4 RAIL
 //! views    SHIP  AIR  AIR  MAIL  SHIP         order   0  3  1  4  2
 //!          made at the first look
 //! ```
-//! Who groups by a column, or gives on a part of its rows, never looks.
+//! Who gives on a part of its rows never looks.
 
 use super::buffer::Buffer;
 use super::views::{VIEW_INLINE_MAX, Views, view_len};

@@ -23,7 +23,7 @@ mod plain;
 mod reference;
 mod runs;
 mod selection;
-mod shared;
+mod shared_dictionary;
 mod source;
 mod symbols;
 

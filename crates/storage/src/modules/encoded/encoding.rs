@@ -9,7 +9,7 @@ use super::plain::Plain;
 use super::reference::FrameOfReference;
 use super::runs::RunLength;
 use super::selection::Selection;
-use super::shared::Shared;
+use super::shared_dictionary::Shared;
 use super::source::Source;
 use super::symbols::SymbolTable;
 use crate::batch::{ColumnBuilder, RowWriter, ValidityView, Values};

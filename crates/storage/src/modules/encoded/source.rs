@@ -1,7 +1,7 @@
 //! The values to be encoded, and what encodings ask about them. Each question is answered once, when somebody asks.
 
 use super::encoding::choose;
-use super::shared::Found;
+use super::shared_dictionary::Found;
 use super::symbols::Compressed;
 use crate::batch::{Buffer, Column, ColumnBuilder, VIEW_INLINE_MAX, Values, view_len};
 use crate::dictionary::{DICTIONARY_TEXTS_MAX, SharedDictionary};

@@ -4,7 +4,7 @@ use super::*;
 use crate::batch::{Batch, ColumnBuilder};
 use crate::ids::{AttributeId, RowOffset, SegmentNumber};
 use crate::key::KeyEncoder;
-use crate::modules::PathAttribute;
+use crate::modules::{PathAttribute, Registry};
 use crate::types::DataType;
 use crate::value::Value;
 use eris_platform::{SeededRandom, test_load};
@@ -18,10 +18,7 @@ fn address(row: u64) -> RowAddress {
 fn create(data_type: DataType, nullable: bool, memory: &Arc<MemoryPool>) -> Box<dyn IndexPath> {
     let attribute = PathAttribute { id: AttributeId(0), data_type, nullable };
     let configuration = PathConfiguration { attributes: &[attribute], rows_max: 0, memory, dictionaries: None };
-    let PathInstance::Index(index) = InvertedIndexModule.create(configuration) else {
-        unreachable!("the module makes indexes");
-    };
-    index
+    Registry::standard().create_index(INVERTED_INDEX, configuration)
 }
 
 fn integers(numbers: impl Iterator<Item = i32>) -> Vec<Column> {

@@ -17,6 +17,8 @@ use eris_storage::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use lifecycle::new_store;
+
 /// A store and the keys that belong to it.
 struct Part {
     store: Store,
@@ -67,23 +69,6 @@ pub struct Driver {
     next_transaction: u64,
     next_serial: i64,
     may_split: bool,
-}
-
-fn new_store(
-    schema: &Arc<Schema>,
-    dictionaries: &Arc<ContainerDictionaries>,
-    memory: &Arc<MemoryPool>,
-    modules: &'static Registry,
-    seed: u64,
-) -> Store {
-    Store::new(StoreOptions {
-        dictionaries: Some(Arc::clone(dictionaries)),
-        // Every other history has its sealed columns in node-local memory.
-        arena: seed.is_multiple_of(2).then(|| Arena::new(NodeId(0), memory)),
-        modules,
-        updates_in_place: !seed.is_multiple_of(3),
-        ..StoreOptions::new(Arc::clone(schema), Arc::clone(memory))
-    })
 }
 
 fn key_of(value: &Value) -> Key {

@@ -2,6 +2,23 @@
 
 use super::*;
 
+pub(super) fn new_store(
+    schema: &Arc<Schema>,
+    dictionaries: &Arc<ContainerDictionaries>,
+    memory: &Arc<MemoryPool>,
+    modules: &'static Registry,
+    seed: u64,
+) -> Store {
+    Store::new(StoreOptions {
+        dictionaries: Some(Arc::clone(dictionaries)),
+        // Every other history has its sealed columns in node-local memory.
+        arena: seed.is_multiple_of(2).then(|| Arena::new(NodeId(0), memory)),
+        modules,
+        updates_in_place: !seed.is_multiple_of(3),
+        ..StoreOptions::new(Arc::clone(schema), Arc::clone(memory))
+    })
+}
+
 impl Driver {
     pub(super) fn maintain(&mut self) {
         let part = self.random.index(self.parts.len());
