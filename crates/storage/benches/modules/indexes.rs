@@ -7,8 +7,8 @@ use crate::rows::value;
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    AddressingMode, AttributeId, Column, ColumnBuilder, DataType, IndexPath, PathAttribute, PathConfiguration,
-    PathInstance, Registry, RowAddress, RowOffset, SegmentNumber,
+    AccessPathFactory, AddressingMode, AttributeId, Column, ColumnBuilder, DataType, IndexPath, PathAttribute,
+    PathConfiguration, PathInstance, Registry, RowAddress, RowOffset, SegmentNumber,
 };
 
 /// Keys of a message in the key-value benchmark of 004.
@@ -147,19 +147,27 @@ fn measure_shared(module: &'static str, keys_count: u64, entries: usize, spread:
     ]);
 }
 
+fn indexes() -> impl Iterator<Item = &'static dyn AccessPathFactory> {
+    Registry::standard().iter().filter(|module| module.properties().addressing == AddressingMode::Value)
+}
+
 /// Entries up to five eighths of `elements`: ten million of sixteen.
 pub fn run(elements: usize, report: &mut Report) {
     let entries = elements * 5 / 8;
-    let indexes = Registry::standard().iter().filter(|module| module.properties().addressing == AddressingMode::Value);
-    for factory in indexes {
+    for factory in indexes() {
         for size in [entries / 256, entries / 16, entries] {
             for data_type in [DataType::Int32, DataType::Int64] {
                 measure(factory.name(), data_type, size, report);
             }
         }
         measure(factory.name(), DataType::Text, entries / 4, report);
-        // A million rows of sixteen.
-        let rows = elements / 16;
+    }
+}
+
+/// Rows up to a sixteenth of `elements`: a million of sixteen.
+pub fn run_shared(elements: usize, report: &mut Report) {
+    let rows = elements / 16;
+    for factory in indexes() {
         measure_shared(factory.name(), 1_000, rows, Spread::InTurns, report);
         measure_shared(factory.name(), 1_000, rows, Spread::Sorted, report);
         for keys_count in [2, 1_000, 100_000] {

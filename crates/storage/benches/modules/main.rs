@@ -29,9 +29,10 @@ fn main() {
     let elements = after("--elements").map_or(default, |number| number.parse().unwrap());
     let only = after("--only").map_or("", String::as_str);
     let mut report = Report::new(if tiny { 1 } else { 3 });
-    let parts: [Part; 4] = [
+    let parts: [Part; 5] = [
         ("rows", rows::run),
         ("indexes", indexes::run),
+        ("indexes with shared keys", indexes::run_shared),
         ("access methods", access_methods::run),
         ("encodings", encodings::run),
     ];

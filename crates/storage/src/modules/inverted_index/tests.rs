@@ -200,6 +200,19 @@ fn a_row_of_a_frequent_key_takes_few_bytes() {
 }
 
 #[test]
+fn codes_of_keys_that_went_are_used_again() {
+    let memory = MemoryPool::unlimited();
+    let mut index = create(DataType::Int32, false, &memory);
+    let columns = integers(0..20_000);
+    index.insert(&columns, 0, address(0)).unwrap();
+    for row in 1..20_000 {
+        index.insert(&columns, row, address(row as u64)).unwrap();
+        assert!(index.remove(&columns, row, address(row as u64)));
+    }
+    assert!(index.bytes() < 4_096, "{} bytes for one key", index.bytes());
+}
+
+#[test]
 fn shares_of_more_keys_than_are_counted_are_close() {
     let memory = MemoryPool::unlimited();
     let mut index = create(DataType::Int32, false, &memory);
