@@ -24,8 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What the pool calls them.
 pub const DICTIONARIES: &str = "shared dictionaries";
 
-/// Texts of one dictionary at most: ids take 12 bits, and an array over the ids of two attributes that are both at the
-/// limit would be given up anyway.
+/// Texts of one dictionary at most: ids take 12 bits.
 pub const DICTIONARY_TEXTS_MAX: usize = 4_096;
 
 /// Bytes of the texts of one dictionary at most: with views and order they stay in a second-level cache.

@@ -21,16 +21,18 @@ impl Runtime {
 
     /// What a new store of a container is made of.
     pub fn store_options(&self, schema: &Arc<Schema>, dictionaries: &Arc<ContainerDictionaries>) -> StoreOptions {
+        StoreOptions { dictionaries: Some(Arc::clone(dictionaries)), ..self.own_options(schema) }
+    }
+
+    fn own_options(&self, schema: &Arc<Schema>) -> StoreOptions {
         let memory = self.memory_of(schema.container);
         let options = StoreOptions::new(Arc::clone(schema), Arc::clone(memory));
-        let dictionaries = Some(Arc::clone(dictionaries));
-        StoreOptions { dictionaries, updates_in_place: self.options.updates_in_place, ..options }
+        StoreOptions { updates_in_place: self.options.updates_in_place, ..options }
     }
 
     /// An empty store beside another of the same container.
     pub fn store_beside(&self, source: &Store) -> Store {
-        let new = || self.dictionaries(source.schema().container);
-        let dictionaries = source.dictionaries().cloned().unwrap_or_else(new);
-        Store::new(self.store_options(source.schema(), &dictionaries))
+        let dictionaries = source.dictionaries().cloned();
+        Store::new(StoreOptions { dictionaries, ..self.own_options(source.schema()) })
     }
 }

@@ -5,7 +5,8 @@
 //! ```
 //! The pass takes the parser's structures apart *without* `..`, field by field: a clause that no [`Command`] carries is
 //! refused, and a new field in the parser's next version does not compile until someone has decided about it. So
-//! nothing is dropped silently. This module needs the parser and [`crate::errors`], nothing else.
+//! nothing is dropped silently. This module needs the parser, [`crate::errors`] and types of `eris_storage`,
+//! nothing else.
 
 mod arrays;
 mod copy;

@@ -12,7 +12,9 @@ use datafusion::arrow::array::{ArrayRef, AsArray, StringViewArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::common::Result;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+
+use super::wrapping::says_as_inner;
 
 /// One of the two functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -53,24 +55,10 @@ fn only(mut letters: impl Iterator<Item = char>) -> Option<char> {
 }
 
 impl ScalarUDFImpl for LetterCase {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    says_as_inner!();
 
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[ArrowType]) -> Result<Vec<ArrowType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[ArrowType]) -> Result<ArrowType> {
-        self.inner.return_type(types)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -40,6 +40,7 @@ mod source;
 mod text_growth;
 mod types;
 mod window_functions;
+mod wrapping;
 
 pub use bind::{BoundQuery, SessionValues};
 pub use compile::{compile, is_native, tables_of};

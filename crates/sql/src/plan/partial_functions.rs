@@ -15,10 +15,9 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType as ArrowType, FieldRef, Float64Type};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 
+use super::wrapping::says_as_inner;
 use crate::errors::{SqlError, SqlState};
 
 /// What is wrong with a function's arguments, or its result; `None`: nothing.
@@ -98,24 +97,10 @@ pub(super) fn checked(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
 }
 
 impl ScalarUDFImpl for Checked {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    says_as_inner!();
 
     fn aliases(&self) -> &[String] {
         &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[ArrowType]) -> Result<Vec<ArrowType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[ArrowType]) -> Result<ArrowType> {
-        self.inner.return_type(types)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {

@@ -2,17 +2,14 @@
 
 use crate::history::generate;
 use crate::history::model::{Table, View};
+use crate::index_accesses::{KEY, SECOND, compare, equal, keys, request, store_of};
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexKind, IndexOrder, Layout, Outcome, Predicate,
-    ReadRequest, Schema, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp, Value,
-    key_of_row,
+    AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexKind, IndexOrder, Layout, Outcome, ReadRequest,
+    Schema, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp, Value, key_of_row,
 };
 use std::sync::Arc;
-
-const KEY: AttributeId = AttributeId(1);
-const SECOND: AttributeId = AttributeId(7);
 
 /// The primary key and an index on (second, other) are hash indexes, nothing is ordered.
 fn schema() -> Schema {
@@ -33,38 +30,10 @@ fn row(random: &mut SeededRandom, schema: &Schema, key: i32) -> Vec<Value> {
 }
 
 fn filled(rows: i32, table: &Table) -> Store {
-    let schema = Arc::new(schema());
-    let mut store = Store::new(StoreOptions::new(Arc::clone(&schema), MemoryPool::unlimited()));
+    let schema = schema();
     let mut random = SeededRandom::new(8);
     let rows: Vec<Vec<Value>> = (0..rows).map(|key| row(&mut random, &schema, key)).collect();
-    table.set(1, Outcome::Committed(Timestamp(5)));
-    let view = View { visible: 100, transaction: 1, statement: 1 };
-    store.insert(&view.snapshot(table), &Batch::from_rows(&schema.data_types(), &rows)).unwrap();
-    while store.maintain(&Horizon { oldest: Timestamp(100), outcomes: table }, 100).more {}
-    store
-}
-
-fn request(conditions: Vec<Condition>) -> ReadRequest {
-    ReadRequest { predicate: Predicate::new(conditions), desired: [KEY].into(), order: None }
-}
-
-fn compare(attribute: AttributeId, comparison: Comparison, value: Value) -> Condition {
-    Condition { attribute, test: Test::Compare(comparison, value) }
-}
-
-fn equal(attribute: AttributeId, value: Value) -> Condition {
-    compare(attribute, Comparison::Equal, value)
-}
-
-fn keys(store: &mut Store, table: &Table, request: &ReadRequest) -> Vec<Value> {
-    let view = View { visible: 100, transaction: 9, statement: 1 };
-    let mut cursor = store.open_cursor(request).unwrap();
-    let mut found = Vec::new();
-    while let Some(gateway) = store.next_batch(&view.snapshot(table), &mut cursor).unwrap() {
-        found.extend((0..gateway.batch.rows).map(|row| gateway.batch.value(row, 0)));
-    }
-    found.sort();
-    found
+    store_of(schema, &rows, table)
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod handover;
 mod hash;
 mod histories;
 mod history;
+mod index_accesses;
 mod inverted;
 mod layouts;
 mod store;

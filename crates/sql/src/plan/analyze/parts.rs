@@ -16,11 +16,12 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    Cast, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Cast, ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 
 use super::functions::Function;
 use crate::pg_format::{MICROS_OF_DAY, date_of, days_of};
+use crate::plan::wrapping::says_as_inner;
 
 const TIMESTAMP: ArrowType = ArrowType::Timestamp(TimeUnit::Microsecond, None);
 const MICROS_OF_MINUTE: i64 = 60_000_000;
@@ -160,24 +161,10 @@ pub(in crate::plan) fn date_part() -> Arc<ScalarUDF> {
 }
 
 impl ScalarUDFImpl for DatePart {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    says_as_inner!();
 
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[ArrowType]) -> Result<Vec<ArrowType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[ArrowType]) -> Result<ArrowType> {
-        self.inner.return_type(types)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
