@@ -3,6 +3,9 @@
 //!
 //! DataFusion hands all that it knows of both sides on, sorts and groups by such a column no more, and gives rows in
 //! the wrong order or a group twice. The side that is padded gets an operator that tells nothing but its columns.
+//!
+//! What it knows of a side it also forgets too late: a sort by a constant is pushed below a join of any kind, dropped
+//! there, and asked for again above the join. Plans that fail so are made once more with the operator on all sides.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,18 +18,23 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ReplaceChildrenOptions, replace_children_if_necessary};
-use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-/// Puts the operator below outer joins.
-#[derive(Debug)]
-pub struct PaddedSides;
+/// Puts the operator below joins.
+#[derive(Clone, Copy, Debug)]
+pub enum PaddedSides {
+    /// Below outer joins, where rows are padded.
+    Outer,
+    /// Below all joins.
+    All,
+}
 
 impl PhysicalOptimizerRule for PaddedSides {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            let Some(padded) = padded_sides(node.as_ref()) else { return Ok(Transformed::no(node)) };
+            let Some(padded) = self.padded(node.as_ref()) else { return Ok(Transformed::no(node)) };
             let sides = node.children().into_iter().zip(padded);
             let knows = |(side, is_padded): (&Arc<dyn ExecutionPlan>, bool)| is_padded && has_equals(side.as_ref());
             if !sides.clone().any(knows) {
@@ -53,20 +61,24 @@ impl PhysicalOptimizerRule for PaddedSides {
     }
 }
 
-/// Which sides of a join rows without a partner have NULL for.
-fn padded_sides(node: &dyn ExecutionPlan) -> Option<[bool; 2]> {
-    let join_type = if let Some(join) = node.downcast_ref::<HashJoinExec>() {
-        *join.join_type()
-    } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
-        *join.join_type()
-    } else {
-        node.downcast_ref::<SortMergeJoinExec>()?.join_type()
-    };
-    match join_type {
-        JoinType::Left => Some([false, true]),
-        JoinType::Right => Some([true, false]),
-        JoinType::Full => Some([true, true]),
-        _ => None,
+impl PaddedSides {
+    /// Which sides of a join get the operator.
+    fn padded(self, node: &dyn ExecutionPlan) -> Option<[bool; 2]> {
+        let join_type = if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+            *join.join_type()
+        } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+            *join.join_type()
+        } else if node.is::<CrossJoinExec>() {
+            JoinType::Inner
+        } else {
+            node.downcast_ref::<SortMergeJoinExec>()?.join_type()
+        };
+        match (self, join_type) {
+            (Self::All, _) | (Self::Outer, JoinType::Full) => Some([true, true]),
+            (Self::Outer, JoinType::Left) => Some([false, true]),
+            (Self::Outer, JoinType::Right) => Some([true, false]),
+            (Self::Outer, _) => None,
+        }
     }
 }
 

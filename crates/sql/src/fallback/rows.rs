@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::DataFusionError;
-use datafusion::execution::session_state::SessionState;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use eris_engine::{CancelHandle, Transaction};
@@ -17,9 +17,10 @@ use tokio::task::JoinHandle;
 use super::execution::FallbackExecution;
 use super::interrupt::Interrupt;
 use super::lane::Lane;
+use super::padded::PaddedSides;
 use crate::arrow_view::{batch_from_arrow, column_to_arrow};
 use crate::errors::SqlError;
-use crate::plan::{Planner, datafusion_error};
+use crate::plan::{Planner, datafusion_error, physical_rules};
 use crate::types::SqlType;
 
 /// Batches that wait for the session at most: enough to keep the lane busy while one is encoded.
@@ -128,10 +129,12 @@ async fn execution_state(
 async fn physical(plan: &LogicalPlan, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
     let planned = state.query_planner().create_physical_plan(plan, state).await;
     match planned {
-        // It misjudges the order of sorted parts of a UNION that have different constants. One sort above all of them
-        // has no parts.
+        // It misjudges the order of sorted parts of a UNION that have different constants: one sort above all of them
+        // has no parts. And that of rows which are constant on a side of a join.
         Err(DataFusionError::Context(rule, _)) if rule == "SanityCheckPlan" => {
-            let mut state = SessionState::clone(state);
+            let rules = physical_rules(PaddedSides::All);
+            let builder = SessionStateBuilder::new_from_existing(SessionState::clone(state));
+            let mut state = builder.with_physical_optimizer_rules(rules).build();
             state.config_mut().options_mut().optimizer.repartition_sorts = false;
             state.query_planner().create_physical_plan(plan, &state).await
         }

@@ -50,4 +50,5 @@ pub use lower::{Lowering, NotNative, condition_of, lower_query};
 pub use parameters::ParameterTypes;
 pub(crate) use parameters::wrong_count;
 pub use planner::Planner;
+pub use rules::physical_rules;
 pub use source::{ScanTarget, TableSourceProvider};

@@ -30,6 +30,7 @@ use super::text_growth::bounded;
 use super::window_functions::window_functions;
 use crate::catalog::{CatalogVersion, Table};
 use crate::errors::SqlError;
+use crate::fallback::PaddedSides;
 use crate::front::TableName;
 use crate::views::{Named, system_view};
 
@@ -126,7 +127,7 @@ impl Planner {
             .with_expr_planners(expr_planners.clone())
             .with_analyzer_rules(analyzer_rules())
             .with_optimizer_rules(optimizer_rules())
-            .with_physical_optimizer_rules(physical_rules())
+            .with_physical_optimizer_rules(physical_rules(PaddedSides::Outer))
             .with_scalar_functions(scalar_functions(&memory))
             .with_aggregate_functions(aggregates.collect())
             .with_window_functions(window_functions())

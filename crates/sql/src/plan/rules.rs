@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType as ArrowType;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{NullEquality, Result, ScalarValue};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable, Filter, JoinType, LogicalPlan};
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -50,6 +50,8 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         }
         rules.push(match rule.name() {
             "push_down_filter" => Arc::new(Sparing { rule, spares: filters_one_group }),
+            "extract_equijoin_predicate" => Arc::new(Sparing { rule, spares: takes_nulls_for_equal }),
+            "eliminate_cross_join" => Arc::new(Sparing { rule, spares: has_nulls_taken_for_equal }),
             "eliminate_duplicated_expr" => Arc::new(Sparing { rule, spares: sorts }),
             "single_distinct_aggregation_to_group_by" => Arc::new(Sparing { rule, spares: adds_numerics }),
             _ => rule,
@@ -67,7 +69,7 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// for those of the other: filters are where the optimiser of logical plans put them, and a projection that was once
 /// moved into a filter must not be moved through it again. Shares of filters are told before anybody asks for
 /// estimates; padded sides get their operator when groups have become constants, which asks for no order yet.
-pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+pub fn physical_rules(sides: PaddedSides) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut projections = 0;
     let wanted = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| match rule.name() {
         "FilterPushdown" => false,
@@ -82,7 +84,7 @@ pub(super) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
         let makes_constants = rule.name() == "aggregate_statistics";
         rules.push(rule);
         if makes_constants {
-            rules.push(Arc::new(PaddedSides));
+            rules.push(Arc::new(sides));
         }
     }
     rules
@@ -108,6 +110,24 @@ impl OptimizerRule for Sparing {
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if (self.spares)(&plan) { Ok(Transformed::no(plan)) } else { self.rule.rewrite(plan, config) }
     }
+}
+
+/// A join of keys among which NULL meets NULL, all of them: an equality that is made a key of it would let NULLs meet.
+fn takes_nulls_for_equal(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Join(join) if !join.on.is_empty() && join.null_equality == NullEquality::NullEqualsNull)
+}
+
+/// A whole plan with such an inner join. Of all inner joins below each other one takes the keys, as that join does.
+fn has_nulls_taken_for_equal(plan: &LogicalPlan) -> bool {
+    let look = |node: &LogicalPlan| {
+        Ok(match node {
+            LogicalPlan::Join(join) if join.join_type == JoinType::Inner && takes_nulls_for_equal(node) => {
+                TreeNodeRecursion::Stop
+            }
+            _ => TreeNodeRecursion::Continue,
+        })
+    };
+    plan.apply_with_subqueries(look).is_ok_and(|walk| walk == TreeNodeRecursion::Stop)
 }
 
 /// A filter of groups of which one is there even if no row is. Below them a condition without columns, or one that is
@@ -187,7 +207,7 @@ mod tests {
             assert!(all.iter().any(|rule| rule.name() == name), "{name}");
         }
         assert_eq!(rules_again().rules.len(), AGAIN.len());
-        let physical = physical_rules();
+        let physical = physical_rules(PaddedSides::Outer);
         let place = |name: &str| physical.iter().position(|rule| rule.name() == name).unwrap();
         assert_eq!(place("padded_sides"), place("aggregate_statistics") + 1);
         assert!(place("sampled_filters") < place("join_selection") && place("padded_sides") < place("join_selection"));

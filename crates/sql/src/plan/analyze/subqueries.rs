@@ -129,13 +129,20 @@ pub(super) fn without_names(plan: &LogicalPlan, names: &mut Vec<(Column, Column)
     if let LogicalPlan::Filter(Filter { predicate, input, .. }) = plan
         && has_namesakes(plan)
     {
-        // Both would become columns of the subquery.
-        let columns = input.schema().columns();
-        let name = |at: usize| format!("__compared_{at}");
-        names.extend(columns.iter().enumerate().map(|(at, old)| (old.clone(), Column::new_unqualified(name(at)))));
-        let named = columns.into_iter().enumerate().map(|(at, column)| Expr::Column(column).alias(name(at)));
-        let input = LogicalPlan::Projection(Projection::try_new(named.collect(), Arc::clone(input))?);
-        let predicate = with_names(predicate.clone(), names)?;
+        // Both would become columns of the subquery. Inner subqueries may refer to them, so they stay, too.
+        let other = |at: usize| Column::new_unqualified(format!("__compared_{at}"));
+        let compared: Vec<(Column, Column)> = compared_columns(predicate)
+            .into_iter()
+            .enumerate()
+            .map(|(at, column)| (column.clone(), other(at)))
+            .collect();
+        let own = input.schema().columns().into_iter().map(Expr::Column);
+        let copies = compared.iter().map(|(column, copy)| Expr::Column(column.clone()).alias(&copy.name));
+        let input = LogicalPlan::Projection(Projection::try_new(own.chain(copies).collect(), Arc::clone(input))?);
+        let conditions = split_conjunction(predicate).into_iter().cloned();
+        let conditions =
+            conditions.map(|test| if test.contains_outer() { with_names(test, &compared) } else { Ok(test) });
+        let predicate = conjunction(conditions.collect::<Result<Vec<_>>>()?).unwrap_or_else(|| lit(true));
         return Ok(LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(input))?));
     }
     if !matches!(
@@ -169,10 +176,15 @@ pub(super) fn without_names(plan: &LogicalPlan, names: &mut Vec<(Column, Column)
 /// Whether columns of two tables that have one name are compared with columns outside.
 fn has_namesakes(plan: &LogicalPlan) -> bool {
     let LogicalPlan::Filter(Filter { predicate, .. }) = plan else { return false };
-    let outside = split_conjunction(predicate).into_iter().filter(|condition| condition.contains_outer());
-    let columns: BTreeSet<&Column> = outside.flat_map(Expr::column_refs).collect();
+    let columns = compared_columns(predicate);
     let names: BTreeSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     names.len() < columns.len()
+}
+
+/// The columns in conditions that have columns outside, too.
+fn compared_columns(predicate: &Expr) -> BTreeSet<&Column> {
+    let outside = split_conjunction(predicate).into_iter().filter(|condition| condition.contains_outer());
+    outside.flat_map(Expr::column_refs).collect()
 }
 
 fn with_names(expr: Expr, names: &[(Column, Column)]) -> Result<Expr> {
