@@ -1,7 +1,11 @@
 //! What joins, grouping and sorting cost: `cargo bench -p eris-operators`. Prints one line per measurement (best of
-//! several) and a hash of the results; `--test` runs it with tiny inputs, `--threads 2` feeds sinks from two threads.
+//! several) and a hash of the results; `--test` runs it with tiny inputs, `--threads 2` feeds sinks from two threads,
+//! `--texts` measures texts of segments alone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark fails by panicking")]
+
+#[path = "pipelines/texts.rs"]
+mod texts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,6 +100,18 @@ fn feed(steps: &[Step], sink: Arc<dyn Sink>, batches: &[Batch], threads: usize) 
         match pipeline.sink.finish_jobs().unwrap() {
             0 => return,
             jobs => each(&|job| pipeline.sink.finish_job(job).unwrap(), jobs),
+        }
+    }
+}
+
+/// Feeds a sink alone, by this thread.
+fn feed_rows(sink: Arc<dyn Sink>, batches: impl Iterator<Item = Batch>) {
+    let pipeline = Pipeline::new([], sink, []);
+    batches.for_each(|batch| pipeline.push(batch, &mut |_| Ok(())).unwrap());
+    loop {
+        match pipeline.sink.finish_jobs().unwrap() {
+            0 => return,
+            jobs => (0..jobs).for_each(|job| pipeline.sink.finish_job(job).unwrap()),
         }
     }
 }
@@ -222,6 +238,10 @@ fn main() {
     };
     let (build, clustered, scattered) = tables(1);
     println!("{threads} threads, {small} and {large} rows");
+    texts::run(large);
+    if arguments.iter().any(|argument| argument == "--texts") {
+        return;
+    }
     join("dense keys, clustered", &build, &clustered, &[0], false, threads);
     join("dense keys, scattered", &build, &scattered, &[0], false, threads);
     join("dense keys, existence, scattered", &build, &scattered, &[0], true, threads);

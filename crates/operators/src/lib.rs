@@ -14,6 +14,8 @@
 mod aggregate;
 mod arithmetic;
 mod assembly;
+#[cfg(test)]
+mod coded_batches;
 mod error;
 mod expression;
 mod filter_project;
@@ -21,6 +23,7 @@ mod hash;
 mod join;
 mod logic;
 mod pipeline;
+mod settings;
 mod sort;
 mod window;
 
@@ -31,5 +34,6 @@ pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narr
 pub use filter_project::{FilterProject, select};
 pub use join::{BuildSpec, JoinBuild, JoinKind, KeyFilter, Probe};
 pub use pipeline::{Collector, Emit, PassedFilter, Pipeline, RowCounts, Sink, Step};
+pub use settings::{AGGREGATION_INPUT, AggregationInput, SETTINGS};
 pub use sort::{SortKey, SortKeys, SortSink};
 pub use window::{Frame, FrameBound, FrameUnit, WindowCall, WindowFunction, WindowSink, WindowSpec};

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use eris_engine::{Durability, IsolationLevel};
+use eris_operators::AggregationInput;
 use eris_platform::settings::{Scope, SettingDeclaration, SettingValues};
 use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
 
@@ -42,6 +43,11 @@ eris_platform::settings! {
     };
     /// How often a single statement outside of a transaction block is run again after a serialization failure.
     pub const RETRIES: i64 = { name: "retries", scope: Session, default: 100, min: 0, max: 1_000_000 };
+}
+
+/// All settings of a session that are ours: those of this crate, and those that the operators obey.
+pub fn declarations() -> impl Iterator<Item = &'static SettingDeclaration> {
+    SETTINGS.iter().chain(eris_operators::SETTINGS).copied()
 }
 
 /// The lanes that a query may take: the native one where it can, the fallback lane otherwise.
@@ -152,7 +158,7 @@ impl SessionSettings {
     }
 
     fn declaration(name: &str) -> Option<&'static SettingDeclaration> {
-        SETTINGS.iter().copied().find(|setting| setting.name.eq_ignore_ascii_case(name))
+        declarations().find(|setting| setting.name.eq_ignore_ascii_case(name))
     }
 
     /// SET name = text.
@@ -242,8 +248,7 @@ impl SessionSettings {
 
     /// All settings: name, value, description.
     pub fn all(&self) -> Vec<[String; 3]> {
-        let mut list: Vec<[String; 3]> = SETTINGS
-            .iter()
+        let mut list: Vec<[String; 3]> = declarations()
             .map(|setting| [setting.name.to_string(), self.own.text(setting), setting.description()])
             .chain(COMPATIBILITY.iter().zip(&self.shown).map(|(setting, value)| {
                 [setting.name.to_string(), value.clone(), "For PostgreSQL's clients.".to_string()]
@@ -276,6 +281,11 @@ impl SessionSettings {
     /// Workers that one statement keeps busy at most; none: all.
     pub fn parallelism(&self) -> Option<usize> {
         usize::try_from(self.own.get(PARALLELISM)).ok().filter(|workers| *workers > 0)
+    }
+
+    /// What aggregation works on.
+    pub fn aggregation_input(&self) -> AggregationInput {
+        AggregationInput::of(&self.own)
     }
 
     /// When commits are told.
@@ -315,7 +325,7 @@ pub fn layout_name(layout: Layout) -> &'static str {
 }
 
 fn unknown(name: &str) -> SqlError {
-    let names = SETTINGS.iter().map(|setting| setting.name).chain(COMPATIBILITY.iter().map(|setting| setting.name));
+    let names = declarations().map(|setting| setting.name).chain(COMPATIBILITY.iter().map(|setting| setting.name));
     let close = crate::catalog::suggestions(name, names);
     let error = SqlError::new(SqlState::NO_SUCH_OBJECT, format!("unrecognized configuration parameter \"{name}\""));
     match close.first() {

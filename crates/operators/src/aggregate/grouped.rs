@@ -21,6 +21,7 @@ use super::{Aggregate, GroupCall};
 use crate::error::OperatorError;
 use crate::expression::Expression;
 use crate::filter_project::select;
+use crate::settings::AggregationInput;
 
 /// One call's states.
 #[derive(Debug)]
@@ -38,10 +39,16 @@ pub(super) struct Grouped {
     rows: Vec<i64>,
     pub states: Vec<CallState>,
     pub room: Room,
+    input: AggregationInput,
 }
 
 impl Grouped {
-    pub fn new(expressions: Arc<[Expression]>, calls: Arc<[GroupCall]>, memory: &Arc<MemoryPool>) -> Self {
+    pub fn new(
+        expressions: Arc<[Expression]>,
+        calls: Arc<[GroupCall]>,
+        memory: &Arc<MemoryPool>,
+        input: AggregationInput,
+    ) -> Self {
         let groups = Groups::new(expressions.iter().map(Expression::data_type).collect());
         let state = |call: &GroupCall| {
             if call.distinct {
@@ -56,12 +63,12 @@ impl Grouped {
             CallState::Distinct(_) => 0,
         });
         let room = Room::new(memory, groups.group_bytes() + size_of::<i64>() + bytes.sum::<usize>());
-        Self { expressions, calls, groups, rows: Vec::new(), states, room }
+        Self { expressions, calls, groups, rows: Vec::new(), states, room, input }
     }
 
     pub fn of(plan: &Aggregate) -> Self {
         let calls = plan.calls.iter().map(|call| GroupCall::from(call.clone())).collect();
-        Self::new(Arc::clone(&plan.groups), calls, &plan.memory)
+        Self::new(Arc::clone(&plan.groups), calls, &plan.memory, plan.input)
     }
 
     pub fn len(&self) -> usize {
@@ -102,7 +109,12 @@ impl Grouped {
 
     /// Takes rows.
     pub fn update(&mut self, batch: &Batch, parameters: &[Value]) -> Result<(), OperatorError> {
-        let keys = self.expressions.iter().map(|group| group.column(batch, parameters));
+        let (expressions, taken) = (Arc::clone(&self.expressions), self.input);
+        let as_taken = |column: Column| match taken {
+            AggregationInput::Codes => column,
+            AggregationInput::Values => column.looked_up(),
+        };
+        let keys = expressions.iter().map(|group| group.column(batch, parameters).map(as_taken));
         let keys = keys.collect::<Result<Vec<Column>, _>>()?;
         let group_of_row = self.assign(&keys, batch.rows)?;
         if keys.is_empty() {
@@ -124,7 +136,7 @@ impl Grouped {
                 // What the filter takes away must not fail.
                 Some(rows) => input.column(&batch.take(rows), parameters),
             });
-            let input = input.transpose()?;
+            let input = input.transpose()?.map(as_taken);
             let Some(rows) = chosen else {
                 match state {
                     CallState::Plain(accumulator) => accumulator.update(input.as_ref(), &group_of_row, room)?,

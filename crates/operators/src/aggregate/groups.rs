@@ -3,12 +3,14 @@
 //! The group columns of a row are packed into a word where they fit ([`Layout`]), else into bytes ([`EncodedRows`]).
 //! An open-addressing table leads from the hash of that to the group; the rows of a batch are looked up together, so
 //! that they wait for memory at the same time. When a batch does not fit the layout, the groups so far are packed anew.
-//! What grows is reserved in the [`Room`] before.
+//! What grows is reserved in the [`Room`] before. Texts that come with ids of a shared dictionary are found by these
+//! ([`Coded`]).
 
 use eris_platform::MemoryExceeded;
 use eris_storage::{Column, DataType, Values};
 
 use super::chosen::Chosen;
+use super::coded::Coded;
 use super::dense::Dense;
 use super::encoded::EncodedRows;
 use super::layout::{Layout, Width, Word};
@@ -40,6 +42,7 @@ pub(super) struct Groups {
     keys: Keys,
     table: Table,
     dense: Dense,
+    coded: Coded,
 }
 
 /// From hashes to groups.
@@ -114,7 +117,13 @@ impl Store for EncodedRows {
 impl Groups {
     pub fn new(types: Vec<DataType>) -> Self {
         let layout = Layout::new(types);
-        Self { keys: Keys::new(layout.width), layout, table: Table::default(), dense: Dense::default() }
+        Self {
+            keys: Keys::new(layout.width),
+            layout,
+            table: Table::default(),
+            dense: Dense::default(),
+            coded: Coded::default(),
+        }
     }
 
     /// Bytes of a group's key, without those of texts.
@@ -193,6 +202,17 @@ impl Groups {
             }
             return Ok(vec![0; rows]);
         }
+        // It is out while it asks for groups.
+        let mut coded = std::mem::take(&mut self.coded);
+        let found = coded.find_or_add(keys, rows, room, |row, room| {
+            let key: Vec<Column> = keys.iter().map(|key| key.take(&[row as u32])).collect();
+            Ok(self.assign_by_values(&key, 1, room)?[0])
+        });
+        self.coded = coded;
+        found.unwrap_or_else(|| self.assign_by_values(keys, rows, room))
+    }
+
+    fn assign_by_values(&mut self, keys: &[Column], rows: usize, room: &mut Room) -> Result<Vec<u32>, MemoryExceeded> {
         if let Some(wider) = self.layout.widened_for(keys) {
             self.pack_anew(wider, room)?;
         }
@@ -200,7 +220,7 @@ impl Groups {
     }
 
     fn find_or_add(&mut self, keys: &[Column], rows: usize, room: &mut Room) -> Result<Vec<u32>, MemoryExceeded> {
-        let Self { layout, keys: own, table, dense } = self;
+        let Self { layout, keys: own, table, dense, .. } = self;
         match (own, layout.integer_shift()) {
             (Keys::Narrow(own), Some(shift)) => {
                 let values = integers_of(&keys[0]);
@@ -262,6 +282,12 @@ impl Groups {
         Ok(())
     }
 
+    /// Whether there are groups that ids lead to.
+    #[cfg(test)]
+    pub fn are_found_by_ids(&self) -> bool {
+        self.coded.is_used()
+    }
+
     /// Bytes that are allocated for anything but texts.
     #[cfg(test)]
     pub fn allocated_bytes(&self) -> usize {
@@ -270,7 +296,7 @@ impl Groups {
             Keys::Wide(words) => words.capacity() * size_of::<u128>(),
             Keys::Rows(rows) => rows.allocated_bytes(),
         };
-        keys + self.table.entries.capacity() * size_of::<u64>() + self.dense.bytes()
+        keys + self.table.entries.capacity() * size_of::<u64>() + self.dense.bytes() + self.coded.bytes()
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod accumulator;
 mod chosen;
+mod coded;
 mod dense;
 mod distinct;
 mod encoded;
@@ -32,6 +33,7 @@ use eris_storage::{Batch, Column, DataType, Gateway, Value};
 use crate::error::OperatorError;
 use crate::expression::Expression;
 use crate::logic::true_rows;
+use crate::settings::AggregationInput;
 pub(crate) use accumulator::{average_of, overflow, sum_of};
 use grouped::Grouped;
 pub use sink::GroupBy;
@@ -102,6 +104,8 @@ pub struct Aggregate {
     pub parameters: Arc<[Value]>,
     /// Where groups and their states are reserved.
     pub memory: Arc<MemoryPool>,
+    /// What groups and states are made of.
+    pub input: AggregationInput,
 }
 
 struct Aggregating {

@@ -93,11 +93,12 @@ mod tests {
 
     use super::*;
     use crate::expression::Expression;
+    use crate::settings::AggregationInput;
 
     /// A slot that has met these values.
     fn slot(values: impl Iterator<Item = i32>, memory: &Arc<MemoryPool>) -> Grouped {
         let key = Expression::Column { index: 0, data_type: DataType::Int32 };
-        let mut grouped = Grouped::new([key].into(), [].into(), memory);
+        let mut grouped = Grouped::new([key].into(), [].into(), memory, AggregationInput::default());
         let rows: Vec<Vec<Value>> = values.map(|value| vec![Value::Int32(value)]).collect();
         for rows in rows.chunks(BATCH_ROWS) {
             grouped.update(&Batch::from_rows(&[DataType::Int32], rows), &[]).unwrap();

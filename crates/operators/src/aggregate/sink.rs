@@ -23,6 +23,7 @@ use super::{AggregateCall, GroupCall};
 use crate::error::OperatorError;
 use crate::expression::Expression;
 use crate::pipeline::{Emitting, Sink, Slots, lock};
+use crate::settings::AggregationInput;
 
 /// What the pool calls the results.
 const CONSUMER: &str = "aggregate";
@@ -74,6 +75,7 @@ pub struct GroupBy {
     calls: Arc<[GroupCall]>,
     parameters: Arc<[Value]>,
     memory: Arc<MemoryPool>,
+    input: AggregationInput,
     slots: Slots<Option<Grouped>>,
     phase: RwLock<Phase>,
     /// By job of the last round.
@@ -108,6 +110,7 @@ impl GroupBy {
             calls,
             parameters,
             memory: Arc::clone(memory),
+            input: AggregationInput::default(),
             slots: Slots::new(workers, || None),
             phase: RwLock::new(Phase::Consuming),
             results: Mutex::new(Vec::new()),
@@ -115,8 +118,14 @@ impl GroupBy {
         }
     }
 
+    /// The same, of codes or of values.
+    #[must_use]
+    pub fn taking(self, input: AggregationInput) -> Self {
+        Self { input, ..self }
+    }
+
     fn grouped(&self) -> Grouped {
-        Grouped::new(Arc::clone(&self.groups), Arc::clone(&self.calls), &self.memory)
+        Grouped::new(Arc::clone(&self.groups), Arc::clone(&self.calls), &self.memory, self.input)
     }
 
     /// The first round.

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use eris_platform::{MemoryPool, SeededRandom};
-use eris_storage::{BATCH_ROWS, Batch, Comparison, DataType, Value};
+use eris_storage::{BATCH_ROWS, Batch, Comparison, ContainerDictionaries, DataType, Value};
 
 use super::*;
 use crate::aggregate::AggregateFunction;
+use crate::coded_batches::coded;
 use crate::pipeline::{Pipeline, Sink, Step};
 
 fn column(index: usize, data_type: DataType) -> Expression {
@@ -174,19 +175,27 @@ fn check_calls(seed: u64, types: &[DataType], count: usize, keys: u64, is_asked:
     let mut all = types.to_vec();
     all.extend([DataType::Int64, DECIMAL, DataType::Text]);
     let whole = Batch::from_rows(&all, &rows);
+    let dictionaries = [0, 1].map(|_| ContainerDictionaries::new(&MemoryPool::unlimited()));
     let mut batches = Vec::new();
     let mut start = 0;
     while start < count {
         let most = if random.below(2) == 0 { 10 } else { 2_048 };
         let length = (1 + random.index(most)).min(count - start);
-        batches.push(whole.slice(start, length));
+        let batch = whole.slice(start, length);
+        // As rows come, or out of segments of one or another container.
+        batches.push(match random.index(4) {
+            0 => batch,
+            1 => coded(&batch, &dictionaries[0]),
+            _ => coded(&batch, &dictionaries[1]),
+        });
         start += length;
     }
     let groups: Vec<Expression> = types.iter().enumerate().map(|(at, data_type)| column(at, *data_type)).collect();
     let calls: Vec<GroupCall> = calls(at).into_iter().filter(is_asked).collect();
     let pool = MemoryPool::unlimited();
     let threads = 1 + random.index(3);
-    let sink = GroupBy::with_calls(groups.into(), calls.clone().into(), [].into(), &pool, 2);
+    let input = [AggregationInput::Codes, AggregationInput::Values][random.index(2)];
+    let sink = GroupBy::with_calls(groups.into(), calls.clone().into(), [].into(), &pool, 2).taking(input);
     let found = run(&sink, &batches, threads).unwrap();
     drop(sink);
     assert_eq!(pool.used(), 0);
@@ -312,4 +321,19 @@ fn decimals_that_a_projection_narrows() {
             .collect();
         assert_eq!(found, expected, "shifted by {shift}");
     }
+}
+
+#[test]
+fn values_are_looked_up_first_where_that_is_asked_for() {
+    let pool = MemoryPool::unlimited();
+    let rows: Vec<Vec<Value>> = (0..500).map(|row| vec![Value::Text(format!("text {}", row % 7).into())]).collect();
+    let batch = coded(&Batch::from_rows(&[DataType::Text], &rows), &ContainerDictionaries::new(&pool));
+    let mut results = Vec::new();
+    for (input, by_ids) in [(AggregationInput::Codes, true), (AggregationInput::Values, false)] {
+        let mut grouped = Grouped::new([column(0, DataType::Text)].into(), [].into(), &pool, input);
+        grouped.update(&batch, &[]).unwrap();
+        assert_eq!(grouped.groups.are_found_by_ids(), by_ids, "{input:?}");
+        results.push(grouped.results(&(0..grouped.len()).into()).unwrap());
+    }
+    assert_eq!((results[0].rows, &results[0]), (7, &results[1]));
 }

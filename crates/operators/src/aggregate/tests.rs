@@ -32,6 +32,7 @@ fn plan(groups: Vec<Expression>, input: DataType, sum: DataType, average: DataTy
         .into(),
         parameters: [].into(),
         memory: MemoryPool::unlimited(),
+        input: AggregationInput::default(),
     }
 }
 
@@ -134,6 +135,7 @@ fn extremes(memory: &Arc<MemoryPool>) -> Aggregate {
         calls: [call(AggregateFunction::Min), call(AggregateFunction::Max)].into(),
         parameters: [].into(),
         memory: Arc::clone(memory),
+        input: AggregationInput::default(),
     }
 }
 

@@ -283,6 +283,9 @@ impl LikePattern {
 
     /// 1 for each text that matches.
     pub(super) fn test(&self, views: &Views) -> Vec<u8> {
+        if let Some(known) = texts::by_dictionary(views, |texts| self.test(texts)) {
+            return known;
+        }
         let level = Level::for_rows(views.len());
         match &self.program {
             Program::Whole(whole) if !self.folds => texts::compare(eris_storage::Comparison::Equal, views, whole),

@@ -5,7 +5,7 @@
 //! compared one by one, others are searched for.
 
 use eris_platform::DeterministicSet;
-use eris_storage::{Column, DataType, Value, Values};
+use eris_storage::{Column, DataType, Value, Values, Views};
 
 use super::compare::{ordered_f32, ordered_f64, test};
 use super::instructions::Level;
@@ -113,6 +113,24 @@ impl Texts {
             None => Self::Any(texts.into_iter().map(Box::from).collect()),
         }
     }
+
+    fn test(&self, views: &Views) -> Vec<u8> {
+        if let Some(known) = texts::by_dictionary(views, |texts| self.test(texts)) {
+            return known;
+        }
+        let level = Level::for_rows(views.len());
+        match self {
+            // The lower half has the length, too, so the upper one need not be looked at.
+            Self::Tiny(known) => test(level, &views.views, |view: u128| {
+                known.iter().fold(0, |found, known| found | u8::from(*known == view as u64)) != 0
+            }),
+            Self::Inline(few) if few.len() <= FEW => test(level, &views.views, |view: u128| {
+                few.iter().fold(0, |found, known| found | u8::from(*known == view)) != 0
+            }),
+            Self::Inline(many) => test(level, &views.views, |view| many.binary_search(&view).is_ok()),
+            Self::Any(known) => texts::test_distinct(views, |text| known.contains(text)),
+        }
+    }
 }
 
 /// A number of a type as a key of 64 bits, but for decimals.
@@ -209,24 +227,7 @@ impl ValueSet {
             (Keys::Decimals { wide, .. }, Values::Int128(values)) => {
                 values.iter().map(|value| u8::from(wide.binary_search(value).is_ok())).collect()
             }
-            (Keys::Texts(Texts::Tiny(known)), Values::Bytes(views)) => {
-                // The lower half has the length, too, so the upper one need not be looked at.
-                test(Level::for_rows(views.len()), &views.views, |view: u128| {
-                    known.iter().fold(0, |found, known| found | u8::from(*known == view as u64)) != 0
-                })
-            }
-            (Keys::Texts(Texts::Inline(known)), Values::Bytes(views)) => {
-                let level = Level::for_rows(views.len());
-                match &**known {
-                    few if few.len() <= FEW => test(level, &views.views, |view: u128| {
-                        few.iter().fold(0, |found, known| found | u8::from(*known == view)) != 0
-                    }),
-                    many => test(level, &views.views, |view| many.binary_search(&view).is_ok()),
-                }
-            }
-            (Keys::Texts(Texts::Any(known)), Values::Bytes(views)) => {
-                texts::test_distinct(views, |text| known.contains(text))
-            }
+            (Keys::Texts(texts), Values::Bytes(views)) => texts.test(views),
             (_, values) => {
                 return Err(OperatorError::Internal(format!("{:?} in a list of {:?}", values.physical(), self.shown)));
             }

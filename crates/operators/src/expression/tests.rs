@@ -3,10 +3,12 @@
 mod random;
 mod reference;
 
-use eris_storage::{Batch, Column, DataType, Value, Values};
+use eris_platform::MemoryPool;
+use eris_storage::{Batch, Column, ContainerDictionaries, DataType, Value, Values};
 
 use super::instructions::forced::each_level;
 use super::*;
+use crate::coded_batches;
 use random::{COLUMNS, Random};
 use reference::value_of;
 
@@ -73,17 +75,22 @@ fn random_expressions_agree_with_the_reference() {
 
 fn agree(seed: u64, rounds: usize) {
     let mut random = Random(seed);
-    let (mut failures, mut total) = (0, 0);
+    let (mut failures, mut total, mut with_ids) = (0, 0, 0);
     for round in 0..rounds {
         let rows = SIZES[if round % 50 == 0 { 4 } else { random.below(4) }];
         let (nulls, small) = ([0, 3, 9][random.below(3)], random.below(4) > 0);
-        let batch = batch(&mut random, rows, nulls, small);
+        let mut batch = batch(&mut random, rows, nulls, small);
+        if round % 3 == 0 && rows > 0 {
+            batch = coded_batches::coded(&batch, &ContainerDictionaries::new(&MemoryPool::unlimited()));
+            with_ids += coded_batches::coded_columns(&batch);
+        }
         let data_type = COLUMNS[random.below(COLUMNS.len())];
         let depth = 1 + random.below(4);
         let expression = random.expression(data_type, depth);
         failures += usize::from(check(&expression, &batch, &[Value::Null]));
         total += 1;
     }
+    assert!(with_ids * 10 > total, "{with_ids} columns have ids");
     assert!(failures * 3 < total, "{failures} of {total} are errors");
     assert!(failures * 40 > total, "only {failures} of {total} are errors");
 }

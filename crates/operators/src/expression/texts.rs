@@ -78,8 +78,21 @@ fn prefix_of_text(text: &[u8]) -> u32 {
     u32::from_be_bytes(prefix)
 }
 
+/// A dictionary is asked instead of a column if it has at most one text for so many rows.
+const ROWS_PER_TEXT_MIN: usize = 2;
+
+/// Asks each text of the dictionary that a column comes from once, if that is less work than asking each row.
+pub(super) fn by_dictionary(views: &Views, ask: impl FnOnce(&Views) -> Vec<u8>) -> Option<Vec<u8>> {
+    let coded = views.coded().filter(|coded| coded.texts.len() * ROWS_PER_TEXT_MIN <= coded.ids.len())?;
+    let answers = ask(coded.texts.texts());
+    Some(coded.ids.iter().map(|id| answers[usize::from(*id)]).collect())
+}
+
 /// Texts against a constant.
 pub(super) fn compare(comparison: Comparison, views: &Views, constant: &[u8]) -> Vec<u8> {
+    if let Some(known) = by_dictionary(views, |texts| compare(comparison, texts, constant)) {
+        return known;
+    }
     let level = Level::for_rows(views.len());
     match comparison {
         Comparison::Equal => equals(level, views, constant, true),

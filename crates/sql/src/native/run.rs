@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use eris_engine::{Results, Transaction};
-use eris_operators::{Aggregate, AggregateMerge, Expression, FilterProject, select};
+use eris_operators::{Aggregate, AggregateMerge, AggregationInput, Expression, FilterProject, select};
 use eris_platform::MemoryPool;
 use eris_storage::{Batch, Column, ColumnBuilder, Value};
 
@@ -27,6 +27,8 @@ pub struct RunContext<'t> {
     pub batch_rows: usize,
     /// Workers that the statement may keep busy at the same time.
     pub workers: usize,
+    /// What aggregation works on.
+    pub aggregation_input: AggregationInput,
 }
 
 type Running<'r, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'r>>;
@@ -121,6 +123,7 @@ pub fn run<'r>(node: &'r Node, context: &'r mut RunContext<'_>) -> Running<'r, H
                     calls: Arc::clone(calls),
                     parameters: Arc::clone(&context.parameters),
                     memory: Arc::clone(context.memory()),
+                    input: context.aggregation_input,
                 };
                 aggregated(access, aggregate, context).await
             }

@@ -174,12 +174,13 @@ impl Session {
 
     fn run_context(&mut self, parameters: &Arc<[Value]>) -> RunContext<'_> {
         let batch_rows = self.database.options().batch_rows;
+        let aggregation_input = self.settings.aggregation_input();
         let all = self.database.engine().worker_count();
         let workers = self.settings.parallelism().filter(|workers| *workers < all);
         let transaction = self.transaction();
         transaction.limit_parallelism(workers);
-        let workers = workers.unwrap_or(all);
-        RunContext { transaction, parameters: Arc::clone(parameters), batch_rows, workers }
+        let (workers, parameters) = (workers.unwrap_or(all), Arc::clone(parameters));
+        RunContext { transaction, parameters, batch_rows, workers, aggregation_input }
     }
 
     pub(super) async fn query(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<RowSource, SqlError> {

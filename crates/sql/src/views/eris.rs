@@ -8,7 +8,7 @@ use eris_storage::ContainerId;
 
 use super::{Columns, Named, View, integers, texts};
 use crate::catalog::CATALOG_CONTAINER;
-use crate::settings::SETTINGS;
+use crate::settings::declarations;
 
 pub(super) const VIEWS: [View; 5] = [
     ("counters", counters),
@@ -87,9 +87,9 @@ fn is_system(containers: impl Iterator<Item = ContainerId>) -> ArrayRef {
 
 fn settings(_known: &Named<'_>) -> Columns {
     vec![
-        ("name", texts(SETTINGS.iter().map(|setting| setting.name.to_string()))),
-        ("type", texts(SETTINGS.iter().map(|setting| setting.type_name().to_string()))),
-        ("default", texts(SETTINGS.iter().map(|setting| setting.default_text()))),
-        ("description", texts(SETTINGS.iter().map(|setting| setting.description()))),
+        ("name", texts(declarations().map(|setting| setting.name.to_string()))),
+        ("type", texts(declarations().map(|setting| setting.type_name().to_string()))),
+        ("default", texts(declarations().map(|setting| setting.default_text()))),
+        ("description", texts(declarations().map(|setting| setting.description()))),
     ]
 }

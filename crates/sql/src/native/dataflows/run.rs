@@ -158,7 +158,7 @@ impl Run<'_> {
             SinkPlan::Group { groups, calls } => {
                 let parameters: Arc<[Value]> = self.parameters.as_slice().into();
                 let group = GroupBy::with_calls(Arc::clone(groups), Arc::clone(calls), parameters, memory, workers);
-                (Arc::new(group), None)
+                (Arc::new(group.taking(context.aggregation_input)), None)
             }
             SinkPlan::Window(spec) => (Arc::new(WindowSink::new(spec.clone(), memory, workers)), None),
             SinkPlan::Sort { keys, limit } => (Arc::new(SortSink::new(keys.clone(), *limit, memory, workers)), None),
