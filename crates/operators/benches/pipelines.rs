@@ -105,8 +105,8 @@ fn feed(steps: &[Step], sink: Arc<dyn Sink>, batches: &[Batch], threads: usize) 
 }
 
 /// Feeds a sink alone, by this thread.
-fn feed_rows(sink: Arc<dyn Sink>, batches: impl Iterator<Item = Batch>) {
-    let pipeline = Pipeline::new([], sink, []);
+fn feed_rows(sink: Arc<dyn Sink>, steps: &[Step], batches: impl Iterator<Item = Batch>) {
+    let pipeline = Pipeline::new(steps.to_vec(), sink, []);
     batches.for_each(|batch| pipeline.push(batch, &mut |_| Ok(())).unwrap());
     loop {
         match pipeline.sink.finish_jobs().unwrap() {

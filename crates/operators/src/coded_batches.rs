@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eris_platform::MemoryPool;
 use eris_storage::{
     Attribute, Batch, BuildForm, BuildOptions, ContainerDictionaries, ContainerId, Layout, Schema, SchemaVersion,
-    SealedSegment, Values,
+    SealedSegment,
 };
 
 /// The same rows out of a segment of a container with these dictionaries.
@@ -32,6 +32,5 @@ pub(crate) fn coded(batch: &Batch, dictionaries: &Arc<ContainerDictionaries>) ->
 
 /// How many columns of a batch have ids.
 pub(crate) fn coded_columns(batch: &Batch) -> usize {
-    let is_coded = |values: &Values| matches!(values, Values::Bytes(views) if views.coded().is_some());
-    batch.columns.iter().filter(|column| is_coded(&column.values)).count()
+    batch.columns.iter().filter(|column| column.coded().is_some()).count()
 }

@@ -43,6 +43,7 @@ pub use like::LikePattern;
 pub use membership::ValueSet;
 pub(crate) use rows::Rows;
 pub use substring::Span;
+pub(crate) use texts::by_dictionary;
 
 /// An expression of the layer above, evaluated on whole batches.
 pub trait ForeignExpr: Send + Sync + fmt::Debug + fmt::Display {

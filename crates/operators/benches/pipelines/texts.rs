@@ -1,9 +1,13 @@
-//! Grouping by texts with few different values, read from sealed segments: each segment with a dictionary of its own,
-//! or one for all, by ids or with every value looked up first. Reading the texts is part of what is measured.
+//! Grouping and joining by texts with few different values, read from sealed segments: each segment with a dictionary
+//! of its own, or one for all, by ids or with every value looked up first. Reading the texts is part of what is
+//! measured.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use eris_operators::{AggregateFunction, AggregationInput, Expression, GroupBy, Sink};
+use eris_operators::{
+    AggregateFunction, AggregationInput, BuildSpec, Expression, GroupBy, JoinBuild, JoinKind, Probe, Sink, Step,
+};
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
@@ -11,7 +15,7 @@ use eris_storage::{
     PathConfiguration, PathInstance, Registry, Value,
 };
 
-use super::{call, feed_rows, integers, report};
+use super::{Counting, call, feed_rows, integers, report};
 
 /// Rows of a segment.
 const SEGMENT_ROWS: usize = 1 << 16;
@@ -70,22 +74,52 @@ fn segments(
     (0..rows).step_by(SEGMENT_ROWS).map(segment).collect()
 }
 
-/// Reads segments batch by batch into a grouping.
-fn grouped(paths: &[Box<dyn AccessPath>], keys: usize, input: AggregationInput, memory: &Arc<MemoryPool>) -> u64 {
-    let text = |index| Expression::Column { index, data_type: DataType::Text };
-    let groups: Vec<Expression> = (0..keys).map(text).collect();
-    let calls = [call(AggregateFunction::Sum, keys)];
-    let sink = Arc::new(GroupBy::new(groups.into(), calls.into(), [].into(), memory, 1).taking(input));
-    let batches = paths.iter().flat_map(|path| {
+/// The batches of segments: keys, then the number.
+fn batches(paths: &[Box<dyn AccessPath>], keys: usize) -> impl Iterator<Item = Batch> {
+    paths.iter().flat_map(move |path| {
         (0..path.rows()).step_by(BATCH_ROWS).map(move |start| {
             let window = start..path.rows().min(start + BATCH_ROWS as u32);
             let rows = window.len();
             let read = |at: usize| path.shared(AttributeId(at as u16), window.clone()).unwrap();
             Batch::new((0..=keys).map(read).collect::<Vec<_>>(), rows)
         })
-    });
-    feed_rows(sink.clone(), batches);
+    })
+}
+
+/// Reads segments batch by batch into a grouping.
+fn grouped(paths: &[Box<dyn AccessPath>], keys: usize, input: AggregationInput, memory: &Arc<MemoryPool>) -> u64 {
+    let text = |index| Expression::Column { index, data_type: DataType::Text };
+    let groups: Vec<Expression> = (0..keys).map(text).collect();
+    let calls = [call(AggregateFunction::Sum, keys)];
+    let sink = Arc::new(GroupBy::new(groups.into(), calls.into(), [].into(), memory, 1).taking(input));
+    feed_rows(sink.clone(), &[], batches(paths, keys));
     sink.take_output().unwrap().0.iter().map(|batch| batch.rows as u64).sum()
+}
+
+/// Joins rows of segments to a small table of other segments by their texts, and adds a number up.
+fn joined(paths: &[Box<dyn AccessPath>], small: &[Box<dyn AccessPath>], memory: &Arc<MemoryPool>) -> u64 {
+    let key: Arc<[Expression]> = [Expression::Column { index: 0, data_type: DataType::Text }].into();
+    let spec = BuildSpec {
+        keys: key.clone(),
+        columns: [1].into(),
+        types: [DataType::Int64].into(),
+        keep_unmatched: false,
+        existence: false,
+        null_equal: false,
+    };
+    let build = Arc::new(JoinBuild::new(spec, memory, 1));
+    feed_rows(build.clone(), &[], batches(small, 1));
+    let probe = Probe {
+        build,
+        kind: JoinKind::Inner,
+        keys: key,
+        residual: None,
+        probe_columns: [1].into(),
+        build_columns: [0].into(),
+    };
+    let counting = Arc::new(Counting::default());
+    feed_rows(counting.clone(), &[Step::Probe(Arc::new(probe))], batches(paths, 1));
+    counting.rows.load(Ordering::Relaxed)
 }
 
 /// All cases, with `rows` rows each.
@@ -101,6 +135,17 @@ pub fn run(rows: usize) {
         for (way, paths, input) in ways {
             let run = || grouped(paths, columns.len(), input, &memory);
             report(&format!("{name}: {way}"), 1, rows, run(), run);
+        }
+    }
+    for (name, columns) in CASES.iter().take(3) {
+        let memory = MemoryPool::unlimited();
+        let [own, one] = [false, true].map(|shared| segments(columns, rows, shared, &memory));
+        // Each text a few times: as many rows as another table's segment needs for a dictionary of its own.
+        let [small_own, small] = [false, true].map(|shared| segments(columns, columns[0].0 * 4, shared, &memory));
+        let ways = [("own dictionaries", &own, &small_own), ("merged", &one, &small), ("shared to own", &own, &small)];
+        for (way, paths, small) in ways {
+            let run = || joined(paths, small, &memory);
+            report(&format!("join by {name}: {way}"), 1, rows, run(), run);
         }
     }
 }

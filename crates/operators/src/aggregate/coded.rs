@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use eris_platform::MemoryExceeded;
-use eris_storage::{CodedTexts, Column, DictionaryTexts, Values};
+use eris_storage::{CodedTexts, Column, DictionaryTexts};
 
 use super::room::Room;
 
@@ -48,13 +48,6 @@ impl Domain {
     }
 }
 
-fn coded_of(key: &Column) -> Option<CodedTexts<'_>> {
-    match &key.values {
-        Values::Bytes(views) => views.coded(),
-        _ => None,
-    }
-}
-
 /// Adds what a key column says to the places of its rows.
 fn place(places: &mut [u32], key: &Column, ids: &[u16], stride: usize, null: usize) {
     let (stride, null) = (stride as u32, (null * stride) as u32);
@@ -76,7 +69,7 @@ impl Coded {
         room: &mut Room,
         mut look_up: impl FnMut(usize, &mut Room) -> Result<u32, MemoryExceeded>,
     ) -> Option<Result<Vec<u32>, MemoryExceeded>> {
-        let coded = keys.iter().map(coded_of).collect::<Option<Vec<CodedTexts<'_>>>>()?;
+        let coded = keys.iter().map(Column::coded).collect::<Option<Vec<CodedTexts<'_>>>>()?;
         self.rows = self.rows.saturating_add(rows);
         if !self.suits(&coded) && !self.make(&coded, room) {
             return None;

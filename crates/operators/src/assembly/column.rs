@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use eris_storage::{Bitmap, Buffer, Column, ColumnBuilder, DataType, Physical, VIEW_INLINE_MAX, Values, Views};
+use eris_storage::{
+    Bitmap, Buffer, Column, ColumnBuilder, DataType, DictionaryTexts, Physical, VIEW_INLINE_MAX, Values, Views,
+};
 
 use super::parts::{Parts, zeros};
 
@@ -21,6 +23,11 @@ enum ValueParts {
     Int128(Parts<i128>),
     Float32(Parts<f32>),
     Float64(Parts<f64>),
+    /// Ids in the dictionary that all chunks come from.
+    Ids {
+        texts: Arc<DictionaryTexts>,
+        ids: Parts<u16>,
+    },
     /// The data of all chunks, and the number of each chunk's first buffer among them.
     Bytes {
         views: Parts<u128>,
@@ -41,7 +48,9 @@ pub(crate) struct ColumnParts {
 impl ColumnParts {
     /// Bytes that [`Self::new`] takes for so many rows.
     pub fn bytes(data_type: DataType, rows: usize) -> u64 {
-        (rows * data_type.physical().width() + rows.div_ceil(8)) as u64
+        // Texts may have ids besides.
+        let ids = if data_type.physical() == Physical::Bytes { size_of::<u16>() } else { 0 };
+        (rows * (data_type.physical().width() + ids) + rows.div_ceil(8)) as u64
     }
 
     /// Bytes of a chunk that are free when it was copied: all but its texts, which the column shares.
@@ -61,10 +70,13 @@ impl ColumnParts {
             Physical::Int128 => ValueParts::Int128(Parts::new(bounds)),
             Physical::Float32 => ValueParts::Float32(Parts::new(bounds)),
             Physical::Float64 => ValueParts::Float64(Parts::new(bounds)),
-            Physical::Bytes => {
-                let (data, bases) = shared_data(chunks.clone());
-                ValueParts::Bytes { views: Parts::new(bounds), data, bases }
-            }
+            Physical::Bytes => match shared_dictionary(chunks.clone()) {
+                Some(texts) => ValueParts::Ids { texts, ids: Parts::new(bounds) },
+                None => {
+                    let (data, bases) = shared_data(chunks.clone());
+                    ValueParts::Bytes { views: Parts::new(bounds), data, bases }
+                }
+            },
         };
         let rows = bounds[bounds.len() - 1];
         let nullable = chunks.clone().any(|chunk| chunk.null_count() > 0);
@@ -93,6 +105,16 @@ impl ColumnParts {
             ValueParts::Int128(parts) => copy!(Int128, parts),
             ValueParts::Float32(parts) => copy!(Float32, parts),
             ValueParts::Float64(parts) => copy!(Float64, parts),
+            ValueParts::Ids { ids: parts, .. } => {
+                let mut rest = parts.take(part);
+                for chunk in chunks.clone() {
+                    let Some(coded) = chunk.coded() else { wrong(chunk, self.data_type) };
+                    let (own, behind) = rest.split_at_mut(coded.ids.len());
+                    own.copy_from_slice(coded.ids);
+                    rest = behind;
+                }
+                parts.range(part).start
+            }
             ValueParts::Bytes { views: parts, bases, .. } => {
                 let mut rest = parts.take(part);
                 for (chunk, base) in chunks.clone().zip(&bases[first..]) {
@@ -134,6 +156,11 @@ impl ColumnParts {
             ValueParts::Int128(parts) => values!(Int128, parts),
             ValueParts::Float32(parts) => values!(Float32, parts),
             ValueParts::Float64(parts) => values!(Float64, parts),
+            ValueParts::Ids { texts, ids } => {
+                let ids: Buffer<u16> = ids.finish().into_vec().into();
+                rows = ids.len();
+                Values::Bytes(Views::of_ids(&texts, ids))
+            }
             ValueParts::Bytes { views, data, .. } => {
                 let views: Buffer<u128> = views.finish().into_vec().into();
                 rows = views.len();
@@ -182,10 +209,26 @@ fn set_valid(bits: &[AtomicU8], start: usize, chunk: &Column) {
     }
 }
 
+/// The longest state of the dictionary that all chunks come from, if they do.
+fn shared_dictionary<'a>(mut chunks: impl Iterator<Item = &'a Column>) -> Option<Arc<DictionaryTexts>> {
+    let mut longest = chunks.next()?.coded()?.texts;
+    for chunk in chunks {
+        let texts = chunk.coded()?.texts;
+        if !texts.is_same_dictionary(longest) {
+            return None;
+        }
+        longest = if texts.len() > longest.len() { texts } else { longest };
+    }
+    Some(Arc::clone(longest))
+}
+
 /// The column with texts of its own, if it uses little of large data that it shares: whoever keeps a few rows of a
-/// batch must not keep the texts of all others.
+/// batch must not keep the texts of all others. A shared dictionary is there anyway, and small.
 pub(crate) fn own_texts(column: Column) -> Column {
     let Values::Bytes(views) = &column.values else { return column };
+    if column.coded().is_some() {
+        return column;
+    }
     let shared: usize = views.data.iter().map(Buffer::bytes).sum();
     if shared < SHARED_DATA_BYTES_MIN {
         return column;

@@ -17,7 +17,7 @@ macro_rules! zeroable {
         )*
     };
 }
-zeroable!(u8, i16, i32, i64, i128, u32, u64, u128, f32, f64);
+zeroable!(u8, u16, i16, i32, i64, i128, u32, u64, u128, f32, f64);
 // SAFETY: a pair of plain numbers.
 unsafe impl Zeroable for (u64, u32) {}
 // SAFETY: an atomic number lies in memory like the number.

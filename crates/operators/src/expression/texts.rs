@@ -82,7 +82,7 @@ fn prefix_of_text(text: &[u8]) -> u32 {
 const ROWS_PER_TEXT_MIN: usize = 2;
 
 /// Asks each text of the dictionary that a column comes from once, if that is less work than asking each row.
-pub(super) fn by_dictionary(views: &Views, ask: impl FnOnce(&Views) -> Vec<u8>) -> Option<Vec<u8>> {
+pub(crate) fn by_dictionary(views: &Views, ask: impl FnOnce(&Views) -> Vec<u8>) -> Option<Vec<u8>> {
     let coded = views.coded().filter(|coded| coded.texts.len() * ROWS_PER_TEXT_MIN <= coded.ids.len())?;
     let answers = ask(coded.texts.texts());
     Some(coded.ids.iter().map(|id| answers[usize::from(*id)]).collect())

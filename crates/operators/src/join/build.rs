@@ -135,8 +135,12 @@ pub struct JoinBuild {
 impl JoinBuild {
     /// An empty build side, for as many workers.
     pub fn new(spec: BuildSpec, memory: &Arc<MemoryPool>, workers: usize) -> Self {
-        let slot =
-            || Slot { chunks: Vec::new(), bounds: vec![Bounds::NONE; spec.keys.len()], any: false, null_keys: false };
+        let slot = || Slot {
+            chunks: Vec::new(),
+            bounds: vec![Bounds::Nothing; spec.keys.len()],
+            any: false,
+            null_keys: false,
+        };
         let slots = Slots::new(workers, slot);
         Self {
             spec,
@@ -184,7 +188,7 @@ impl JoinBuild {
 
     fn plan(&self) -> Result<Phase, OperatorError> {
         let mut chunks = Vec::new();
-        let mut bounds = vec![Bounds::NONE; self.spec.keys.len()];
+        let mut bounds = vec![Bounds::Nothing; self.spec.keys.len()];
         let (mut any, mut null_keys) = (false, false);
         for mut slot in self.slots.iter() {
             chunks.append(&mut slot.chunks);

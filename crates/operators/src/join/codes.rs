@@ -1,4 +1,4 @@
-//! Integer keys as one number.
+//! Integer keys as one number, and texts of one dictionary, which are integers there ([`Merging`]).
 //!
 //! The build input says between which values each key column lies. A row's code counts through that box:
 //!
@@ -9,20 +9,26 @@
 //! so that keys of several columns are one 64-bit number, and a small domain is an array index. A probe value outside
 //! the box has no partner: its code is `miss`. A NULL is one value more where NULLs are equal, else a miss.
 
-use eris_storage::{Column, Values};
+use std::sync::Arc;
 
-/// Between which values a key column lies, as far as seen.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    low: i64,
-    high: i64,
-    /// Not only integers of 64 bits.
-    other: bool,
+use eris_storage::{Column, DataType, DictionaryTexts, Values};
+
+use super::merging::Merging;
+
+/// Which values a key column has, as far as seen.
+#[derive(Clone, Debug)]
+pub(super) enum Bounds {
+    /// None but NULL.
+    Nothing,
+    /// Integers of 64 bits, between these.
+    Integers { low: i64, high: i64 },
+    /// Texts of one dictionary, in the longest state that was seen.
+    Texts(Arc<DictionaryTexts>),
+    /// Anything.
+    Any,
 }
 
 impl Bounds {
-    pub const NONE: Self = Self { low: i64::MAX, high: i64::MIN, other: false };
-
     /// Takes the values of a column.
     pub fn extend(&mut self, column: &Column) {
         macro_rules! extremes {
@@ -50,40 +56,73 @@ impl Bounds {
                     match i64::try_from(*value) {
                         _ if column.is_null(row) => {}
                         Ok(value) => self.add(value, value),
-                        Err(_) => self.other = true,
+                        Err(_) => *self = Self::Any,
                     }
                 }
             }
-            Values::Float32(_) | Values::Float64(_) | Values::Bytes(_) => self.other = true,
+            Values::Bytes(views) if column.null_count() < column.len() => {
+                let texts = views.coded().map(|coded| Self::Texts(Arc::clone(coded.texts)));
+                self.join(&texts.unwrap_or(Self::Any));
+            }
+            Values::Bytes(_) => {}
+            Values::Float32(_) | Values::Float64(_) => *self = Self::Any,
         }
     }
 
+    #[inline]
     fn add(&mut self, low: i64, high: i64) {
-        self.low = self.low.min(low);
-        self.high = self.high.max(high);
+        match self {
+            Self::Integers { low: least, high: most } => (*least, *most) = (low.min(*least), high.max(*most)),
+            Self::Nothing if low <= high => *self = Self::Integers { low, high },
+            Self::Nothing | Self::Any => {}
+            Self::Texts(_) => *self = Self::Any,
+        }
     }
 
     pub fn join(&mut self, other: &Self) {
-        self.add(other.low, other.high);
-        self.other |= other.other;
+        match (&mut *self, other) {
+            (_, Self::Nothing) => {}
+            (Self::Nothing, _) => *self = other.clone(),
+            (_, Self::Integers { low, high }) => self.add(*low, *high),
+            (Self::Texts(own), Self::Texts(texts)) if own.is_same_dictionary(texts) => {
+                if texts.len() > own.len() {
+                    *own = Arc::clone(texts);
+                }
+            }
+            (_, Self::Texts(_) | Self::Any) => *self = Self::Any,
+        }
     }
 
     /// The least and the largest value, if there are values and all of them are integers of 64 bits.
     pub fn of_integers(&self) -> Option<(i64, i64)> {
-        (!self.other && self.low <= self.high).then_some((self.low, self.high))
+        match self {
+            Self::Integers { low, high } => Some((*low, *high)),
+            Self::Nothing | Self::Texts(_) | Self::Any => None,
+        }
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Dimension {
     low: i64,
     /// Values, without NULL.
     span: u64,
     factor: u64,
+    /// Texts are the numbers that it says.
+    texts: Option<Merging>,
+}
+
+impl Dimension {
+    /// A key column, with numbers in place of texts.
+    fn numbered(&self, key: &Column) -> Column {
+        let (Some(texts), Values::Bytes(views)) = (&self.texts, &key.values) else { return key.clone() };
+        let values = Values::Int64(texts.numbers(views).into());
+        Column { data_type: DataType::Int64, validity: key.validity.clone(), values }
+    }
 }
 
 /// How rows get their codes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct CodeSpace {
     dimensions: Box<[Dimension]>,
     null_equal: bool,
@@ -94,16 +133,18 @@ pub(super) struct CodeSpace {
 }
 
 impl CodeSpace {
-    /// `None` if keys are not integers, or have too many combinations.
+    /// `None` if keys are neither integers nor texts of one dictionary, or have too many combinations.
     pub fn new(bounds: &[Bounds], null_equal: bool) -> Option<Self> {
         let mut dimensions = Vec::with_capacity(bounds.len());
         let mut domain = 1_u128;
-        for Bounds { low, high, other } in bounds.iter().rev() {
-            if *other {
-                return None;
-            }
-            let span = if low > high { 0 } else { high.wrapping_sub(*low) as u64 as u128 + 1 };
-            dimensions.push(Dimension { low: *low, span: u64::try_from(span).ok()?, factor: domain as u64 });
+        for bounds in bounds.iter().rev() {
+            let (low, span, texts) = match bounds {
+                Bounds::Nothing => (0, 0, None),
+                Bounds::Integers { low, high } => (*low, u128::from(high.wrapping_sub(*low) as u64) + 1, None),
+                Bounds::Texts(texts) => (0, texts.len() as u128, Some(Merging::new(Arc::clone(texts)))),
+                Bounds::Any => return None,
+            };
+            dimensions.push(Dimension { low, span: u64::try_from(span).ok()?, factor: domain as u64, texts });
             domain *= (span + u128::from(null_equal)).max(1);
             if domain >= u128::from(u64::MAX) {
                 return None;
@@ -126,7 +167,7 @@ impl CodeSpace {
     /// The least value, and how many there are from it on, if that is all there is to a code: it counts from there.
     pub fn range(&self) -> Option<(i64, u64)> {
         match &*self.dimensions {
-            [only] => Some((only.low, only.span)),
+            [only] if only.texts.is_none() => Some((only.low, only.span)),
             _ => None,
         }
     }
@@ -135,8 +176,22 @@ impl CodeSpace {
         self.null_equal
     }
 
+    /// Whether key columns have values of the right kinds.
+    pub fn accepts(&self, keys: &[Column]) -> bool {
+        let is_text = |key: &Column| matches!(key.values, Values::Bytes(_));
+        let fits = |(key, dimension): (&Column, &Dimension)| dimension.texts.is_none() || is_text(key);
+        keys.len() == self.dimensions.len() && keys.iter().zip(&self.dimensions).all(fits)
+    }
+
     /// Codes of the rows of key columns, into `codes`.
     pub fn codes(&self, keys: &[Column], codes: &mut [u64]) {
+        let numbered: Vec<Column>;
+        let keys = if self.dimensions.iter().any(|dimension| dimension.texts.is_some()) {
+            numbered = keys.iter().zip(&self.dimensions).map(|(key, dimension)| dimension.numbered(key)).collect();
+            &numbered
+        } else {
+            keys
+        };
         codes.fill(0);
         for (at, (key, dimension)) in keys.iter().zip(&self.dimensions).enumerate() {
             macro_rules! add {
@@ -220,7 +275,7 @@ impl CodeSpace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eris_storage::{Batch, DataType, Value};
+    use eris_storage::{Batch, Value};
 
     fn codes(space: &CodeSpace, batch: &Batch) -> Vec<u64> {
         let mut codes = vec![7; batch.rows];
@@ -229,7 +284,7 @@ mod tests {
     }
 
     fn space(batch: &Batch, null_equal: bool) -> Option<CodeSpace> {
-        let mut bounds = vec![Bounds::NONE; batch.columns.len()];
+        let mut bounds = vec![Bounds::Nothing; batch.columns.len()];
         bounds.iter_mut().zip(&batch.columns).for_each(|(bounds, column)| bounds.extend(column));
         CodeSpace::new(&bounds, null_equal)
     }

@@ -22,6 +22,7 @@ use eris_storage::{Column, Values};
 use super::codes::Bounds;
 use super::table::slot_of;
 use crate::assembly::{settled, zeros};
+use crate::expression::by_dictionary;
 use crate::hash::hash_rows;
 use crate::pipeline::lock;
 
@@ -172,10 +173,16 @@ impl KeyFilter {
             }
             Shape::Bloom => {
                 let mut rows = Rows::of(column.len());
-                let hashes = hash_rows(std::slice::from_ref(column), column.len());
-                for (row, hash) in hashes.into_iter().enumerate() {
-                    let bits = bits_of(hash);
-                    rows.push_if(row, self.words[slot_of(hash, self.words.len())] & bits == bits);
+                let known = match &column.values {
+                    Values::Bytes(views) => by_dictionary(views, |texts| {
+                        let (data_type, values) = (column.data_type, Values::Bytes(texts.clone()));
+                        self.may_be_there(&Column { data_type, validity: None, values }).map(u8::from).collect()
+                    }),
+                    _ => None,
+                };
+                match known {
+                    Some(known) => known.into_iter().enumerate().for_each(|(row, is)| rows.push_if(row, is != 0)),
+                    None => self.may_be_there(column).enumerate().for_each(|(row, is)| rows.push_if(row, is)),
                 }
                 rows.finish()
             }
@@ -184,6 +191,16 @@ impl KeyFilter {
             rows.retain(|row| !column.is_null(*row as usize));
         }
         rows
+    }
+}
+
+impl KeyFilter {
+    /// Whether each value passes a Bloom filter.
+    fn may_be_there(&self, column: &Column) -> impl Iterator<Item = bool> {
+        hash_rows(std::slice::from_ref(column), column.len()).into_iter().map(|hash| {
+            let bits = bits_of(hash);
+            self.words[slot_of(hash, self.words.len())] & bits == bits
+        })
     }
 }
 
@@ -247,10 +264,11 @@ fn each_integer(column: &Column, mut with: impl FnMut(usize, i64)) {
 
 #[cfg(test)]
 mod tests {
-    use eris_platform::SeededRandom;
-    use eris_storage::{Batch, DataType, Value};
+    use eris_platform::{MemoryPool, SeededRandom};
+    use eris_storage::{Batch, ContainerDictionaries, DataType, Value};
 
     use super::*;
+    use crate::coded_batches::{coded, coded_columns};
 
     fn column(data_type: DataType, values: &[Value]) -> Column {
         let rows: Vec<Vec<Value>> = values.iter().map(|value| vec![value.clone()]).collect();
@@ -258,7 +276,7 @@ mod tests {
     }
 
     fn filter_of(keys: &[Column]) -> KeyFilter {
-        let mut bounds = Bounds::NONE;
+        let mut bounds = Bounds::Nothing;
         for key in keys {
             bounds.extend(key);
         }
@@ -306,6 +324,14 @@ mod tests {
                 let mut values: Vec<Value> = asked.iter().map(|n| value(data_type, *n)).collect();
                 values.push(Value::Null);
                 let passing = filter.passing(&column(data_type, &values));
+                if data_type == DataType::Text {
+                    // As often as it takes for a dictionary: each text is asked for once.
+                    let often: Vec<Value> = values.iter().take(300).cycle().take(3_000).cloned().collect();
+                    let plain = Batch::new([column(data_type, &often)], often.len());
+                    let with_ids = coded(&plain, &ContainerDictionaries::new(&MemoryPool::unlimited()));
+                    assert_eq!(coded_columns(&with_ids), 1);
+                    assert_eq!(filter.passing(&with_ids.columns[0]), filter.passing(&plain.columns[0]));
+                }
                 let there = |row: &u32| asked.get(*row as usize).is_some_and(|n| keys.contains(n));
                 let wrong = passing.iter().filter(|row| !there(row)).count();
                 let right: Vec<u32> = (0..values.len() as u32).filter(there).collect();

@@ -4,10 +4,10 @@
 //!
 //! | keys | table |
 //! |---|---|
-//! | integers, whose combinations are at most a few times the rows | array: code -> first row |
+//! | integers and ids of texts, whose combinations are at most a few times the rows | array: code -> first row |
 //! | the same where only existence matters | one bit a code, also when it is much emptier |
-//! | integers of fewer than 2^32 combinations | hash table whose entries hold code and row |
-//! | integers of fewer than 2^64 combinations | hash table of hash and row, codes beside the columns |
+//! | the same of fewer than 2^32 combinations | hash table whose entries hold code and row |
+//! | the same of fewer than 2^64 combinations | hash table of hash and row, codes beside the columns |
 //! | anything else | hash table of hash and row, key columns kept |
 //!
 //! On request it also makes a small filter of a key ([`KeyFilter`]), for scans of rows that are looked up much later.
@@ -20,6 +20,7 @@ mod codes;
 mod enter;
 mod kept;
 mod key_filter;
+mod merging;
 mod output;
 mod pairs;
 mod probe;
@@ -28,6 +29,8 @@ mod table;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod text_tests;
 
 use std::sync::Arc;
 

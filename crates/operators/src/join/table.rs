@@ -84,7 +84,8 @@ impl Table {
     /// Whether keys of these columns can be looked up.
     pub fn accepts(&self, keys: &[Column]) -> bool {
         match self {
-            Self::Empty | Self::Bits(..) | Self::Dense(..) | Self::Codes { .. } => true,
+            Self::Empty => true,
+            Self::Bits(space, _) | Self::Dense(space, _) | Self::Codes { space, .. } => space.accepts(keys),
             Self::General { keys: own, .. } => {
                 own.len() == keys.len()
                     && own.iter().zip(keys).all(|(own, key)| own.values.physical() == key.values.physical())

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use eris_platform::{MemoryPool, SeededRandom};
-use eris_storage::{BATCH_ROWS, Batch, Comparison, DataType, Value};
+use eris_storage::{BATCH_ROWS, Batch, Comparison, ContainerDictionaries, DataType, Value};
 
 use super::*;
+use crate::coded_batches::coded;
 use crate::error::OperatorError;
 use crate::pipeline::{Collector, PassedFilter, Pipeline, Sink, Step};
 
@@ -249,7 +250,12 @@ impl Case {
         let filtered = if self.filtered { (0..keys.len()).collect() } else { Arc::default() };
         let build = Arc::new(JoinBuild::new(spec, pool, self.threads).with_filters(filtered));
         let into_build = Pipeline::new([], build.clone(), []);
-        feed(&into_build, &batches(&types, &self.build, seed), self.threads)?;
+        // Texts have no ids, or those of one or another dictionary, or some of each.
+        let one = [0, 1].map(|_| Some(ContainerDictionaries::new(&MemoryPool::unlimited())));
+        let origins = [&[None], &one[..1], &one[1..], &one[..], &[one[0].clone(), None]];
+        let mut random = SeededRandom::new(seed);
+        let mut origin = || origins[random.index(origins.len())];
+        feed(&into_build, &batches(&types, &self.build, origin(), seed), self.threads)?;
         let amount = types.len() - 2;
         let residual = self.residual.then(|| {
             let less = Expression::Compare {
@@ -276,7 +282,7 @@ impl Case {
         let mut steps = filters.collect::<Result<Vec<Step>, OperatorError>>()?;
         steps.push(Step::Probe(Arc::new(probe)));
         let pipeline = Pipeline::new(steps, collector.clone(), []);
-        feed(&pipeline, &batches(&types, &self.probe, seed + 1), self.threads)?;
+        feed(&pipeline, &batches(&types, &self.probe, origin(), seed + 1), self.threads)?;
         let (joined, _charged) = collector.take_output()?;
         let take = |met| {
             if !self.keep_unmatched {
@@ -325,14 +331,21 @@ fn rows_of(batches: &[Batch]) -> Rows {
     batches.iter().flat_map(|batch| (0..batch.rows).map(|row| batch.row(row))).collect()
 }
 
-fn batches(types: &[DataType], rows: &[Vec<Value>], seed: u64) -> Vec<Batch> {
+/// Rows of one of the containers with these dictionaries, or of none.
+type Origin = Option<Arc<ContainerDictionaries>>;
+
+fn batches(types: &[DataType], rows: &[Vec<Value>], origins: &[Origin], seed: u64) -> Vec<Batch> {
     let mut random = SeededRandom::new(seed);
     let all = Batch::from_rows(types, rows);
     let (mut parts, mut at) = (Vec::new(), 0);
     while at < rows.len() {
         let most = if random.below(3) == 0 { 3 } else { 5_000 };
         let count = (1 + random.index(most)).min(rows.len() - at);
-        parts.push(all.slice(at, count));
+        let part = all.slice(at, count);
+        parts.push(match &origins[random.index(origins.len())] {
+            Some(dictionaries) => coded(&part, dictionaries),
+            None => part,
+        });
         at += count;
     }
     parts

@@ -187,6 +187,18 @@ impl ViewBuffer {
 }
 
 impl Views {
+    /// Texts of a dictionary by ids that others have put together.
+    ///
+    /// # Panics
+    /// If an id is not one of the dictionary's.
+    pub fn of_ids(texts: &Arc<DictionaryTexts>, ids: Buffer<u16>) -> Self {
+        assert!(
+            ids.iter().max().is_none_or(|id| usize::from(*id) < texts.len()),
+            "an id that is not in the dictionary"
+        );
+        Self::coded_by(texts, ids)
+    }
+
     /// Texts of a dictionary by their ids, which are below its length.
     pub(crate) fn coded_by(texts: &Arc<DictionaryTexts>, ids: Buffer<u16>) -> Self {
         let data = Arc::clone(&texts.texts.data);

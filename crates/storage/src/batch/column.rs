@@ -3,6 +3,7 @@
 use super::bitmap::Bitmap;
 use super::buffer::Buffer;
 use super::builder::ColumnBuilder;
+use super::coded::CodedTexts;
 use super::view::{BytesView, ColumnView, ValidityView, ValuesView};
 use super::views::Views;
 use crate::types::{DataType, Physical};
@@ -260,6 +261,14 @@ impl Column {
             }
         };
         ColumnView { data_type: self.data_type, validity, values }
+    }
+
+    /// The texts by their ids in a dictionary, if they come from one.
+    pub fn coded(&self) -> Option<CodedTexts<'_>> {
+        match &self.values {
+            Values::Bytes(views) => views.coded(),
+            _ => None,
+        }
     }
 
     /// The same column without ids of a dictionary: every value is looked up there.

@@ -1,0 +1,138 @@
+//! Texts as numbers: the ids of the dictionary that all keys of a build side come from.
+//!
+//! Rows from the same dictionary have these numbers already. Those from another one are translated: the orders of both
+//! are merged once, into a list that leads from its ids to ours. Texts without ids are searched for.
+//!
+//! ```text
+//!   ours     0 MAIL  1 AIR  2 SHIP     in order  1 0 2
+//!   theirs   0 SHIP  1 RAIL  2 AIR     in order  2 1 0        list   2  -  1
+//! ```
+
+use std::cmp::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use eris_storage::{DictionaryTexts, Views};
+
+/// What a text that the dictionary does not have is.
+const NONE: i64 = -1;
+/// Lists that are kept: rows come from one container, rarely from the parts of a UNION. A list takes 32 KiB at most.
+const LISTS_MAX: usize = 16;
+
+/// A dictionary, and lists from others to it.
+#[derive(Debug)]
+pub(super) struct Merging {
+    own: Arc<DictionaryTexts>,
+    lists: RwLock<Vec<Arc<List>>>,
+}
+
+#[derive(Debug)]
+struct List {
+    from: Arc<DictionaryTexts>,
+    ids: Box<[i64]>,
+}
+
+impl Merging {
+    pub fn new(own: Arc<DictionaryTexts>) -> Self {
+        Self { own, lists: RwLock::default() }
+    }
+
+    /// A number for each text, the same for equal ones; what is no id of the dictionary is not there.
+    pub fn numbers(&self, views: &Views) -> Vec<i64> {
+        let Some(coded) = views.coded() else {
+            return (0..views.len()).map(|row| self.own.id_of(views.get(row)).map_or(NONE, i64::from)).collect();
+        };
+        if coded.texts.is_same_dictionary(&self.own) {
+            return coded.ids.iter().map(|id| i64::from(*id)).collect();
+        }
+        let list = self.list(coded.texts);
+        coded.ids.iter().map(|id| list.ids[usize::from(*id)]).collect()
+    }
+
+    fn list(&self, from: &Arc<DictionaryTexts>) -> Arc<List> {
+        let serves = |list: &&Arc<List>| list.from.is_same_dictionary(from) && list.from.len() >= from.len();
+        let known = self.lists.read().unwrap_or_else(PoisonError::into_inner).iter().find(serves).cloned();
+        known.unwrap_or_else(|| {
+            let made = Arc::new(List { from: Arc::clone(from), ids: merged(&self.own, from) });
+            let mut lists = self.lists.write().unwrap_or_else(PoisonError::into_inner);
+            lists.retain(|list| !list.from.is_same_dictionary(from) || list.from.len() > from.len());
+            if lists.len() < LISTS_MAX {
+                lists.push(Arc::clone(&made));
+            }
+            made
+        })
+    }
+}
+
+/// From the ids of `from` to those of `own`.
+fn merged(own: &DictionaryTexts, from: &DictionaryTexts) -> Box<[i64]> {
+    let mut ids = vec![NONE; from.len()];
+    let mut ours = own.order().iter().copied().peekable();
+    for theirs in from.order() {
+        let text = from.texts().get(usize::from(*theirs));
+        let mut order = Ordering::Less;
+        while let Some(id) = ours.peek() {
+            order = own.texts().get(usize::from(*id)).cmp(text);
+            if order != Ordering::Less {
+                break;
+            }
+            ours.next();
+        }
+        if let (Ordering::Equal, Some(id)) = (order, ours.peek()) {
+            ids[usize::from(*theirs)] = i64::from(*id);
+        }
+    }
+    ids.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coded_batches::coded;
+    use eris_platform::MemoryPool;
+    use eris_storage::{Batch, Column, ContainerDictionaries, DataType, Value, Values};
+
+    fn column(texts: &[String], dictionaries: Option<&Arc<ContainerDictionaries>>) -> Column {
+        let rows: Vec<Vec<Value>> = texts.iter().map(|text| vec![Value::Text(text.as_str().into())]).collect();
+        let batch = Batch::from_rows(&[DataType::Text], &rows);
+        dictionaries.map_or_else(|| batch.clone(), |dictionaries| coded(&batch, dictionaries)).columns[0].clone()
+    }
+
+    fn views(column: &Column) -> &Views {
+        let Values::Bytes(views) = &column.values else { unreachable!("a column of texts") };
+        views
+    }
+
+    fn texts(numbers: impl Iterator<Item = usize> + Clone) -> Vec<String> {
+        // Often enough for a shared dictionary to be taken.
+        std::iter::repeat_n(numbers, 40).flatten().map(|number| format!("text number {}", number * 7 % 100)).collect()
+    }
+
+    #[test]
+    fn equal_texts_have_one_number_wherever_they_come_from() {
+        let [ours, theirs] = [0, 1].map(|_| ContainerDictionaries::new(&MemoryPool::unlimited()));
+        let own = column(&texts(0..40), Some(&ours));
+        let merging = Merging::new(Arc::clone(views(&own).coded().unwrap().texts));
+        let number_of = |text: &String| texts(0..40).iter().position(|own| own == text);
+        let first: Vec<i64> = merging.numbers(views(&own));
+        for (numbers, dictionaries, lists) in [
+            (0..40, Some(&ours), 0),
+            (20..60, None, 0),
+            (30..50, Some(&theirs), 1),
+            // It has grown: the list is made anew, and serves for columns of before.
+            (10..95, Some(&theirs), 1),
+            (30..50, Some(&theirs), 1),
+            (70..80, Some(&ContainerDictionaries::new(&MemoryPool::unlimited())), 2),
+            (0..60, Some(&ours), 2),
+        ] {
+            let asked = texts(numbers.clone());
+            let column = column(&asked, dictionaries);
+            assert_eq!(views(&column).coded().is_some(), dictionaries.is_some());
+            for (text, number) in asked.iter().zip(merging.numbers(views(&column))) {
+                let there = number_of(text).map(|at| first[at]);
+                let is_there = (0..first.len().min(40) as i64).contains(&number);
+                assert_eq!(is_there.then_some(number), there, "{text} of {numbers:?}");
+            }
+            assert_eq!(merging.lists.read().unwrap().len(), lists, "{numbers:?}");
+        }
+    }
+}
