@@ -96,26 +96,26 @@ fn grouped(paths: &[Box<dyn AccessPath>], keys: usize, input: AggregationInput, 
     sink.take_output().unwrap().0.iter().map(|batch| batch.rows as u64).sum()
 }
 
-/// Joins rows of segments to a small table of other segments by their texts, and adds a number up.
+/// Rows of segments that have a partner by their text in a small table of other segments.
 fn joined(paths: &[Box<dyn AccessPath>], small: &[Box<dyn AccessPath>], memory: &Arc<MemoryPool>) -> u64 {
     let key: Arc<[Expression]> = [Expression::Column { index: 0, data_type: DataType::Text }].into();
     let spec = BuildSpec {
         keys: key.clone(),
-        columns: [1].into(),
-        types: [DataType::Int64].into(),
+        columns: [].into(),
+        types: [].into(),
         keep_unmatched: false,
-        existence: false,
+        existence: true,
         null_equal: false,
     };
     let build = Arc::new(JoinBuild::new(spec, memory, 1));
     feed_rows(build.clone(), &[], batches(small, 1));
     let probe = Probe {
         build,
-        kind: JoinKind::Inner,
+        kind: JoinKind::Semi,
         keys: key,
         residual: None,
         probe_columns: [1].into(),
-        build_columns: [0].into(),
+        build_columns: [].into(),
     };
     let counting = Arc::new(Counting::default());
     feed_rows(counting.clone(), &[Step::Probe(Arc::new(probe))], batches(paths, 1));
@@ -137,7 +137,7 @@ pub fn run(rows: usize) {
             report(&format!("{name}: {way}"), 1, rows, run(), run);
         }
     }
-    for (name, columns) in CASES.iter().take(3) {
+    for (name, columns) in &CASES[..3] {
         let memory = MemoryPool::unlimited();
         let [own, one] = [false, true].map(|shared| segments(columns, rows, shared, &memory));
         // Each text a few times: as many rows as another table's segment needs for a dictionary of its own.
@@ -145,7 +145,7 @@ pub fn run(rows: usize) {
         let ways = [("own dictionaries", &own, &small_own), ("merged", &one, &small), ("shared to own", &own, &small)];
         for (way, paths, small) in ways {
             let run = || joined(paths, small, &memory);
-            report(&format!("join by {name}: {way}"), 1, rows, run(), run);
+            report(&format!("semi join by {name}: {way}"), 1, rows, run(), run);
         }
     }
 }

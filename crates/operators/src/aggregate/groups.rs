@@ -213,6 +213,7 @@ impl Groups {
     }
 
     fn assign_by_values(&mut self, keys: &[Column], rows: usize, room: &mut Room) -> Result<Vec<u32>, MemoryExceeded> {
+        self.layout.follow(keys);
         if let Some(wider) = self.layout.widened_for(keys) {
             self.pack_anew(wider, room)?;
         }
@@ -465,8 +466,9 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coded_batches::{coded, coded_columns};
     use eris_platform::{DeterministicMap, MemoryPool, SeededRandom};
-    use eris_storage::{Batch, Value};
+    use eris_storage::{Batch, ContainerDictionaries, Value};
 
     /// Integers that move about, grow denser and sparser: array and hash table take turns.
     #[test]
@@ -507,5 +509,46 @@ mod tests {
             assert_eq!(numbers.len(), known.len(), "each value has a group of its own");
         }
         assert!(used.iter().all(|times| *times > 100), "{used:?}");
+    }
+
+    #[test]
+    fn texts_are_ids_as_long_as_all_come_from_one_dictionary() {
+        let types = [DataType::Text, DataType::Int32];
+        let batch = |texts: std::ops::Range<i32>, nulls: bool, short: bool| {
+            let text = |n: i32| if short { format!("t{n}") } else { format!("a long text, number {n}") };
+            let row = |n: i32| match n % 7 {
+                0 if nulls => vec![Value::Null, Value::Int32(n % 3)],
+                _ => vec![Value::Text(text(texts.start + n % texts.len() as i32).into()), Value::Int32(n % 3)],
+            };
+            Batch::from_rows(&types, &(0..600).map(row).collect::<Vec<_>>())
+        };
+        for short in [false, true] {
+            let pool = MemoryPool::unlimited();
+            let dictionaries = ContainerDictionaries::new(&pool);
+            let mut groups = Groups::new(types.to_vec());
+            let mut room = Room::new(&pool, groups.group_bytes());
+            let mut known = std::collections::BTreeMap::<Vec<Value>, u32>::new();
+            // The dictionary grows, NULLs come, then texts without ids.
+            for (texts, nulls, has_ids) in
+                [(0..10, false, true), (5..30, false, true), (0..30, true, true), (20..40, true, false)]
+            {
+                let plain = batch(texts, nulls, short);
+                let batch = if has_ids { coded(&plain, &dictionaries) } else { plain };
+                assert_eq!(coded_columns(&batch), usize::from(has_ids));
+                for (row, group) in
+                    groups.assign(&batch.columns, batch.rows, &mut room).unwrap().into_iter().enumerate()
+                {
+                    let next = known.len() as u32;
+                    assert_eq!(*known.entry(batch.row(row)).or_insert(next), group, "{:?}", batch.row(row));
+                }
+                match (&groups.keys, has_ids, short) {
+                    (Keys::Narrow(_), true, _) | (Keys::Rows(_), false, false) | (Keys::Wide(_), false, true) => {}
+                    _ => panic!("ids {has_ids}, short {short}: {:?}", groups.layout),
+                }
+                let columns = Batch::new(groups.columns(&(0..groups.len()).into()), groups.len());
+                assert_eq!(coded_columns(&columns), usize::from(has_ids));
+                assert!(known.iter().all(|(row, group)| columns.row(*group as usize) == *row));
+            }
+        }
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! ```text
 //!   | null bits, if there ever was a NULL | ... | column 2 | column 1 |        64 or 128 bits
-//!   number: its bits          text: | bytes, padded with zeros | length (8 bits) |
+//!   number: its bits          text: | bytes, padded with zeros | length (8 bits) |       or its id (16 bits)
 //! ```
 //! The layout begins as small as types allow, with room for texts of one byte and none for NULLs, and is widened when a
-//! batch does not fit. What never fits in 128 bits is kept as bytes, one run a group.
+//! batch does not fit. Texts are ids as long as all come from one shared dictionary, however long they are. What never
+//! fits in 128 bits is kept as bytes, one run a group.
 
-use eris_storage::{Column, ColumnBuilder, DataType, Physical, VIEW_INLINE_MAX, Values};
+use std::sync::Arc;
+
+use eris_storage::{
+    Bitmap, Column, ColumnBuilder, DataType, DictionaryTexts, Physical, VIEW_INLINE_MAX, Values, Views,
+};
 
 use crate::hash::{float_bits, mix, mix_into, real_bits};
 
@@ -74,12 +79,66 @@ pub(super) enum Width {
     Rows,
 }
 
+/// How the texts of a column get into words.
+#[derive(Clone, Debug)]
+enum Texts {
+    /// There was none yet.
+    None,
+    /// As ids: all so far came from this dictionary, here in the longest state that was met.
+    Ids(Arc<DictionaryTexts>),
+    /// As they are, up to so many bytes.
+    Bytes(u8),
+}
+
+/// Whether words are the same.
+impl PartialEq for Texts {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, Self::None) => true,
+            (Self::Ids(one), Self::Ids(other)) => one.is_same_dictionary(other),
+            (Self::Bytes(one), Self::Bytes(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl Texts {
+    fn bits(&self) -> u32 {
+        match self {
+            Self::None | Self::Ids(_) => u16::BITS,
+            Self::Bytes(most) => 8 + 8 * u32::from(*most),
+        }
+    }
+
+    /// A form for these and for those of a key column; `None`: they are too long for any word.
+    fn with(&self, key: &Column) -> Option<Self> {
+        let Values::Bytes(views) = &key.values else { return Some(self.clone()) };
+        if key.null_count() == key.len() {
+            return Some(self.clone());
+        }
+        let dictionary = key.coded().map(|coded| coded.texts);
+        let known = match (self, dictionary) {
+            (Self::None, Some(texts)) => return Some(Self::Ids(Arc::clone(texts))),
+            (Self::Ids(own), Some(texts)) if own.is_same_dictionary(texts) => return Some(self.clone()),
+            (Self::Ids(own), _) => longest(own.texts()),
+            (Self::None, None) => u32::from(TEXT_LENGTHS[0]),
+            (Self::Bytes(most), _) => u32::from(*most),
+        };
+        let needed = longest(views).max(known);
+        TEXT_LENGTHS.iter().find(|length| u32::from(**length) >= needed).map(|length| Self::Bytes(*length))
+    }
+}
+
+fn longest(views: &Views) -> u32 {
+    views.views.iter().fold(0, |longest, view| longest.max(*view as u32))
+}
+
 /// See the module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
     types: Vec<DataType>,
-    /// The longest text that fits, by column.
-    text_max: Vec<u8>,
+    /// By column.
+    texts: Vec<Texts>,
     nulls: bool,
     /// A text was too long for any word.
     long: bool,
@@ -90,8 +149,8 @@ pub(super) struct Layout {
 
 impl Layout {
     pub fn new(types: Vec<DataType>) -> Self {
-        let text_max = vec![TEXT_LENGTHS[0]; types.len()];
-        Self { types, text_max, nulls: false, long: false, shifts: Vec::new(), null_shift: 0, width: Width::Narrow }
+        let texts = vec![Texts::None; types.len()];
+        Self { types, texts, nulls: false, long: false, shifts: Vec::new(), null_shift: 0, width: Width::Narrow }
             .placed()
     }
 
@@ -102,10 +161,10 @@ impl Layout {
     fn placed(mut self) -> Self {
         let mut shift = 0;
         self.shifts.clear();
-        for (data_type, text_max) in self.types.iter().zip(&self.text_max) {
+        for (data_type, texts) in self.types.iter().zip(&self.texts) {
             self.shifts.push(shift);
             shift += match data_type.physical() {
-                Physical::Bytes => 8 + 8 * u32::from(*text_max),
+                Physical::Bytes => texts.bits(),
                 fixed => 8 * fixed.width() as u32,
             };
         }
@@ -133,20 +192,29 @@ impl Layout {
         }
     }
 
-    /// A wider layout, if the rows of these columns do not fit into this one.
+    /// Takes note of what dictionaries have gained.
+    pub fn follow(&mut self, keys: &[Column]) {
+        for (key, texts) in keys.iter().zip(&mut self.texts) {
+            if let (Texts::Ids(own), Some(coded)) = (texts, key.coded())
+                && coded.texts.is_same_dictionary(own)
+                && coded.texts.len() > own.len()
+            {
+                *own = Arc::clone(coded.texts);
+            }
+        }
+    }
+
+    /// Another layout, if the rows of these columns do not fit into this one.
     pub fn widened_for(&self, keys: &[Column]) -> Option<Self> {
         if self.width == Width::Rows {
             return None;
         }
         let mut wider = self.clone();
         wider.nulls |= keys.iter().any(|key| key.null_count() > 0);
-        for (key, text_max) in keys.iter().zip(&mut wider.text_max) {
-            if let Values::Bytes(views) = &key.values {
-                let longest = views.views.iter().fold(0, |longest, view| longest.max(*view as u32));
-                match TEXT_LENGTHS.iter().find(|length| u32::from(**length) >= longest) {
-                    Some(length) => *text_max = (*text_max).max(*length),
-                    None => wider.long = true,
-                }
+        for (key, texts) in keys.iter().zip(&mut wider.texts) {
+            match texts.with(key) {
+                Some(with) => *texts = with,
+                None => wider.long = true,
             }
         }
         (wider != *self).then(|| wider.placed())
@@ -170,8 +238,13 @@ impl Layout {
                 Values::Int128(values) => place!(values, |value: i128| value as u128),
                 Values::Float32(values) => place!(values, real_bits),
                 Values::Float64(values) => place!(values, float_bits),
-                // Length and first bytes of a view become first bytes and length.
-                Values::Bytes(views) => place!(views.views, |view: u128| view >> 32 << 8 | (view & 0xFF)),
+                Values::Bytes(views) => match (&self.texts[at], key.coded()) {
+                    (Texts::Ids(_), Some(coded)) => place!(coded.ids, |id: u16| id),
+                    // Without ids it is all NULL.
+                    (Texts::Ids(_), None) => place!(views.views, |_: u128| 0_u16),
+                    // Length and first bytes of a view become first bytes and length.
+                    _ => place!(views.views, |view: u128| view >> 32 << 8 | (view & 0xFF)),
+                },
             }
         }
         words
@@ -213,14 +286,20 @@ impl Layout {
             if let (Some(values), false) = (values, self.nulls) {
                 return Column { data_type: *data_type, validity: None, values };
             }
+            let is_null = |word: &W| self.nulls && word.bits() >> (self.null_shift + at as u32) & 1 != 0;
+            if let Texts::Ids(texts) = &self.texts[at] {
+                let ids = words.iter().map(|word| (word.bits() >> shift) as u16).collect();
+                let validity = self.nulls.then(|| words.iter().map(|word| !is_null(word)).collect::<Bitmap>());
+                let values = Values::Bytes(Views::of_ids(texts, ids));
+                return Column { data_type: *data_type, validity, values }.without_idle_validity();
+            }
             let mut builder = ColumnBuilder::with_capacity(*data_type, words.len());
             for word in words {
-                let word = word.bits();
-                if self.nulls && word >> (self.null_shift + at as u32) & 1 != 0 {
+                if is_null(word) {
                     builder.push_null();
                     continue;
                 }
-                let bits = word >> self.shifts[at];
+                let bits = word.bits() >> shift;
                 match data_type.physical() {
                     Physical::Boolean => builder.push_bool(bits as u8),
                     Physical::Int16 => builder.push_i16(bits as i16),

@@ -70,13 +70,14 @@ impl ColumnParts {
             Physical::Int128 => ValueParts::Int128(Parts::new(bounds)),
             Physical::Float32 => ValueParts::Float32(Parts::new(bounds)),
             Physical::Float64 => ValueParts::Float64(Parts::new(bounds)),
-            Physical::Bytes => match shared_dictionary(chunks.clone()) {
-                Some(texts) => ValueParts::Ids { texts, ids: Parts::new(bounds) },
-                None => {
+            Physical::Bytes => {
+                if let Some(texts) = shared_dictionary(chunks.clone()) {
+                    ValueParts::Ids { texts, ids: Parts::new(bounds) }
+                } else {
                     let (data, bases) = shared_data(chunks.clone());
                     ValueParts::Bytes { views: Parts::new(bounds), data, bases }
                 }
-            },
+            }
         };
         let rows = bounds[bounds.len() - 1];
         let nullable = chunks.clone().any(|chunk| chunk.null_count() > 0);

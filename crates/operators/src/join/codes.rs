@@ -115,8 +115,8 @@ struct Dimension {
 impl Dimension {
     /// A key column, with numbers in place of texts.
     fn numbered(&self, key: &Column) -> Column {
-        let (Some(texts), Values::Bytes(views)) = (&self.texts, &key.values) else { return key.clone() };
-        let values = Values::Int64(texts.numbers(views).into());
+        let Some(texts) = &self.texts else { return key.clone() };
+        let values = Values::Int64(texts.numbers(key).into());
         Column { data_type: DataType::Int64, validity: key.validity.clone(), values }
     }
 }

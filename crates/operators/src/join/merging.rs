@@ -1,7 +1,7 @@
 //! Texts as numbers: the ids of the dictionary that all keys of a build side come from.
 //!
 //! Rows from the same dictionary have these numbers already. Those from another one are translated: the orders of both
-//! are merged once, into a list that leads from its ids to ours. Texts without ids are searched for.
+//! are merged once, into a list that leads from its ids to ours. Texts without ids are looked up by their hashes.
 //!
 //! ```text
 //!   ours     0 MAIL  1 AIR  2 SHIP     in order  1 0 2
@@ -9,12 +9,17 @@
 //! ```
 
 use std::cmp::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use eris_storage::{DictionaryTexts, Views};
+use eris_storage::{Column, DictionaryTexts, Values};
+
+use super::enter::Entering;
+use super::table::{NO_ROW, find_rows, tag_of};
+use crate::assembly::{settled, zeros};
+use crate::hash::hash_rows;
 
 /// What a text that the dictionary does not have is.
-const NONE: i64 = -1;
+const NONE: i64 = NO_ROW as i64 - 1;
 /// Lists that are kept: rows come from one container, rarely from the parts of a UNION. A list takes 32 KiB at most.
 const LISTS_MAX: usize = 16;
 
@@ -23,6 +28,15 @@ const LISTS_MAX: usize = 16;
 pub(super) struct Merging {
     own: Arc<DictionaryTexts>,
     lists: RwLock<Vec<Arc<List>>>,
+    /// Made when texts without ids come.
+    hashed: OnceLock<Hashed>,
+}
+
+/// From texts to ids: the texts as a column, and a hash table of its rows.
+#[derive(Debug)]
+struct Hashed {
+    texts: [Column; 1],
+    entries: Box<[u64]>,
 }
 
 #[derive(Debug)]
@@ -33,13 +47,17 @@ struct List {
 
 impl Merging {
     pub fn new(own: Arc<DictionaryTexts>) -> Self {
-        Self { own, lists: RwLock::default() }
+        Self { own, lists: RwLock::default(), hashed: OnceLock::new() }
     }
 
-    /// A number for each text, the same for equal ones; what is no id of the dictionary is not there.
-    pub fn numbers(&self, views: &Views) -> Vec<i64> {
-        let Some(coded) = views.coded() else {
-            return (0..views.len()).map(|row| self.own.id_of(views.get(row)).map_or(NONE, i64::from)).collect();
+    /// A number for each text, the same for equal ones; what is no id of the dictionary is not there. Under a NULL
+    /// there is any number.
+    pub fn numbers(&self, key: &Column) -> Vec<i64> {
+        let Some(coded) = key.coded() else {
+            let Hashed { texts, entries } = self.hashed.get_or_init(|| Hashed::of(&self.own, key));
+            let mut rows = vec![NO_ROW; key.len()];
+            find_rows(texts, entries, std::slice::from_ref(key), false, &mut rows);
+            return rows.into_iter().map(|row| i64::from(row) - 1).collect();
         };
         if coded.texts.is_same_dictionary(&self.own) {
             return coded.ids.iter().map(|id| i64::from(*id)).collect();
@@ -60,6 +78,20 @@ impl Merging {
             }
             made
         })
+    }
+}
+
+impl Hashed {
+    /// Of a dictionary, for keys of this type.
+    fn of(dictionary: &DictionaryTexts, key: &Column) -> Self {
+        let values = Values::Bytes(dictionary.texts().clone());
+        let texts = [Column { data_type: key.data_type, validity: None, values }];
+        let hashes = hash_rows(&texts, dictionary.len());
+        let entries = zeros((dictionary.len() * 2).next_power_of_two());
+        let hash_and_tag = |row: usize| Some((hashes[row], tag_of(hashes[row])));
+        let entering = Entering { entries: &entries, chains: None, equal: |_, _| false };
+        entering.enter(0..dictionary.len(), hash_and_tag);
+        Self { texts, entries: settled(entries) }
     }
 }
 
@@ -89,17 +121,12 @@ mod tests {
     use super::*;
     use crate::coded_batches::coded;
     use eris_platform::MemoryPool;
-    use eris_storage::{Batch, Column, ContainerDictionaries, DataType, Value, Values};
+    use eris_storage::{Batch, ContainerDictionaries, DataType, Value};
 
     fn column(texts: &[String], dictionaries: Option<&Arc<ContainerDictionaries>>) -> Column {
         let rows: Vec<Vec<Value>> = texts.iter().map(|text| vec![Value::Text(text.as_str().into())]).collect();
         let batch = Batch::from_rows(&[DataType::Text], &rows);
         dictionaries.map_or_else(|| batch.clone(), |dictionaries| coded(&batch, dictionaries)).columns[0].clone()
-    }
-
-    fn views(column: &Column) -> &Views {
-        let Values::Bytes(views) = &column.values else { unreachable!("a column of texts") };
-        views
     }
 
     fn texts(numbers: impl Iterator<Item = usize> + Clone) -> Vec<String> {
@@ -111,9 +138,9 @@ mod tests {
     fn equal_texts_have_one_number_wherever_they_come_from() {
         let [ours, theirs] = [0, 1].map(|_| ContainerDictionaries::new(&MemoryPool::unlimited()));
         let own = column(&texts(0..40), Some(&ours));
-        let merging = Merging::new(Arc::clone(views(&own).coded().unwrap().texts));
+        let merging = Merging::new(Arc::clone(own.coded().unwrap().texts));
         let number_of = |text: &String| texts(0..40).iter().position(|own| own == text);
-        let first: Vec<i64> = merging.numbers(views(&own));
+        let first: Vec<i64> = merging.numbers(&own);
         for (numbers, dictionaries, lists) in [
             (0..40, Some(&ours), 0),
             (20..60, None, 0),
@@ -126,8 +153,8 @@ mod tests {
         ] {
             let asked = texts(numbers.clone());
             let column = column(&asked, dictionaries);
-            assert_eq!(views(&column).coded().is_some(), dictionaries.is_some());
-            for (text, number) in asked.iter().zip(merging.numbers(views(&column))) {
+            assert_eq!(column.coded().is_some(), dictionaries.is_some());
+            for (text, number) in asked.iter().zip(merging.numbers(&column)) {
                 let there = number_of(text).map(|at| first[at]);
                 let is_there = (0..first.len().min(40) as i64).contains(&number);
                 assert_eq!(is_there.then_some(number), there, "{text} of {numbers:?}");

@@ -266,7 +266,7 @@ fn find_codes(space: &CodeSpace, entries: &[u64], exact: &Exact, codes: &[u64], 
     }
 }
 
-fn find_rows(own: &[Column], entries: &[u64], keys: &[Column], null_equal: bool, firsts: &mut [u32]) {
+pub(super) fn find_rows(own: &[Column], entries: &[u64], keys: &[Column], null_equal: bool, firsts: &mut [u32]) {
     let hashes = hash_rows(keys, firsts.len());
     let mut slots = [0_usize; GROUP_ROWS];
     for (group, firsts) in firsts.chunks_mut(GROUP_ROWS).enumerate() {

@@ -52,7 +52,9 @@ fn build(keys: &[usize], existence: bool, batches: &[Batch], pool: &Arc<MemoryPo
         null_equal: false,
     };
     let build = Arc::new(JoinBuild::new(spec, pool, 1));
-    batches.iter().for_each(|batch| build.consume(batch.clone(), &mut |_| Ok(())).unwrap());
+    for batch in batches {
+        build.consume(batch.clone(), &mut |_| Ok(())).unwrap();
+    }
     finish(&*build);
     build
 }
