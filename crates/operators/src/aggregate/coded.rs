@@ -4,9 +4,9 @@
 //!   place = id 1 + domain 1 * (id 2 + domain 2 * id 3)       the last of a domain stands for NULL
 //!   array   0: not met yet          n: group n - 1
 //! ```
-//! A combination that is met for the first time is looked up by its texts as any other row is, so groups are the same
-//! whether rows come with ids or without, and a group's texts are looked at once. What dictionaries gain meanwhile has
-//! no place: then the array is made anew.
+//! Rows whose combination has not been met are looked up as any others are, all of a batch together, so groups are the
+//! same whether rows come with ids or without. What dictionaries gain meanwhile has no place: then the array is made
+//! anew.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::room::Room;
 const PLACES_MAX: usize = 1 << 16;
 /// The array may have this many places a row that came: it has to be cleared before it is of use.
 const PLACES_PER_ROW: usize = 32;
-/// Columns from other dictionaries than before so often are not worth an array.
+/// Columns from other dictionaries than before so often are not worth another array.
 const CHANGES_MAX: u32 = 64;
 
 /// From ids to groups.
@@ -61,13 +61,13 @@ fn place(places: &mut [u32], key: &Column, ids: &[u16], stride: usize, null: usi
 
 impl Coded {
     /// The group of each row, if all group columns have ids and there are few combinations; `look_up` finds or makes
-    /// the group of a row by its values.
+    /// the groups of some rows otherwise.
     pub fn find_or_add(
         &mut self,
         keys: &[Column],
         rows: usize,
         room: &mut Room,
-        mut look_up: impl FnMut(usize, &mut Room) -> Result<u32, MemoryExceeded>,
+        look_up: impl FnOnce(&[u32], &mut Room) -> Result<Vec<u32>, MemoryExceeded>,
     ) -> Option<Result<Vec<u32>, MemoryExceeded>> {
         let coded = keys.iter().map(Column::coded).collect::<Option<Vec<CodedTexts<'_>>>>()?;
         self.rows = self.rows.saturating_add(rows);
@@ -79,16 +79,17 @@ impl Coded {
             place(&mut groups, key, coded.ids, stride, domain.texts.len());
             stride *= domain.len();
         }
-        for (row, group) in groups.iter_mut().enumerate() {
-            let place = &mut self.places[*group as usize];
-            if *place == 0 {
-                *place = match look_up(row, room) {
-                    Ok(new) => new + 1,
-                    Err(error) => return Some(Err(error)),
-                };
+        let unmet = |row: &u32| self.places[groups[*row as usize] as usize] == 0;
+        let unmet: Vec<u32> = (0..rows as u32).filter(unmet).collect();
+        if !unmet.is_empty() {
+            match look_up(&unmet, room) {
+                Ok(found) => unmet.iter().zip(found).for_each(|(row, group)| {
+                    self.places[groups[*row as usize] as usize] = group + 1;
+                }),
+                Err(error) => return Some(Err(error)),
             }
-            *group = *place - 1;
         }
+        groups.iter_mut().for_each(|group| *group = self.places[*group as usize] - 1);
         Some(Ok(groups))
     }
 
@@ -106,18 +107,11 @@ impl Coded {
         if room.add(places * size_of::<u32>()).is_err() {
             return false;
         }
-        self.leave(room);
+        room.give_back(self.bytes());
         self.changes += 1;
         self.places = vec![0; places];
         self.keys = coded.iter().map(|key| Domain { texts: Arc::clone(key.texts) }).collect();
         true
-    }
-
-    /// Groups have other numbers from now on, or are not looked for any more.
-    pub fn leave(&mut self, room: &mut Room) {
-        room.give_back(self.bytes());
-        self.keys.clear();
-        self.places = Vec::new();
     }
 
     /// Bytes of the array.
@@ -169,12 +163,9 @@ mod tests {
 
         /// The groups that the array finds are those of the values; false if it finds none.
         fn check(&mut self, coded: &mut Coded, room: &mut Room, batch: &Batch) -> bool {
-            let asked = &mut self.asked;
-            let known = &mut self.known;
-            let found = coded.find_or_add(&batch.columns, batch.rows, room, |row, _| {
-                *asked += 1;
-                let next = known.len() as u32;
-                Ok(*known.entry(batch.row(row)).or_insert(next))
+            let found = coded.find_or_add(&batch.columns, batch.rows, room, |rows, _| {
+                self.asked += 1;
+                Ok(rows.iter().map(|row| self.of(batch.row(*row as usize))).collect())
             });
             let Some(found) = found else { return false };
             for (row, group) in found.unwrap().into_iter().enumerate() {
@@ -185,25 +176,22 @@ mod tests {
     }
 
     #[test]
-    fn each_combination_is_looked_up_once() {
+    fn each_combination_is_looked_up_in_one_batch_only() {
         let pool = MemoryPool::unlimited();
         let (mut coded, mut room) = (Coded::default(), Room::new(&pool, 8));
         let dictionaries = [0, 1].map(|_| ContainerDictionaries::new(&pool));
         let mut by_values = ByValues::default();
         let few = batch([3, 5], &dictionaries[0]);
         assert!(by_values.check(&mut coded, &mut room, &few) && by_values.check(&mut coded, &mut room, &few));
-        assert_eq!((coded.places.len(), by_values.asked), (4 * 6, by_values.known.len()));
+        assert_eq!((coded.places.len(), by_values.asked), (4 * 6, 1));
         // The dictionary has grown: places are others, groups the same.
-        let (before, more) = (by_values.known.len(), batch([7, 5], &dictionaries[0]));
+        let more = batch([7, 5], &dictionaries[0]);
         assert!(by_values.check(&mut coded, &mut room, &more) && by_values.check(&mut coded, &mut room, &few));
-        assert_eq!(coded.places.len(), 8 * 6);
-        assert!(by_values.asked <= before + by_values.known.len());
+        assert_eq!((coded.places.len(), by_values.asked), (8 * 6, 2));
         // Another dictionary has other ids for the same texts.
         let elsewhere = batch([2, 5], &dictionaries[1]);
         assert!(by_values.check(&mut coded, &mut room, &elsewhere) && by_values.check(&mut coded, &mut room, &more));
         assert_eq!(room.bytes(), coded.bytes() as u64);
-        coded.leave(&mut room);
-        assert_eq!(room.bytes(), 0);
     }
 
     #[test]
@@ -232,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn dictionaries_that_take_turns_end_it() {
+    fn dictionaries_that_take_turns_get_no_more_arrays() {
         let pool = MemoryPool::unlimited();
         let (mut coded, mut room) = (Coded::default(), Room::new(&pool, 8));
         let batches = [0, 1].map(|_| batch([3, 5], &ContainerDictionaries::new(&pool)));

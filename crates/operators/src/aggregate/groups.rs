@@ -204,9 +204,9 @@ impl Groups {
         }
         // It is out while it asks for groups.
         let mut coded = std::mem::take(&mut self.coded);
-        let found = coded.find_or_add(keys, rows, room, |row, room| {
-            let key: Vec<Column> = keys.iter().map(|key| key.take(&[row as u32])).collect();
-            Ok(self.assign_by_values(&key, 1, room)?[0])
+        let found = coded.find_or_add(keys, rows, room, |rows, room| {
+            let keys: Vec<Column> = keys.iter().map(|key| key.take(rows)).collect();
+            self.assign_by_values(&keys, rows.len(), room)
         });
         self.coded = coded;
         found.unwrap_or_else(|| self.assign_by_values(keys, rows, room))

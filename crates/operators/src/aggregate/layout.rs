@@ -196,10 +196,9 @@ impl Layout {
     pub fn follow(&mut self, keys: &[Column]) {
         for (key, texts) in keys.iter().zip(&mut self.texts) {
             if let (Texts::Ids(own), Some(coded)) = (texts, key.coded())
-                && coded.texts.is_same_dictionary(own)
-                && coded.texts.len() > own.len()
+                && let Some(longer) = own.longer(coded.texts)
             {
-                *own = Arc::clone(coded.texts);
+                *own = Arc::clone(longer);
             }
         }
     }

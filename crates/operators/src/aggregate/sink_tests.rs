@@ -1,13 +1,14 @@
 //! The grouping sink against a slow reference: types x NULLs x sizes x numbers of groups x DISTINCT x FILTER.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use eris_platform::{MemoryPool, SeededRandom};
 use eris_storage::{BATCH_ROWS, Batch, Comparison, ContainerDictionaries, DataType, Value};
 
 use super::*;
 use crate::aggregate::AggregateFunction;
-use crate::coded_batches::coded;
+use crate::coded_batches::{coded, coded_columns};
 use crate::pipeline::{Pipeline, Sink, Step};
 
 fn column(index: usize, data_type: DataType) -> Expression {
@@ -168,6 +169,9 @@ fn check(seed: u64, types: &[DataType], count: usize, keys: u64) {
     check_calls(seed, types, count, keys, |_| true);
 }
 
+/// Columns of batches that had ids of texts.
+static WITH_IDS: AtomicUsize = AtomicUsize::new(0);
+
 fn check_calls(seed: u64, types: &[DataType], count: usize, keys: u64, is_asked: impl Fn(&GroupCall) -> bool) {
     let mut random = SeededRandom::new(seed);
     let rows = rows(&mut random, types, count, keys);
@@ -188,6 +192,7 @@ fn check_calls(seed: u64, types: &[DataType], count: usize, keys: u64, is_asked:
             1 => coded(&batch, &dictionaries[0]),
             _ => coded(&batch, &dictionaries[1]),
         });
+        WITH_IDS.fetch_add(batches.last().map_or(0, coded_columns), Ordering::Relaxed);
         start += length;
     }
     let groups: Vec<Expression> = types.iter().enumerate().map(|(at, data_type)| column(at, *data_type)).collect();
@@ -230,6 +235,8 @@ fn groups_agree_with_a_reference() {
             }
         }
     }
+    let with_ids = WITH_IDS.load(Ordering::Relaxed);
+    assert!(with_ids > 100, "only {with_ids} columns had ids");
 }
 
 /// So many that parts are merged by themselves.

@@ -53,7 +53,7 @@ impl ColumnParts {
         (rows * (data_type.physical().width() + ids) + rows.div_ceil(8)) as u64
     }
 
-    /// Bytes of a chunk that are free when it was copied: all but its texts, which the column shares.
+    /// Bytes of a chunk that are free when it was copied: all but its texts, which the column shares, and ids.
     pub fn copied_bytes(chunk: &Column) -> u64 {
         let validity = if chunk.validity.is_some() { chunk.len().div_ceil(8) } else { 0 };
         (chunk.len() * chunk.data_type.physical().width() + validity) as u64
@@ -214,11 +214,7 @@ fn set_valid(bits: &[AtomicU8], start: usize, chunk: &Column) {
 fn shared_dictionary<'a>(mut chunks: impl Iterator<Item = &'a Column>) -> Option<Arc<DictionaryTexts>> {
     let mut longest = chunks.next()?.coded()?.texts;
     for chunk in chunks {
-        let texts = chunk.coded()?.texts;
-        if !texts.is_same_dictionary(longest) {
-            return None;
-        }
-        longest = if texts.len() > longest.len() { texts } else { longest };
+        longest = longest.longer(chunk.coded()?.texts)?;
     }
     Some(Arc::clone(longest))
 }

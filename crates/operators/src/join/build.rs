@@ -1,7 +1,7 @@
 //! The sink that keeps a join's build side.
 //!
 //! ```text
-//!   consume       chunks (kept columns, key columns) and the bounds of integer keys, in slots
+//!   consume       chunks (kept columns, key columns) and what values keys have, in slots
 //!   first round   one job for consecutive chunks: copies columns to their place; enters bits and array entries at
 //!                 once, for hash tables it leaves codes or key columns
 //!   second round  for hash tables: one job for consecutive rows enters them
@@ -241,6 +241,7 @@ impl JoinBuild {
                 .map(|(at, data_type)| ColumnParts::new(*data_type, parts, chunks.iter().map(|chunk| &chunk.keys[at])));
             return Ok(Keys::General { columns: columns.collect(), hashes: Parts::new(parts) });
         };
+        self.reservation.grow(space.bytes())?;
         let (domain, count) = (space.domain, rows as u64);
         if self.spec.existence && !self.spec.keep_unmatched && domain <= (count * BITS_FACTOR).max(BITS_MIN) {
             let words = domain as usize / 64 + 1;

@@ -84,10 +84,8 @@ impl Bounds {
             (_, Self::Nothing) => {}
             (Self::Nothing, _) => *self = other.clone(),
             (_, Self::Integers { low, high }) => self.add(*low, *high),
-            (Self::Texts(own), Self::Texts(texts)) if own.is_same_dictionary(texts) => {
-                if texts.len() > own.len() {
-                    *own = Arc::clone(texts);
-                }
+            (Self::Texts(own), Self::Texts(texts)) => {
+                *self = own.longer(texts).map_or(Self::Any, |longer| Self::Texts(Arc::clone(longer)));
             }
             (_, Self::Texts(_) | Self::Any) => *self = Self::Any,
         }
@@ -157,6 +155,17 @@ impl CodeSpace {
     /// With the number behind the last code for rows without partner, so that codes are indexes of arrays.
     pub fn dense(self) -> Self {
         Self { miss: self.domain, ..self }
+    }
+
+    /// Whether a key is a text.
+    #[cfg(test)]
+    pub fn has_texts(&self) -> bool {
+        self.dimensions.iter().any(|dimension| dimension.texts.is_some())
+    }
+
+    /// Bytes that are taken at most besides, for texts.
+    pub fn bytes(&self) -> u64 {
+        self.dimensions.iter().filter_map(|dimension| dimension.texts.as_ref()).map(Merging::bytes).sum()
     }
 
     /// Whether codes have at most 32 bits.

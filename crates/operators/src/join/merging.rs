@@ -11,7 +11,7 @@
 use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use eris_storage::{Column, DictionaryTexts, Values};
+use eris_storage::{Column, DICTIONARY_TEXTS_MAX, DictionaryTexts, Values};
 
 use super::enter::Entering;
 use super::table::{NO_ROW, find_rows, tag_of};
@@ -20,8 +20,8 @@ use crate::hash::hash_rows;
 
 /// What a text that the dictionary does not have is.
 const NONE: i64 = NO_ROW as i64 - 1;
-/// Lists that are kept: rows come from one container, rarely from the parts of a UNION. A list takes 32 KiB at most.
-const LISTS_MAX: usize = 16;
+/// Lists that are kept: rows come from one container, rarely from the parts of a UNION.
+const LISTS_MAX: usize = 4;
 
 /// A dictionary, and lists from others to it.
 #[derive(Debug)]
@@ -48,6 +48,12 @@ struct List {
 impl Merging {
     pub fn new(own: Arc<DictionaryTexts>) -> Self {
         Self { own, lists: RwLock::default(), hashed: OnceLock::new() }
+    }
+
+    /// Bytes that it may come to take.
+    pub fn bytes(&self) -> u64 {
+        let lists = LISTS_MAX * DICTIONARY_TEXTS_MAX * size_of::<i64>();
+        (lists + entries_for(&self.own) * size_of::<u64>()) as u64
     }
 
     /// A number for each text, the same for equal ones; what is no id of the dictionary is not there. Under a NULL
@@ -81,13 +87,17 @@ impl Merging {
     }
 }
 
+fn entries_for(dictionary: &DictionaryTexts) -> usize {
+    (dictionary.len() * 2).next_power_of_two()
+}
+
 impl Hashed {
     /// Of a dictionary, for keys of this type.
     fn of(dictionary: &DictionaryTexts, key: &Column) -> Self {
         let values = Values::Bytes(dictionary.texts().clone());
         let texts = [Column { data_type: key.data_type, validity: None, values }];
         let hashes = hash_rows(&texts, dictionary.len());
-        let entries = zeros((dictionary.len() * 2).next_power_of_two());
+        let entries = zeros(entries_for(dictionary));
         let hash_and_tag = |row: usize| Some((hashes[row], tag_of(hashes[row])));
         let entering = Entering { entries: &entries, chains: None, equal: |_, _| false };
         entering.enter(0..dictionary.len(), hash_and_tag);
@@ -156,7 +166,7 @@ mod tests {
             assert_eq!(column.coded().is_some(), dictionaries.is_some());
             for (text, number) in asked.iter().zip(merging.numbers(&column)) {
                 let there = number_of(text).map(|at| first[at]);
-                let is_there = (0..first.len().min(40) as i64).contains(&number);
+                let is_there = (0..40).contains(&number);
                 assert_eq!(is_there.then_some(number), there, "{text} of {numbers:?}");
             }
             assert_eq!(merging.lists.read().unwrap().len(), lists, "{numbers:?}");

@@ -81,6 +81,15 @@ impl Found {
 }
 
 impl Table {
+    /// Whether it leads from ids of texts to rows.
+    #[cfg(test)]
+    pub fn goes_by_ids(&self) -> bool {
+        match self {
+            Self::Bits(space, _) | Self::Dense(space, _) | Self::Codes { space, .. } => space.has_texts(),
+            Self::Empty | Self::General { .. } => false,
+        }
+    }
+
     /// Whether keys of these columns can be looked up.
     pub fn accepts(&self, keys: &[Column]) -> bool {
         match self {

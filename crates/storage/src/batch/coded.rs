@@ -64,6 +64,11 @@ impl DictionaryTexts {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
 
+    /// The state with more texts, if both are of one dictionary.
+    pub fn longer<'a>(self: &'a Arc<Self>, other: &'a Arc<Self>) -> Option<&'a Arc<Self>> {
+        self.is_same_dictionary(other).then_some(if other.len() > self.len() { other } else { self })
+    }
+
     /// The id of a text.
     pub fn id_of(&self, text: &[u8]) -> Option<u16> {
         let found = self.order.binary_search_by(|id| self.texts.get(usize::from(*id)).cmp(text));

@@ -62,11 +62,15 @@ pub(super) fn prepared(expr: &Expr) -> Result<Option<Expr>> {
 }
 
 /// DataFusion moves conditions on columns outside to where they see other rows: through a window, and through an
-/// aggregate without groups, which has a row then for those outside that have rows.
+/// aggregate without groups, which has a row then for those outside that have rows. A subquery in such a condition moves
+/// with it, to where the columns that it refers to have other names.
 fn refuse(expr: &Expr, plan: &LogicalPlan) -> Result<()> {
     let any = |test: &dyn Fn(&LogicalPlan) -> bool| plan.exists(|node| Ok(test(node) && refers_outside(node)));
     if any(&|node| matches!(node, LogicalPlan::Window(_)))? {
         return Err(refused("a window function in a subquery that refers to columns outside"));
+    }
+    if any(&|node| matches!(node, LogicalPlan::Filter(filter) if moves_a_subquery(&filter.predicate)))? {
+        return Err(refused("a subquery that refers to columns outside, in a condition on columns further outside"));
     }
     let fits = match expr {
         Expr::ScalarSubquery(_) => true,
@@ -77,6 +81,17 @@ fn refuse(expr: &Expr, plan: &LogicalPlan) -> Result<()> {
         return Err(refused("an aggregate without GROUP BY in such a subquery of IN or EXISTS"));
     }
     Ok(())
+}
+
+fn moves_a_subquery(predicate: &Expr) -> bool {
+    let refers = |part: &Expr| match part {
+        Expr::ScalarSubquery(subquery)
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::Exists(Exists { subquery, .. }) => !subquery.outer_ref_columns.is_empty(),
+        _ => false,
+    };
+    let holds_one = |condition: &&Expr| condition.exists(|part| Ok(refers(part))).unwrap_or(true);
+    split_conjunction(predicate).iter().any(|condition| condition.contains_outer() && holds_one(condition))
 }
 
 fn refers_outside(plan: &LogicalPlan) -> bool {
