@@ -83,13 +83,17 @@ impl Coded {
         let unmet: Vec<u32> = (0..rows as u32).filter(unmet).collect();
         if !unmet.is_empty() {
             match look_up(&unmet, room) {
-                Ok(found) => unmet.iter().zip(found).for_each(|(row, group)| {
-                    self.places[groups[*row as usize] as usize] = group + 1;
-                }),
+                Ok(found) => {
+                    for (row, group) in unmet.iter().zip(found) {
+                        self.places[groups[*row as usize] as usize] = group + 1;
+                    }
+                }
                 Err(error) => return Some(Err(error)),
             }
         }
-        groups.iter_mut().for_each(|group| *group = self.places[*group as usize] - 1);
+        for group in &mut groups {
+            *group = self.places[*group as usize] - 1;
+        }
         Some(Ok(groups))
     }
 
