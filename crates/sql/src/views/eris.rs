@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, BooleanArray};
 use eris_engine::EVENTS;
+use eris_platform::SettingDeclaration;
 use eris_storage::ContainerId;
 
 use super::{Columns, Named, View, integers, texts};
@@ -89,7 +90,7 @@ fn settings(_known: &Named<'_>) -> Columns {
     vec![
         ("name", texts(declarations().map(|setting| setting.name.to_string()))),
         ("type", texts(declarations().map(|setting| setting.type_name().to_string()))),
-        ("default", texts(declarations().map(|setting| setting.default_text()))),
-        ("description", texts(declarations().map(|setting| setting.description()))),
+        ("default", texts(declarations().map(SettingDeclaration::default_text))),
+        ("description", texts(declarations().map(SettingDeclaration::description))),
     ]
 }

@@ -62,8 +62,8 @@ pub(super) fn prepared(expr: &Expr) -> Result<Option<Expr>> {
 }
 
 /// DataFusion moves conditions on columns outside to where they see other rows: through a window, and through an
-/// aggregate without groups, which has a row then for those outside that have rows. A subquery in such a condition moves
-/// with it, to where the columns that it refers to have other names.
+/// aggregate without groups, which has a row then for those outside that have rows. A subquery in such a condition
+/// moves with it, to where the columns that it refers to have other names.
 fn refuse(expr: &Expr, plan: &LogicalPlan) -> Result<()> {
     let any = |test: &dyn Fn(&LogicalPlan) -> bool| plan.exists(|node| Ok(test(node) && refers_outside(node)));
     if any(&|node| matches!(node, LogicalPlan::Window(_)))? {
