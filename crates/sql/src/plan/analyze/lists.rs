@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 
+use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
@@ -35,30 +36,100 @@ pub(super) fn of_constants(list: &InList, columns: &DFSchema) -> Result<Option<E
 
 /// Says what two lists are that AND or OR joins, where the simplification would not know.
 pub(super) fn pair(expr: &BinaryExpr) -> Option<Expr> {
-    let (Expr::InList(left), Expr::InList(right)) = (expr.left.as_ref(), expr.right.as_ref()) else { return None };
+    let (left, right) = (Set::of(&expr.left, LEVELS_MAX)?, Set::of(&expr.right, LEVELS_MAX)?);
     let is_union = match expr.op {
         Operator::And => left.negated && right.negated,
         Operator::Or => !(left.negated && right.negated),
         _ => return None,
     };
-    // A union is right whatever the items are.
-    if is_union || left.expr != right.expr || left.expr.is_volatile() {
+    // A union is right whatever the items are; two comparisons are left to themselves.
+    if is_union || left.operand != right.operand || left.operand.is_volatile() || !(left.is_list || right.is_list) {
         return None;
     }
-    let (Some(of_left), Some(of_right)) = (values(left), values(right)) else {
-        let tests = right.list.iter().map(|item| comparison(right, item.clone())).collect();
-        return Some(binary_expr(expr.left.as_ref().clone(), expr.op, joined(right, tests)?));
+    let (Some(of_left), Some(of_right)) = (left.values(), right.values()) else {
+        let Expr::InList(list) = expr.right.as_ref() else { return None };
+        let tests = list.list.iter().map(|item| comparison(list, item.clone())).collect();
+        return Some(binary_expr(expr.left.as_ref().clone(), expr.op, joined(list, tests)?));
     };
     let is_empty = match (left.negated, right.negated) {
         (false, true) => of_left.is_subset(&of_right),
         (true, false) => of_right.is_subset(&of_left),
         _ => of_left.is_disjoint(&of_right),
     };
-    let operand = || left.expr.as_ref().clone();
+    let operand = || left.operand.clone();
     is_empty.then(|| match expr.op {
         Operator::Or => operand().is_not_null().or(null()),
         _ => operand().is_null().and(null()),
     })
+}
+
+/// Chains of comparisons that are longer are not looked through: each of their parts asks.
+const LEVELS_MAX: usize = 32;
+
+/// What the simplification takes for a list, or makes one of: `x IN (1, 2)`, `NOT x IN (1, 2)`, `x = 1 OR x = 2`,
+/// `x <> 1 AND x <> 2`.
+struct Set<'a> {
+    /// Without casts, which it may take away.
+    operand: &'a Expr,
+    negated: bool,
+    items: Vec<&'a Expr>,
+    is_list: bool,
+}
+
+impl<'a> Set<'a> {
+    /// Looks so many levels down.
+    fn of(expr: &'a Expr, levels: usize) -> Option<Self> {
+        let levels = levels.checked_sub(1)?;
+        match expr {
+            Expr::InList(InList { expr, list, negated }) => {
+                Some(Self { operand: uncast(expr), negated: *negated, items: list.iter().collect(), is_list: true })
+            }
+            Expr::Not(of) => Self::of(of, levels).map(|set| Self { negated: !set.negated, ..set }),
+            Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Eq | Operator::NotEq), right }) => {
+                let (operand, item) = if value(left).is_some() { (right, left) } else { (left, right) };
+                let negated = *op == Operator::NotEq;
+                Some(Self { operand: uncast(operand), negated, items: vec![item], is_list: false })
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
+                let idle = |side: &Expr| match side {
+                    Expr::Literal(ScalarValue::Boolean(Some(value)), _) => *value == (*op == Operator::And),
+                    _ => false,
+                };
+                if idle(left) || idle(right) {
+                    return Self::of(if idle(left) { right } else { left }, levels);
+                }
+                let (left, right) = (Self::of(left, levels)?, Self::of(right, levels)?);
+                let unites = [&left, &right].iter().all(|set| set.negated == (*op == Operator::And));
+                (unites && left.operand == right.operand).then(|| {
+                    let items = left.items.into_iter().chain(right.items).collect();
+                    Self { items, is_list: true, ..left }
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The values, if all are known.
+    fn values(&self) -> Option<HashSet<ScalarValue>> {
+        self.items.iter().map(|item| value(item).map(|value| of_one_width(&value))).collect()
+    }
+}
+
+fn uncast(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(cast) => uncast(&cast.expr),
+        other => other,
+    }
+}
+
+/// Integers of any width are comparable: without casts, operands may be of another one.
+fn of_one_width(value: &ScalarValue) -> ScalarValue {
+    match value {
+        ScalarValue::Int16(_) | ScalarValue::Int32(_) => {
+            value.cast_to(&ArrowType::Int64).unwrap_or_else(|_| value.clone())
+        }
+        other => other.clone(),
+    }
 }
 
 fn null() -> Expr {
@@ -79,11 +150,6 @@ pub(super) fn varies(item: &Expr) -> bool {
         matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_)) || part.is_volatile()
     };
     !matches!(item, Expr::Literal(..)) && item.exists(|part| Ok(of_row(part))).unwrap_or(true)
-}
-
-/// The values of a list, if all are known.
-fn values(list: &InList) -> Option<HashSet<ScalarValue>> {
-    list.list.iter().map(value).collect()
 }
 
 fn value(item: &Expr) -> Option<ScalarValue> {
