@@ -4,7 +4,7 @@
 
 mod client;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,19 @@ fn has_psql() -> bool {
     installed("psql", &["--version"], "psql")
 }
 
-/// Feeds psql a script; returns what it printed, errors among the rest where they came up.
+/// Feeds psql a script; returns what it printed, errors among the rest where they came up: both go into one pipe.
 fn session(server: &Server, script: &str) -> String {
+    let (mut printed, writer) = std::io::pipe().unwrap();
     let mut psql = server.psql();
-    psql.stdin(Stdio::piped());
+    psql.stdin(Stdio::piped()).stdout(writer.try_clone().unwrap()).stderr(writer);
     let mut child = psql.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(format!("\\o | cat >&2\n{script}").as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    texts(&output).1
+    // It has the pipe's ends for writing, too.
+    drop(psql);
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let mut text = String::new();
+    printed.read_to_string(&mut text).unwrap();
+    child.wait().unwrap();
+    text
 }
 
 #[test]
