@@ -26,26 +26,15 @@ const CHANGES_MAX: u32 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Coded {
     /// What the array is for, by group column.
-    keys: Vec<Domain>,
+    keys: Vec<Arc<DictionaryTexts>>,
     places: Vec<u32>,
     rows: usize,
     changes: u32,
 }
 
-#[derive(Debug)]
-struct Domain {
-    texts: Arc<DictionaryTexts>,
-}
-
-impl Domain {
-    /// Values, NULL among them.
-    fn len(&self) -> usize {
-        self.texts.len() + 1
-    }
-
-    fn has(&self, texts: &DictionaryTexts) -> bool {
-        self.texts.is_same_dictionary(texts) && texts.len() <= self.texts.len()
-    }
+/// Values of a key, NULL among them.
+fn domain(texts: &DictionaryTexts) -> usize {
+    texts.len() + 1
 }
 
 /// Adds what a key column says to the places of its rows.
@@ -74,36 +63,40 @@ impl Coded {
         if !self.suits(&coded) && !self.make(&coded, room) {
             return None;
         }
-        let (mut groups, mut stride) = (vec![0_u32; rows], 1);
-        for ((key, coded), domain) in keys.iter().zip(&coded).zip(&self.keys) {
-            place(&mut groups, key, coded.ids, stride, domain.texts.len());
-            stride *= domain.len();
+        let (mut places, mut stride) = (vec![0_u32; rows], 1);
+        for ((key, coded), texts) in keys.iter().zip(&coded).zip(&self.keys) {
+            place(&mut places, key, coded.ids, stride, texts.len());
+            stride *= domain(texts);
         }
-        let unmet = |row: &u32| self.places[groups[*row as usize] as usize] == 0;
-        let unmet: Vec<u32> = (0..rows as u32).filter(unmet).collect();
+        let mut groups: Vec<u32> = places.iter().map(|place| self.places[*place as usize]).collect();
+        let unmet: Vec<u32> = (0..rows as u32).filter(|row| groups[*row as usize] == 0).collect();
         if !unmet.is_empty() {
             match look_up(&unmet, room) {
                 Ok(found) => {
                     for (row, group) in unmet.iter().zip(found) {
-                        self.places[groups[*row as usize] as usize] = group + 1;
+                        self.places[places[*row as usize] as usize] = group + 1;
+                        groups[*row as usize] = group + 1;
                     }
                 }
                 Err(error) => return Some(Err(error)),
             }
         }
         for group in &mut groups {
-            *group = self.places[*group as usize] - 1;
+            *group -= 1;
         }
         Some(Ok(groups))
     }
 
     fn suits(&self, coded: &[CodedTexts<'_>]) -> bool {
-        self.keys.len() == coded.len() && self.keys.iter().zip(coded).all(|(key, coded)| key.has(coded.texts))
+        let has = |(own, coded): (&Arc<DictionaryTexts>, &CodedTexts<'_>)| {
+            own.is_same_dictionary(coded.texts) && coded.texts.len() <= own.len()
+        };
+        self.keys.len() == coded.len() && self.keys.iter().zip(coded).all(has)
     }
 
     /// Makes an array for these dictionaries; false if it would be too large, or changes too often.
     fn make(&mut self, coded: &[CodedTexts<'_>], room: &mut Room) -> bool {
-        let combinations = coded.iter().try_fold(1, |all: usize, key| all.checked_mul(key.texts.len() + 1));
+        let combinations = coded.iter().try_fold(1, |all: usize, key| all.checked_mul(domain(key.texts)));
         let most = PLACES_MAX.min(self.rows.saturating_mul(PLACES_PER_ROW));
         let Some(places) = combinations.filter(|all| *all <= most && self.changes < CHANGES_MAX) else {
             return false;
@@ -114,7 +107,7 @@ impl Coded {
         room.give_back(self.bytes());
         self.changes += 1;
         self.places = vec![0; places];
-        self.keys = coded.iter().map(|key| Domain { texts: Arc::clone(key.texts) }).collect();
+        self.keys = coded.iter().map(|key| Arc::clone(key.texts)).collect();
         true
     }
 

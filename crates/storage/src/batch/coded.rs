@@ -6,7 +6,7 @@
 //! views    SHIP  AIR  AIR  MAIL  SHIP         order   0  3  1  4  2
 //!          made at the first look
 //! ```
-//! Who gives on a part of its rows never looks.
+//! Who groups or joins by a column, or gives on a part of its rows, never looks.
 
 use super::buffer::Buffer;
 use super::views::{VIEW_INLINE_MAX, Views, view_len};

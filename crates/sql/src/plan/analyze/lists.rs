@@ -11,7 +11,7 @@ use datafusion::arrow::datatypes::DataType as ArrowType;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator, binary_expr};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator, binary_expr};
 
 use super::lookups;
 
@@ -35,8 +35,8 @@ pub(super) fn of_constants(list: &InList, columns: &DFSchema) -> Result<Option<E
 }
 
 /// Says what two lists are that AND or OR joins, where the simplification would not know.
-pub(super) fn pair(expr: &BinaryExpr) -> Option<Expr> {
-    let (left, right) = (Set::of(&expr.left, LEVELS_MAX)?, Set::of(&expr.right, LEVELS_MAX)?);
+pub(super) fn pair(expr: &BinaryExpr, columns: &DFSchema) -> Option<Expr> {
+    let (left, right) = (Set::of(&expr.left, columns, LEVELS_MAX)?, Set::of(&expr.right, columns, LEVELS_MAX)?);
     let is_union = match expr.op {
         Operator::And => left.negated && right.negated,
         Operator::Or => !(left.negated && right.negated),
@@ -69,7 +69,7 @@ const LEVELS_MAX: usize = 32;
 /// What the simplification takes for a list, or makes one of: `x IN (1, 2)`, `NOT x IN (1, 2)`, `x = 1 OR x = 2`,
 /// `x <> 1 AND x <> 2`.
 struct Set<'a> {
-    /// Without casts, which it may take away.
+    /// Without casts to wider integers, which it may take away.
     operand: &'a Expr,
     negated: bool,
     items: Vec<&'a Expr>,
@@ -78,17 +78,20 @@ struct Set<'a> {
 
 impl<'a> Set<'a> {
     /// Looks so many levels down.
-    fn of(expr: &'a Expr, levels: usize) -> Option<Self> {
+    fn of(expr: &'a Expr, columns: &DFSchema, levels: usize) -> Option<Self> {
         let levels = levels.checked_sub(1)?;
         match expr {
-            Expr::InList(InList { expr, list, negated }) => {
-                Some(Self { operand: uncast(expr), negated: *negated, items: list.iter().collect(), is_list: true })
-            }
-            Expr::Not(of) => Self::of(of, levels).map(|set| Self { negated: !set.negated, ..set }),
+            Expr::InList(InList { expr, list, negated }) => Some(Self {
+                operand: narrow(expr, columns),
+                negated: *negated,
+                items: list.iter().collect(),
+                is_list: true,
+            }),
+            Expr::Not(of) => Self::of(of, columns, levels).map(|set| Self { negated: !set.negated, ..set }),
             Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Eq | Operator::NotEq), right }) => {
                 let (operand, item) = if value(left).is_some() { (right, left) } else { (left, right) };
                 let negated = *op == Operator::NotEq;
-                Some(Self { operand: uncast(operand), negated, items: vec![item], is_list: false })
+                Some(Self { operand: narrow(operand, columns), negated, items: vec![item], is_list: false })
             }
             Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
                 let idle = |side: &Expr| match side {
@@ -96,9 +99,9 @@ impl<'a> Set<'a> {
                     _ => false,
                 };
                 if idle(left) || idle(right) {
-                    return Self::of(if idle(left) { right } else { left }, levels);
+                    return Self::of(if idle(left) { right } else { left }, columns, levels);
                 }
-                let (left, right) = (Self::of(left, levels)?, Self::of(right, levels)?);
+                let (left, right) = (Self::of(left, columns, levels)?, Self::of(right, columns, levels)?);
                 let unites = [&left, &right].iter().all(|set| set.negated == (*op == Operator::And));
                 (unites && left.operand == right.operand).then(|| {
                     let items = left.items.into_iter().chain(right.items).collect();
@@ -109,15 +112,22 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// The values, if all are known.
+    /// The values, if all are known and none is NULL.
     fn values(&self) -> Option<HashSet<ScalarValue>> {
-        self.items.iter().map(|item| value(item).map(|value| of_one_width(&value))).collect()
+        let known = |item: &&Expr| value(item).filter(|value| !value.is_null()).map(|value| of_one_width(&value));
+        self.items.iter().map(known).collect()
     }
 }
 
-fn uncast(expr: &Expr) -> &Expr {
+/// An operand without casts to wider integers. Other casts make equal values of different ones, and stay.
+fn narrow<'a>(expr: &'a Expr, columns: &DFSchema) -> &'a Expr {
     match expr {
-        Expr::Cast(cast) => uncast(&cast.expr),
+        Expr::Cast(Cast { expr: inner, field }) => match (inner.get_type(columns), field.data_type()) {
+            (Ok(ArrowType::Int16), ArrowType::Int16 | ArrowType::Int32 | ArrowType::Int64)
+            | (Ok(ArrowType::Int32), ArrowType::Int32 | ArrowType::Int64)
+            | (Ok(ArrowType::Int64), ArrowType::Int64) => narrow(inner, columns),
+            _ => expr,
+        },
         other => other,
     }
 }

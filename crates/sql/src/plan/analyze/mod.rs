@@ -104,9 +104,9 @@ fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
             Some(new) => Ok(Some(new)),
             None => lookups::plain_floats(expr, columns),
         },
-        Expr::BinaryExpr(pair) => {
-            Ok(lists::pair(pair).or_else(|| constant_behind(pair)).or_else(|| digits::times_zero(pair, columns)))
-        }
+        Expr::BinaryExpr(pair) => Ok(lists::pair(pair, columns)
+            .or_else(|| constant_behind(pair))
+            .or_else(|| digits::times_zero(pair, columns))),
         Expr::AggregateFunction(_) => lookups::plain_floats(expr, columns),
         Expr::Case(case) => match branches::kept_apart(case, columns)? {
             Some(new) => Ok(Some(new)),
