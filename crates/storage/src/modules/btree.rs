@@ -10,6 +10,8 @@
 //! * Many searches at once descend level by level together: while one waits for its node the others search theirs.
 //! * A full leaf that gets its new pair at the very end is not halved: the pair opens a new leaf, so ascending runs
 //!   (bulk loads, rising keys) fill leaves completely.
+//! * A leaf that such a run fills and leaves behind is packed if its keys are numbers of one width (`packed.rs`): two or
+//!   three bytes a pair instead of twenty. An insert unpacks it; a removal does not.
 //! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
 //!   without a descent.
 //! * A leaf is freed when it is empty; siblings are not merged. Deletes here are of dead versions whose keys live on,
@@ -19,10 +21,16 @@
 //! cannot fail half-way.
 
 mod node;
+mod packed;
+#[cfg(test)]
+mod tests;
 
 use eris_platform::memory::{MemoryExceeded, Reservation};
+use std::borrow::Cow;
 
-use node::{Inner, Leaf, NODE_MAX, NONE, Node, prefetch, prefetch_all};
+use node::{Inner, Leaf, LeafRef, NODE_MAX, NONE, Node, lower_bound, prefetch, prefetch_all};
+pub(super) use packed::NodeKey;
+use packed::Packed;
 
 /// Searches that run interleaved: more than a processor has cache misses under way at once, few enough that what was
 /// fetched for one is still there when its turn comes (16 leaves are 8 KiB of keys).
@@ -68,16 +76,6 @@ pub(super) struct Tree<K> {
 /// The steps of a descent: inner node and which child.
 type Path = Vec<(u32, usize)>;
 
-/// The first position whose pair is not below (key, handle).
-fn lower_bound<K: Ord>(keys: &[K], handles: &[u64], key: &K, handle: u64) -> usize {
-    let first = keys.partition_point(|other| other < key);
-    if first == keys.len() || keys[first] != *key || handles[first] >= handle {
-        return first;
-    }
-    let run = keys[first..].partition_point(|other| other == key);
-    first + handles[first..first + run].partition_point(|other| *other < handle)
-}
-
 /// The number of separators at or below (key, handle): which child.
 fn child_of<K: Ord + Default>(inner: &Inner<K>, key: &K, handle: u64) -> usize {
     let at = lower_bound(inner.keys(), inner.handles(), key, handle);
@@ -85,7 +83,7 @@ fn child_of<K: Ord + Default>(inner: &Inner<K>, key: &K, handle: u64) -> usize {
     at + usize::from(equal)
 }
 
-impl<K: Ord + Clone + Default> Tree<K> {
+impl<K: NodeKey> Tree<K> {
     pub(super) fn new(memory: Reservation) -> Self {
         Self { nodes: Vec::new(), free: Vec::new(), root: NONE, height: 0, len: 0, hint: None, memory, spare: 0 }
     }
@@ -122,14 +120,55 @@ impl<K: Ord + Clone + Default> Tree<K> {
     }
 
     fn free(&mut self, node: u32) {
-        self.nodes[node as usize] = Node::Free;
+        let bytes = match std::mem::replace(&mut self.nodes[node as usize], Node::Free) {
+            Node::Packed(packed) => Self::packed_bytes(&packed),
+            Node::Leaf(_) | Node::Inner(_) | Node::Free => Self::node_bytes(),
+        };
         self.free.push(node);
-        self.memory.shrink(Self::node_bytes());
+        self.memory.shrink(bytes);
     }
 
-    fn leaf(&self, node: u32) -> &Leaf<K> {
+    fn packed_bytes(packed: &Packed) -> u64 {
+        packed.bytes() + size_of::<Node<K>>() as u64
+    }
+
+    /// Packs a full leaf if that is worth it.
+    fn pack(&mut self, node: u32) {
+        let Some(packed) = Packed::of(self.leaf_mut(node)) else { return };
+        self.memory.shrink(Self::node_bytes() - Self::packed_bytes(&packed));
+        self.nodes[node as usize] = Node::Packed(packed);
+    }
+
+    /// Makes a leaf one that takes pairs.
+    fn unpack(&mut self, node: u32) -> Result<(), MemoryExceeded> {
+        if let Node::Packed(packed) = &self.nodes[node as usize] {
+            self.memory.grow(Self::node_bytes() - Self::packed_bytes(packed))?;
+            self.nodes[node as usize] = Node::Leaf(packed.unpack());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn leaf(&self, node: u32) -> LeafRef<'_, K> {
         match &self.nodes[node as usize] {
-            Node::Leaf(leaf) => leaf,
+            Node::Leaf(leaf) => LeafRef::Open(leaf),
+            Node::Packed(packed) => LeafRef::Packed(packed),
+            Node::Inner(_) | Node::Free => unreachable!("node {node} is a leaf"),
+        }
+    }
+
+    fn set_previous(&mut self, node: u32, previous: u32) {
+        match &mut self.nodes[node as usize] {
+            Node::Leaf(leaf) => leaf.previous = previous,
+            Node::Packed(packed) => packed.set_previous(previous),
+            Node::Inner(_) | Node::Free => unreachable!("node {node} is a leaf"),
+        }
+    }
+
+    fn set_next(&mut self, node: u32, next: u32) {
+        match &mut self.nodes[node as usize] {
+            Node::Leaf(leaf) => leaf.next = next,
+            Node::Packed(packed) => packed.set_next(next),
             Node::Inner(_) | Node::Free => unreachable!("node {node} is a leaf"),
         }
     }
@@ -137,21 +176,21 @@ impl<K: Ord + Clone + Default> Tree<K> {
     fn leaf_mut(&mut self, node: u32) -> &mut Leaf<K> {
         match &mut self.nodes[node as usize] {
             Node::Leaf(leaf) => leaf,
-            Node::Inner(_) | Node::Free => unreachable!("node {node} is a leaf"),
+            Node::Packed(_) | Node::Inner(_) | Node::Free => unreachable!("node {node} is a leaf that takes pairs"),
         }
     }
 
     fn inner(&self, node: u32) -> &Inner<K> {
         match &self.nodes[node as usize] {
             Node::Inner(inner) => inner,
-            Node::Leaf(_) | Node::Free => unreachable!("node {node} is an inner node"),
+            Node::Leaf(_) | Node::Packed(_) | Node::Free => unreachable!("node {node} is an inner node"),
         }
     }
 
     fn inner_mut(&mut self, node: u32) -> &mut Inner<K> {
         match &mut self.nodes[node as usize] {
             Node::Inner(inner) => inner,
-            Node::Leaf(_) | Node::Free => unreachable!("node {node} is an inner node"),
+            Node::Leaf(_) | Node::Packed(_) | Node::Free => unreachable!("node {node} is an inner node"),
         }
     }
 
@@ -189,7 +228,7 @@ impl<K: Ord + Clone + Default> Tree<K> {
         let hint = self.hint.as_ref()?;
         let above = hint.lower.as_ref().is_none_or(|(k, h)| (k, *h) <= (key, handle));
         let below = hint.upper.as_ref().is_none_or(|(k, h)| (key, handle) < (k, *h));
-        (above && below && self.leaf(hint.leaf).len < NODE_MAX).then_some(hint.leaf)
+        (above && below && self.leaf(hint.leaf).len() < NODE_MAX).then_some(hint.leaf)
     }
 
     /// Adds a pair.
@@ -204,24 +243,35 @@ impl<K: Ord + Clone + Default> Tree<K> {
         let (path, hint) = self.descend(key, handle);
         let leaf = hint.leaf;
         self.leaf(leaf).prefetch();
-        if self.leaf(leaf).len < NODE_MAX {
+        let at = self.leaf(leaf).lower_bound(key, handle);
+        if self.is_at(leaf, at, key, handle) {
+            return Ok(Placed { new: false, key_shared: true });
+        }
+        self.unpack(leaf)?;
+        if self.leaf(leaf).len() < NODE_MAX {
             self.hint = Some(hint);
             return Ok(self.insert_in_leaf(leaf, key, handle));
-        }
-        let at = lower_bound(self.leaf(leaf).keys(), self.leaf(leaf).handles(), key, handle);
-        if at < NODE_MAX && self.leaf(leaf).keys[at] == *key && self.leaf(leaf).handles[at] == handle {
-            return Ok(Placed { new: false, key_shared: true });
         }
         self.reserve_spare(self.height + 2)?;
         self.hint = None;
         let right = self.split_leaf(leaf, at);
-        let (right_key, right_handle) = match self.leaf(right).keys().first() {
-            Some(first) => (first.clone(), self.leaf(right).handles[0]),
+        let (right_key, right_handle) = match self.leaf(right).first() {
+            Some((first, first_handle)) => (first.into_owned(), first_handle),
             None => (key.clone(), handle),
         };
         let goes_right = (key, handle) >= (&right_key, right_handle);
         self.insert_separator(path, right_key, right_handle, right);
-        Ok(self.insert_in_leaf(if goes_right { right } else { leaf }, key, handle))
+        let placed = self.insert_in_leaf(if goes_right { right } else { leaf }, key, handle);
+        if at == NODE_MAX {
+            self.pack(leaf);
+        }
+        Ok(placed)
+    }
+
+    /// Whether the pair at a position, if there is one, is this.
+    fn is_at(&self, leaf: u32, at: usize, key: &K, handle: u64) -> bool {
+        let leaf = self.leaf(leaf);
+        at < leaf.len() && leaf.pair(at).is_some_and(|(other, found)| *other == *key && found == handle)
     }
 
     fn insert_in_leaf(&mut self, node: u32, key: &K, handle: u64) -> Placed {
@@ -232,16 +282,17 @@ impl<K: Ord + Clone + Default> Tree<K> {
         }
         leaf.insert(at, key.clone(), handle);
         self.len += 1;
-        let leaf = self.leaf(node);
+        let Node::Leaf(leaf) = &self.nodes[node as usize] else { unreachable!("a leaf that takes pairs") };
+        let has_key = |pair: Option<(Cow<'_, K>, u64)>| pair.is_some_and(|(other, _)| *other == *key);
         let before = if at > 0 {
             leaf.keys[at - 1] == *key
         } else {
-            leaf.previous != NONE && self.leaf(leaf.previous).keys().last() == Some(key)
+            leaf.previous != NONE && has_key(self.leaf(leaf.previous).last())
         };
         let after = if at + 1 < leaf.len {
             leaf.keys[at + 1] == *key
         } else {
-            leaf.next != NONE && self.leaf(leaf.next).keys().first() == Some(key)
+            leaf.next != NONE && has_key(self.leaf(leaf.next).first())
         };
         Placed { new: true, key_shared: before || after }
     }
@@ -255,7 +306,7 @@ impl<K: Ord + Clone + Default> Tree<K> {
         let right = self.make(Node::Leaf(right));
         self.leaf_mut(node).next = right;
         if next != NONE {
-            self.leaf_mut(next).previous = right;
+            self.set_previous(next, right);
         }
         right
     }
@@ -288,14 +339,20 @@ impl<K: Ord + Clone + Default> Tree<K> {
             return false;
         }
         let node = self.find_leaf(key, handle);
-        let leaf = self.leaf_mut(node);
+        let leaf = self.leaf(node);
         leaf.prefetch();
-        let at = lower_bound(leaf.keys(), leaf.handles(), key, handle);
-        if leaf.keys().get(at) != Some(key) || leaf.handles[at] != handle {
+        let at = leaf.lower_bound(key, handle);
+        if !self.is_at(node, at, key, handle) {
             return false;
         }
-        leaf.remove(at);
-        let empty = leaf.len == 0;
+        let empty = match &mut self.nodes[node as usize] {
+            Node::Packed(packed) => packed.remove(at),
+            Node::Leaf(_) | Node::Inner(_) | Node::Free => {
+                let leaf = self.leaf_mut(node);
+                leaf.remove(at);
+                leaf.len == 0
+            }
+        };
         self.len -= 1;
         if empty {
             let (path, _) = self.descend(key, handle);
@@ -306,12 +363,12 @@ impl<K: Ord + Clone + Default> Tree<K> {
 
     fn free_leaf(&mut self, node: u32, mut path: Path) {
         self.hint = None;
-        let (next, previous) = (self.leaf(node).next, self.leaf(node).previous);
+        let (next, previous) = (self.leaf(node).next(), self.leaf(node).previous());
         if next != NONE {
-            self.leaf_mut(next).previous = previous;
+            self.set_previous(next, previous);
         }
         if previous != NONE {
-            self.leaf_mut(previous).next = next;
+            self.set_next(previous, next);
         }
         self.free(node);
         while let Some((parent, child)) = path.pop() {
@@ -345,7 +402,7 @@ impl<K: Ord + Clone + Default> Tree<K> {
         let leaf = self.find_leaf(key, handle);
         let node = self.leaf(leaf);
         node.prefetch();
-        Some(Position { leaf, at: lower_bound(node.keys(), node.handles(), key, handle) })
+        Some(Position { leaf, at: node.lower_bound(key, handle) })
     }
 
     /// Where the first pairs at or after each of up to [`SEEKS_MAX`] keys are; none if the tree is empty. All descend
@@ -373,6 +430,7 @@ impl<K: Ord + Clone + Default> Tree<K> {
                         prefetch(&raw const leaf.len);
                         leaf.prefetch();
                     }
+                    Node::Packed(packed) => packed.prefetch(),
                     Node::Inner(inner) => {
                         prefetch(&raw const inner.len);
                         prefetch_all(&inner.keys);
@@ -383,8 +441,10 @@ impl<K: Ord + Clone + Default> Tree<K> {
         }
         for (key, (node, at)) in keys.iter().zip(nodes.iter().zip(&mut found)) {
             let leaf = self.leaf(*node);
-            *at = leaf.keys().partition_point(|other| other < key);
-            prefetch(&raw const leaf.handles[(*at).min(NODE_MAX - 1)]);
+            *at = leaf.first_at_or_above(key);
+            if let LeafRef::Open(leaf) = leaf {
+                prefetch(&raw const leaf.handles[(*at).min(NODE_MAX - 1)]);
+            }
         }
         let count = keys.len();
         Some(nodes.into_iter().zip(found).take(count).map(|(leaf, at)| Position { leaf, at }))
@@ -402,37 +462,41 @@ impl<K: Ord + Clone + Default> Tree<K> {
                 None => unreachable!("an inner node has children"),
             };
         }
-        Some(Position { leaf: node, at: self.leaf(node).len })
+        Some(Position { leaf: node, at: self.leaf(node).len() })
     }
 
     /// The pair at a position or the first after it; moves the position behind it.
     #[inline]
-    pub(super) fn next(&self, position: &mut Position) -> Option<(&K, u64)> {
+    pub(super) fn next(&self, position: &mut Position) -> Option<(Cow<'_, K>, u64)> {
         loop {
             let leaf = self.leaf(position.leaf);
-            if position.at < leaf.len {
+            while position.at < leaf.len() {
                 position.at += 1;
-                return Some((&leaf.keys[position.at - 1], leaf.handles[position.at - 1]));
+                if let Some(pair) = leaf.pair(position.at - 1) {
+                    return Some(pair);
+                }
             }
-            if leaf.next == NONE {
+            if leaf.next() == NONE {
                 return None;
             }
-            *position = Position { leaf: leaf.next, at: 0 };
+            *position = Position { leaf: leaf.next(), at: 0 };
         }
     }
 
     /// The pair before a position; moves the position to it.
-    pub(super) fn previous(&self, position: &mut Position) -> Option<(&K, u64)> {
+    pub(super) fn previous(&self, position: &mut Position) -> Option<(Cow<'_, K>, u64)> {
         loop {
             let leaf = self.leaf(position.leaf);
-            if position.at > 0 {
+            while position.at > 0 {
                 position.at -= 1;
-                return Some((&leaf.keys[position.at], leaf.handles[position.at]));
+                if let Some(pair) = leaf.pair(position.at) {
+                    return Some(pair);
+                }
             }
-            if leaf.previous == NONE {
+            if leaf.previous() == NONE {
                 return None;
             }
-            *position = Position { leaf: leaf.previous, at: self.leaf(leaf.previous).len };
+            *position = Position { leaf: leaf.previous(), at: self.leaf(leaf.previous()).len() };
         }
     }
 
@@ -451,22 +515,22 @@ impl<K: Ord + Clone + Default> Tree<K> {
             node = inner.children[child];
         }
         let leaf = self.leaf(node);
-        rank + share * leaf.keys().partition_point(|other| other < key) as f64 / leaf.len.max(1) as f64
+        rank + share * leaf.first_at_or_above(key) as f64 / leaf.len().max(1) as f64
     }
 
     /// First keys of up to `count` leaves at about equal distances.
     pub(super) fn sample(&self, count: usize) -> Vec<K> {
-        let leaves: Vec<&Leaf<K>> = self.leaves().collect();
+        let leaves: Vec<LeafRef<'_, K>> = self.leaves().collect();
         if leaves.len() >= count {
             let step = leaves.len().div_ceil(count.max(1));
-            return leaves.iter().step_by(step).filter_map(|leaf| leaf.keys().first().cloned()).collect();
+            return leaves.iter().step_by(step).filter_map(LeafRef::first).map(|(key, _)| key.into_owned()).collect();
         }
-        let keys: Vec<&K> = leaves.iter().flat_map(|leaf| leaf.keys()).collect();
-        let step = keys.len().div_ceil(count.max(1)).max(1);
-        keys.into_iter().step_by(step).cloned().collect()
+        let pairs = leaves.iter().flat_map(|leaf| (0..leaf.len()).filter_map(|at| leaf.pair(at)));
+        let step = (self.len as usize).div_ceil(count.max(1)).max(1);
+        pairs.step_by(step).map(|(key, _)| key.into_owned()).collect()
     }
 
-    fn leaves(&self) -> impl Iterator<Item = &Leaf<K>> {
+    fn leaves(&self) -> impl Iterator<Item = LeafRef<'_, K>> {
         let mut node = self.root;
         if node != NONE {
             for _ in 0..self.height {
@@ -478,87 +542,8 @@ impl<K: Ord + Clone + Default> Tree<K> {
                 return None;
             }
             let leaf = self.leaf(node);
-            node = leaf.next;
+            node = leaf.next();
             Some(leaf)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use eris_platform::SeededRandom;
-    use eris_platform::memory::MemoryPool;
-    use std::collections::BTreeSet;
-
-    fn all(tree: &Tree<u64>) -> Vec<(u64, u64)> {
-        let Some(mut position) = tree.seek(&0, 0) else { return Vec::new() };
-        std::iter::from_fn(|| tree.next(&mut position).map(|(key, handle)| (*key, handle))).collect()
-    }
-
-    #[test]
-    fn agrees_with_a_sorted_set() {
-        for seed in 0..20 {
-            let mut random = SeededRandom::new(seed);
-            let pool = MemoryPool::unlimited();
-            let mut tree = Tree::new(pool.reserve("tree"));
-            let mut reference = BTreeSet::new();
-            let keys = [10, 1_000, 100_000][seed as usize % 3];
-            for round in 0..12_000_u64 {
-                let growing = (round / 3_000) % 2 == 0;
-                let key = if seed % 4 == 3 { round } else { random.below(keys) };
-                let handle = random.below(50);
-                if random.chance(if growing { 0.8 } else { 0.2 }) {
-                    let shared = reference.range((key, 0)..=(key, u64::MAX)).any(|pair| *pair != (key, handle));
-                    let placed = tree.insert(&key, handle).unwrap();
-                    let new = reference.insert((key, handle));
-                    assert_eq!(placed.new, new);
-                    assert!(placed.key_shared == shared || !new, "seed {seed} round {round}");
-                } else if let Some(pair) = reference.range((key, handle)..).next().copied() {
-                    assert!(tree.remove(&pair.0, pair.1));
-                    reference.remove(&pair);
-                } else {
-                    assert!(!tree.remove(&key, handle));
-                }
-                if round % 100 == 0 {
-                    let keys: Vec<u64> = (0..=random.below(15)).map(|_| random.below(keys + 2)).collect();
-                    let sought = tree.seek_many(&keys).map(Iterator::collect::<Vec<_>>);
-                    for (number, key) in keys.iter().enumerate() {
-                        let next = |position: Option<Position>| {
-                            position
-                                .and_then(|mut position| tree.next(&mut position).map(|(key, handle)| (*key, handle)))
-                        };
-                        let together = next(sought.as_ref().map(|sought| sought[number]));
-                        assert_eq!(together, next(tree.seek(key, 0)), "seed {seed} round {round}");
-                    }
-                }
-                if round % 500 == 0 {
-                    assert_eq!(all(&tree), reference.iter().copied().collect::<Vec<_>>());
-                }
-            }
-            let mut position = tree.end();
-            let backwards: Vec<(u64, u64)> = std::iter::from_fn(|| {
-                position.as_mut().and_then(|position| tree.previous(position)).map(|(key, handle)| (*key, handle))
-            })
-            .collect();
-            assert_eq!(backwards, reference.iter().rev().copied().collect::<Vec<_>>());
-            for pair in reference.clone() {
-                assert!(tree.remove(&pair.0, pair.1));
-            }
-            assert_eq!((tree.len(), tree.root), (0, NONE));
-            drop(tree);
-            assert_eq!(pool.used(), 0);
-        }
-    }
-
-    #[test]
-    fn ascending_pairs_fill_leaves() {
-        let pool = MemoryPool::unlimited();
-        let mut tree = Tree::new(pool.reserve("tree"));
-        for key in 0..100_000_u64 {
-            tree.insert(&key, key).unwrap();
-        }
-        let leaves = tree.leaves().count();
-        assert!(leaves <= 100_000 / NODE_MAX + 1, "{leaves} leaves");
     }
 }

@@ -13,8 +13,10 @@
 //!   their own hash. Splitting cuts the array in two.
 //! * Keys and handles are separate arrays: a search reads keys only, and eight of them share a cache line.
 
+use super::btree::NodeKey;
+
 /// A key as the table stores it, ordered by its hash first.
-pub(super) trait Hashed: Ord + Clone + Default + Send + Sync + 'static {
+pub(super) trait Hashed: NodeKey + Send + Sync + 'static {
     /// What stands in a gap: no key is greater.
     fn gap() -> Self;
     /// The hash, its upper bits first in use. A greater key never has a smaller hash.

@@ -7,6 +7,7 @@
 //! Entries come out in the order of their hashes. A scan of one key is a search; of a range, a walk over everything
 //! that leaves out what does not belong. The micro-QEP compiler asks for the former only.
 
+use super::btree::NodeKey;
 use super::hash_bucket::Hashed;
 use super::hash_table::{HashTable, SEARCHES_MAX};
 use super::ordered_index::TreeKey;
@@ -191,6 +192,8 @@ struct HashedBytes {
     key: Key,
 }
 
+impl NodeKey for HashedBytes {}
+
 impl Hashed for HashedBytes {
     fn gap() -> Self {
         Self { hash: u64::MAX, key: Key::lowest() }
@@ -257,7 +260,7 @@ impl<K: HashedKey> HashIndex<K> {
         let mut walk = self.table.walk_from(key, last.map_or(0, |last| last + 1));
         let until = found.len() + rows_max;
         while let Some((other, handle)) = self.table.next(&mut walk)
-            && other == key
+            && *other == *key
         {
             if found.len() == until {
                 state.after = last.map(|last| (state.lower.clone(), last));
@@ -388,7 +391,7 @@ impl<K: HashedKey> IndexPath for HashIndex<K> {
     fn share(&self, lower: &Key, upper: Option<&Key>) -> f64 {
         if let Some(key) = self.only_key(lower, upper) {
             let mut walk = self.table.walk_from(&key, 0);
-            let pairs = std::iter::from_fn(|| self.table.next(&mut walk)).take_while(|(other, _)| *other == &key);
+            let pairs = std::iter::from_fn(|| self.table.next(&mut walk)).take_while(|(other, _)| **other == key);
             let entries = pairs.take(EXACT_SHARE_MAX).count();
             if entries < EXACT_SHARE_MAX {
                 return entries as f64 / self.table.len().max(1) as f64;

@@ -20,6 +20,7 @@
 use super::btree::{Placed, Position, Tree};
 use super::hash_bucket::{Bucket, Hashed, Plan, prefetch};
 use eris_platform::memory::{MemoryExceeded, MemoryPool, Reservation};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Keys of a bucket take at most this many bytes: a bucket that grows or splits is copied in about ten microseconds, a
@@ -123,7 +124,7 @@ impl<K: Hashed> HashTable<K> {
         }
         let mut walk = self.walk_from(key, 0);
         while let Some((other, handle)) = self.next(&mut walk)
-            && other == key
+            && *other == *key
         {
             visit(handle);
         }
@@ -310,7 +311,7 @@ impl<K: Hashed> HashTable<K> {
     fn is_spilled(&self, key: &K, handle: u64, exactly: bool) -> bool {
         let Some(mut position) = self.spilled.seek(key, handle) else { return false };
         let next = self.spilled.next(&mut position);
-        next.is_some_and(|(other, found)| other == key && (!exactly || found == handle))
+        next.is_some_and(|(other, found)| *other == *key && (!exactly || found == handle))
     }
 
     /// Whether the tree has a pair whose hash begins with the first `depth` bits of this one.
@@ -346,12 +347,12 @@ impl<K: Hashed> HashTable<K> {
     }
 
     /// The next pair of a walk.
-    pub(super) fn next(&self, walk: &mut Walk) -> Option<(&K, u64)> {
+    pub(super) fn next(&self, walk: &mut Walk) -> Option<(Cow<'_, K>, u64)> {
         let mut in_bucket = None;
         while let Some(number) = self.directory.get(walk.entry) {
             let bucket = &self.buckets[*number as usize];
             while walk.at < bucket.slots() && in_bucket.is_none() {
-                in_bucket = bucket.entry(walk.at);
+                in_bucket = bucket.entry(walk.at).map(|(key, handle)| (Cow::Borrowed(key), handle));
                 walk.at += usize::from(in_bucket.is_none());
             }
             if in_bucket.is_some() {
@@ -362,8 +363,8 @@ impl<K: Hashed> HashTable<K> {
         }
         if let Some(position) = &mut walk.tree {
             let mut behind = *position;
-            match (self.spilled.next(&mut behind), in_bucket) {
-                (Some(pair), Some(other)) if pair > other => {}
+            match (self.spilled.next(&mut behind), &in_bucket) {
+                (Some(pair), Some(other)) if pair > *other => {}
                 (Some(pair), _) => {
                     *position = behind;
                     return Some(pair);
@@ -401,7 +402,7 @@ mod tests {
 
     fn all<K: Hashed>(table: &HashTable<K>) -> Vec<(K, u64)> {
         let mut walk = table.walk();
-        std::iter::from_fn(|| table.next(&mut walk).map(|(key, handle)| (key.clone(), handle))).collect()
+        std::iter::from_fn(|| table.next(&mut walk).map(|(key, handle)| (key.into_owned(), handle))).collect()
     }
 
     /// Keys as the caller's hash makes them: spread, in runs, such that agree in many leading bits, and mixtures.

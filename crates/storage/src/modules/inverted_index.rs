@@ -27,6 +27,7 @@ use crate::error::StorageError;
 use crate::key::{Key, KeyPart};
 use eris_platform::memory::MemoryPool;
 use postings::{Code, Postings, Removed};
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ impl<K: TreeKey> InvertedIndex<K> {
     fn code(&self, key: &K) -> Option<Code> {
         let mut position = self.keys.seek(key, 0)?;
         let (found, code) = self.keys.next(&mut position)?;
-        (found == key).then(|| Code::of_handle(code))
+        (*found == *key).then(|| Code::of_handle(code))
     }
 
     /// Enters a new key with its first row.
@@ -122,17 +123,17 @@ impl<K: TreeKey> InvertedIndex<K> {
     }
 
     /// The next key of a scan with its code, if it is within the bounds.
-    fn step(&self, position: &mut Position, bounds: &Bounds<K>, descending: bool) -> Option<(&K, Code)> {
+    fn step(&self, position: &mut Position, bounds: &Bounds<K>, descending: bool) -> Option<(Cow<'_, K>, Code)> {
         let next = if descending { self.keys.previous(position) } else { self.keys.next(position) };
         next.filter(|(key, _)| bounds.hold(key)).map(|(key, code)| (key, Code::of_handle(code)))
     }
 
     /// Entries of at most so many keys from `lower` on; and where the counting stopped, if before the end.
-    fn count_keys(&self, lower: &K, upper: Option<&K>, keys_max: usize, limit: u64) -> (u64, Option<&K>) {
+    fn count_keys(&self, lower: &K, upper: Option<&K>, keys_max: usize, limit: u64) -> (u64, Option<Cow<'_, K>>) {
         let Some(mut position) = self.keys.seek(lower, 0) else { return (0, None) };
         let (mut entries, mut keys) = (0, 0);
         while let Some((key, code)) = self.keys.next(&mut position)
-            && upper.is_none_or(|upper| key < upper)
+            && upper.is_none_or(|upper| *key < *upper)
         {
             if keys == keys_max || entries >= limit {
                 return (entries, Some(key));
@@ -210,16 +211,20 @@ impl<K: TreeKey> IndexPath for InvertedIndex<K> {
         let mut left = rows_max;
         let mut last = None;
         while let Some((key, code)) = self.step(&mut position, &bounds, descending) {
-            let from = after.as_ref().filter(|(after, _)| after == key).map(|(_, address)| *address);
+            let from = after.as_ref().filter(|(after, _)| *after == *key).map(|(_, address)| *address);
+            let mut latest = None;
             let whole = self.postings.visit_some(code, from, descending, |address| {
                 if left > 0 {
                     found.push(RowAddress::from_bits(address));
-                    last = Some((key, address));
+                    latest = Some(address);
                     left -= 1;
                     return true;
                 }
                 false
             });
+            if let Some(address) = latest {
+                last = Some((key, address));
+            }
             if !whole {
                 state.after = last.map(|(key, address)| (key.to_key(), address)).or(state.after.take());
                 return true;
@@ -251,7 +256,7 @@ impl<K: TreeKey> IndexPath for InvertedIndex<K> {
             }
             let Some(positions) = self.keys.seek_many(&keys[..count]) else { return };
             for (mut position, (key, code)) in positions.zip(keys.iter().zip(&mut codes)) {
-                let found = self.keys.next(&mut position).filter(|(found, _)| *found == key);
+                let found = self.keys.next(&mut position).filter(|(found, _)| **found == *key);
                 *code = found.map(|(_, code)| Code::of_handle(code));
                 if let Some(code) = code {
                     self.postings.prefetch(*code);
@@ -271,7 +276,7 @@ impl<K: TreeKey> IndexPath for InvertedIndex<K> {
         let Bounds { lower, upper } = Bounds::<K>::new(lower, upper);
         let (counted, rest) = self.count_keys(&lower, upper.as_ref(), COUNTED_KEYS_MAX, u64::MAX);
         let estimated = rest.map_or(0.0, |rest| {
-            let keys = (upper.as_ref().map_or(1.0, |upper| self.keys.rank(upper)) - self.keys.rank(rest)).max(0.0);
+            let keys = (upper.as_ref().map_or(1.0, |upper| self.keys.rank(upper)) - self.keys.rank(&rest)).max(0.0);
             let others = 1.0 - COUNTED_KEYS_MAX as f64 / self.keys.len() as f64;
             (self.entries - counted) as f64 * (keys / others).min(1.0)
         });

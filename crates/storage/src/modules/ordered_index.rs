@@ -4,7 +4,7 @@
 //! zeros, which keeps order and uniqueness because no key is a prefix of another); others are [`Key`]s. The bounds of a
 //! scan are byte strings for all three.
 
-use super::btree::{Position, SEEKS_MAX, Tree};
+use super::btree::{NodeKey, Position, SEEKS_MAX, Tree};
 use super::{
     AccessPathFactory, AddressingMode, Count, IndexPath, ORDERED_INDEX, PathAttribute, PathConfiguration, PathInstance,
     Properties,
@@ -80,7 +80,7 @@ impl IndexScanState {
 }
 
 /// A key as the tree stores it.
-pub(super) trait TreeKey: Ord + Clone + Default + Send + Sync + 'static {
+pub(super) trait TreeKey: NodeKey + Send + Sync + 'static {
     fn of_row(parts: &[KeyPart], columns: &[Column], row: usize) -> Self;
     /// The smallest stored key at or above these bytes.
     fn of_bytes(bytes: &[u8]) -> Self;
@@ -162,6 +162,8 @@ impl TreeKey for u128 {
     }
 }
 
+impl NodeKey for Key {}
+
 impl TreeKey for Key {
     fn of_row(parts: &[KeyPart], columns: &[Column], row: usize) -> Self {
         let mut encoder = KeyEncoder::new();
@@ -221,7 +223,7 @@ impl<K: TreeKey> OrderedIndex<K> {
         let mut last = None;
         for _ in 0..rows_max {
             match self.tree.next(&mut position) {
-                Some((key, handle)) if upper.as_ref().is_none_or(|upper| key < upper) => {
+                Some((key, handle)) if upper.as_ref().is_none_or(|upper| *key < *upper) => {
                     found.push(RowAddress::from_bits(handle));
                     last = Some((key, handle));
                 }
@@ -230,7 +232,7 @@ impl<K: TreeKey> OrderedIndex<K> {
         }
         // Most scans end here: a look ahead saves saving the position and a second call.
         let more = match self.tree.next(&mut position) {
-            Some((key, _)) => upper.as_ref().is_none_or(|upper| key < upper),
+            Some((key, _)) => upper.as_ref().is_none_or(|upper| *key < *upper),
             None => false,
         };
         if more && let Some((key, handle)) = last {
@@ -321,7 +323,7 @@ impl<K: TreeKey> IndexPath for OrderedIndex<K> {
         let Some(mut position) = self.tree.seek(&K::of_bytes(lower.as_bytes()), 0) else { return 0 };
         let upper = upper.map(|upper| K::of_bytes(upper.as_bytes()));
         let within = |key: &K| upper.as_ref().is_none_or(|upper| key < upper);
-        (0..limit).take_while(|_| self.tree.next(&mut position).is_some_and(|(key, _)| within(key))).count()
+        (0..limit).take_while(|_| self.tree.next(&mut position).is_some_and(|(key, _)| within(&key))).count()
     }
 
     fn equal_many(&self, columns: &[Column], rows: Range<usize>, visit: &mut dyn FnMut(usize, RowAddress)) {
@@ -336,7 +338,7 @@ impl<K: TreeKey> IndexPath for OrderedIndex<K> {
             for (row, (key, position)) in (start..).zip(keys[..count].iter().zip(positions)) {
                 let mut position = position;
                 while let Some((other, handle)) = self.tree.next(&mut position) {
-                    if other != key {
+                    if *other != *key {
                         break;
                     }
                     visit(row, RowAddress::from_bits(handle));

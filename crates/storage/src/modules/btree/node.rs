@@ -1,5 +1,8 @@
 //! The nodes of the tree: arrays in one piece of memory, so that all of a node can be fetched at once.
 
+use super::packed::{NodeKey, Packed};
+use std::borrow::Cow;
+
 /// Pairs of a leaf, and children of an inner node, at most. 64 eight-byte keys are eight cache lines: few enough to be
 /// fetched at once, many enough that the inner levels stay in the cache.
 pub(super) const NODE_MAX: usize = 64;
@@ -165,6 +168,96 @@ impl<K: Default> Inner<K> {
 
 pub(super) enum Node<K> {
     Leaf(Box<Leaf<K>>),
+    Packed(Packed),
     Inner(Box<Inner<K>>),
     Free,
+}
+
+/// A leaf of either form. Positions of a packed one include pairs that were removed.
+pub(super) enum LeafRef<'a, K> {
+    Open(&'a Leaf<K>),
+    Packed(&'a Packed),
+}
+
+impl<'a, K: NodeKey> LeafRef<'a, K> {
+    /// Positions.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Open(leaf) => leaf.len,
+            Self::Packed(_) => NODE_MAX,
+        }
+    }
+
+    pub(super) fn previous(&self) -> u32 {
+        match self {
+            Self::Open(leaf) => leaf.previous,
+            Self::Packed(packed) => packed.previous(),
+        }
+    }
+
+    pub(super) fn next(&self) -> u32 {
+        match self {
+            Self::Open(leaf) => leaf.next,
+            Self::Packed(packed) => packed.next(),
+        }
+    }
+
+    /// The pair at a position; none if it was removed.
+    #[inline]
+    pub(super) fn pair(&self, at: usize) -> Option<(Cow<'a, K>, u64)> {
+        match self {
+            Self::Open(leaf) => Some((Cow::Borrowed(&leaf.keys[at]), leaf.handles[at])),
+            Self::Packed(packed) => packed.has(at).then(|| (Cow::Owned(packed.key(at)), packed.handle(at))),
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<(Cow<'a, K>, u64)> {
+        (0..self.len()).find_map(|at| self.pair(at))
+    }
+
+    pub(super) fn last(&self) -> Option<(Cow<'a, K>, u64)> {
+        (0..self.len()).rev().find_map(|at| self.pair(at))
+    }
+
+    /// The first position whose key is not below this one.
+    #[inline]
+    pub(super) fn first_at_or_above(&self, key: &K) -> usize {
+        match self {
+            Self::Open(leaf) => leaf.keys().partition_point(|other| other < key),
+            Self::Packed(packed) => packed.first_at_or_above(key),
+        }
+    }
+
+    /// The first position whose pair is not below (key, handle).
+    #[inline]
+    pub(super) fn lower_bound(&self, key: &K, handle: u64) -> usize {
+        match self {
+            Self::Open(leaf) => lower_bound(leaf.keys(), leaf.handles(), key, handle),
+            Self::Packed(packed) => {
+                let first = packed.first_at_or_above(key);
+                let below = |at: &usize| packed.handle(*at) < handle && packed.key::<K>(*at) == *key;
+                first + (first..NODE_MAX).take_while(below).count()
+            }
+        }
+    }
+
+    /// Asks for what a search in it needs.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        match self {
+            Self::Open(leaf) => leaf.prefetch(),
+            Self::Packed(packed) => packed.prefetch(),
+        }
+    }
+}
+
+/// The first position whose pair is not below (key, handle).
+pub(super) fn lower_bound<K: Ord>(keys: &[K], handles: &[u64], key: &K, handle: u64) -> usize {
+    let first = keys.partition_point(|other| other < key);
+    if first == keys.len() || keys[first] != *key || handles[first] >= handle {
+        return first;
+    }
+    let run = keys[first..].partition_point(|other| other == key);
+    first + handles[first..first + run].partition_point(|other| *other < handle)
 }
