@@ -37,8 +37,9 @@ use crate::batch::{Batch, Column, ColumnBuilder, PackedRows};
 use crate::dictionary::ContainerDictionaries;
 use crate::error::StorageError;
 use crate::ids::AttributeId;
-use crate::predicate::{Condition, Test};
+use crate::predicate::{Comparison, Test};
 use attribute::{EncodedColumn, Translations};
+use codes::CodeTest;
 use eris_platform::memory::Reservation;
 use eris_platform::{Arena, NodeId};
 use selection::Selection;
@@ -112,6 +113,9 @@ struct Frozen {
 /// When fewer than one row in this many still qualifies, further conditions are tested row by row.
 const SPARSE_SHARE: usize = 8;
 
+/// The same where many codes are compared at once: that costs about as much as one row in this many does.
+const SPARSE_SHARE_OF_RANGES: usize = 64;
+
 /// From this many rows on, long values are handed out by reference to the segment's data instead of copied. Fewer are
 /// not worth keeping a segment's data alive.
 const SHARED_ROWS_MIN: usize = 64;
@@ -149,29 +153,28 @@ impl Frozen {
     }
 
     /// Keeps those of the offsets from position `from` on that satisfy the conditions.
-    fn retain_from<'a>(
+    fn retain_from(
         &self,
         scratch: &mut EncodedScratch,
         mask: &mut Vec<u8>,
-        conditions: impl Iterator<Item = &'a Condition>,
+        mut filter: PathFilter<'_>,
         offsets: &mut Vec<u32>,
         from: usize,
     ) -> Result<(), StorageError> {
-        for condition in conditions {
+        while let Some((attribute, group, others)) = filter.split_group() {
             let rows = &offsets[from..];
             if rows.is_empty() {
                 break;
             }
             mask.clear();
             mask.resize(rows.len(), 1);
-            let column = self.column(condition.attribute);
-            match &condition.test {
-                Test::CompareAttribute(comparison, other) => {
-                    column.compare_listed(self.column(*other), *comparison, rows, mask)?;
-                }
-                test => column.select_listed(test, &mut scratch.translations, rows, mask)?,
+            let column = self.column(attribute);
+            match compared(group) {
+                Some((comparison, other)) => column.compare_listed(self.column(other), comparison, rows, mask)?,
+                None => column.select_listed(group, &mut scratch.translations, rows, mask)?,
             }
             mask_retain(mask, offsets, from);
+            filter = others;
         }
         Ok(())
     }
@@ -180,31 +183,47 @@ impl Frozen {
         &self,
         scratch: &mut EncodedScratch,
         mask: &mut Vec<u8>,
-        filter: PathFilter<'_>,
+        mut filter: PathFilter<'_>,
         window: Range<u32>,
         found: &mut Vec<u32>,
     ) -> Result<(), StorageError> {
         let window = window.start as usize..window.end as usize;
         scratch.selection.begin(window.clone());
-        let mut conditions = filter.iter();
-        while let Some(condition) = conditions.next() {
-            let column = self.column(condition.attribute);
-            match &condition.test {
-                Test::CompareAttribute(comparison, other) => {
-                    mask.clear();
-                    mask.resize(window.len(), 1);
-                    column.compare(self.column(*other), *comparison, window.clone(), mask)?;
-                    scratch.selection.keep_mask(mask);
-                }
-                test => column.select(test, &mut scratch.translations, mask, &mut scratch.selection)?,
-            }
-            if conditions.len() > 0 && scratch.selection.count() * SPARSE_SHARE < window.len() {
+        let mut left = window.len();
+        while let Some((attribute, group, others)) = filter.split_group() {
+            let column = self.column(attribute);
+            let compared = compared(group);
+            let codes = match compared {
+                Some(_) => None,
+                None => column.translate(group, &mut scratch.translations)?,
+            };
+            let ranges = codes.is_some_and(|codes| codes.iter().all(CodeTest::is_of_ranges));
+            if left * if ranges { SPARSE_SHARE_OF_RANGES } else { SPARSE_SHARE } < window.len() {
                 break;
             }
+            match compared {
+                Some((comparison, other)) => {
+                    mask.clear();
+                    mask.resize(window.len(), 1);
+                    column.compare(self.column(other), comparison, window.clone(), mask)?;
+                    scratch.selection.keep_mask(mask);
+                }
+                None => column.select(group, codes, mask, &mut scratch.selection)?,
+            }
+            left = scratch.selection.count();
+            filter = others;
         }
         let from = found.len();
         scratch.selection.list(found);
-        if conditions.len() > 0 { self.retain_from(scratch, mask, conditions, found, from) } else { Ok(()) }
+        self.retain_from(scratch, mask, filter, found, from)
+    }
+}
+
+/// The comparison with another attribute that a group of conditions consists of, if it does.
+fn compared(group: PathFilter<'_>) -> Option<(Comparison, AttributeId)> {
+    match group.iter().next()?.test {
+        Test::CompareAttribute(comparison, other) => Some((comparison, other)),
+        _ => None,
     }
 }
 
@@ -265,7 +284,7 @@ impl AccessPath for EncodedPath {
     ) -> Result<(), StorageError> {
         match &self.state {
             State::Growing(columns) => columns.retain(state, filter, offsets),
-            State::Frozen(frozen) => frozen.retain_from(&mut state.encoded, &mut state.mask, filter.iter(), offsets, 0),
+            State::Frozen(frozen) => frozen.retain_from(&mut state.encoded, &mut state.mask, filter, offsets, 0),
         }
     }
 

@@ -28,7 +28,7 @@ use crate::dictionary::ContainerDictionaries;
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::key::{Key, KeyPart};
-use crate::predicate::Condition;
+use crate::predicate::{Condition, Test};
 use crate::types::DataType;
 use eris_platform::memory::MemoryPool;
 use eris_platform::{Arena, NodeId};
@@ -138,6 +138,19 @@ impl<'a> PathFilter<'a> {
     /// Whether every row qualifies.
     pub fn is_empty(self) -> bool {
         self.selected.is_empty()
+    }
+
+    /// The first conditions that follow each other and concern the values of one attribute alone, or a comparison of two
+    /// attributes; and the others.
+    pub(crate) fn split_group(self) -> Option<(AttributeId, Self, Self)> {
+        let condition = |position: &u16| &self.conditions[usize::from(*position)];
+        let concerns_two = |position: &u16| matches!(condition(position).test, Test::CompareAttribute(..));
+        let first = self.selected.first()?;
+        let attribute = condition(first).attribute;
+        let alike = |position: &&u16| condition(position).attribute == attribute && !concerns_two(position);
+        let len = if concerns_two(first) { 1 } else { self.selected.iter().take_while(alike).count() };
+        let (group, others) = self.selected.split_at(len);
+        Some((attribute, Self { selected: group, ..self }, Self { selected: others, ..self }))
     }
 
     /// The conditions.

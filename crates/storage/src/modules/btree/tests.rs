@@ -38,8 +38,7 @@ fn agrees_with_a_sorted_set() {
                 let sought = tree.seek_many(&keys).map(Iterator::collect::<Vec<_>>);
                 for (number, key) in keys.iter().enumerate() {
                     let next = |position: Option<Position>| {
-                        position
-                            .and_then(|mut position| tree.next(&mut position).map(|(key, handle)| (*key, handle)))
+                        position.and_then(|mut position| tree.next(&mut position).map(|(key, handle)| (*key, handle)))
                     };
                     let together = next(sought.as_ref().map(|sought| sought[number]));
                     assert_eq!(together, next(tree.seek(key, 0)), "seed {seed} round {round}");

@@ -8,10 +8,10 @@ use super::source::{Source, scratch_bytes};
 use crate::batch::{Bitmap, Column, ColumnBuilder, RowWriter, RowsOf, ValidityView, Values};
 use crate::dictionary::SharedDictionary;
 use crate::error::StorageError;
-use crate::modules::PathAttribute;
 use crate::modules::column::TakenColumn;
 use crate::modules::filter::{compare_columns, test_column, test_validity};
-use crate::predicate::{Comparison, Test};
+use crate::modules::{PathAttribute, PathFilter};
+use crate::predicate::{Comparison, Condition, Test};
 use eris_platform::memory::Reservation;
 use eris_platform::{Arena, MemoryExceeded};
 use std::ops::Range;
@@ -56,26 +56,49 @@ pub(in crate::modules) struct Translations {
 struct Translation {
     /// Keeps the address from being used again, not the values.
     values: Weak<dyn Encoded>,
-    test: Test,
-    codes: Option<CodeTest>,
+    tests: Box<[Test]>,
+    codes: Option<Box<[CodeTest]>>,
 }
 
 impl Translations {
-    fn of(&mut self, values: &Arc<dyn Encoded>, test: &Test) -> Result<Option<&CodeTest>, StorageError> {
-        let is_it =
-            |kept: &Translation| std::ptr::addr_eq(kept.values.as_ptr(), Arc::as_ptr(values)) && kept.test == *test;
+    /// What all of some tests together mean; none if one of them has to be done with values.
+    fn of(&mut self, values: &Arc<dyn Encoded>, tests: PathFilter<'_>) -> Result<Option<&[CodeTest]>, StorageError> {
+        let is_it = |kept: &Translation| {
+            std::ptr::addr_eq(kept.values.as_ptr(), Arc::as_ptr(values)) && kept.tests.iter().eq(of_values(tests))
+        };
         if let Some(position) = self.kept.iter().position(is_it) {
-            return Ok(self.kept[position].codes.as_ref());
+            return Ok(self.kept[position].codes.as_deref());
         }
-        let codes = values.translate(test)?;
-        let new = Translation { values: Arc::downgrade(values), test: test.clone(), codes };
+        let codes: Option<Vec<CodeTest>> =
+            of_values(tests).map(|test| values.translate(test)).collect::<Result<_, _>>()?;
+        let codes = codes.map(|codes| CodeTest::all_of(codes).into());
+        let tests = of_values(tests).cloned().collect();
+        let new = Translation { values: Arc::downgrade(values), tests, codes };
         let position = self.next;
         self.next = (position + 1) % TRANSLATIONS_MAX;
         match self.kept.get_mut(position) {
             Some(oldest) => *oldest = new,
             None => self.kept.push(new),
         }
-        Ok(self.kept[position].codes.as_ref())
+        Ok(self.kept[position].codes.as_deref())
+    }
+}
+
+/// Which rows tests leave: those that are not NULL (true), those that are, or both and therefore none.
+fn validities(tests: PathFilter<'_>) -> impl Iterator<Item = bool> {
+    let asks = |wanted: bool| move |condition: &Condition| (condition.test != Test::IsNull) == wanted;
+    [true, false].into_iter().filter(move |wanted| tests.iter().any(asks(*wanted)))
+}
+
+/// The tests of values among those of one attribute: those that are not about NULL.
+fn of_values(tests: PathFilter<'_>) -> impl Iterator<Item = &Test> {
+    tests.iter().map(|condition| &condition.test).filter(|test| !is_of_null(test))
+}
+
+fn is_of_null(test: &Test) -> bool {
+    match test {
+        Test::IsNull | Test::IsNotNull => true,
+        Test::Compare(..) | Test::In(_) | Test::StartsWith(_) | Test::CompareAttribute(..) => false,
     }
 }
 
@@ -182,57 +205,57 @@ impl EncodedColumn {
         }
     }
 
-    /// Narrows a selection to the rows that satisfy a test of this attribute alone.
+    /// What tests of this attribute alone mean for its codes; none if they have to be done with values.
+    pub(super) fn translate<'t>(
+        &self,
+        tests: PathFilter<'_>,
+        translations: &'t mut Translations,
+    ) -> Result<Option<&'t [CodeTest]>, StorageError> {
+        translations.of(&self.values, tests)
+    }
+
+    /// Narrows a selection to the rows that satisfy tests of this attribute alone, which mean `codes`.
     pub(super) fn select(
         &self,
-        test: &Test,
-        translations: &mut Translations,
+        tests: PathFilter<'_>,
+        codes: Option<&[CodeTest]>,
         mask: &mut Vec<u8>,
         selection: &mut Selection,
     ) -> Result<(), StorageError> {
-        match test {
-            Test::IsNull | Test::IsNotNull => {
-                selection.keep_valid(self.validity_view(), *test == Test::IsNotNull);
-                return Ok(());
-            }
-            Test::Compare(..) | Test::In(_) | Test::StartsWith(_) | Test::CompareAttribute(..) => {}
-        }
-        if let Some(codes) = translations.of(&self.values, test)? {
-            self.values.select(codes, selection);
+        if let Some(codes) = codes {
+            codes.iter().for_each(|test| self.values.select(test, selection));
         } else {
             let window = selection.window();
             let column = self.column(None, self.values.run(window.clone()));
             mask.clear();
             mask.resize(window.len(), 1);
-            test_column(mask, &column.view(), &RowsOf::Run(0..window.len()), test)?;
+            for test in of_values(tests) {
+                test_column(mask, &column.view(), &RowsOf::Run(0..window.len()), test)?;
+            }
             selection.keep_mask(mask);
         }
-        selection.keep_valid(self.validity_view(), true);
+        for wanted in validities(tests) {
+            selection.keep_valid(self.validity_view(), wanted);
+        }
         Ok(())
     }
 
-    /// Clears the mask of listed rows that do not satisfy a test of this attribute alone.
+    /// Clears the mask of listed rows that do not satisfy tests of this attribute alone.
     pub(super) fn select_listed(
         &self,
-        test: &Test,
+        tests: PathFilter<'_>,
         translations: &mut Translations,
         rows: &[u32],
         mask: &mut [u8],
     ) -> Result<(), StorageError> {
-        let validity = self.validity_view();
-        match test {
-            Test::IsNull | Test::IsNotNull => {
-                test_validity(mask, validity, &RowsOf::List(rows), *test == Test::IsNotNull);
-                return Ok(());
-            }
-            Test::Compare(..) | Test::In(_) | Test::StartsWith(_) | Test::CompareAttribute(..) => {}
-        }
-        let codes = if rows.len() < TRANSLATED_ROWS_MIN { None } else { translations.of(&self.values, test)? };
+        let codes = if rows.len() < TRANSLATED_ROWS_MIN { None } else { self.translate(tests, translations)? };
         match codes {
-            Some(codes) => self.values.select_listed(codes, rows, mask),
-            None => self.values.test_listed(test, rows, mask)?,
+            Some(codes) => codes.iter().for_each(|test| self.values.select_listed(test, rows, mask)),
+            None => of_values(tests).try_for_each(|test| self.values.test_listed(test, rows, mask))?,
         }
-        test_validity(mask, validity, &RowsOf::List(rows), true);
+        for wanted in validities(tests) {
+            test_validity(mask, self.validity_view(), &RowsOf::List(rows), wanted);
+        }
         Ok(())
     }
 

@@ -57,6 +57,40 @@ impl CodeTest {
         }
     }
 
+    /// What is left to do for all of some tests: ranges become the one in which they overlap.
+    pub(super) fn all_of(tests: Vec<Self>) -> Vec<Self> {
+        let mut left: Vec<Self> = Vec::with_capacity(tests.len());
+        for test in tests {
+            match (&test, left.iter_mut().find_map(Self::as_range)) {
+                (Self::Everything, _) => {}
+                (Self::Nothing, _) => return vec![Self::Nothing],
+                (Self::Range(range), Some(other)) if !range.negated => {
+                    let low = range.low.max(other.low);
+                    let high = (range.low + range.span).min(other.low + other.span);
+                    let Some(span) = high.checked_sub(low) else { return vec![Self::Nothing] };
+                    *other = CodeRange { low, span, negated: false };
+                }
+                _ => left.push(test),
+            }
+        }
+        left
+    }
+
+    fn as_range(&mut self) -> Option<&mut CodeRange> {
+        match self {
+            Self::Range(range) if !range.negated => Some(range),
+            _ => None,
+        }
+    }
+
+    /// Whether many codes are compared at once.
+    pub(super) fn is_of_ranges(&self) -> bool {
+        match self {
+            Self::Nothing | Self::Everything | Self::Range(_) | Self::AnyOf(_) => true,
+            Self::Set(_) | Self::Sorted(_) | Self::Strings { .. } => false,
+        }
+    }
+
     /// These codes, ascending, of those up to `max`.
     pub(super) fn any_of(codes: &[u64], max: u64) -> Self {
         let ranges_max = if u8::try_from(max).is_ok() { RANGES_OF_BYTES_MAX } else { RANGES_MAX };
@@ -100,6 +134,19 @@ mod tests {
         let spread: Vec<u64> = (0..20).map(|code| code * 5).collect();
         assert!(matches!(CodeTest::any_of(&spread, 100), CodeTest::Set(set) if set.len() == 2));
         assert_eq!(CodeTest::any_of(&spread, 1 << 20), CodeTest::Sorted(spread.into()));
+    }
+
+    #[test]
+    fn tests_of_one_attribute_become_the_range_in_which_they_overlap() {
+        let range = |low, span| CodeTest::Range(CodeRange { low, span, negated: false });
+        let other_than = |code| CodeTest::Range(CodeRange { low: code, span: 0, negated: true });
+        assert_eq!(CodeTest::all_of(vec![range(3, 6), range(5, 10)]), [range(5, 4)]);
+        assert_eq!(CodeTest::all_of(vec![range(5, 10), CodeTest::Everything, range(3, 2)]), [range(5, 0)]);
+        assert_eq!(CodeTest::all_of(vec![range(3, 1), range(5, 1)]), [CodeTest::Nothing]);
+        assert_eq!(CodeTest::all_of(vec![range(3, 1), other_than(9), CodeTest::Nothing]), [CodeTest::Nothing]);
+        let kept = vec![other_than(4), range(3, 6), other_than(7)];
+        assert_eq!(CodeTest::all_of(kept.clone()), kept);
+        assert_eq!(CodeTest::all_of(vec![]), []);
     }
 
     #[test]
