@@ -204,7 +204,7 @@ fn rising_keys_are_loaded_without_moving_a_row() {
         let options = EngineOptions {
             workers: 2,
             memory_limit_bytes: 1 << 30,
-            split_bytes: 800_000,
+            split_bytes: 200_000,
             parallel_rows: 2_000,
             ..EngineOptions::default()
         };
