@@ -53,6 +53,13 @@ pub enum SimulationError {
     Lost { seed: u64 },
 }
 
+/// With the simulation all is gone: what tasks were at is dropped, as it lies in memory that is no more.
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        self.engine.runtime().tasks.drop_all();
+    }
+}
+
 impl Simulation {
     /// An engine of `options.workers` workers on `options.nodes` nodes.
     pub fn new(seed: u64, options: EngineOptions) -> Result<Self, EngineError> {

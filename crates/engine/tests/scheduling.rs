@@ -5,8 +5,10 @@
 
 mod accounts;
 
-use std::sync::Arc;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use eris_engine::{
@@ -295,4 +297,25 @@ fn a_table_gets_partitions_for_its_rows_until_each_worker_has_two() {
         let found = partitions_of(200_000, 2, rising);
         assert!(found >= 4, "{found} partitions for two workers, rising: {rising}");
     }
+}
+
+/// A task that waits is held by what is to wake it, which is held by the task.
+#[test]
+fn a_run_that_ends_in_the_middle_leaves_nothing() {
+    let mut simulation = Simulation::new(1, EngineOptions::default()).expect("the engine starts");
+    let engine = simulation.engine().clone();
+    let waker = Arc::new(Mutex::new(None));
+    let waits = Arc::clone(&waker);
+    simulation.engine().spawn(async move {
+        poll_fn(|context| {
+            *waits.lock().expect("nobody panicked") = Some(context.waker().clone());
+            Poll::<()>::Pending
+        })
+        .await;
+        drop(engine);
+    });
+    simulation.run_until(|| waker.lock().expect("nobody panicked").is_some()).expect("tasks are polled");
+    assert_eq!(Arc::strong_count(&waker), 2);
+    drop(simulation);
+    assert_eq!(Arc::strong_count(&waker), 1, "the task is gone, and with it the engine that it held");
 }
