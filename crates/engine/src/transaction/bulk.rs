@@ -313,8 +313,8 @@ impl<'t> BulkLoad<'t> {
             coming.fold((0, 0), |(rows, bytes), coming| (rows + coming.rows, bytes + coming.bytes));
         let few = self.table.entries().len() < 2 * options.workers;
         let loaded = partition.rows() + rows_coming;
-        // Half, because indexes come on top of the rows.
-        let near = |size: u64, limit: u64| size > limit / 2;
+        // A third: indexes come on top of the rows, and workers share a table out by its partitions.
+        let near = |size: u64, limit: u64| size > limit / 3;
         // Loads side by side bring different ranges of keys: each begins a partition of its own.
         (loaded > 0 || self.container.bulk_loads() > 1)
             && (few

@@ -170,10 +170,12 @@ fn value(item: &Expr) -> Option<ScalarValue> {
     }
 }
 
-/// The test of one item.
+/// The test of one item, a constant behind what varies as everywhere else.
 fn comparison(list: &InList, item: Expr) -> Expr {
     let operator = if list.negated { Operator::NotEq } else { Operator::Eq };
-    binary_expr(list.expr.as_ref().clone(), operator, item)
+    let operand = list.expr.as_ref().clone();
+    let (left, right) = if varies(&item) && !varies(&operand) { (item, operand) } else { (operand, item) };
+    binary_expr(left, operator, right)
 }
 
 /// What the tests of its items say of a list.

@@ -2,7 +2,8 @@
 //! sets; for many leaves the pair with the smallest result, again and again.
 //!
 //! The cost of a join is what its build side costs to build, what its probe side costs to look up (more when the built
-//! side does not fit into caches) and what it gives on. How many rows a set of leaves gives does not depend on the
+//! side does not fit into caches, or keys have several parts and have to be hashed) and what it gives on, of which the
+//! built side's columns are fetched from all over memory. How many rows a set of leaves gives does not depend on the
 //! order in which they are joined.
 
 use datafusion::common::DFSchema;
@@ -66,9 +67,20 @@ const OUTPUT_COST: f64 = 1.0;
 const CACHED_ROWS: f64 = 32_768.0;
 const PROBE_COST_MAX: f64 = 6.0;
 
+/// How much more a probe costs by keys of several parts: mostly they are hashed, and compared one by one.
+const HASHED_PROBE: f64 = 4.0;
+/// What it costs to fetch a built row's column: in the cache, and how much more with each doubling beyond it.
+const FETCH_COST: f64 = 0.5;
+const FETCH_COST_SLOPE: f64 = 0.3;
+const FETCH_COST_MAX: f64 = 3.0;
+
 /// What it costs to look a row up in a build side of so many rows.
 pub(super) fn probe_cost(build_rows: f64) -> f64 {
     (build_rows / CACHED_ROWS).max(1.0).log2().mul_add(0.8, PROBE_COST).min(PROBE_COST_MAX)
+}
+
+fn fetch_cost(build_rows: f64) -> f64 {
+    (build_rows / CACHED_ROWS).max(1.0).log2().mul_add(FETCH_COST_SLOPE, FETCH_COST).min(FETCH_COST_MAX)
 }
 
 /// A pair of sides without a key between them.
@@ -81,9 +93,25 @@ struct Sets {
     rows: Vec<f64>,
     /// Columns of each leaf.
     widths: Vec<usize>,
-    /// Between which sets there is an edge, and what it keeps of all pairs.
-    edges: Vec<(LeafSet, LeafSet, f64)>,
+    edges: Vec<Link>,
     count: usize,
+}
+
+/// All edges between two sets of leaves.
+struct Link {
+    one: LeafSet,
+    other: LeafSet,
+    /// What they keep of all pairs.
+    share: f64,
+    /// How many there are: the parts of a key.
+    keys: usize,
+}
+
+impl Link {
+    /// Whether it leads from one set to the other.
+    fn joins(&self, one: LeafSet, other: LeafSet) -> bool {
+        (one.holds(self.one) && other.holds(self.other)) || (one.holds(self.other) && other.holds(self.one))
+    }
 }
 
 /// The tree with the lowest cost.
@@ -98,12 +126,12 @@ pub(super) fn best_order(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema
 }
 
 /// Edges between the same two leaves are judged together.
-fn edge_shares(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema) -> Vec<(LeafSet, LeafSet, f64)> {
+fn edge_shares(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema) -> Vec<Link> {
     let column = |expr: &Expr| match expr {
         Expr::Column(column) => schema.maybe_index_of_column(column),
         _ => None,
     };
-    let mut shares: Vec<(LeafSet, LeafSet, f64)> = Vec::new();
+    let mut shares: Vec<Link> = Vec::new();
     let mut seen: Vec<(LeafSet, LeafSet)> = Vec::new();
     for edge in edges {
         let (one, other) = if edge.a_leaves.0 <= edge.b_leaves.0 {
@@ -118,10 +146,11 @@ fn edge_shares(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema) -> Vec<(
         let (a, b) = (one.0.trailing_zeros() as usize, other.0.trailing_zeros() as usize);
         let single = one.0.is_power_of_two() && other.0.is_power_of_two();
         let mut pairs = Vec::new();
-        let mut computed = 0;
+        let (mut computed, mut keys) = (0, 0);
         for same in edges.iter().filter(|same| {
             (same.a_leaves, same.b_leaves) == (one, other) || (same.b_leaves, same.a_leaves) == (one, other)
         }) {
+            keys += 1;
             let (left, right) = if same.a_leaves == one { (&same.a, &same.b) } else { (&same.b, &same.a) };
             let place = |expr: &Expr, leaf: usize| leaves[leaf].1[column(expr)?];
             match (place(left, a), place(right, b)) {
@@ -130,7 +159,7 @@ fn edge_shares(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema) -> Vec<(
             }
         }
         let share = if single { share_of_pairs(leaves[a].0, leaves[b].0, &pairs) } else { 1.0 };
-        shares.push((one, other, share * 0.01_f64.powi(computed)));
+        shares.push(Link { one, other, share: share * 0.01_f64.powi(computed), keys });
     }
     shares
 }
@@ -140,20 +169,24 @@ impl Sets {
         let all: f64 =
             (0..self.count).filter(|leaf| set.holds(LeafSet::one(*leaf))).map(|leaf| self.rows[leaf]).product();
         let share: f64 =
-            self.edges.iter().filter(|(a, b, _)| set.holds(a.with(*b))).map(|(_, _, share)| *share).product();
+            self.edges.iter().filter(|link| set.holds(link.one.with(link.other))).map(|link| link.share).product();
         (all * share).max(1.0)
     }
 
     fn is_connected(&self, one: LeafSet, other: LeafSet) -> bool {
-        self.edges.iter().any(|(a, b, _)| (one.holds(*a) && other.holds(*b)) || (one.holds(*b) && other.holds(*a)))
+        self.edges.iter().any(|link| link.joins(one, other))
     }
 
     /// The cost of one join, and whether the first side is the one to build.
     fn join_cost(&self, one: LeafSet, other: LeafSet, rows: (f64, f64), result: f64) -> (f64, bool) {
+        let keys: usize = self.edges.iter().filter(|link| link.joins(one, other)).map(|link| link.keys).sum();
+        let hashed = if keys > 1 { HASHED_PROBE } else { 1.0 };
         let way = |built: LeafSet, build: f64, probe: f64| {
             let columns: usize =
                 (0..self.count).filter(|leaf| built.holds(LeafSet::one(*leaf))).map(|leaf| self.widths[leaf]).sum();
-            build * COLUMN_COST.mul_add(columns as f64, BUILD_COST) + probe * probe_cost(build)
+            build * COLUMN_COST.mul_add(columns as f64, BUILD_COST)
+                + probe * probe_cost(build) * hashed
+                + result * columns as f64 * fetch_cost(build)
         };
         let (first, second) = (way(one, rows.0, rows.1), way(other, rows.1, rows.0));
         let cost = first.min(second) + result * OUTPUT_COST;

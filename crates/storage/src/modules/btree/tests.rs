@@ -85,7 +85,7 @@ fn loaded(pool: &Arc<MemoryPool>, pairs: u64) -> Tree<u64> {
 
 /// Four rows to a number, as lines of orders.
 fn key_of(number: u64) -> u64 {
-    (number / 4) << 32 | number % 4
+    ((number / 4) << 32) + number % 4
 }
 
 fn packed_leaves(tree: &Tree<u64>) -> usize {

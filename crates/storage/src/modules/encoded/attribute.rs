@@ -223,7 +223,9 @@ impl EncodedColumn {
         selection: &mut Selection,
     ) -> Result<(), StorageError> {
         if let Some(codes) = codes {
-            codes.iter().for_each(|test| self.values.select(test, selection));
+            for test in codes {
+                self.values.select(test, selection);
+            }
         } else {
             let window = selection.window();
             let column = self.column(None, self.values.run(window.clone()));
@@ -250,7 +252,11 @@ impl EncodedColumn {
     ) -> Result<(), StorageError> {
         let codes = if rows.len() < TRANSLATED_ROWS_MIN { None } else { self.translate(tests, translations)? };
         match codes {
-            Some(codes) => codes.iter().for_each(|test| self.values.select_listed(test, rows, mask)),
+            Some(codes) => {
+                for test in codes {
+                    self.values.select_listed(test, rows, mask);
+                }
+            }
             None => of_values(tests).try_for_each(|test| self.values.test_listed(test, rows, mask))?,
         }
         for wanted in validities(tests) {
