@@ -10,8 +10,8 @@
 //! * Many searches at once descend level by level together: while one waits for its node the others search theirs.
 //! * A full leaf that gets its new pair at the very end is not halved: the pair opens a new leaf, so ascending runs
 //!   (bulk loads, rising keys) fill leaves completely.
-//! * A leaf that such a run fills and leaves behind is packed if its keys are numbers of one width (`packed.rs`): two or
-//!   three bytes a pair instead of twenty. An insert unpacks it; a removal does not.
+//! * A leaf that such a run fills and leaves behind is packed if its keys are numbers of one width (`packed.rs`): two
+//!   or three bytes a pair instead of twenty. An insert unpacks it; a removal does not.
 //! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
 //!   without a descent.
 //! * A leaf is freed when it is empty; siblings are not merged. Deletes here are of dead versions whose keys live on,

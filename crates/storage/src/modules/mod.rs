@@ -140,8 +140,8 @@ impl<'a> PathFilter<'a> {
         self.selected.is_empty()
     }
 
-    /// The first conditions that follow each other and concern the values of one attribute alone, or a comparison of two
-    /// attributes; and the others.
+    /// The first conditions that follow each other and concern the values of one attribute alone, or a comparison of
+    /// two attributes; and the others.
     pub(crate) fn split_group(self) -> Option<(AttributeId, Self, Self)> {
         let condition = |position: &u16| &self.conditions[usize::from(*position)];
         let concerns_two = |position: &u16| matches!(condition(position).test, Test::CompareAttribute(..));

@@ -1,3 +1,5 @@
+//! Trees beside sorted sets, and what packing leaves saves, keeps and asks for.
+
 use super::*;
 use eris_platform::SeededRandom;
 use eris_platform::memory::MemoryPool;
