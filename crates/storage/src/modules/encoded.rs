@@ -113,7 +113,7 @@ struct Frozen {
 /// When fewer than one row in this many still qualifies, further conditions are tested row by row.
 const SPARSE_SHARE: usize = 8;
 
-/// The same where many codes are compared at once: that costs about as much as one row in this many does.
+/// The same where 64 codes are compared at once, and passed over if none of their rows is left.
 const SPARSE_SHARE_OF_RANGES: usize = 64;
 
 /// From this many rows on, long values are handed out by reference to the segment's data instead of copied. Fewer are
