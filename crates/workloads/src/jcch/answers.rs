@@ -7,8 +7,11 @@ use crate::tpch::{QUERY_COUNT, QueryNumber};
 type Texts = [&'static str; QUERY_COUNT];
 
 /// Scale factor and answer files with normal and with skewed parameters.
-const ANSWERS: [(f64, Texts, Texts); 1] =
-    [(0.01, answer_texts!("jcch/normal/sf0.01"), answer_texts!("jcch/skewed/sf0.01"))];
+const ANSWERS: [(f64, Texts, Texts); 3] = [
+    (0.01, answer_texts!("jcch/normal/sf0.01"), answer_texts!("jcch/skewed/sf0.01")),
+    (1.0, answer_texts!("jcch/normal/sf1"), answer_texts!("jcch/skewed/sf1")),
+    (5.0, answer_texts!("jcch/normal/sf5"), answer_texts!("jcch/skewed/sf5")),
+];
 
 /// The right answer of a query of [`each_query`](super::each_query) with the seed of the workload, or `None` when there
 /// is none for this scale factor.

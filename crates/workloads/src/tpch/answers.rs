@@ -4,8 +4,12 @@ use super::queries::{QUERY_COUNT, QueryNumber};
 use crate::answers::{Answer, AnswerShape, answer_texts};
 
 /// Scale factor and answer files; a result at any other scale factor has no stored answer.
-const ANSWERS: [(f64, [&str; QUERY_COUNT]); 3] =
-    [(0.01, answer_texts!("tpch/sf0.01")), (0.1, answer_texts!("tpch/sf0.1")), (1.0, answer_texts!("tpch/sf1"))];
+const ANSWERS: [(f64, [&str; QUERY_COUNT]); 4] = [
+    (0.01, answer_texts!("tpch/sf0.01")),
+    (0.1, answer_texts!("tpch/sf0.1")),
+    (1.0, answer_texts!("tpch/sf1")),
+    (5.0, answer_texts!("tpch/sf5")),
+];
 
 /// The right answer with the validation parameters, or `None` when there is none for this scale factor.
 pub fn stored_answer(query: QueryNumber, scale_factor: f64) -> Option<Answer> {

@@ -194,7 +194,35 @@ impl LimitPlan {
     }
 }
 
+impl Input {
+    /// The stages whose rows it takes, whose build sides it probes, and whose filters it was passed.
+    fn reads(&self) -> impl Iterator<Item = usize> {
+        let source = match self.source {
+            Source::Stage(stage) | Source::Built { stage, .. } => Some(stage),
+            Source::Scan(_) | Source::Values { .. } => None,
+        };
+        source.into_iter().chain(self.steps.iter().filter_map(|step| match step {
+            StepPlan::Probe(probe) => Some(probe.stage),
+            StepPlan::Passed(passed) => Some(passed.stage),
+            StepPlan::Filter(_) | StepPlan::Project(_) | StepPlan::Expand(_) => None,
+        }))
+    }
+}
+
+impl Stage {
+    /// The stages of which it needs what they left; a stage may come more than once.
+    pub fn reads(&self) -> impl Iterator<Item = usize> {
+        self.inputs.iter().flat_map(Input::reads)
+    }
+}
+
 impl MacroQep {
+    /// The stages that nobody reads any more when this one has ended, of those that it read.
+    fn read_last_by(&self, number: usize) -> impl Iterator<Item = usize> {
+        let later = &self.stages[number + 1..];
+        self.stages[number].reads().filter(move |read| !later.iter().flat_map(Stage::reads).any(|other| other == *read))
+    }
+
     /// The parameters of an execution, with room for what stages give.
     fn parameters(&self, own: &[Value]) -> Vec<Value> {
         let needed = self.scalars.iter().map(|scalar| scalar.parameter + 1).max().unwrap_or(0);

@@ -74,6 +74,7 @@ pub async fn start_dataflows(
         }
         let left = run.stage(number, stage, context).await?;
         run.left.push(left);
+        run.give_back_builds(number);
         run.take_scalars(number)?;
     }
     let Some(Left::Rows { batches, reservation, .. }) = run.left.pop() else {
@@ -199,6 +200,15 @@ impl Run<'_> {
             probe_columns: Arc::clone(&plan.probe_columns),
             build_columns: Arc::clone(&plan.build_columns),
         })
+    }
+
+    /// Build sides that only this stage and former ones asked: a chain of joins holds two at a time.
+    fn give_back_builds(&mut self, number: usize) {
+        for read in self.qep.read_last_by(number) {
+            if let Left::Built(_) = self.left[read] {
+                self.left[read] = Left::Nothing;
+            }
+        }
     }
 
     fn built(&self, stage: usize) -> Result<Arc<JoinBuild>, SqlError> {

@@ -16,23 +16,12 @@ pub(super) fn needs(qep: &MacroQep) -> Vec<BTreeSet<usize>> {
 fn needs_of(qep: &MacroQep, number: usize) -> BTreeSet<usize> {
     let mut needed: BTreeSet<usize> =
         qep.scalars.iter().map(|scalar| scalar.stage).filter(|stage| *stage < number).collect();
+    needed.extend(qep.stages[number].reads());
     for input in &qep.stages[number].inputs {
-        match input.source {
-            Source::Stage(stage) => {
-                needed.insert(stage);
-            }
-            Source::Built { stage, .. } => {
-                needed.insert(stage);
-                let probes = qep.stages.iter().enumerate().filter(|(_, other)| probes_of(other, stage) > 0);
-                needed.extend(probes.map(|(other, _)| other).filter(|other| *other != number));
-            }
-            Source::Scan(_) | Source::Values { .. } => {}
+        if let Source::Built { stage, .. } = input.source {
+            let probes = qep.stages.iter().enumerate().filter(|(_, other)| probes_of(other, stage) > 0);
+            needed.extend(probes.map(|(other, _)| other).filter(|other| *other != number));
         }
-        needed.extend(input.steps.iter().filter_map(|step| match step {
-            StepPlan::Probe(probe) => Some(probe.stage),
-            StepPlan::Passed(passed) => Some(passed.stage),
-            StepPlan::Filter(_) | StepPlan::Project(_) | StepPlan::Expand(_) => None,
-        }));
     }
     needed
 }
