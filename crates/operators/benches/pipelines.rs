@@ -182,6 +182,28 @@ fn join(name: &str, build: &[Batch], probe: &[Batch], keys: &[usize], existence:
     report(&format!("{name}: probe"), threads, rows(probe), hash, run);
 }
 
+/// The least that a join of parents and children by position would cost, were a child told where its parent is: the
+/// parent's value is fetched from there, nothing else.
+fn by_position(name: &str, parents: &[Batch], children: &[Batch]) {
+    let numbers = |batch: &Batch, column: usize| match &batch.columns[column].values {
+        Values::Int64(values) => values.to_vec(),
+        other => unreachable!("{other:?}"),
+    };
+    let fetched: Vec<i64> = parents.iter().flat_map(|batch| numbers(batch, 1)).collect();
+    let run = || {
+        let counting = Arc::new(Counting::default());
+        let pushed = children.iter().map(|batch| {
+            let Values::Int64(positions) = &batch.columns[0].values else { unreachable!("positions are integers") };
+            let values = integers(positions.iter().map(|position| fetched[*position as usize]));
+            Batch::new(vec![batch.columns[1].clone(), values], batch.rows)
+        });
+        feed_rows(counting.clone(), &[], pushed);
+        counting.rows.load(Ordering::Relaxed) ^ counting.sum.load(Ordering::Relaxed)
+    };
+    let hash = run();
+    report(name, 1, children.iter().map(|batch| batch.rows).sum(), hash, run);
+}
+
 fn call(function: AggregateFunction, index: usize) -> AggregateCall {
     let input = (function != AggregateFunction::CountAll).then(|| column(index));
     AggregateCall { function, input, result: DataType::Int64 }
@@ -242,6 +264,10 @@ fn main() {
     if arguments.iter().any(|argument| argument == "--texts") {
         return;
     }
+    let ordered = batches(small, |range| vec![integers(range.clone().map(|row| row as i64)), numbers(range)]);
+    join("dense keys in order, clustered", &ordered, &clustered, &[0], false, threads);
+    by_position("positions that are known, clustered", &ordered, &clustered);
+    drop(ordered);
     join("dense keys, clustered", &build, &clustered, &[0], false, threads);
     join("dense keys, scattered", &build, &scattered, &[0], false, threads);
     join("dense keys, existence, scattered", &build, &scattered, &[0], true, threads);

@@ -1,5 +1,6 @@
 //! Keeps what is constant on one side of an outer join, or equal to something there, from being taken for it behind the
-//! join, where rows without a partner have NULL instead.
+//! join, where rows without a partner have NULL instead; and the same with keys of grouping sets, which are NULL where a
+//! set does not have them.
 //!
 //! DataFusion hands all that it knows of both sides on, sorts and groups by such a column no more, and gives rows in
 //! the wrong order or a group twice. The side that is padded gets an operator that tells nothing but its columns.
@@ -17,17 +18,18 @@ use datafusion::common::{JoinType, Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{ReplaceChildrenOptions, replace_children_if_necessary};
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-/// Puts the operator below joins.
+/// Puts the operator below joins and grouping sets.
 #[derive(Clone, Copy, Debug)]
 pub enum PaddedSides {
-    /// Below outer joins, where rows are padded.
+    /// Below outer joins and grouping sets, where rows are padded.
     Outer,
-    /// Below all joins.
+    /// Below all joins and grouping sets.
     All,
 }
 
@@ -62,8 +64,11 @@ impl PhysicalOptimizerRule for PaddedSides {
 }
 
 impl PaddedSides {
-    /// Which sides of a join get the operator.
+    /// Which sides of a join get the operator, or the only input of grouping sets.
     fn padded(self, node: &dyn ExecutionPlan) -> Option<[bool; 2]> {
+        if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+            return (!aggregate.group_expr().is_single()).then_some([true, false]);
+        }
         let join_type = if let Some(join) = node.downcast_ref::<HashJoinExec>() {
             *join.join_type()
         } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
