@@ -89,7 +89,7 @@ impl Engine {
         }
         // Tasks that nobody will poll again: whoever waits for them is told by their end.
         for node in &self.runtime.nodes {
-            while node.tasks.pop().is_some() {}
+            while node.tasks.pop().or_else(|| node.pieces.pop()).is_some() {}
         }
         self.runtime.tasks.drop_all();
         self.runtime.abandon_partitions();

@@ -81,7 +81,7 @@ pub use redo::{NotRedo, RedoChange, RedoFormats, RedoHeader, RedoOperation, redo
 pub use results::Results;
 pub use sequence::{Sequence, SequenceError, SequenceId, SequenceSpec, SequenceState};
 pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};
-pub use task::yield_now;
+pub use task::{yield_now, yield_to_tasks};
 pub use traffic::NodeTraffic;
 pub use transaction::{
     BulkLoad, IsolationLevel, LockWait, PinStream, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,

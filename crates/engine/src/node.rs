@@ -71,6 +71,8 @@ pub(crate) struct Node {
     /// Engine-wide numbers of its workers.
     pub workers: Vec<usize>,
     pub tasks: Queue<Arc<Task>>,
+    /// Those that go on with a piece of long work.
+    pub pieces: Queue<Arc<Task>>,
     pub assignments: Assignments<Partition>,
     pub maintenance: Queue<Partition>,
     pub timers: Timers,
@@ -168,6 +170,7 @@ impl Node {
         Self {
             id,
             tasks: Queue::new(),
+            pieces: Queue::new(),
             assignments: Assignments::new(),
             maintenance: Queue::new(),
             timers: Timers::new(id),
@@ -194,6 +197,10 @@ impl Node {
         self.tasks.push(task);
     }
 
+    pub fn push_piece(&self, task: Arc<Task>) {
+        self.pieces.push(task);
+    }
+
     /// Moves a worker's messages into the local incoming buffer, as many as fit; returns whether any did.
     pub fn flush_local(&self, messages: &mut Lanes<Vec<u8>>) -> bool {
         messages.move_into(&self.local_incoming)
@@ -208,6 +215,7 @@ impl Node {
     /// done.
     pub fn has_work(&self) -> bool {
         !self.tasks.is_empty()
+            || !self.pieces.is_empty()
             || !self.assignments.is_empty()
             || !self.maintenance.is_empty()
             || self.coordinator.try_lock().is_none_or(|coordinator| coordinator.has_work())

@@ -13,6 +13,11 @@ use crate::error::EngineError;
 pub trait MicroOperator: Send + Sync + 'static {
     /// The state of one command on one partition.
     fn open(&self) -> Box<dyn OperatorState>;
+
+    /// Whether it only counts the rows of requests that desire no attribute: batches may then be of any number of rows.
+    fn only_counts(&self) -> bool {
+        false
+    }
 }
 
 /// What one command accumulates.

@@ -521,7 +521,7 @@ impl Runtime {
     pub fn describe(&self) -> String {
         let mut text = String::new();
         for node in &self.nodes {
-            let (tasks, assignments) = (node.tasks.len(), node.assignments.len());
+            let (tasks, assignments) = (node.tasks.len() + node.pieces.len(), node.assignments.len());
             let (maintenance, work) = (node.maintenance.len(), node.has_work());
             let _ = writeln!(
                 text,

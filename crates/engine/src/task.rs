@@ -1,6 +1,7 @@
 //! Tasks: the sequential part of a query, an `async` block that workers of its node poll.
 //! Where a task is between a wake-up and a poll, [`TaskState`] draws and keeps.
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -15,6 +16,11 @@ use crate::counters::Event;
 use crate::ids::TaskId;
 use crate::lock::{Lock, lock};
 use crate::runtime::Runtime;
+
+thread_local! {
+    /// Whether the task that is polled goes on with a further piece of long work.
+    static NEXT_IS_PIECE: Cell<bool> = const { Cell::new(false) };
+}
 
 type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -56,6 +62,7 @@ impl Task {
     pub fn poll(self: &Arc<Self>, runtime: &Runtime) {
         self.state.start();
         runtime.counters.add(Event::TaskPolls, 1);
+        NEXT_IS_PIECE.set(false);
         let waker = Waker::from(Arc::clone(self));
         let mut slot = lock(&self.future);
         let Some(future) = slot.as_mut() else { unreachable!("a queued task is not done, nor is the engine") };
@@ -77,7 +84,7 @@ impl Task {
         if self.state.pend() {
             // Woken while it ran.
             let node = runtime.acting_node(NodeId(self.node.load(Ordering::Acquire)));
-            node.push_task(Arc::clone(self));
+            if NEXT_IS_PIECE.get() { node.push_piece(Arc::clone(self)) } else { node.push_task(Arc::clone(self)) }
         }
     }
 }
@@ -138,11 +145,23 @@ impl Tasks {
 
 /// Lets the other tasks of the worker go first, once.
 pub async fn yield_now() {
+    give_way(false).await;
+}
+
+/// Between two pieces of long work, each a fraction of a millisecond: what is ready goes first. A worker does one such
+/// piece a step, which is all that a task which becomes ready meanwhile has to wait for; however many those are, a piece
+/// follows.
+pub async fn yield_to_tasks() {
+    give_way(true).await;
+}
+
+async fn give_way(next_is_piece: bool) {
     let mut yielded = false;
     poll_fn(|context| {
         if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
+        NEXT_IS_PIECE.set(next_is_piece);
         context.waker().wake_by_ref();
         Poll::Pending
     })

@@ -157,6 +157,7 @@ impl Worker {
             return worked;
         }
         worked |= self.run_tasks(&runtime, node);
+        worked |= self.run_piece(&runtime, node);
         worked |= self.visit_partitions(&runtime, node);
         if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
             && let Some(partition) = node.maintenance.pop()
@@ -208,6 +209,14 @@ impl Worker {
         worked
     }
 
+    /// Polls a task that goes on with a piece of long work: one a step, however many others are ready.
+    fn run_piece(&mut self, runtime: &Arc<Runtime>, node: &Node) -> bool {
+        let Some(task) = node.pieces.pop() else { return false };
+        self.be_busy();
+        poll(runtime, &task, runtime.env.now());
+        true
+    }
+
     /// Visits partitions for a quantum; returns whether anything could be done. A scan that let go of its partition for
     /// somebody goes on within the same quantum: it gives way, but its share of the worker stays.
     fn visit_partitions(&mut self, runtime: &Runtime, node: &Node) -> bool {
@@ -239,7 +248,7 @@ impl Worker {
                 continue;
             }
             helped |= node.fire_timers(runtime);
-            if let Some(task) = node.tasks.pop() {
+            if let Some(task) = node.tasks.pop().or_else(|| node.pieces.pop()) {
                 self.be_busy();
                 poll(runtime, &task, runtime.env.now());
                 runtime.count_help();

@@ -217,7 +217,10 @@ impl Place<'_> {
         match &operator.work {
             Work::Read { request, operator } => {
                 let (request, within) = within(request);
-                let cursor = self.state.store.open_cursor(&request)?.without_addresses();
+                let cursor = self.state.store.open_cursor(&request)?;
+                // A part of the rows is told by their keys.
+                let counts = within.is_none() && operator.only_counts();
+                let cursor = if counts { cursor.counting() } else { cursor.without_addresses() };
                 self.read(Progress::Reading { cursor, state: operator.open(), within }, quantum)
             }
             Work::Lookup { .. } | Work::LockKeys { .. } | Work::Probe => {

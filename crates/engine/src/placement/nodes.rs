@@ -124,6 +124,10 @@ fn move_queues(runtime: &Arc<Runtime>, node: NodeId, successor: NodeId) {
         task.set_node(successor);
         to.push_task(task);
     }
+    while let Some(task) = from.pieces.pop() {
+        task.set_node(successor);
+        to.push_piece(task);
+    }
     while let Some((partition, urgency)) = from.assignments.pop(1) {
         runtime.acting_node(partition.home()).assignments.push(partition, urgency);
     }

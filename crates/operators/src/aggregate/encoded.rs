@@ -90,6 +90,13 @@ impl EncodedRows {
         self.ends.push(self.bytes.len());
     }
 
+    /// Adds all rows of another one.
+    pub fn append(&mut self, other: &Self) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.ends.extend(other.ends.iter().map(|end| start + end));
+    }
+
     /// Bytes of all rows.
     pub fn text_bytes(&self) -> u64 {
         self.bytes.len() as u64

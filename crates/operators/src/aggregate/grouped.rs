@@ -12,12 +12,13 @@ use eris_platform::MemoryPool;
 use eris_storage::{Batch, Column, DataType, Value, Values};
 
 use super::accumulator::{Accumulator, grow};
+use super::carried::Carried;
 use super::chosen::Chosen;
 use super::distinct::Distinct;
 use super::groups::Groups;
 use super::room::Room;
 use super::sums::count_rows;
-use super::{Aggregate, GroupCall};
+use super::{Aggregate, AggregateFunction, GroupCall};
 use crate::error::OperatorError;
 use crate::expression::Expression;
 use crate::filter_project::select;
@@ -30,11 +31,21 @@ pub(super) enum CallState {
     Distinct(Box<Distinct>),
 }
 
+/// Whether nothing but rows is counted, all together.
+pub(super) fn only_counts(groups: &[Expression], calls: &[GroupCall]) -> bool {
+    let counts_rows =
+        |call: &GroupCall| call.call.function == AggregateFunction::CountAll && !call.distinct && call.filter.is_none();
+    groups.is_empty() && calls.iter().all(counts_rows)
+}
+
 #[derive(Debug)]
 pub(super) struct Grouped {
     expressions: Arc<[Expression]>,
+    /// So many of the first expressions determine the others.
+    determining: usize,
     calls: Arc<[GroupCall]>,
     pub groups: Groups,
+    carried: Carried,
     /// Rows of each group.
     rows: Vec<i64>,
     pub states: Vec<CallState>,
@@ -45,11 +56,14 @@ pub(super) struct Grouped {
 impl Grouped {
     pub fn new(
         expressions: Arc<[Expression]>,
+        determining: usize,
         calls: Arc<[GroupCall]>,
         memory: &Arc<MemoryPool>,
         input: AggregationInput,
     ) -> Self {
-        let groups = Groups::new(expressions.iter().map(Expression::data_type).collect());
+        let (compared, carried) = expressions.split_at(determining);
+        let groups = Groups::new(compared.iter().map(Expression::data_type).collect());
+        let carried = Carried::new(carried.iter().map(Expression::data_type).collect());
         let state = |call: &GroupCall| {
             if call.distinct {
                 CallState::Distinct(Box::new(Distinct::new(&call.call, memory)))
@@ -62,13 +76,14 @@ impl Grouped {
             CallState::Plain(accumulator) => accumulator.group_bytes(),
             CallState::Distinct(_) => 0,
         });
-        let room = Room::new(memory, groups.group_bytes() + size_of::<i64>() + bytes.sum::<usize>());
-        Self { expressions, calls, groups, rows: Vec::new(), states, room, input }
+        let key_bytes = groups.group_bytes() + carried.group_bytes();
+        let room = Room::new(memory, key_bytes + size_of::<i64>() + bytes.sum::<usize>());
+        Self { expressions, determining, calls, groups, carried, rows: Vec::new(), states, room, input }
     }
 
     pub fn of(plan: &Aggregate) -> Self {
         let calls = plan.calls.iter().map(|call| GroupCall::from(call.clone())).collect();
-        Self::new(Arc::clone(&plan.groups), calls, &plan.memory, plan.input)
+        Self::new(Arc::clone(&plan.groups), plan.groups.len(), calls, &plan.memory, plan.input)
     }
 
     pub fn len(&self) -> usize {
@@ -94,8 +109,10 @@ impl Grouped {
 
     /// The group of each row, with a state for each.
     pub fn assign(&mut self, keys: &[Column], rows: usize) -> Result<Vec<u32>, OperatorError> {
-        let group_of_row = self.groups.assign(keys, rows, &mut self.room)?;
+        let (compared, carried) = keys.split_at(self.determining.min(keys.len()));
+        let group_of_row = self.groups.assign(compared, rows, &mut self.room)?;
         let (groups, room) = (self.groups.len(), self.room.groups());
+        self.carried.follow(carried, &group_of_row, groups, room);
         if groups > self.rows.len() {
             grow(&mut self.rows, groups, room, 0);
             for state in &mut self.states {
@@ -109,6 +126,11 @@ impl Grouped {
 
     /// Takes rows.
     pub fn update(&mut self, batch: &Batch, parameters: &[Value]) -> Result<(), OperatorError> {
+        if only_counts(&self.expressions, &self.calls) {
+            self.assign(&[], 1)?;
+            self.rows[0] += batch.rows as i64;
+            return Ok(());
+        }
         let (expressions, taken) = (Arc::clone(&self.expressions), self.input);
         let as_taken = |column: Column| match taken {
             AggregationInput::Codes => column,
@@ -195,13 +217,20 @@ impl Grouped {
     /// Reserves for the texts of the batch that was taken.
     fn count_texts(&mut self) -> Result<(), OperatorError> {
         let states: u64 = self.accumulators().map(Accumulator::text_bytes).sum();
-        Ok(self.room.texts(self.groups.text_bytes() + states)?)
+        Ok(self.room.texts(self.groups.text_bytes() + self.carried.text_bytes() + states)?)
+    }
+
+    /// The group columns of some groups.
+    pub fn key_columns(&self, groups: &Chosen<'_>) -> Vec<Column> {
+        let mut columns = self.groups.columns(groups);
+        columns.extend(self.carried.columns(groups));
+        columns
     }
 
     /// Some groups, to be merged elsewhere. DISTINCT calls are not among it.
     pub fn partial(&self, groups: &Chosen<'_>) -> Batch {
         let count = groups.len();
-        let mut columns = self.groups.columns(groups);
+        let mut columns = self.key_columns(groups);
         let rows = groups.of(&self.rows);
         columns.push(Column { data_type: DataType::Int64, validity: None, values: Values::Int64(rows.into()) });
         self.accumulators().for_each(|accumulator| accumulator.states(&self.rows, groups, &mut columns));
@@ -232,7 +261,7 @@ impl Grouped {
     /// The group columns and results of some groups.
     pub fn results(&self, groups: &Chosen<'_>) -> Result<Batch, OperatorError> {
         let count = groups.len();
-        let mut columns = self.groups.columns(groups);
+        let mut columns = self.key_columns(groups);
         for (call, state) in self.calls.iter().zip(&self.states) {
             columns.push(match state {
                 CallState::Plain(accumulator) => accumulator.results(&self.rows, groups, call.call.result)?,
@@ -248,6 +277,7 @@ impl Grouped {
         let states: usize = self.accumulators().map(Accumulator::allocated_bytes).sum();
         let texts: u64 = self.accumulators().map(Accumulator::text_bytes).sum();
         let rows = self.rows.capacity() * size_of::<i64>();
-        (self.groups.allocated_bytes() + states + rows, self.groups.text_bytes() + texts)
+        let keys = self.groups.allocated_bytes() + self.carried.allocated_bytes();
+        (keys + states + rows, self.groups.text_bytes() + self.carried.text_bytes() + texts)
     }
 }

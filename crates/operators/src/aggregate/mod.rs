@@ -9,6 +9,7 @@
 //! ```
 
 mod accumulator;
+mod carried;
 mod chosen;
 mod coded;
 mod dense;

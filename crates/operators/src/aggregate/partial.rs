@@ -86,6 +86,6 @@ fn values_of(grouped: &Grouped, call: usize, pairs: Range<usize>) -> Batch {
     let CallState::Distinct(distinct) = &grouped.states[call] else { unreachable!("a call with DISTINCT") };
     let count = pairs.len();
     let (groups, values) = distinct.pairs(pairs);
-    let keys = grouped.groups.columns(&groups[..].into());
+    let keys = grouped.key_columns(&groups[..].into());
     Batch::new(keys.into_iter().chain([values]).collect::<Vec<_>>(), count)
 }

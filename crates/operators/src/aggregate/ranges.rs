@@ -98,7 +98,7 @@ mod tests {
     /// A slot that has met these values.
     fn slot(values: impl Iterator<Item = i32>, memory: &Arc<MemoryPool>) -> Grouped {
         let key = Expression::Column { index: 0, data_type: DataType::Int32 };
-        let mut grouped = Grouped::new([key].into(), [].into(), memory, AggregationInput::default());
+        let mut grouped = Grouped::new([key].into(), 1, [].into(), memory, AggregationInput::default());
         let rows: Vec<Vec<Value>> = values.map(|value| vec![Value::Int32(value)]).collect();
         for rows in rows.chunks(BATCH_ROWS) {
             grouped.update(&Batch::from_rows(&[DataType::Int32], rows), &[]).unwrap();

@@ -16,7 +16,7 @@ use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{BATCH_ROWS, Batch, Value};
 
 use super::chosen::Chosen;
-use super::grouped::{CallState, Grouped};
+use super::grouped::{CallState, Grouped, only_counts};
 use super::partial::{Content, Divided};
 use super::ranges::{Part, Ranges};
 use super::{AggregateCall, GroupCall};
@@ -27,9 +27,9 @@ use crate::settings::AggregationInput;
 
 /// What the pool calls the results.
 const CONSUMER: &str = "aggregate";
-/// Groups of one job.
-const JOB_GROUPS: usize = 1 << 14;
-/// Groups of a part, roughly: their table stays in a core's cache.
+/// Groups of one job: a fraction of a millisecond.
+const JOB_GROUPS: usize = 1 << 13;
+/// Groups of a part, roughly: a millisecond, and their table stays in a core's cache.
 const PART_GROUPS: usize = 1 << 14;
 const PARTS_MAX: usize = 256;
 
@@ -72,6 +72,8 @@ struct Piece {
 #[derive(Debug)]
 pub struct GroupBy {
     groups: Arc<[Expression]>,
+    /// So many of the first group columns determine the others.
+    determining: usize,
     calls: Arc<[GroupCall]>,
     parameters: Arc<[Value]>,
     memory: Arc<MemoryPool>,
@@ -106,6 +108,7 @@ impl GroupBy {
         workers: usize,
     ) -> Self {
         Self {
+            determining: groups.len(),
             groups,
             calls,
             parameters,
@@ -124,8 +127,22 @@ impl GroupBy {
         Self { input, ..self }
     }
 
+    /// The same, where the first group columns determine the others: rows that agree in those agree in all.
+    ///
+    /// # Panics
+    /// If there are fewer group columns, or none of several determines the others.
+    #[must_use]
+    pub fn determined_by(self, determining: usize) -> Self {
+        assert!(
+            determining <= self.groups.len() && (determining > 0 || self.groups.is_empty()),
+            "{determining} columns"
+        );
+        Self { determining, ..self }
+    }
+
     fn grouped(&self) -> Grouped {
-        Grouped::new(Arc::clone(&self.groups), Arc::clone(&self.calls), &self.memory, self.input)
+        let (groups, calls) = (Arc::clone(&self.groups), Arc::clone(&self.calls));
+        Grouped::new(groups, self.determining, calls, &self.memory, self.input)
     }
 
     /// The first round.
@@ -172,7 +189,7 @@ impl GroupBy {
         let grouped = &dividing.slots[*slot];
         let estimated = rows.len() as u64 * (grouped.room.group_bytes() + grouped.result_bytes() as u64);
         dividing.charged.grow(estimated)?;
-        let part = Divided::new(grouped, *content, rows.clone(), self.groups.len(), dividing.parts);
+        let part = Divided::new(grouped, *content, rows.clone(), self.determining, dividing.parts);
         dividing.charged.grow(part.bytes().saturating_sub(estimated))?;
         dividing.charged.shrink(estimated.saturating_sub(part.bytes()));
         lock(&dividing.divided).push((job, part));
@@ -235,6 +252,10 @@ impl Sink for GroupBy {
 
     fn takes_narrow(&self) -> bool {
         true
+    }
+
+    fn only_counts(&self) -> bool {
+        only_counts(&self.groups, &self.calls)
     }
 
     fn finish_jobs(&self) -> Result<usize, OperatorError> {

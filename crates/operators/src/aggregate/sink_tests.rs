@@ -174,8 +174,15 @@ static WITH_IDS: AtomicUsize = AtomicUsize::new(0);
 
 fn check_calls(seed: u64, types: &[DataType], count: usize, keys: u64, is_asked: impl Fn(&GroupCall) -> bool) {
     let mut random = SeededRandom::new(seed);
-    let rows = rows(&mut random, types, count, keys);
+    let mut rows = rows(&mut random, types, count, keys);
     let at = types.len();
+    // Of some, the first keys determine the others.
+    let determining = if at > 1 && random.chance(0.5) { 1 + random.index(at - 1) } else { at };
+    let mut determined: BTreeMap<Vec<Value>, Vec<Value>> = BTreeMap::new();
+    for row in &mut rows {
+        let (compared, carried) = row[..at].split_at_mut(determining);
+        carried.clone_from_slice(determined.entry(compared.to_vec()).or_insert_with(|| carried.to_vec()));
+    }
     let mut all = types.to_vec();
     all.extend([DataType::Int64, DECIMAL, DataType::Text]);
     let whole = Batch::from_rows(&all, &rows);
@@ -200,7 +207,8 @@ fn check_calls(seed: u64, types: &[DataType], count: usize, keys: u64, is_asked:
     let pool = MemoryPool::unlimited();
     let threads = 1 + random.index(3);
     let input = [AggregationInput::Codes, AggregationInput::Values][random.index(2)];
-    let sink = GroupBy::with_calls(groups.into(), calls.clone().into(), [].into(), &pool, 2).taking(input);
+    let sink = GroupBy::with_calls(groups.into(), calls.clone().into(), [].into(), &pool, 2);
+    let sink = sink.determined_by(determining).taking(input);
     let found = run(&sink, &batches, threads).unwrap();
     drop(sink);
     assert_eq!(pool.used(), 0);
@@ -337,7 +345,7 @@ fn values_are_looked_up_first_where_that_is_asked_for() {
     let batch = coded(&Batch::from_rows(&[DataType::Text], &rows), &ContainerDictionaries::new(&pool));
     let mut results = Vec::new();
     for (input, by_ids) in [(AggregationInput::Codes, true), (AggregationInput::Values, false)] {
-        let mut grouped = Grouped::new([column(0, DataType::Text)].into(), [].into(), &pool, input);
+        let mut grouped = Grouped::new([column(0, DataType::Text)].into(), 1, [].into(), &pool, input);
         grouped.update(&batch, &[]).unwrap();
         assert_eq!(grouped.groups.are_found_by_ids(), by_ids, "{input:?}");
         results.push(grouped.results(&(0..grouped.len()).into()).unwrap());

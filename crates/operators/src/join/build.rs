@@ -28,8 +28,8 @@ use crate::pipeline::{Emitting, Sink, Slots, lock};
 
 /// What the pool calls it.
 const CONSUMER: &str = "join";
-/// Rows of one job: a millisecond or two.
-const JOB_ROWS: usize = 1 << 16;
+/// Rows of one job: a fraction of a millisecond, for which a point access may have to wait.
+const JOB_ROWS: usize = 1 << 14;
 /// An array may have this many places a row...
 const DENSE_FACTOR: u64 = 8;
 /// ... or as many as a cache holds anyway.

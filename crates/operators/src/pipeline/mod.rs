@@ -87,7 +87,7 @@ impl Pipeline {
         batch: Batch,
         emit: &mut dyn FnMut(Batch) -> Result<(), OperatorError>,
     ) -> Result<(), OperatorError> {
-        if batch.rows <= self.batch_rows {
+        if batch.rows <= self.batch_rows || self.only_counts() {
             return self.push_from(0, batch, emit);
         }
         for start in (0..batch.rows).step_by(self.batch_rows) {
@@ -149,6 +149,10 @@ impl Pipeline {
 impl MicroOperator for Pipeline {
     fn open(&self) -> Box<dyn OperatorState> {
         Box::new(Running(self.clone()))
+    }
+
+    fn only_counts(&self) -> bool {
+        self.steps.is_empty() && self.sink.only_counts()
     }
 }
 

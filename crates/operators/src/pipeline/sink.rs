@@ -26,6 +26,11 @@ pub trait Sink: Send + Sync + Debug {
         false
     }
 
+    /// Whether it only counts rows: batches may come without columns, and with any number of rows.
+    fn only_counts(&self) -> bool {
+        false
+    }
+
     /// The number of independent jobs in the next round; 0 if nothing is left to do. Called by one task when all input
     /// was consumed, and again after each round.
     fn finish_jobs(&self) -> Result<usize, OperatorError>;

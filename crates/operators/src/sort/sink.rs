@@ -23,10 +23,10 @@ use crate::pipeline::{Emitting, Sink, Slots, lock};
 
 /// What the pool calls it.
 const CONSUMER: &str = "sort";
-/// Rows of a run.
-const RUN_ROWS: usize = 1 << 15;
+/// Rows of a run: about a millisecond.
+const RUN_ROWS: usize = 1 << 14;
 /// Rows of a piece, roughly.
-const PIECE_ROWS: usize = 1 << 15;
+const PIECE_ROWS: usize = 1 << 14;
 /// Beyond, all rows are sorted before the limit cuts them.
 const TOP_ROWS_MAX: usize = 1 << 16;
 

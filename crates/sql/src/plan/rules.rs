@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType as ArrowType;
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{NullEquality, Result, ScalarValue};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, ExprSchemable, Filter, JoinType, LogicalPlan};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Filter, JoinType, LogicalPlan, Operator};
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -22,7 +22,8 @@ const IDLE: [&str; 3] = ["rewrite_set_comparison", "extract_leaf_expressions", "
 
 /// Rules that found more to do in a second pass over TPC-H's queries; none of the others did. What they would find in
 /// another query is lost time, not a wrong answer; subqueries that are left get all rules again.
-const AGAIN: [&str; 6] = [
+const AGAIN: [&str; 7] = [
+    "constants_behind",
     "eliminate_join",
     "extract_equijoin_predicate",
     "eliminate_cross_join",
@@ -44,6 +45,9 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         let simplifies = rule.name() == "simplify_expressions";
         if rule.name() == "decorrelate_predicate_subquery" {
             rules.push(Arc::new(Marks));
+        }
+        if rule.name() == "push_down_filter" {
+            rules.push(Arc::new(ConstantsBehind));
         }
         if rule.name() == "replace_distinct_aggregate" {
             rules.push(Arc::new(FirstOfGroups));
@@ -193,6 +197,50 @@ impl OptimizerRule for NeverTrue {
         }
         let never = Expr::Literal(ScalarValue::Boolean(Some(false)), None);
         Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(never, filter.input)?)))
+    }
+}
+
+/// In conditions of filters and joins, constants stand behind what they are equal to. Where filters are pushed down
+/// those of a column are put together, and `1 = x AND x = 1` is taken for never true; simplification has turned such
+/// conditions before, but `1 IN (SELECT x ...)` becomes one behind it.
+#[derive(Debug)]
+struct ConstantsBehind;
+
+fn with_constants_behind(condition: Expr) -> Result<Transformed<Expr>> {
+    condition.transform_up(|expr| {
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })
+                if left.as_literal().is_some() && right.as_literal().is_none() =>
+            {
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: right, op: Operator::Eq, right: left }))
+            }
+            other => Transformed::no(other),
+        })
+    })
+}
+
+impl OptimizerRule for ConstantsBehind {
+    fn name(&self) -> &'static str {
+        "constants_behind"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::Filter(Filter { predicate, input, .. }) => with_constants_behind(predicate)?
+                .map_data(|predicate| Ok(LogicalPlan::Filter(Filter::try_new(predicate, input)?))),
+            LogicalPlan::Join(mut join) => {
+                let Some(filter) = join.filter.take() else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
+                with_constants_behind(filter)?.map_data(|filter| {
+                    join.filter = Some(filter);
+                    Ok(LogicalPlan::Join(join))
+                })
+            }
+            other => Ok(Transformed::no(other)),
+        }
     }
 }
 

@@ -179,14 +179,14 @@ impl Frozen {
         Ok(())
     }
 
-    fn scan(
+    /// Selects the rows of a window that satisfy the first conditions, all or until few rows are left; gives the others.
+    fn select<'f>(
         &self,
         scratch: &mut EncodedScratch,
         mask: &mut Vec<u8>,
-        mut filter: PathFilter<'_>,
+        mut filter: PathFilter<'f>,
         window: Range<u32>,
-        found: &mut Vec<u32>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<PathFilter<'f>, StorageError> {
         let window = window.start as usize..window.end as usize;
         scratch.selection.begin(window.clone());
         let mut left = window.len();
@@ -210,12 +210,44 @@ impl Frozen {
                 }
                 None => column.select(group, codes, mask, &mut scratch.selection)?,
             }
-            left = scratch.selection.count();
             filter = others;
+            if filter.is_empty() {
+                break;
+            }
+            left = scratch.selection.count();
         }
+        Ok(filter)
+    }
+
+    fn scan(
+        &self,
+        scratch: &mut EncodedScratch,
+        mask: &mut Vec<u8>,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+        found: &mut Vec<u32>,
+    ) -> Result<(), StorageError> {
+        let others = self.select(scratch, mask, filter, window)?;
         let from = found.len();
         scratch.selection.list(found);
-        self.retain_from(scratch, mask, filter, found, from)
+        self.retain_from(scratch, mask, others, found, from)
+    }
+
+    fn count(
+        &self,
+        scratch: &mut EncodedScratch,
+        mask: &mut Vec<u8>,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+    ) -> Result<usize, StorageError> {
+        let others = self.select(scratch, mask, filter, window)?;
+        if others.is_empty() {
+            return Ok(scratch.selection.count());
+        }
+        let mut found = Vec::new();
+        scratch.selection.list(&mut found);
+        self.retain_from(scratch, mask, others, &mut found, 0)?;
+        Ok(found.len())
     }
 }
 
@@ -273,6 +305,18 @@ impl AccessPath for EncodedPath {
                 Ok(())
             }
             State::Frozen(frozen) => frozen.scan(&mut state.encoded, &mut state.mask, filter, window, found),
+        }
+    }
+
+    fn count(
+        &self,
+        state: &mut AccessPathScanState,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+    ) -> Result<usize, StorageError> {
+        match &self.state {
+            State::Growing(columns) => columns.count(state, filter, window),
+            State::Frozen(frozen) => frozen.count(&mut state.encoded, &mut state.mask, filter, window),
         }
     }
 

@@ -208,6 +208,17 @@ pub trait AccessPath: Send + Sync {
         window: Range<u32>,
         found: &mut Vec<u32>,
     ) -> Result<(), StorageError>;
+    /// How many rows within `window` qualify.
+    fn count(
+        &self,
+        state: &mut AccessPathScanState,
+        filter: PathFilter<'_>,
+        window: Range<u32>,
+    ) -> Result<usize, StorageError> {
+        let mut found = Vec::new();
+        self.scan(state, filter, window, &mut found)?;
+        Ok(found.len())
+    }
     /// Keeps those of `offsets` that qualify.
     fn retain(
         &self,

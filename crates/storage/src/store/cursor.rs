@@ -28,6 +28,7 @@ pub struct ReadCursor {
     pub(super) schema: SchemaVersion,
     pub(super) position: Position,
     pub(super) with_addresses: bool,
+    pub(super) counts: bool,
     pub(super) _hold: Arc<()>,
 }
 
@@ -81,5 +82,13 @@ impl ReadCursor {
     pub fn without_addresses(mut self) -> Self {
         self.with_addresses = false;
         self
+    }
+
+    /// Asks only how many rows there are, if the request desires no attribute: batches without columns, and of any
+    /// number of rows.
+    #[must_use]
+    pub fn counting(mut self) -> Self {
+        self.counts = self.request.desired.is_empty();
+        self.without_addresses()
     }
 }

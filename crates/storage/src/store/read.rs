@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// Windows a scan examines in one call at most before it gives a batch, even an empty one.
 const SCAN_WINDOWS_MAX: usize = 8;
 
+/// Rows that a scan examines in one call when it only counts them.
+const COUNTED_ROWS_MAX: usize = 1 << 16;
+
 /// A row found through an index costs about as much as this many scanned ones.
 const INDEX_ROW_COST: f64 = 32.0;
 
@@ -78,6 +81,7 @@ impl Store {
             schema: self.schema.version,
             position,
             with_addresses: true,
+            counts: false,
             _hold: Arc::clone(&self.cursors),
         }
     }
@@ -195,6 +199,7 @@ impl Store {
         with_scratch(|scratch| match &cursor.position {
             Position::Done => Ok(None),
             Position::Index { .. } => self.next_through_index(snapshot, cursor, scratch),
+            Position::Scan(_) if cursor.counts => self.next_count(snapshot, cursor, scratch),
             Position::Scan(_) => self.next_of_scan(snapshot, cursor, scratch),
         })
     }
@@ -305,7 +310,7 @@ impl Store {
         };
         let request = &cursor.request;
         for _ in 0..SCAN_WINDOWS_MAX {
-            let Some((segment, window)) = self.next_window(snapshot, request, position) else {
+            let Some((segment, window)) = self.next_window(snapshot, request, position, BATCH_ROWS) else {
                 cursor.position = Position::Done;
                 return Ok(None);
             };
@@ -325,6 +330,50 @@ impl Store {
         }
         let types = request.desired.iter().map(|id| self.schema.attributes[id.index()].data_type);
         Ok(Some(Gateway { batch: Batch::empty(&types.collect::<Vec<_>>()), addresses: Box::default() }))
+    }
+
+    /// How many of the next rows are visible and qualify.
+    fn next_count(
+        &self,
+        snapshot: &Snapshot<'_>,
+        cursor: &mut ReadCursor,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Gateway>, StorageError> {
+        let Position::Scan(position) = &mut cursor.position else {
+            unreachable!("called for scan cursors");
+        };
+        let request = &cursor.request;
+        let Some((segment, window)) = self.next_window(snapshot, request, position, COUNTED_ROWS_MAX) else {
+            cursor.position = Position::Done;
+            return Ok(None);
+        };
+        let filter = PathFilter { conditions: &request.predicate.conditions, selected: &cursor.plan.all };
+        let rows = if self.is_as_stored(segment, snapshot) {
+            if filter.is_empty() {
+                window.len()
+            } else {
+                segment.path().count(&mut scratch.scan, filter, window.clone())?
+            }
+        } else {
+            let mut rows = 0;
+            for start in window.clone().step_by(BATCH_ROWS) {
+                let part = start..window.end.min(start + BATCH_ROWS as u32);
+                rows += self.scan_window(segment, snapshot, filter, part, &[], scratch)?.map_or(0, |batch| batch.rows);
+            }
+            rows
+        };
+        cursor.plan.usage.scanned(window.len(), rows);
+        Ok(Some(Gateway { batch: Batch::new([], rows), addresses: Box::default() }))
+    }
+
+    /// Whether a snapshot sees exactly the rows of a segment, as they are stored.
+    fn is_as_stored(&self, segment: &Segment, snapshot: &Snapshot<'_>) -> bool {
+        match &segment.state {
+            State::Open { .. } => false,
+            State::Sealed { begin, deletes, .. } => {
+                snapshot.sees(*begin) && deletes.is_empty() && !self.before_images.has_any_in(segment.number)
+            }
+        }
     }
 
     /// The desired attributes of a window's rows that are visible and qualify; none if there are none. Their offsets
@@ -364,6 +413,7 @@ impl Store {
         snapshot: &Snapshot<'_>,
         request: &ReadRequest,
         position: &mut ScanPosition,
+        rows_max: usize,
     ) -> Option<(&Segment, Range<u32>)> {
         loop {
             if position.segment > position.end.0 {
@@ -387,7 +437,7 @@ impl Store {
                         position.segment = next_segment;
                         continue;
                     }
-                    let window = position.offset..rows(segment).min(position.offset + BATCH_ROWS as u32);
+                    let window = position.offset..rows(segment).min(position.offset + rows_max as u32);
                     position.offset = window.end;
                     return Some((segment, window));
                 }

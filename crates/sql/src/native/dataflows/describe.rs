@@ -94,7 +94,7 @@ fn sink_text(stage: &Stage) -> String {
         SinkPlan::Build(spec) => {
             format!("Build by {}, {} columns", expressions_text(&spec.keys), spec.columns.len())
         }
-        SinkPlan::Group { groups, calls } => {
+        SinkPlan::Group { groups, determining, calls } => {
             let calls: Vec<String> = calls
                 .iter()
                 .map(|GroupCall { call, distinct, filter }| {
@@ -104,7 +104,12 @@ fn sink_text(stage: &Stage) -> String {
                     format!("{:?}({distinct}{input}){filter}", call.function)
                 })
                 .collect();
-            format!("Group by [{}]: {}", expressions_text(groups), calls.join(", "))
+            let (compared, carried) = groups.split_at(*determining);
+            let carried = match carried {
+                [] => String::new(),
+                carried => format!(" with [{}]", expressions_text(carried)),
+            };
+            format!("Group by [{}]{carried}: {}", expressions_text(compared), calls.join(", "))
         }
         SinkPlan::Sort { keys, limit } => {
             let first = limit.map_or(String::new(), |limit| format!(", the first {limit}"));

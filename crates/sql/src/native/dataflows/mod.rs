@@ -152,6 +152,8 @@ pub enum SinkPlan {
     Group {
         /// The keys; none: one group.
         groups: Arc<[Expression]>,
+        /// So many of the first keys determine the others.
+        determining: usize,
         /// What is computed of each.
         calls: Arc<[GroupCall]>,
     },

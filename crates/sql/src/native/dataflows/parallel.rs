@@ -5,14 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use eris_engine::{CancelHandle, Engine, yield_now};
+use eris_engine::{CancelHandle, Engine, yield_to_tasks};
 use eris_operators::OperatorError;
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::errors::SqlError;
 use crate::plan::operator_error;
 
-/// Does one piece of work. A piece keeps a worker, so it should take milliseconds at most.
+/// Does one piece of work. A piece keeps a worker, so it should take a fraction of a millisecond.
 pub(super) type Piece = Arc<dyn Fn(usize) -> Result<(), OperatorError> + Send + Sync>;
 
 /// Does pieces `0..count`, each once, on so many workers; in the task itself if there is one only. The first error ends
@@ -80,6 +80,6 @@ async fn take_pieces(next: &AtomicUsize, count: usize, cancel: &CancelHandle, pi
             next.store(count, Ordering::Relaxed);
             return done;
         }
-        yield_now().await;
+        yield_to_tasks().await;
     }
 }

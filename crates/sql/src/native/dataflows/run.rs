@@ -156,10 +156,10 @@ impl Run<'_> {
                 let built = Arc::new(built.with_filters(self.qep.filtered_keys(number)));
                 (Arc::clone(&built) as Arc<dyn Sink>, Some(built))
             }
-            SinkPlan::Group { groups, calls } => {
+            SinkPlan::Group { groups, determining, calls } => {
                 let parameters: Arc<[Value]> = self.parameters.as_slice().into();
                 let group = GroupBy::with_calls(Arc::clone(groups), Arc::clone(calls), parameters, memory, workers);
-                (Arc::new(group.taking(context.aggregation_input)), None)
+                (Arc::new(group.determined_by(*determining).taking(context.aggregation_input)), None)
             }
             SinkPlan::Window(spec) => (Arc::new(WindowSink::new(spec.clone(), memory, workers)), None),
             SinkPlan::Sort { keys, limit } => (Arc::new(SortSink::new(keys.clone(), *limit, memory, workers)), None),

@@ -177,13 +177,13 @@ impl Compiler<'_> {
             counts: Vec::new(),
             number_type: type_at(width)?,
         };
-        let (_, finest) = group_estimates(&stream, &grouping.keys);
+        let (_, finest) = group_estimates(&stream, &grouping.keys, grouping.keys.len());
         if grouping.is_exact() && finest <= stream.estimate.rows * FINEST_SHARE {
             let partial = grouping.calls.iter().map(|call| {
                 let result = partial_type(&call.call);
                 GroupCall { call: AggregateCall { result, ..call.call.clone() }, ..call.clone() }
             });
-            stream = self.grouped(&stream, &grouping.keys, partial.collect(), Vec::new());
+            stream = self.grouped(&stream, &grouping.keys, grouping.keys.len(), partial.collect(), Vec::new());
             grouping = grouping.over_groups();
         }
         let (whole, parts): (Vec<Set>, Vec<Set>) = sets.into_iter().partition(|set| !set.grouped.contains(&true));
@@ -248,19 +248,19 @@ impl Compiler<'_> {
             keys.map(|(index, data_type)| Expression::Column { index, data_type: *data_type }).collect();
         let rows = stream.estimate.rows * sets.len() as f64;
         let mut estimate = Estimate::unknown(rows, types.len());
-        let (of_keys, _) = group_estimates(stream, &grouping.keys);
+        let (of_keys, _) = group_estimates(stream, &grouping.keys, grouping.keys.len());
         estimate.columns[..width].copy_from_slice(&of_keys);
         let count = sets.len() as f64;
         estimate.columns[width] = ColumnEstimate { distinct: count, domain: count };
         let mut expanded = Stream { inputs: stream.inputs.clone(), columns: Vec::new(), types, estimate };
         expanded.push(&StepPlan::Expand(lists));
-        Ok(self.grouped(&expanded, &keys, calls, Vec::new()))
+        Ok(self.grouped(&expanded, &keys, keys.len(), calls, Vec::new()))
     }
 
     /// The one group of each set without keys.
     fn whole(&mut self, stream: &Stream, grouping: &Grouping, sets: &[Set]) -> Lowering<Vec<Input>> {
         let calls: Arc<[GroupCall]> = grouping.calls.clone().into();
-        let one = self.grouped(stream, &Arc::from([]), calls, Vec::new());
+        let one = self.grouped(stream, &Arc::from([]), 0, calls, Vec::new());
         let results = grouping.calls.iter().enumerate().map(|(index, call)| {
             let result = Expression::Column { index, data_type: call.call.result };
             if grouping.counts.contains(&index) { or_zero(result) } else { result }

@@ -10,6 +10,7 @@ use datafusion::logical_expr::{
 use eris_operators::{Expression, GroupCall, SortKey, SortKeys};
 use eris_storage::DataType;
 
+use super::determined::compared;
 use super::estimate::{ColumnEstimate, Estimate, UniqueKey};
 use super::scan::filtered_scan;
 use super::stream::{Stream, referred};
@@ -19,7 +20,7 @@ use crate::native::{LimitPlan, SinkPlan, Source, StepPlan};
 use crate::plan::lower::{Columns, Lowering, NotNative, limit_slot, lower, lower_all, lower_group_call};
 
 /// Whether an expression is a column as it is, whatever it is called.
-fn plain_column(expr: &Expr) -> Option<&datafusion::common::Column> {
+pub(super) fn plain_column(expr: &Expr) -> Option<&datafusion::common::Column> {
     match expr {
         Expr::Column(column) => Some(column),
         Expr::Alias(alias) => plain_column(&alias.expr),
@@ -117,6 +118,8 @@ impl Compiler<'_> {
         let map = stream.columns.clone();
         let scope = Stream::scope(schema, &map);
         let groups = lower_all(&groups, scope)?;
+        let (order, determining) = compared_first(&aggregate.input, &aggregate.group_expr)?;
+        let groups = order.iter().map(|at| groups[*at].clone()).collect();
         let calls = calls
             .iter()
             .zip(&wanted_calls)
@@ -126,29 +129,31 @@ impl Compiler<'_> {
             })
             .collect::<Lowering<Vec<GroupCall>>>()?;
         let mut columns = vec![None; aggregate.schema.fields().len()];
-        columns[..group_count].iter_mut().enumerate().for_each(|(at, column)| *column = Some(at));
+        order.iter().enumerate().for_each(|(place, at)| columns[*at] = Some(place));
         for (at, call) in wanted_calls.iter().enumerate() {
             columns[group_count + call] = Some(group_count + at);
         }
-        Ok(self.grouped(&stream, &groups, calls.into(), columns))
+        Ok(self.grouped(&stream, &groups, determining, calls.into(), columns))
     }
 
-    /// Ends a pipeline with groups: a stage whose rows have the keys, then the results.
+    /// Ends a pipeline with groups: a stage whose rows have the keys, of which so many of the first determine the
+    /// others, then the results.
     pub(super) fn grouped(
         &mut self,
         stream: &Stream,
         groups: &Arc<[Expression]>,
+        determining: usize,
         calls: Arc<[GroupCall]>,
         columns: Vec<Option<usize>>,
     ) -> Stream {
-        let (mut estimates, rows) = group_estimates(stream, groups);
+        let (mut estimates, rows) = group_estimates(stream, groups, determining);
         let of_call = ColumnEstimate { distinct: rows, domain: rows };
         estimates.extend(calls.iter().map(|_| of_call));
-        let domain: f64 = estimates[..groups.len()].iter().map(|column| column.domain).product();
-        let key = UniqueKey { columns: (0..groups.len()).collect(), domain: domain.max(rows).min(rows.max(1.0) * 1e3) };
+        let domain: f64 = estimates[..determining].iter().map(|column| column.domain).product();
+        let key = UniqueKey { columns: (0..determining).collect(), domain: domain.max(rows).min(rows.max(1.0) * 1e3) };
         let types: Vec<DataType> =
             groups.iter().map(Expression::data_type).chain(calls.iter().map(|call| call.call.result)).collect();
-        let stage = self.end(stream, SinkPlan::Group { groups: Arc::clone(groups), calls });
+        let stage = self.end(stream, SinkPlan::Group { groups: Arc::clone(groups), determining, calls });
         let estimate = Estimate { rows, columns: estimates, unique: vec![key], sample: None };
         Stream::of(Source::Stage(stage), columns, types, estimate)
     }
@@ -157,9 +162,12 @@ impl Compiler<'_> {
         let Distinct::All(input) = distinct else { return Err(NotNative("DISTINCT ON".to_string())) };
         let positions: Vec<usize> = (0..input.schema().fields().len()).collect();
         let stream = self.stream(input, &positions.iter().copied().collect())?;
-        let groups = positions.iter().map(|at| stream.column_expression(*at)).collect::<Lowering<Arc<[_]>>>()?;
-        let columns = positions.iter().copied().map(Some).collect();
-        Ok(self.grouped(&stream, &groups, Arc::from([]), columns))
+        let exprs: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+        let (order, determining) = compared_first(input, &exprs)?;
+        let groups = order.iter().map(|at| stream.column_expression(*at)).collect::<Lowering<Arc<[_]>>>()?;
+        let mut columns = vec![None; positions.len()];
+        order.iter().enumerate().for_each(|(place, at)| columns[*at] = Some(place));
+        Ok(self.grouped(&stream, &groups, determining, Arc::from([]), columns))
     }
 
     pub(super) fn sort(&mut self, sort: &Sort, needed: &Needed) -> Lowering<Stream> {
@@ -292,7 +300,11 @@ pub(super) fn values(values: &Values, needed: &Needed) -> Lowering<Stream> {
 }
 
 /// What is expected of the keys of groups, and how many groups.
-pub(super) fn group_estimates(stream: &Stream, groups: &[Expression]) -> (Vec<ColumnEstimate>, f64) {
+pub(super) fn group_estimates(
+    stream: &Stream,
+    groups: &[Expression],
+    determining: usize,
+) -> (Vec<ColumnEstimate>, f64) {
     let known = |expression: &Expression| {
         if let Expression::Column { index, .. } = expression {
             return stream.estimate.columns[*index];
@@ -304,13 +316,22 @@ pub(super) fn group_estimates(stream: &Stream, groups: &[Expression]) -> (Vec<Co
     let rows = if groups.is_empty() {
         1.0
     } else {
-        let product: f64 = estimates.iter().map(|column| column.distinct).product();
+        let product: f64 = estimates[..determining].iter().map(|column| column.distinct).product();
         product.min(stream.estimate.rows).max(1.0)
     };
     for column in &mut estimates {
         column.distinct = column.distinct.min(rows);
     }
     (estimates, rows)
+}
+
+/// An order of group columns in which so many of the first determine the others.
+fn compared_first(input: &LogicalPlan, groups: &[Expr]) -> Lowering<(Vec<usize>, usize)> {
+    let is_compared = compared(input, groups)?;
+    let (mut order, others): (Vec<usize>, Vec<usize>) = (0..groups.len()).partition(|at| is_compared[*at]);
+    let determining = order.len();
+    order.extend(others);
+    Ok((order, determining))
 }
 
 /// A value where a condition is true, else NULL. Where it is not, the value is not computed.

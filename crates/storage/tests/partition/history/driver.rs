@@ -317,6 +317,7 @@ impl Driver {
             rows.extend(gateway.addresses.iter().copied().zip(rows_of(&gateway.batch)));
         }
         self.parts[part].store.close_cursor(cursor);
+        self.check_count(part, view, request, rows.len());
         rows
     }
 

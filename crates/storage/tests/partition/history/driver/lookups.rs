@@ -1,12 +1,24 @@
-//! Batched lookups, through an index or by one scan, against the reference.
+//! Batched lookups, through an index or by one scan, against the reference; and counts against reads.
 
-use super::{Driver, generate, rows_of};
-use eris_storage::{AttributeId, Batch, Comparison, Condition, LookupRequest, Predicate, Test, Value};
+use super::{Driver, View, generate, rows_of};
+use eris_storage::{AttributeId, Batch, Comparison, Condition, LookupRequest, Predicate, ReadRequest, Test, Value};
 
 /// By the primary key, by a secondary one in another order than its index's, and by attributes without an index.
 const KEYS: [&[u16]; 4] = [&[1], &[1, 2], &[3], &[6, 7]];
 
 impl Driver {
+    /// Who only counts the same rows counts as many.
+    pub(super) fn check_count(&mut self, part: usize, view: View, request: &ReadRequest, expected: usize) {
+        let request = ReadRequest { desired: [].into(), order: None, ..request.clone() };
+        let mut cursor = self.parts[part].store.open_cursor(&request).unwrap().counting();
+        let mut rows = 0;
+        while let Some(gateway) = self.parts[part].store.next_batch(&view.snapshot(&self.table), &mut cursor).unwrap() {
+            assert!(gateway.batch.columns.is_empty() && gateway.addresses.is_empty());
+            rows += gateway.batch.rows;
+        }
+        assert_eq!(rows, expected, "seed {}: {request:?}", self.seed);
+    }
+
     /// Looks up many keys at once, some of them twice, some absent, some NULL.
     pub(super) fn look_up(&mut self) {
         let (_, view) = self.pick();
