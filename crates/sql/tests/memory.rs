@@ -92,7 +92,8 @@ fn a_chain_of_joins_gives_back_what_nobody_asks_any_more() {
         let lines: String = (1..=rows).map(line).collect();
         client.run_with(&format!("COPY t{table} FROM STDIN (FORMAT csv)"), &[], Some(&lines)).unwrap();
     }
-    let chain: String = (1..7).map(|table| format!(" JOIN t{table} ON t{table}.id = t{}.id", table - 1)).collect();
+    let join = |table| format!(" JOIN t{table} ON t{table}.id = t{}.id", table - 1);
+    let chain = (1..7).map(join).collect::<Vec<String>>().concat();
     let query = format!("SELECT count(*), sum({} + t6.id) FROM t0{chain}", columns.join(" + "));
     let plan = client.rows(&format!("EXPLAIN {query}")).join("\n");
     assert_eq!(plan.matches(&format!("Build by #0, {COLUMNS} columns")).count(), 6, "{plan}");

@@ -179,7 +179,7 @@ impl Frozen {
         Ok(())
     }
 
-    /// Selects the rows of a window that satisfy the first conditions, all or until few rows are left; gives the others.
+    /// Selects the rows of a window that satisfy the first conditions, until few rows are left; gives the others.
     fn select<'f>(
         &self,
         scratch: &mut EncodedScratch,

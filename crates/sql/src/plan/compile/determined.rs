@@ -22,14 +22,14 @@ struct Known {
     equal: Vec<(Attribute, Attribute)>,
 }
 
-/// For each group column over a plan's rows whether it has to be compared. At least one has to.
-pub(super) fn compared(input: &LogicalPlan, groups: &[Expr]) -> Lowering<Vec<bool>> {
+/// For each group column over a plan's rows whether it has to be compared, if it is a column of the plan: at which
+/// position. At least one has to.
+pub(super) fn compared(input: &LogicalPlan, groups: &[Option<usize>]) -> Lowering<Vec<bool>> {
     let mut known = Known::default();
     let attributes = known.attributes(input)?;
-    let schema = input.schema();
-    let of_group = |expr: &Expr| {
-        let position = schema.maybe_index_of_column(expr.try_as_col()?)?;
-        attributes[position].map(|attribute| (attribute, schema.field(position).data_type().is_numeric()))
+    let of_group = |position: &Option<usize>| {
+        let position = (*position)?;
+        attributes[position].map(|attribute| (attribute, input.schema().field(position).data_type().is_numeric()))
     };
     let groups: Vec<Option<(Attribute, bool)>> = groups.iter().map(of_group).collect();
     let mut compared = vec![true; groups.len()];

@@ -14,10 +14,10 @@
 //! Every node is told which of its columns are needed above, and yields no others. Inner joins that hang together are
 //! taken apart and put together again in the order that is expected to be cheapest ([`graph`], [`order`]), by what is
 //! known of the tables now ([`estimate`]). A subquery that does not refer to rows outside becomes a stage whose value
-//! is a parameter; groups that occur twice are computed once, and are compared by what determines them ([`determined`]).
-//! When all stages are there, build sides pass filters to
-//! scans far away ([`sideways`]), and the stages are put into an order in which each finds what it needs
-//! ([`schedule`]); debug builds look at the whole again ([`verify`]).
+//! is a parameter; groups that occur twice are computed once, and what determines a group is compared alone
+//! ([`determined`]). When all stages are there, build sides pass filters to scans far away ([`sideways`]), and the
+//! stages are put into an order in which each finds what it needs ([`schedule`]); debug builds look at the whole again
+//! ([`verify`]).
 
 mod determined;
 mod estimate;

@@ -118,7 +118,8 @@ impl Compiler<'_> {
         let map = stream.columns.clone();
         let scope = Stream::scope(schema, &map);
         let groups = lower_all(&groups, scope)?;
-        let (order, determining) = compared_first(&aggregate.input, &aggregate.group_expr)?;
+        let positions = aggregate.group_expr.iter().map(|expr| schema.maybe_index_of_column(expr.try_as_col()?));
+        let (order, determining) = compared_first(&aggregate.input, &positions.collect::<Vec<_>>())?;
         let groups = order.iter().map(|at| groups[*at].clone()).collect();
         let calls = calls
             .iter()
@@ -162,8 +163,8 @@ impl Compiler<'_> {
         let Distinct::All(input) = distinct else { return Err(NotNative("DISTINCT ON".to_string())) };
         let positions: Vec<usize> = (0..input.schema().fields().len()).collect();
         let stream = self.stream(input, &positions.iter().copied().collect())?;
-        let exprs: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
-        let (order, determining) = compared_first(input, &exprs)?;
+        let all: Vec<Option<usize>> = positions.iter().copied().map(Some).collect();
+        let (order, determining) = compared_first(input, &all)?;
         let groups = order.iter().map(|at| stream.column_expression(*at)).collect::<Lowering<Arc<[_]>>>()?;
         let mut columns = vec![None; positions.len()];
         order.iter().enumerate().for_each(|(place, at)| columns[*at] = Some(place));
@@ -325,8 +326,8 @@ pub(super) fn group_estimates(
     (estimates, rows)
 }
 
-/// An order of group columns in which so many of the first determine the others.
-fn compared_first(input: &LogicalPlan, groups: &[Expr]) -> Lowering<(Vec<usize>, usize)> {
+/// An order of group columns, which may be at positions of a plan, in which so many of the first determine the others.
+fn compared_first(input: &LogicalPlan, groups: &[Option<usize>]) -> Lowering<(Vec<usize>, usize)> {
     let is_compared = compared(input, groups)?;
     let (mut order, others): (Vec<usize>, Vec<usize>) = (0..groups.len()).partition(|at| is_compared[*at]);
     let determining = order.len();
