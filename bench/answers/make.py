@@ -40,7 +40,8 @@ ORDER = {
 # Q21 asks of each late line whether its order has another supplier, and no other late one. On the crowded orders of
 # JCC-H DuckDB compares each line with each other one, at scale factor 5 for half an hour. That two differ is that the
 # smallest is not the largest.
-Q21_ASKS = re.compile(r"exists \(.*l2\.l_suppkey <> l1\.l_suppkey\s*\)\s*and not exists \(.*l3\.l_commitdate\s*\)", re.S)
+Q21_ASKS = re.compile(
+    r"exists \(.*l2\.l_suppkey <> l1\.l_suppkey\s*\)\s*and not exists \(.*l3\.l_commitdate\s*\)", re.S)
 Q21_COUNTS = """l1.l_orderkey in (
         select l_orderkey from lineitem group by l_orderkey having min(l_suppkey) <> max(l_suppkey)
     )

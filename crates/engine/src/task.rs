@@ -149,8 +149,8 @@ pub async fn yield_now() {
 }
 
 /// Between two pieces of long work, each a fraction of a millisecond: what is ready goes first. A worker does one such
-/// piece a step, which is all that a task which becomes ready meanwhile has to wait for; however many those are, a piece
-/// follows.
+/// piece a step, which is all that a task which becomes ready meanwhile has to wait for; however many those are, a
+/// piece follows.
 pub async fn yield_to_tasks() {
     give_way(true).await;
 }

@@ -1,6 +1,6 @@
 //! Keeps what is constant on one side of an outer join, or equal to something there, from being taken for it behind the
-//! join, where rows without a partner have NULL instead; and the same with keys of grouping sets, which are NULL where a
-//! set does not have them.
+//! join, where rows without a partner have NULL instead; and the same with keys of grouping sets, which are NULL where
+//! a set does not have them.
 //!
 //! DataFusion hands all that it knows of both sides on, sorts and groups by such a column no more, and gives rows in
 //! the wrong order or a group twice. The side that is padded gets an operator that tells nothing but its columns.

@@ -50,7 +50,7 @@ pub(super) fn compared(input: &LogicalPlan, groups: &[Option<usize>]) -> Lowerin
 }
 
 impl Known {
-    /// By position in a plan's schema: which column of which scan it is, if it is one. Notes what the plan says of them.
+    /// By position in a plan's schema: which column of which scan it is, if any. Notes what the plan says of them.
     fn attributes(&mut self, plan: &LogicalPlan) -> Lowering<Vec<Option<Attribute>>> {
         match plan {
             LogicalPlan::TableScan(scan) => {
