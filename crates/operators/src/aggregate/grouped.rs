@@ -109,7 +109,7 @@ impl Grouped {
 
     /// The group of each row, with a state for each.
     pub fn assign(&mut self, keys: &[Column], rows: usize) -> Result<Vec<u32>, OperatorError> {
-        let (compared, carried) = keys.split_at(self.determining.min(keys.len()));
+        let (compared, carried) = keys.split_at(self.determining);
         let group_of_row = self.groups.assign(compared, rows, &mut self.room)?;
         let (groups, room) = (self.groups.len(), self.room.groups());
         self.carried.follow(carried, &group_of_row, groups, room);

@@ -21,7 +21,8 @@ use crate::fallback::{PaddedSides, SampledFilters};
 const IDLE: [&str; 3] = ["rewrite_set_comparison", "extract_leaf_expressions", "push_down_leaf_projections"];
 
 /// Rules that found more to do in a second pass over TPC-H's queries; none of the others did. What they would find in
-/// another query is lost time, not a wrong answer; subqueries that are left get all rules again.
+/// another query is lost time, not a wrong answer; subqueries that are left get all rules again. Constants go behind
+/// whenever filters are pushed down.
 const AGAIN: [&str; 7] = [
     "constants_behind",
     "eliminate_join",

@@ -20,8 +20,9 @@ use std::sync::Arc;
 /// Windows a scan examines in one call at most before it gives a batch, even an empty one.
 const SCAN_WINDOWS_MAX: usize = 8;
 
-/// Rows that a scan examines in one call when it only counts them.
-const COUNTED_ROWS_MAX: usize = 1 << 16;
+/// Rows that a scan examines in one call when it only counts them: as many as otherwise, because a test of texts may
+/// take long.
+const COUNTED_ROWS_MAX: usize = SCAN_WINDOWS_MAX * BATCH_ROWS;
 
 /// A row found through an index costs about as much as this many scanned ones.
 const INDEX_ROW_COST: f64 = 32.0;
