@@ -229,8 +229,8 @@ impl Backend for Scripted {
         for command in sql.split(';').map(str::trim).filter(|command| !command.is_empty()) {
             let mut statement = ScriptedStatement { command: command.into(), parameters: 0 };
             match statement.words().0 {
-                "rows" | "heavy" | "late" | "done" | "copy" | "wait" | "fail" | "notice" | "set" | "SET" | "begin"
-                | "commit" | "rollback" => (),
+                "rows" | "heavy" | "late" | "done" | "copy" | "wait" | "deaf" | "fail" | "notice" | "set" | "SET"
+                | "begin" | "commit" | "rollback" => (),
                 "echo" => statement.parameters = statement.number().min(100) as usize,
                 other => {
                     let mut report = Report::error(SqlState::SYNTAX_ERROR, format!("syntax error at \"{other}\""));
@@ -296,6 +296,13 @@ impl Backend for Scripted {
             "echo" => Ok(Outcome::Rows(ScriptedRows { echo: Some(parameters.to_vec()), ..rows(self, 0) })),
             "copy" => Ok(Outcome::CopyIn(ScriptedCopy { session: self, lines: 0 })),
             "wait" => {
+                let report = self.interrupt.wait().await;
+                Err(self.failed(report))
+            }
+            // What was asked before it begins is lost on it.
+            "deaf" => {
+                self.interrupt.wait().await;
+                self.interrupt.cancelled.store(false, Ordering::SeqCst);
                 let report = self.interrupt.wait().await;
                 Err(self.failed(report))
             }

@@ -270,9 +270,10 @@ impl<T: Transport> Wire<T> {
     /// Waits for the backend while watching the client: when it disappears, or the server stops, the statement is
     /// cancelled. The backend's future always runs to its end, which is then the quick one.
     ///
+    /// A cancel may come before the backend has anything to cancel, or between two attempts: it is asked again.
+    ///
     /// It is pinned by the caller: futures of whole statements are large, and are not to be moved.
     pub async fn watch<F: Future>(&mut self, mut future: Pin<&mut F>) -> F::Output {
-        let mut cancelled = false;
         std::future::poll_fn(|context| {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(output);
@@ -283,8 +284,7 @@ impl<T: Transport> Wire<T> {
                     break;
                 }
             }
-            if !cancelled && (self.gone || self.signal.is_stopping()) {
-                cancelled = true;
+            if self.gone || self.signal.is_stopping() || self.signal.is_cancelled() {
                 self.signal.cancel_backend();
                 return future.as_mut().poll(context);
             }

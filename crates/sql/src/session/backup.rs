@@ -42,7 +42,7 @@ impl Session {
             return Err(SqlError::new(SqlState::INVALID_NAME, "relative path not allowed for BACKUP")
                 .hint("The server writes it: name the directory from the root of the server's file system."));
         }
-        let cancel = self.cancel.begin();
+        let cancel = self.cancel.handle();
         let waiting = Waiting(cancel.clone());
         let engine = self.database.engine().clone();
         let (sender, receiver) = oneshot::channel();

@@ -19,15 +19,40 @@ impl SessionCancel {
         }
     }
 
-    /// A statement begins; its handle.
-    pub(super) fn begin(&self) -> CancelHandle {
-        let handle = CancelHandle::default();
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle.clone());
-        handle
+    /// A statement begins: what was asked of the one before is over.
+    pub(super) fn begin(&self) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(CancelHandle::default());
+    }
+
+    /// The handle of the running statement: one for all it does, so that whoever cancels it while it is planned has
+    /// cancelled what it would have read.
+    pub(super) fn handle(&self) -> CancelHandle {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().clone()
     }
 
     /// No statement runs any more.
     pub(super) fn end(&self) {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_a_statement_does_is_cancelled_and_nothing_of_the_next() {
+        let session = SessionCancel::default();
+        session.begin();
+        let planning = session.handle();
+        session.cancel();
+        let reading = session.handle();
+        assert!(planning.is_cancelled() && reading.is_cancelled());
+        session.end();
+        session.cancel();
+        assert!(!session.handle().is_cancelled(), "none ran");
+        session.cancel();
+        session.begin();
+        assert!(!session.handle().is_cancelled(), "it was asked of the one before");
     }
 }

@@ -44,6 +44,7 @@ impl Session {
         // The first statement of its transaction may begin again; a later one would lose what came before it.
         let mut retries = if self.block == Block::Idle { self.settings.retries() } else { 0 };
         loop {
+            self.cancel.begin();
             match self.attempt(&statement.planned, &parameters, step).await {
                 Ok(Attempt::Tag(tag)) => match self.succeeded(step).await {
                     Ok(()) => return Ok(Outcome::Complete(tag)),

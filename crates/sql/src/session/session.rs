@@ -290,7 +290,7 @@ impl Session {
     /// The open transaction at a new statement, beginning one if there is none.
     pub(super) fn transaction(&mut self) -> &mut Transaction {
         let engine = self.database.engine();
-        let handle = self.cancel.begin();
+        let handle = self.cancel.handle();
         let level = self.isolation_level();
         let transaction = match &mut self.transaction {
             Some(transaction) => {

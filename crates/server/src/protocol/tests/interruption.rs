@@ -26,6 +26,15 @@ fn a_running_statement_is_cancelled_by_who_knows_the_secret() {
 }
 
 #[test]
+fn a_cancel_that_the_backend_does_not_hear_is_asked_again() {
+    let mut client = client();
+    assert!(client.query("deaf").is_empty());
+    cancel(&client, 1, 1);
+    let answers = read(&client.run());
+    assert_eq!(answers, ["error 57014 canceling statement due to user request", "ready idle"]);
+}
+
+#[test]
 fn a_cancel_between_statements_hits_nothing() {
     let mut client = client();
     cancel(&client, 1, 1);
