@@ -1,5 +1,6 @@
 //! Which of DataFusion's rules run, and those of ours between them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType as ArrowType;
@@ -56,7 +57,9 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         rules.push(match rule.name() {
             "push_down_filter" => Arc::new(Sparing { rule, spares: filters_one_group }),
             "extract_equijoin_predicate" => Arc::new(Sparing { rule, spares: takes_nulls_for_equal }),
-            "eliminate_cross_join" => Arc::new(Sparing { rule, spares: has_nulls_taken_for_equal }),
+            "eliminate_cross_join" => {
+                Arc::new(Sparing { rule: Arc::new(KeepingKeys(rule)), spares: has_nulls_taken_for_equal })
+            }
             "eliminate_duplicated_expr" => Arc::new(Sparing { rule, spares: sorts }),
             "single_distinct_aggregation_to_group_by" => Arc::new(Sparing { rule, spares: adds_numerics }),
             _ => rule,
@@ -133,6 +136,52 @@ fn has_nulls_taken_for_equal(plan: &LogicalPlan) -> bool {
         })
     };
     plan.apply_with_subqueries(look).is_ok_and(|walk| walk == TreeNodeRecursion::Stop)
+}
+
+/// The rule that puts inner joins in another order. A key whose one side has columns of several tables, as in
+/// `(a.x = b.y) = c.z`, fits an order only where those are joined already, and is lost in another: then all stays.
+#[derive(Debug)]
+struct KeepingKeys(Arc<dyn OptimizerRule + Send + Sync>);
+
+impl OptimizerRule for KeepingKeys {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let spanning = keys(&plan, of_several_tables)?;
+        if spanning.is_empty() {
+            return self.0.rewrite(plan, config);
+        }
+        let rewritten = self.0.rewrite(plan.clone(), config)?;
+        let kept = keys(&rewritten.data, of_several_tables)?;
+        Ok(if spanning.is_subset(&kept) { rewritten } else { Transformed::no(plan) })
+    }
+}
+
+/// The keys of inner joins for which `wanted` holds, with both sides' parts in one order.
+fn keys(plan: &LogicalPlan, wanted: fn(&Expr) -> bool) -> Result<BTreeSet<(String, String)>> {
+    let mut found = BTreeSet::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Join(join) = node
+            && join.join_type == JoinType::Inner
+        {
+            for (left, right) in join.on.iter().filter(|(left, right)| wanted(left) || wanted(right)) {
+                let (left, right) = (left.to_string(), right.to_string());
+                found.insert(if left < right { (left, right) } else { (right, left) });
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+fn of_several_tables(expr: &Expr) -> bool {
+    expr.column_refs().into_iter().map(|column| &column.relation).collect::<BTreeSet<_>>().len() > 1
 }
 
 /// A filter of groups of which one is there even if no row is. Below them a condition without columns, or one that is

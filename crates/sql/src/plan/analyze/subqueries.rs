@@ -139,7 +139,7 @@ fn without_selection(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// A plan with other names for what it selects; the old and the new ones are put into `names`. Columns of tables keep
-/// theirs: the table tells them apart.
+/// theirs, unless another table's is compared that is named alike.
 pub(super) fn without_names(plan: &LogicalPlan, names: &mut Vec<(Column, Column)>) -> Result<LogicalPlan> {
     if let LogicalPlan::Filter(Filter { predicate, input, .. }) = plan
         && has_namesakes(plan)
@@ -176,16 +176,28 @@ pub(super) fn without_names(plan: &LogicalPlan, names: &mut Vec<(Column, Column)
     };
     names.clear();
     let named = expr.iter().zip(expressions).enumerate().map(|(at, (old, new))| {
-        if matches!(&new, Expr::Column(column) if column.relation.is_some()) {
-            return new;
+        if let Expr::Column(column) = &new
+            && column.relation.is_some()
+            && !has_compared_namesake(&input, column)?
+        {
+            return Ok(new);
         }
         let name = format!("__selected_{at}");
         let (relation, old) = old.qualified_name();
         names.push((Column::new(relation, old), Column::new_unqualified(&name)));
-        new.unalias().alias(name)
+        Ok(new.unalias().alias(name))
     });
-    let named = named.collect();
+    let named = named.collect::<Result<_>>()?;
     Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(input))?))
+}
+
+/// Whether the column of another table that has this one's name is compared with columns outside: it is put beside what
+/// is selected, and the subquery's own name does not tell them apart.
+fn has_compared_namesake(plan: &LogicalPlan, column: &Column) -> Result<bool> {
+    plan.exists(|node| {
+        let LogicalPlan::Filter(Filter { predicate, .. }) = node else { return Ok(false) };
+        Ok(compared_columns(predicate).into_iter().any(|other| other.name == column.name && other != column))
+    })
 }
 
 /// Whether columns of two tables that have one name are compared with columns outside.
