@@ -38,10 +38,13 @@ impl<T> Assignments<T> {
         }
     }
 
-    /// The next partition in a worker's step of this number, and out of which queue.
-    pub fn pop(&self, step: u64) -> Option<(T, Urgency)> {
+    /// The next partition in a worker's step of this number, and out of which queue; none that is less urgent.
+    pub fn pop(&self, step: u64, least: Urgency) -> Option<(T, Urgency)> {
         let urgent = || Some((self.urgent.pop()?, Urgency::Urgent));
         let later = || Some((self.later.pop()?, Urgency::Later));
+        if least == Urgency::Urgent {
+            return urgent();
+        }
         if step.is_multiple_of(u64::from(LOW_CLASS_SHARE)) { later().or_else(urgent) } else { urgent().or_else(later) }
     }
 
@@ -67,11 +70,13 @@ mod tests {
             assignments.push(partition, urgency);
         }
         assert_eq!(assignments.len(), 5);
-        assert_eq!(assignments.pop(7), Some((3, Urgency::Urgent)));
-        assert_eq!(assignments.pop(8), Some((1, Urgency::Later)));
+        let pop = |step| assignments.pop(step, Urgency::Later);
+        assert_eq!(pop(7), Some((3, Urgency::Urgent)));
+        assert_eq!(pop(8), Some((1, Urgency::Later)));
         // Nothing else is urgent after this one, and nobody waits for what is not there.
-        assert_eq!([9, 10].map(|step| assignments.pop(step)), [(4, Urgency::Urgent), (2, Urgency::Later)].map(Some));
-        assert_eq!([16, 24].map(|step| assignments.pop(step)), [Some((5, Urgency::Later)), None]);
+        assert_eq!([9, 10].map(pop), [(4, Urgency::Urgent), (2, Urgency::Later)].map(Some));
+        assert_eq!(assignments.pop(16, Urgency::Urgent), None);
+        assert_eq!([16, 24].map(pop), [Some((5, Urgency::Later)), None]);
         assert!(assignments.is_empty());
     }
 }

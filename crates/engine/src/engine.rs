@@ -15,7 +15,7 @@ use crate::container::{Container, ContainerSpec};
 use crate::definition::Definition;
 use crate::error::EngineError;
 use crate::global_index::{GlobalIndex, GlobalIndexSpec};
-use crate::ids::{TableVersion, TaskId};
+use crate::ids::TableVersion;
 use crate::lock::{Lock, lock};
 use crate::lookup::invalid;
 use crate::memory::MachineMemory;
@@ -24,7 +24,7 @@ use crate::options::EngineOptions;
 use crate::partition::{Bounds, LivingPartition};
 use crate::partition_table::{Entry, PartitionTable, Partitioning};
 use crate::runtime::{Runtime, current_node};
-use crate::task::Task;
+use crate::task::{Task, give_up_all};
 use crate::timer::Sleep;
 use crate::transaction::{IsolationLevel, Transaction, until_visible};
 use crate::worker::Worker;
@@ -87,11 +87,8 @@ impl Engine {
             // A worker that panicked has said so itself.
             let _ = thread.join();
         }
-        // Tasks that nobody will poll again: whoever waits for them is told by their end.
-        for node in &self.runtime.nodes {
-            while node.tasks.pop().or_else(|| node.pieces.pop()).is_some() {}
-        }
-        self.runtime.tasks.drop_all();
+        // Nobody will poll them again: whoever waits for them is told by their end.
+        give_up_all(&self.runtime);
         self.runtime.abandon_partitions();
     }
 
@@ -141,16 +138,14 @@ impl Engine {
     }
 
     /// Runs a task on the current worker's node, or on the nodes in turn.
-    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) -> TaskId {
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let node = current_node().unwrap_or_else(|| self.runtime.next_node());
-        self.spawn_on(node, future)
+        self.spawn_on(node, future);
     }
 
     /// Runs a task on a node.
-    pub fn spawn_on(&self, node: NodeId, future: impl Future<Output = ()> + Send + 'static) -> TaskId {
-        let id = self.runtime.next_task_id();
-        Task::start(&self.runtime, id, node, Box::pin(future));
-        id
+    pub fn spawn_on(&self, node: NodeId, future: impl Future<Output = ()> + Send + 'static) {
+        Task::start(&self.runtime, node, Box::pin(future));
     }
 
     /// Runs a task and waits for its value. For threads that are not workers.

@@ -15,10 +15,6 @@ pub struct OperatorIndex(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TableVersion(pub u32);
 
-/// A task, for messages to people.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TaskId(pub u64);
-
 impl fmt::Display for DataflowId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "dataflow {}", self.0)

@@ -172,13 +172,13 @@ impl LivingPartition {
 
     /// The latch for a task that runs a command in place: only if nothing waits here that is as urgent. Scans and loads
     /// are overtaken, as messages for point accesses overtake them.
-    pub fn try_in_place(&self) -> Option<Guard<'_, PartitionState>> {
+    pub fn try_in_place(&self) -> Result<Guard<'_, PartitionState>, Missed> {
         if self.inbox.urgent() > 0 {
-            return None;
+            return Err(Missed::Others);
         }
-        let state = self.latch_soon()?;
-        let free = self.inbox.urgent() == 0 && state.has_no_fresh_urgent_commands();
-        free.then_some(state)
+        let state = self.latch_soon().ok_or(Missed::Latch)?;
+        let free = self.inbox.urgent() == 0 && !state.has_fresh_urgent_commands();
+        if free { Ok(state) } else { Err(Missed::Others) }
     }
 
     /// The latch, if whoever has it lets go within about a point access: a message instead costs several of them, and
@@ -301,12 +301,12 @@ impl PartitionState {
         (self.change.take(), std::mem::take(&mut self.ready), std::mem::take(&mut self.stalled))
     }
 
-    /// Nothing that a command in place may not overtake. Commands with a saved cursor do not count: they run under
-    /// their own snapshots.
-    fn has_no_fresh_urgent_commands(&self) -> bool {
+    /// Whether there is something that a command in place may not overtake. Commands with a saved cursor do not count:
+    /// they run under their own snapshots.
+    fn has_fresh_urgent_commands(&self) -> bool {
         let urgent = &self.ready[..=Class::Point as usize];
-        urgent.iter().flatten().all(Command::has_started)
-            && self.stalled.iter().all(|command| command.class() > Class::Point || command.has_started())
+        urgent.iter().flatten().any(|command| !command.has_started())
+            || self.stalled.iter().any(|command| command.class() <= Class::Point && !command.has_started())
     }
 
     /// How soon its commands want to go on, if there are any that can.
@@ -361,6 +361,16 @@ impl PartitionState {
         self.ready[class].pop_front()
     }
 
+    /// The next command that a command in place may not overtake.
+    pub fn next_fresh_urgent(&mut self) -> Option<Command> {
+        for queue in &mut self.ready[..=Class::Point as usize] {
+            if let Some(index) = queue.iter().position(|command| !command.has_started()) {
+                return queue.remove(index);
+            }
+        }
+        None
+    }
+
     pub fn stall(&mut self, command: Command) {
         self.stalled.push(command);
     }
@@ -405,6 +415,15 @@ impl PartitionState {
 
 /// Shared by everything that names partitions.
 pub(crate) type Partition = Arc<LivingPartition>;
+
+/// Why a command does not run in place right now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Missed {
+    /// Somebody has the latch.
+    Latch,
+    /// Others wait there that came before.
+    Others,
+}
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ use crate::container::{Container, SYSTEM_CONTAINER};
 use crate::counters::{Counters, Event};
 use crate::dataflow::Dataflow;
 use crate::error::EngineError;
-use crate::ids::{DataflowId, TaskId};
+use crate::ids::DataflowId;
 use crate::lock::{Lock, lock, read, write};
 use crate::memory::MachineMemory;
 use crate::message::{Class, Message};
@@ -29,7 +29,7 @@ use crate::partition::{LivingPartition, Partition};
 use crate::placement::Helpers;
 use crate::scatter::Scatter;
 use crate::sequence::Sequences;
-use crate::task::Tasks;
+use crate::task::WaitingTasks;
 use crate::traffic::Traffic;
 use crate::transactions::TransactionManager;
 
@@ -59,9 +59,8 @@ pub(crate) struct Runtime {
     partitions: RwLock<Vec<Weak<LivingPartition>>>,
     dataflows: [Lock<DeterministicMap<u64, Arc<Dataflow>>>; DATAFLOW_SHARDS],
     next_container: AtomicU32,
-    pub tasks: Tasks,
+    pub waiting: WaitingTasks,
     next_dataflow: AtomicU64,
-    next_task: AtomicU64,
     next_node: AtomicU64,
     halt: AtomicBool,
     pub helpers: Helpers,
@@ -174,9 +173,8 @@ impl Runtime {
             partitions: RwLock::default(),
             dataflows: std::array::from_fn(|_| Lock::default()),
             next_container: AtomicU32::new(SYSTEM_CONTAINER.0 + 1),
-            tasks: Tasks::default(),
+            waiting: WaitingTasks::default(),
             next_dataflow: AtomicU64::new(1),
-            next_task: AtomicU64::new(1),
             next_node: AtomicU64::new(0),
             halt: AtomicBool::new(false),
             blocked: Lock::default(),
@@ -201,10 +199,6 @@ impl Runtime {
 
     pub fn next_dataflow_id(&self) -> DataflowId {
         DataflowId(self.next_dataflow.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub fn next_task_id(&self) -> TaskId {
-        TaskId(self.next_task.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Nodes in turn, for new tasks and partitions.

@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::{Lock, lock};
 use crate::options::EngineOptions;
+use crate::task::give_up_all;
 use crate::worker::Worker;
 
 pub use faults::{FAULTS, Fault, FaultOptions};
@@ -56,7 +57,7 @@ pub enum SimulationError {
 /// With the simulation all is gone: what tasks were at is dropped, as it lies in memory that is no more.
 impl Drop for Simulation {
     fn drop(&mut self) {
-        self.engine.runtime().tasks.drop_all();
+        give_up_all(self.engine.runtime());
     }
 }
 

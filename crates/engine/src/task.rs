@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -13,7 +13,6 @@ use eris_platform::NodeId;
 use eris_sync::TaskState;
 
 use crate::counters::Event;
-use crate::ids::TaskId;
 use crate::lock::{Lock, lock};
 use crate::runtime::Runtime;
 
@@ -25,26 +24,31 @@ thread_local! {
 type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct Task {
-    #[expect(dead_code, reason = "names the task in a debugger")]
-    id: TaskId,
     node: AtomicU16,
     state: TaskState,
+    /// Whether the engine has it among those that wait.
+    known: AtomicBool,
     future: Lock<Option<BoxedFuture>>,
     runtime: Weak<Runtime>,
 }
 
 impl Task {
     /// Creates the task and queues it on its node.
-    pub fn start(runtime: &Arc<Runtime>, id: TaskId, node: NodeId, future: BoxedFuture) {
+    pub fn start(runtime: &Arc<Runtime>, node: NodeId, future: BoxedFuture) {
         let task = Arc::new(Self {
-            id,
             node: AtomicU16::new(runtime.acting_node(node).id.0),
             state: TaskState::queued(),
+            known: AtomicBool::new(false),
             future: Lock::new(Some(future)),
             runtime: Arc::downgrade(runtime),
         });
-        runtime.tasks.add(&task);
         task.enqueue(runtime);
+    }
+
+    /// Ends the task wherever it is; what it was at is dropped.
+    fn give_up(&self) {
+        let future = lock(&self.future).take();
+        drop(future);
     }
 
     /// From now on the workers of another node poll it.
@@ -81,6 +85,9 @@ impl Task {
             }
         }
         drop(slot);
+        if !self.known.swap(true, Ordering::Relaxed) {
+            runtime.waiting.add(self);
+        }
         if self.state.pend() {
             // Woken while it ran.
             let node = runtime.acting_node(NodeId(self.node.load(Ordering::Acquire)));
@@ -103,10 +110,11 @@ impl Wake for Task {
     }
 }
 
-/// The tasks of an engine, so that none outlives it: a task that waits is held by whoever is to wake it, which as a
-/// rule is something that the task itself holds.
+/// The tasks of an engine that wait or have waited, so that none outlives it: such a task is held by whoever is to wake
+/// it, which as a rule is something that the task itself holds. One that ends with its first poll, as most do that read
+/// or change a few rows, never comes here: who queues it holds it.
 #[derive(Default)]
-pub(crate) struct Tasks {
+pub(crate) struct WaitingTasks {
     known: Lock<Known>,
 }
 
@@ -117,7 +125,7 @@ struct Known {
     full: usize,
 }
 
-impl Tasks {
+impl WaitingTasks {
     fn add(&self, task: &Arc<Task>) {
         let mut known = lock(&self.known);
         if known.tasks.len() >= known.full {
@@ -127,18 +135,27 @@ impl Tasks {
         known.tasks.push(Arc::downgrade(task));
     }
 
-    /// Drops what all tasks are at. Only when nobody polls any more.
-    pub fn drop_all(&self) {
-        loop {
-            let tasks = std::mem::take(&mut lock(&self.known).tasks);
-            if tasks.is_empty() {
-                return;
+    /// Ends those that there are; whether there were any.
+    fn give_up(&self) -> bool {
+        let tasks = std::mem::take(&mut lock(&self.known).tasks);
+        tasks.iter().filter_map(Weak::upgrade).for_each(|task| task.give_up());
+        !tasks.is_empty()
+    }
+}
+
+/// Ends all tasks, queued or waiting; what they are at is dropped, which may begin further ones. Only when nobody polls
+/// any more.
+pub(crate) fn give_up_all(runtime: &Runtime) {
+    loop {
+        let mut any = false;
+        for node in &runtime.nodes {
+            while let Some(task) = node.tasks.pop().or_else(|| node.pieces.pop()) {
+                task.give_up();
+                any = true;
             }
-            // What is dropped may begin further tasks.
-            for task in tasks.iter().filter_map(Weak::upgrade) {
-                let future = lock(&task.future).take();
-                drop(future);
-            }
+        }
+        if !runtime.waiting.give_up() && !any {
+            return;
         }
     }
 }

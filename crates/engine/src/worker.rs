@@ -12,16 +12,16 @@ use eris_platform::{Nanos, NodeId, Reactor};
 use crate::assignments::Urgency;
 use crate::counters::{Event, count_as};
 use crate::maintenance::maintain;
-use crate::message::Class;
 use crate::node::Node;
 use crate::options::{
-    LONG_POLL_QUANTA, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, STEP_TASKS_MAX,
-    STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS, VISIT_COMMANDS_MAX,
+    LONG_POLL_QUANTA, LONG_WORK_SHARE, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, STEP_TASKS_MAX,
+    STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS,
 };
-use crate::partition::{Partition, PartitionState, Quantum, Ran, receive, run_command};
+use crate::partition::Quantum;
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
 use crate::spinning::Spinning;
 use crate::task::Task;
+use crate::visit::visit;
 
 /// One worker (LPV).
 pub(crate) struct Worker {
@@ -157,8 +157,14 @@ impl Worker {
             return worked;
         }
         worked |= self.run_tasks(&runtime, node);
-        worked |= self.run_piece(&runtime, node);
-        worked |= self.visit_partitions(&runtime, node);
+        // Tasks that are still ready are behind: they are cut short by long work in some steps only.
+        let urgency = if node.tasks.is_empty() || self.steps.is_multiple_of(LONG_WORK_SHARE) {
+            worked |= self.run_piece(&runtime, node);
+            Urgency::Later
+        } else {
+            Urgency::Urgent
+        };
+        worked |= self.visit_partitions(&runtime, node, urgency);
         if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
             && let Some(partition) = node.maintenance.pop()
         {
@@ -217,16 +223,17 @@ impl Worker {
         true
     }
 
-    /// Visits partitions for a quantum; returns whether anything could be done. A scan that let go of its partition for
-    /// somebody goes on within the same quantum: it gives way, but its share of the worker stays.
-    fn visit_partitions(&mut self, runtime: &Runtime, node: &Node) -> bool {
+    /// Visits partitions that are at least as urgent, for a quantum; returns whether anything could be done. A scan
+    /// that let go of its partition for somebody goes on within the same quantum: it gives way, but its share of the
+    /// worker stays.
+    fn visit_partitions(&mut self, runtime: &Runtime, node: &Node, urgency: Urgency) -> bool {
         if node.assignments.is_empty() {
             return false;
         }
         let quantum = Quantum::start(runtime);
         let (mut visited, mut in_vain) = (0, 0);
         while visited < STEP_VISITS_MAX && in_vain < STEP_VISITS_IN_VAIN_MAX {
-            let Some((partition, urgency)) = node.assignments.pop(self.steps) else { break };
+            let Some((partition, urgency)) = node.assignments.pop(self.steps, urgency) else { break };
             self.be_busy();
             if visit(runtime, &partition, urgency, &quantum) {
                 visited += 1;
@@ -254,7 +261,7 @@ impl Worker {
                 runtime.count_help();
                 helped = true;
             }
-            let assigned = node.assignments.pop(self.steps);
+            let assigned = node.assignments.pop(self.steps, Urgency::Later);
             if assigned.is_some() {
                 self.be_busy();
             }
@@ -336,69 +343,4 @@ fn poll(runtime: &Runtime, task: &Arc<Task>, now: Nanos) -> Nanos {
         runtime.counters.add(Event::LongPolls, 1);
     }
     then
-}
-
-/// Processes a partition until the quantum is over; returns whether it could do anything: it may not get the latch, and
-/// commands may wait for something else.
-fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, quantum: &Quantum<'_>) -> bool {
-    let Some(mut state) = partition.try_latch() else {
-        runtime.counters.add(Event::LatchWaits, 1);
-        // Somebody is at it right now; its place in the queue is kept.
-        runtime.acting_node(partition.home()).assignments.push(Arc::clone(partition), urgency);
-        return false;
-    };
-    partition.unmark_queued(urgency);
-    let begun = runtime.env.now();
-    let worked = process(runtime, partition, &mut state, quantum);
-    state.store.add_processing(Duration::from_nanos(runtime.env.now().0.saturating_sub(begun.0)));
-    if state.resized {
-        partition.publish_size(&mut state);
-    }
-    let wants_maintenance = state.store.wants_maintenance() || state.is_draining();
-    let more = state.wants_visit();
-    drop(state);
-    if let Some(urgency) = [partition.inbox_urgency(), more].into_iter().flatten().min() {
-        runtime.visit(partition, urgency);
-    }
-    if wants_maintenance {
-        runtime.queue_maintenance(partition);
-    }
-    worked
-}
-
-fn process(runtime: &Runtime, partition: &Partition, state: &mut PartitionState, quantum: &Quantum<'_>) -> bool {
-    let (mut commands, mut waiting) = (0, Vec::new());
-    // Only scans and loads give way, and none whose end a change of bounds waits for: nobody gets in before that.
-    let wishes = partition.forget_wishes();
-    let yielding = quantum.until_wanted(wishes);
-    state.resume_stalled(partition.id);
-    while commands < VISIT_COMMANDS_MAX {
-        if !partition.inbox_is_empty() {
-            receive(runtime, partition, state);
-        }
-        let next = if state.is_draining() { state.next_started() } else { state.next_command() };
-        let Some(command) = next else { break };
-        runtime.counters.add(Event::Commands, command.messages as u64);
-        commands += command.messages;
-        let gives_way = command.class() > Class::Point && !state.holds_back();
-        let until = if gives_way { &yielding } else { quantum };
-        match run_command(runtime, partition, state, command, until) {
-            Ran::Finished => {}
-            Ran::Unfinished(command) => state.add(command),
-            // Tried once in a visit: what it waits for may be next.
-            Ran::Waiting(command) => {
-                waiting.push(command);
-                continue;
-            }
-            Ran::Stalled(command) => state.stall(command),
-        }
-        if until.is_over() {
-            break;
-        }
-    }
-    let worked = waiting.is_empty() || commands > waiting.len();
-    for command in waiting {
-        state.add(command);
-    }
-    worked
 }

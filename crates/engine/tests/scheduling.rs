@@ -6,6 +6,7 @@
 mod accounts;
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -16,7 +17,7 @@ use eris_engine::{
     Simulation, yield_now, yield_to_tasks,
 };
 use eris_platform::{SimulatedEnv, test_load};
-use eris_storage::{Batch, ContainerId, DataType, Gateway, Layout, Value};
+use eris_storage::{Batch, ContainerId, DataType, Gateway, Layout, PackedRows, Value};
 
 use accounts::{KEY, by_key, everything, row, schema};
 
@@ -35,6 +36,8 @@ const WINDOWS: u64 = 3;
 /// What a worker polls of its tasks in a step: quanta, and tasks if they take no time (`src/options.rs`).
 const TASK_QUANTA: u32 = 4;
 const TASKS_MAX: u64 = 2 * 512;
+/// Beside tasks that are ready one of so many steps does long work.
+const LONG_WORK_SHARE: u64 = 4;
 /// Busy steps between two calls of maintenance.
 const MAINTENANCE_SHARE: u64 = 16;
 
@@ -226,7 +229,7 @@ fn check_windows(simulation: &mut Simulation, progress: &Arc<Progress>, poll_tim
     let batches_max = QUANTUM.as_nanos().div_ceil(BATCH_TIME.as_nanos()) as u64 + 1;
     for window in 0..=WINDOWS {
         let before = counts();
-        let mut steps = 0;
+        let (mut steps, mut long_steps, mut scanned) = (0, 0, progress.scanned.load(Ordering::Relaxed));
         let passed = || {
             let polls = progress.polls_of_step.swap(0, Ordering::Relaxed);
             let pieces = progress.pieces_of_step.swap(0, Ordering::Relaxed);
@@ -234,10 +237,14 @@ fn check_windows(simulation: &mut Simulation, progress: &Arc<Progress>, poll_tim
             let batches = progress.batches_of_step.swap(0, Ordering::Relaxed);
             assert!(polls <= polls_max, "{polls} polls in a step, {polls_max} at most");
             assert!(batches <= batches_max, "{batches} batches in a step, {batches_max} at most");
+            let scanned_before = std::mem::replace(&mut scanned, progress.scanned.load(Ordering::Relaxed));
+            long_steps += u64::from(pieces > 0 || scanned > scanned_before);
             steps += 1;
             steps > WINDOW
         };
         simulation.run_until(passed).expect("there is always work");
+        let most = WINDOW / LONG_WORK_SHARE + engine.worker_count() as u64;
+        assert!(window == 0 || long_steps <= most, "{long_steps} of {WINDOW} steps with long work, {most} at most");
         // In the first one everything begins.
         for ((what, before), (_, after)) in before.into_iter().zip(counts()).filter(|_| window > 0) {
             assert!(after > before, "window {window}: nothing of {what} in {WINDOW} steps");
@@ -246,6 +253,50 @@ fn check_windows(simulation: &mut Simulation, progress: &Arc<Progress>, poll_tim
         let calls = maintained(&counts()) - maintained(&before);
         assert!(calls <= WINDOW / MAINTENANCE_SHARE + 1, "{calls} calls of maintenance in {WINDOW} busy steps");
     }
+}
+
+/// Messages that wait at a partition do not make messages of all that comes: a task runs them and goes on in place.
+#[test]
+fn a_point_access_in_place_serves_those_that_wait_before_it() {
+    let options = EngineOptions { workers: 1, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(7, options).expect("starts");
+    let id = filled(&mut simulation, 4);
+    let engine = simulation.engine().clone();
+    let over = Arc::new(AtomicBool::new(false));
+    let (client, stop) = (engine.clone(), Arc::clone(&over));
+    engine.spawn(async move {
+        while !stop.load(Ordering::Relaxed) {
+            let results = client.begin().scan(by_key(id, 1), None).expect("there");
+            assert_eq!(results.collect().await.expect("read").len(), 1);
+        }
+    });
+    let commands = {
+        let engine = engine.clone();
+        move || engine.statistics().event(Event::Commands)
+    };
+    let reading = async move {
+        let mut served = 0;
+        for _ in 0..100 {
+            let before = commands();
+            let mut transaction = engine.begin();
+            let mut found = PackedRows::default();
+            {
+                let read = by_key(id, 2);
+                let mut read = pin!(transaction.read_rows(&read, &mut found));
+                let at_once = poll_fn(|context| Poll::Ready(read.as_mut().poll(context).is_ready())).await;
+                assert!(at_once, "the read waits for a message, or is sent as one");
+            }
+            assert_eq!(found.len(), 1);
+            served += commands() - before;
+            transaction.commit().await.expect("committed");
+            yield_now().await;
+        }
+        over.store(true, Ordering::Relaxed);
+        served
+    };
+    let served = simulation.block_on(reading).expect("runs");
+    assert!(served > 10, "{served} commands waited where a read came");
+    simulation.run_until_idle().expect("all tasks end");
 }
 
 /// On a clock that stands still within a step no quantum ends, and a step ends all the same.

@@ -15,6 +15,7 @@ use eris_platform::NodeId;
 
 use super::error::PlacementError;
 use super::orders::link;
+use crate::assignments::Urgency;
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::runtime::Runtime;
@@ -128,7 +129,7 @@ fn move_queues(runtime: &Arc<Runtime>, node: NodeId, successor: NodeId) {
         task.set_node(successor);
         to.push_piece(task);
     }
-    while let Some((partition, urgency)) = from.assignments.pop(1) {
+    while let Some((partition, urgency)) = from.assignments.pop(1, Urgency::Later) {
         runtime.acting_node(partition.home()).assignments.push(partition, urgency);
     }
     while let Some(partition) = from.maintenance.pop() {

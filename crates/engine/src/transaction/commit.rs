@@ -107,7 +107,6 @@ impl Transaction {
         self.snapshot = None;
         let runtime = Arc::clone(&self.runtime);
         let hold = TransactionHold::new(self.hold.manager(), self.hold.object());
-        let id = runtime.next_task_id();
         let node = runtime.next_node();
         let of_task = Arc::clone(&runtime);
         let end = async move {
@@ -115,7 +114,7 @@ impl Transaction {
             let _ = decided(hold.object()).await;
             hand_to_maintenance(&of_task, hold.object());
         };
-        Task::start(&runtime, id, node, Box::pin(end));
+        Task::start(&runtime, node, Box::pin(end));
     }
 }
 

@@ -2,8 +2,10 @@
 //! when it gets the latch and nothing as urgent waits there. (DESIGN 4.8 asks for an empty inbox; scans and loads may
 //! be overtaken, as messages for point accesses overtake them.)
 //!
-//! A message costs several point accesses, and while it is in the inbox all others have to be sent as well. So a task
-//! that finds somebody at the partition lets other tasks of its worker go first, a few times, before it sends one.
+//! A message costs several point accesses. So a task that finds somebody at the partition lets others of its worker go
+//! first, a few times, before it sends one; and one that finds messages of others there serves those first, for a
+//! quantum. Otherwise all would have to be sent while one is in the inbox, and a load that is easily served in place
+//! would never get out of a backlog that some pause has left.
 
 use std::sync::Arc;
 
@@ -18,12 +20,13 @@ use crate::error::EngineError;
 use crate::near::ContainerView;
 use crate::operator::{RowChange, RowFilter};
 use crate::partition::{
-    LivingPartition, Partition, PartitionState, Quantum, contain_panic, is_own_position, write_registered,
+    LivingPartition, Missed, Partition, PartitionState, Quantum, contain_panic, is_own_position, write_registered,
 };
 use crate::partition_table::Partitioning;
 use crate::redo::Noting;
 use crate::runtime::current_node;
 use crate::task::yield_now;
+use crate::visit::serve_waiting;
 
 /// More rows than this are sent, so that a task keeps a partition about as long as a message would.
 const INSERT_ROWS_MAX: usize = 128;
@@ -65,7 +68,7 @@ impl Transaction {
     /// The latch of a partition that a command may run on right here.
     fn latch_in_place<'p, T>(
         &self,
-        partition: &'p LivingPartition,
+        partition: &'p Partition,
         position: Option<&Key>,
     ) -> Result<Guard<'p, PartitionState>, InPlace<T>> {
         if !self.runtime.options.in_place
@@ -74,7 +77,11 @@ impl Transaction {
         {
             return Err(InPlace::Send);
         }
-        let state = partition.try_in_place().ok_or(InPlace::Busy)?;
+        let state = match partition.try_in_place() {
+            Err(Missed::Others) if serve_waiting(&self.runtime, partition) => partition.try_in_place(),
+            tried => tried,
+        };
+        let state = state.map_err(|_| InPlace::Busy)?;
         // It may have split since the table was read.
         let is_own = position.is_none_or(|position| state.bounds.contains(position));
         if is_own && !state.holds_back() { Ok(state) } else { Err(InPlace::Send) }
