@@ -33,6 +33,10 @@ pub(crate) fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, 
 /// nothing but messages, which cost several accesses each, until there is less to do.
 pub(crate) fn serve_waiting(runtime: &Runtime, partition: &Partition) -> bool {
     let Some(state) = partition.try_latch() else { return false };
+    // Then nobody gets in place anyway.
+    if state.is_draining() {
+        return false;
+    }
     attend(runtime, partition, state, &Quantum::start(runtime), Urgency::Urgent);
     true
 }

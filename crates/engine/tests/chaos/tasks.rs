@@ -99,7 +99,10 @@ pub async fn vanish_containers(engine: Engine, chaos: Arc<Chaos>, mut random: Se
                 }
             });
         }
-        pause(&engine, &chaos, &mut random).await;
+        // It takes more rows than one pause brings until a partition has a sibling.
+        for _ in 0..if by_size { 4 } else { 1 } {
+            pause(&engine, &chaos, &mut random).await;
+        }
         if by_size && engine.partition_ids(container).len() > PARTITIONS {
             chaos.count("sibling by size");
         }

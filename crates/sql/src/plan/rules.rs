@@ -1,6 +1,6 @@
 //! Which of DataFusion's rules run, and those of ours between them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType as ArrowType;
@@ -159,20 +159,21 @@ impl OptimizerRule for KeepingKeys {
         }
         let rewritten = self.0.rewrite(plan.clone(), config)?;
         let kept = keys(&rewritten.data, of_several_tables)?;
-        Ok(if spanning.is_subset(&kept) { rewritten } else { Transformed::no(plan) })
+        let is_kept = |(key, times): (&(String, String), &usize)| kept.get(key).is_some_and(|kept| kept >= times);
+        Ok(if spanning.iter().all(is_kept) { rewritten } else { Transformed::no(plan) })
     }
 }
 
-/// The keys of inner joins for which `wanted` holds, with both sides' parts in one order.
-fn keys(plan: &LogicalPlan, wanted: fn(&Expr) -> bool) -> Result<BTreeSet<(String, String)>> {
-    let mut found = BTreeSet::new();
+/// The keys of inner joins for which `wanted` holds, with both sides' parts in one order, and how often each is there.
+fn keys(plan: &LogicalPlan, wanted: fn(&Expr) -> bool) -> Result<BTreeMap<(String, String), usize>> {
+    let mut found = BTreeMap::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::Join(join) = node
             && join.join_type == JoinType::Inner
         {
             for (left, right) in join.on.iter().filter(|(left, right)| wanted(left) || wanted(right)) {
                 let (left, right) = (left.to_string(), right.to_string());
-                found.insert(if left < right { (left, right) } else { (right, left) });
+                *found.entry(if left < right { (left, right) } else { (right, left) }).or_insert(0) += 1;
             }
         }
         Ok(TreeNodeRecursion::Continue)

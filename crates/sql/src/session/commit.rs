@@ -1,6 +1,6 @@
 //! The end of a transaction: data, names and settings together, see [`crate::catalog::commit_names`] for the order.
 
-use eris_engine::Transaction;
+use eris_engine::{CancelHandle, Transaction};
 use eris_storage::Timestamp;
 use tokio::sync::oneshot;
 
@@ -32,6 +32,8 @@ impl Session {
         if let Some(mut transaction) = self.transaction.take() {
             let snapshot = transaction.snapshot_timestamp();
             transaction.set_durability(self.settings.durability());
+            // A cancel that comes too late for the last statement does not hit the commit behind it.
+            transaction.set_cancel(CancelHandle::default());
             let committed = transaction.commit().await;
             self.tell_end(snapshot, committed.as_ref().ok().copied());
             committed.map_err(|error| engine_error(&error, None))?;

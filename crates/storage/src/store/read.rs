@@ -12,8 +12,9 @@ use crate::micro::{
 };
 use crate::modules::{AccessPath, IndexPath, IndexScanState, PathFilter};
 use crate::mvcc::Snapshot;
-use crate::predicate::ReadRequest;
+use crate::predicate::{Condition, ReadRequest};
 use crate::segment::{Segment, State};
+use crate::types::DataType;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ const SCAN_WINDOWS_MAX: usize = 8;
 /// Rows that a scan examines in one call when it only counts them: as many as otherwise, because a test of texts may
 /// take long.
 const COUNTED_ROWS_MAX: usize = SCAN_WINDOWS_MAX * BATCH_ROWS;
+
+/// The same where numbers alone are tested, of rows as they are stored: a fraction of a nanosecond each, as a rule.
+const COUNTED_NUMBERS_MAX: usize = 4 * COUNTED_ROWS_MAX;
 
 /// A row found through an index costs about as much as this many scanned ones.
 const INDEX_ROW_COST: f64 = 32.0;
@@ -311,7 +315,7 @@ impl Store {
         };
         let request = &cursor.request;
         for _ in 0..SCAN_WINDOWS_MAX {
-            let Some((segment, window)) = self.next_window(snapshot, request, position, BATCH_ROWS) else {
+            let Some((segment, window)) = self.next_window(snapshot, request, position, |_| BATCH_ROWS) else {
                 cursor.position = Position::Done;
                 return Ok(None);
             };
@@ -344,7 +348,13 @@ impl Store {
             unreachable!("called for scan cursors");
         };
         let request = &cursor.request;
-        let Some((segment, window)) = self.next_window(snapshot, request, position, COUNTED_ROWS_MAX) else {
+        let type_of = |condition: &Condition| self.schema.attributes[condition.attribute.index()].data_type;
+        let is_long = |condition: &Condition| matches!(type_of(condition), DataType::Text | DataType::Bytes);
+        let numbers = !request.predicate.conditions.iter().any(is_long);
+        let rows_max = |segment: &Segment| {
+            if numbers && self.is_as_stored(segment, snapshot) { COUNTED_NUMBERS_MAX } else { COUNTED_ROWS_MAX }
+        };
+        let Some((segment, window)) = self.next_window(snapshot, request, position, rows_max) else {
             cursor.position = Position::Done;
             return Ok(None);
         };
@@ -414,7 +424,7 @@ impl Store {
         snapshot: &Snapshot<'_>,
         request: &ReadRequest,
         position: &mut ScanPosition,
-        rows_max: usize,
+        rows_max: impl Fn(&Segment) -> usize,
     ) -> Option<(&Segment, Range<u32>)> {
         loop {
             if position.segment > position.end.0 {
@@ -438,7 +448,7 @@ impl Store {
                         position.segment = next_segment;
                         continue;
                     }
-                    let window = position.offset..rows(segment).min(position.offset + rows_max as u32);
+                    let window = position.offset..rows(segment).min(position.offset + rows_max(segment) as u32);
                     position.offset = window.end;
                     return Some((segment, window));
                 }

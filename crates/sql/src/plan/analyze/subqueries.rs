@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
@@ -47,7 +47,7 @@ pub(super) fn prepared(expr: &Expr) -> Result<Option<Expr>> {
     refuse(expr, &plan)?;
     let plan = if let Expr::Exists(_) = expr { without_selection(plan)? } else { plan };
     let plan = without_names(&plan, &mut Vec::new())?;
-    if plan.exists(|node| Ok(has_namesakes(node)))? {
+    if compares_namesakes(&plan)? {
         return Err(refused(
             "columns of two tables that are named alike and compared with columns outside in this way",
         ));
@@ -68,6 +68,10 @@ fn refuse(expr: &Expr, plan: &LogicalPlan) -> Result<()> {
     let any = |test: &dyn Fn(&LogicalPlan) -> bool| plan.exists(|node| Ok(test(node) && refers_outside(node)));
     if any(&|node| matches!(node, LogicalPlan::Window(_)))? {
         return Err(refused("a window function in a subquery that refers to columns outside"));
+    }
+    // It becomes a window.
+    if any(&|node| matches!(node, LogicalPlan::Distinct(Distinct::On(_))))? {
+        return Err(refused("DISTINCT ON in a subquery that refers to columns outside"));
     }
     if any(&|node| matches!(node, LogicalPlan::Filter(filter) if moves_a_subquery(&filter.predicate)))? {
         return Err(refused("a subquery that refers to columns outside, in a condition on columns further outside"));
@@ -206,6 +210,19 @@ fn has_namesakes(plan: &LogicalPlan) -> bool {
     let columns = compared_columns(predicate);
     let names: BTreeSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     names.len() < columns.len()
+}
+
+/// The same of all conditions of a plan together: WHERE and HAVING may compare one each.
+fn compares_namesakes(plan: &LogicalPlan) -> Result<bool> {
+    let mut compared = BTreeSet::new();
+    plan.apply(|node| {
+        if let LogicalPlan::Filter(Filter { predicate, .. }) = node {
+            compared.extend(compared_columns(predicate).into_iter().cloned());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let names: BTreeSet<&str> = compared.iter().map(|column| column.name.as_str()).collect();
+    Ok(names.len() < compared.len())
 }
 
 /// The columns in conditions that have columns outside, too.
