@@ -28,9 +28,9 @@ pub(crate) fn visit(runtime: &Runtime, partition: &Partition, urgency: Urgency, 
     attend(runtime, partition, state, quantum, Urgency::Later)
 }
 
-/// Runs what waits at a partition and is as urgent as a point access, for a quantum; whether it got the latch. What is
-/// sent while a point access waits would be sent behind it: without this, partitions that have a backlog would get
-/// nothing but messages, which cost several accesses each, until there is less to do.
+/// Runs what waits at a partition and is as urgent as a point access, for a quantum, in the poll of a task that holds
+/// no other latch; whether it could. Nobody overtakes what waits: without this all others would be sent as well, which
+/// costs several accesses each, so that a backlog would keep itself up.
 pub(crate) fn serve_waiting(runtime: &Runtime, partition: &Partition) -> bool {
     let Some(state) = partition.try_latch() else { return false };
     // Then nobody gets in place anyway.

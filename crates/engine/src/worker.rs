@@ -157,14 +157,14 @@ impl Worker {
             return worked;
         }
         worked |= self.run_tasks(&runtime, node);
-        // Tasks that are still ready are behind: they are cut short by long work in some steps only.
-        let urgency = if node.tasks.is_empty() || self.steps.is_multiple_of(LONG_WORK_SHARE) {
+        // Tasks that are still ready are behind: only some steps do long work beside them.
+        let least = if node.tasks.is_empty() || self.steps.is_multiple_of(LONG_WORK_SHARE) {
             worked |= self.run_piece(&runtime, node);
             Urgency::Later
         } else {
             Urgency::Urgent
         };
-        worked |= self.visit_partitions(&runtime, node, urgency);
+        worked |= self.visit_partitions(&runtime, node, least);
         if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
             && let Some(partition) = node.maintenance.pop()
         {
@@ -226,14 +226,14 @@ impl Worker {
     /// Visits partitions that are at least as urgent, for a quantum; returns whether anything could be done. A scan
     /// that let go of its partition for somebody goes on within the same quantum: it gives way, but its share of the
     /// worker stays.
-    fn visit_partitions(&mut self, runtime: &Runtime, node: &Node, urgency: Urgency) -> bool {
+    fn visit_partitions(&mut self, runtime: &Runtime, node: &Node, least: Urgency) -> bool {
         if node.assignments.is_empty() {
             return false;
         }
         let quantum = Quantum::start(runtime);
         let (mut visited, mut in_vain) = (0, 0);
         while visited < STEP_VISITS_MAX && in_vain < STEP_VISITS_IN_VAIN_MAX {
-            let Some((partition, urgency)) = node.assignments.pop(self.steps, urgency) else { break };
+            let Some((partition, urgency)) = node.assignments.pop(self.steps, least) else { break };
             self.be_busy();
             if visit(runtime, &partition, urgency, &quantum) {
                 visited += 1;
