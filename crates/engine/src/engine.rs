@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use eris_platform::limits;
-use eris_platform::{Env, MemoryPool, Nanos, NodeId, ReactorHandle, ThreadHandle, Topology, WorkerPlan};
+use eris_platform::{Env, MemoryPool, Nanos, NodeId, ReactorHandle, Topology, WorkerPlan};
 use eris_storage::{ContainerId, Key, Registry, StorageError, Store};
 
 use crate::admission::{Admit, StatementClass};
@@ -16,9 +16,10 @@ use crate::definition::Definition;
 use crate::error::EngineError;
 use crate::global_index::{GlobalIndex, GlobalIndexSpec};
 use crate::ids::TableVersion;
-use crate::lock::{Lock, lock};
+use crate::lock::lock;
 use crate::lookup::invalid;
 use crate::memory::MachineMemory;
+use crate::near::Near;
 use crate::node::Node;
 use crate::options::EngineOptions;
 use crate::partition::{Bounds, LivingPartition};
@@ -29,11 +30,15 @@ use crate::timer::Sleep;
 use crate::transaction::{IsolationLevel, Transaction, until_visible};
 use crate::worker::Worker;
 
-/// A running engine. Clones share it.
-#[derive(Clone)]
+/// A running engine. Clones share it; a worker's clone costs no line that others write.
 pub struct Engine {
-    runtime: Arc<Runtime>,
-    threads: Arc<Lock<Vec<Box<dyn ThreadHandle>>>>,
+    runtime: Near<Runtime>,
+}
+
+impl Clone for Engine {
+    fn clone(&self) -> Self {
+        Self { runtime: self.runtime.nearest() }
+    }
 }
 
 /// See [`Engine::begin_opening`].
@@ -58,16 +63,15 @@ impl Engine {
         let plan = WorkerPlan::new(options.workers, options.nodes, options.pinning, &topology, &limits)
             .map_err(|error| start_error(&error))?;
         let (runtime, workers) = assemble(env, options, &plan, Some(root))?;
-        let mut threads = Vec::new();
         for (number, worker) in workers.into_iter().enumerate() {
             let pin = plan.placements()[number].cpu;
             let handle = runtime
                 .env
                 .spawn(&format!("eris-worker-{number}"), pin, Box::new(move || worker.run()))
                 .map_err(|error| start_error(&error))?;
-            threads.push(handle);
+            lock(&runtime.threads).push(handle);
         }
-        Ok(Self { runtime, threads: Arc::new(Lock::new(threads)) })
+        Ok(Self { runtime: Near::new(runtime) })
     }
 
     /// An engine whose workers somebody else steps.
@@ -77,13 +81,13 @@ impl Engine {
         plan: &WorkerPlan,
     ) -> Result<(Self, Vec<Worker>), EngineError> {
         let (runtime, workers) = assemble(env, options, plan, None)?;
-        Ok((Self { runtime, threads: Arc::default() }, workers))
+        Ok((Self { runtime: Near::new(runtime) }, workers))
     }
 
     /// Stops the workers and waits for them. Transactions that still run are rolled back with their tasks.
     pub fn shutdown(&self) {
         self.runtime.halt();
-        for thread in lock(&self.threads).drain(..) {
+        for thread in lock(&self.runtime.threads).drain(..) {
             // A worker that panicked has said so itself.
             let _ = thread.join();
         }
@@ -371,7 +375,7 @@ fn assemble(
         let Some(index) = runtime.node(node).workers.iter().position(|known| *known == number) else {
             unreachable!("every worker belongs to a node")
         };
-        workers.push(Worker::new(Arc::clone(&runtime), number, index, node, reactor));
+        workers.push(Worker::new(&runtime, number, index, node, reactor));
     }
     Ok((runtime, workers))
 }

@@ -38,6 +38,7 @@ mod options;
 mod partition;
 mod partition_table;
 mod placement;
+mod ready;
 mod redo;
 mod results;
 mod runtime;

@@ -12,7 +12,7 @@
 //! sleeps.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use eris_storage::{ContainerId, Schema};
 
@@ -20,7 +20,7 @@ use crate::container::Container;
 use crate::error::EngineError;
 use crate::global_index::GlobalIndex;
 use crate::partition_table::PartitionTable;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, with_nearby};
 use crate::transactions::TransactionManager;
 use crate::write_rules::KnownRules;
 
@@ -48,6 +48,35 @@ impl<T: ?Sized> Deref for Near<T> {
 
     fn deref(&self) -> &Arc<T> {
         &self.0
+    }
+}
+
+impl Near<Runtime> {
+    /// Another reference, counted by the worker of this thread if it is one of this runtime's.
+    pub fn nearest(&self) -> Self {
+        with_nearby(self, |nearby| nearby.runtime.clone()).unwrap_or_else(|| self.clone())
+    }
+}
+
+/// Refers to a runtime without keeping it, for who was made by a worker: counted by that worker, for as long as it is
+/// there.
+pub(crate) enum WeakRuntime {
+    Near(Weak<Arc<Runtime>>),
+    Shared(Weak<Runtime>),
+}
+
+impl WeakRuntime {
+    pub fn new(runtime: &Arc<Runtime>) -> Self {
+        let near = with_nearby(runtime, |nearby| Arc::downgrade(&nearby.runtime.0));
+        near.map_or_else(|| Self::Shared(Arc::downgrade(runtime)), Self::Near)
+    }
+
+    /// Does something with the runtime, if it is still there.
+    pub fn with(&self, act: impl FnOnce(&Runtime)) {
+        match self {
+            Self::Near(runtime) => runtime.upgrade().map(|runtime| act(&runtime)),
+            Self::Shared(runtime) => runtime.upgrade().map(|runtime| act(&runtime)),
+        };
     }
 }
 

@@ -1,4 +1,4 @@
-//! A node: the queues that its workers share, and the coordinator role that moves messages in and out.
+//! A node: the queues of its workers, and the coordinator role that moves messages in and out.
 //!
 //! ```text
 //!   worker buffer --flush--> local incoming --+                    +--> inboxes --> assignment queue --> workers
@@ -13,18 +13,19 @@
 //! they get through while the others are full, and each pass moves them first.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
 
 use eris_platform::{NodeId, ReactorHandle};
 use eris_sync::{Consumer, DoubleBuffer, Drain, Producer, Sleepers, TryLatch};
 
 use crate::assignments::Assignments;
 use crate::counters::Event;
-use crate::lock::{Lock, lock};
+use crate::lock::{Lock, lock, try_lock};
 use crate::message::{Class, Envelope, HEADER_BYTES, MessageView};
 use crate::partition::Partition;
 use crate::partition_table::Entry;
+use crate::ready::Ready;
 use crate::runtime::Runtime;
 use crate::scatter::Scatter;
 use crate::task::Task;
@@ -51,7 +52,24 @@ impl<T> Queue<T> {
         if self.is_empty() {
             return None;
         }
-        let mut items = lock(&self.items);
+        self.pop_from(lock(&self.items))
+    }
+
+    /// For who has other things to do than to wait for somebody who is at the queue.
+    pub fn pop_unless_locked(&self) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        try_lock(&self.items).and_then(|items| self.pop_from(items))
+    }
+
+    /// Keeps others out, as who is at the queue does.
+    #[cfg(test)]
+    pub fn hold(&self) -> impl Sized + '_ {
+        lock(&self.items)
+    }
+
+    fn pop_from(&self, mut items: MutexGuard<'_, VecDeque<T>>) -> Option<T> {
         let item = items.pop_front();
         self.length.store(items.len(), Ordering::SeqCst);
         item
@@ -70,7 +88,7 @@ pub(crate) struct Node {
     pub id: NodeId,
     /// Engine-wide numbers of its workers.
     pub workers: Vec<usize>,
-    pub tasks: Queue<Arc<Task>>,
+    pub tasks: Ready<Arc<Task>>,
     /// Those that go on with a piece of long work.
     pub pieces: Queue<Arc<Task>>,
     pub assignments: Assignments<Partition>,
@@ -169,7 +187,7 @@ impl Node {
         let outgoing = std::iter::repeat_with(Lanes::empty).take(nodes).collect();
         Self {
             id,
-            tasks: Queue::new(),
+            tasks: Ready::new(&workers),
             pieces: Queue::new(),
             assignments: Assignments::new(),
             maintenance: Queue::new(),

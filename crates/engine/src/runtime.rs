@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, RwLock, Weak};
 use std::task::{Wake, Waker};
 
-use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, Reservation};
+use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, Reservation, ThreadHandle};
 use eris_storage::{ContainerId, PartitionId};
 
 use crate::admission::{Admission, STATEMENT_CLASSES};
@@ -48,6 +48,8 @@ pub(crate) struct Runtime {
     /// Of what transactions wrote and the log does not have yet.
     pub redo_memory: Reservation,
     pub nodes: Box<[Node]>,
+    /// Of the workers, if they have any.
+    pub threads: Lock<Vec<Box<dyn ThreadHandle>>>,
     pub counters: Counters,
     pub traffic: Traffic,
     pub admission: Admission,
@@ -136,7 +138,7 @@ pub(crate) fn current_node() -> Option<NodeId> {
 }
 
 /// What the worker of this thread has at hand of `runtime`, if it is one of its workers.
-fn with_nearby<T>(runtime: &Arc<Runtime>, look: impl FnOnce(&mut Nearby) -> T) -> Option<T> {
+pub(crate) fn with_nearby<T>(runtime: &Arc<Runtime>, look: impl FnOnce(&mut Nearby) -> T) -> Option<T> {
     OUTBOX.with(|slot| {
         let mut slot = slot.borrow_mut();
         let nearby = slot.as_mut()?.nearby.as_mut()?;
@@ -168,6 +170,7 @@ impl Runtime {
             machine,
             transactions: Arc::new(TransactionManager::new(workers)),
             nodes: nodes.into_boxed_slice(),
+            threads: Lock::default(),
             containers: RwLock::default(),
             defining: Lock::default(),
             partitions: RwLock::default(),

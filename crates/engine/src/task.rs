@@ -14,6 +14,7 @@ use eris_sync::TaskState;
 
 use crate::counters::Event;
 use crate::lock::{Lock, lock};
+use crate::near::WeakRuntime;
 use crate::runtime::Runtime;
 
 thread_local! {
@@ -29,7 +30,7 @@ pub(crate) struct Task {
     /// Whether the engine has it among those that wait.
     known: AtomicBool,
     future: Lock<Option<BoxedFuture>>,
-    runtime: Weak<Runtime>,
+    runtime: WeakRuntime,
 }
 
 impl Task {
@@ -40,7 +41,7 @@ impl Task {
             state: TaskState::queued(),
             known: AtomicBool::new(false),
             future: Lock::new(Some(future)),
-            runtime: Arc::downgrade(runtime),
+            runtime: WeakRuntime::new(runtime),
         });
         task.enqueue(runtime);
     }
@@ -102,10 +103,8 @@ impl Wake for Task {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.wake()
-            && let Some(runtime) = self.runtime.upgrade()
-        {
-            Arc::clone(self).enqueue(&runtime);
+        if self.state.wake() {
+            self.runtime.with(|runtime| Arc::clone(self).enqueue(runtime));
         }
     }
 }

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use eris_platform::{Nanos, NodeId};
 
 use crate::lock::{Lock, lock};
+use crate::near::Near;
 use crate::runtime::{Runtime, current_node};
 
 pub(crate) struct Timers {
@@ -113,7 +114,7 @@ impl Timers {
 
 /// Resolves at its deadline.
 pub(crate) struct Sleep {
-    runtime: Arc<Runtime>,
+    runtime: Near<Runtime>,
     node: NodeId,
     deadline: Nanos,
     /// Its number among the node's timers, once it runs.
@@ -124,7 +125,7 @@ impl Sleep {
     /// The timer runs on the node of the caller.
     pub fn until(runtime: &Arc<Runtime>, deadline: Nanos) -> Self {
         let node = current_node().unwrap_or(runtime.nodes[0].id);
-        Self { runtime: Arc::clone(runtime), node, deadline, timer: None }
+        Self { runtime: runtime.near().0, node, deadline, timer: None }
     }
 }
 

@@ -12,6 +12,7 @@ use eris_platform::{Nanos, NodeId, Reactor};
 use crate::assignments::Urgency;
 use crate::counters::{Event, count_as};
 use crate::maintenance::maintain;
+use crate::near::Near;
 use crate::node::Node;
 use crate::options::{
     LONG_POLL_QUANTA, LONG_WORK_SHARE, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, STEP_TASKS_MAX,
@@ -25,7 +26,7 @@ use crate::visit::visit;
 
 /// One worker (LPV).
 pub(crate) struct Worker {
-    runtime: Arc<Runtime>,
+    runtime: Near<Runtime>,
     number: usize,
     /// Its place among the workers of its node.
     index: usize,
@@ -39,8 +40,9 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub fn new(runtime: Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
-        let outbox = Outbox::of_worker(node, &runtime);
+    pub fn new(runtime: &Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
+        let outbox = Outbox::of_worker(node, runtime);
+        let runtime = Near::new(Arc::clone(runtime));
         let (steps, spinning, watches) = (0, Spinning::new(), false);
         Self { runtime, number, index, node, reactor, outbox, steps, spinning, watches }
     }
@@ -139,7 +141,7 @@ impl Worker {
     }
 
     fn play_roles(&mut self) -> bool {
-        let runtime = Arc::clone(&self.runtime);
+        let runtime = self.runtime.clone();
         let node = runtime.node(self.node);
         self.steps += 1;
         let mut worked = false;
@@ -158,7 +160,7 @@ impl Worker {
         }
         worked |= self.run_tasks(&runtime, node);
         // Tasks that are still ready are behind: only some steps do long work beside them.
-        let least = if node.tasks.is_empty() || self.steps.is_multiple_of(LONG_WORK_SHARE) {
+        let least = if node.tasks.own_len() == 0 || self.steps.is_multiple_of(LONG_WORK_SHARE) {
             worked |= self.run_piece(&runtime, node);
             Urgency::Later
         } else {
@@ -202,7 +204,7 @@ impl Worker {
                     break;
                 }
             }
-            for _ in 0..STEP_TASKS_MAX.min(node.tasks.len()) {
+            for _ in 0..STEP_TASKS_MAX.min(node.tasks.due()) {
                 let Some(task) = node.tasks.pop() else { break };
                 self.be_busy();
                 now = poll(runtime, &task, now);
@@ -298,7 +300,7 @@ impl Worker {
 
     /// Sleeps until someone claims this worker, a socket is ready or a timer is due.
     fn park(&mut self) {
-        let runtime = Arc::clone(&self.runtime);
+        let runtime = self.runtime.clone();
         let node = runtime.node(self.node);
         let until_timer = || {
             let now = runtime.env.now();

@@ -469,6 +469,31 @@ fn a_task_that_blocks_a_worker_that_watches_does_not_hold_up_others() {
     others_go_on_beside_a_blocked_worker(true);
 }
 
+/// What a task makes ready waits with its worker, but not for it.
+#[test]
+fn tasks_of_a_worker_that_is_blocked_are_polled_by_others() {
+    let engine = start(EngineOptions { workers: 2, ..EngineOptions::default() });
+    let (starter, polled) = (engine.clone(), Arc::new(AtomicU64::new(0)));
+    let by_others = engine.block_on(async move {
+        for _ in 0..100 {
+            let (polled, own) = (Arc::clone(&polled), std::thread::current().id());
+            starter.spawn(async move {
+                polled.fetch_add(u64::from(std::thread::current().id() != own), Ordering::SeqCst);
+            });
+        }
+        // At last they are polled here.
+        for _ in 0..3_000 {
+            if polled.load(Ordering::SeqCst) == 100 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        polled.load(Ordering::SeqCst)
+    });
+    assert_eq!(by_others.expect("the task ends"), 100);
+    engine.shutdown();
+}
+
 #[test]
 fn a_task_that_panics_is_reported_and_nothing_else_suffers() {
     let engine = start(EngineOptions { workers: 1, ..EngineOptions::default() });

@@ -316,6 +316,10 @@ pub struct Reservation {
 impl Reservation {
     /// Reserves `bytes` more, or nothing at all.
     pub fn grow(&self, bytes: u64) -> Result<(), MemoryExceeded> {
+        // Counters that all threads share are not written for nothing.
+        if bytes == 0 {
+            return Ok(());
+        }
         self.pool.take(&self.consumer, bytes, self.may_take)?;
         self.consumer.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -327,6 +331,9 @@ impl Reservation {
     /// # Panics
     /// If the reservation holds less.
     pub fn shrink(&self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "{} gives back {bytes} of {before} reserved bytes", self.consumer.name);
         self.consumer.used.fetch_sub(bytes, Ordering::Relaxed);

@@ -1,4 +1,11 @@
 //! Groups of one integer column by an array over the values seen, while that is not much emptier than a hash table.
+//!
+//! ```text
+//!   value            0 ... 16,383 | 16,384 ... 32,767 | 32,768 ... 49,151
+//!   group plus one   chunk 0      | chunk 1           | chunk 2              0: none
+//! ```
+//! The array grows by chunks at both ends, so that nothing is copied: it may grow in the middle of a scan, which others
+//! wait for. Chunks of all arrays begin at the same values.
 
 use eris_platform::MemoryExceeded;
 
@@ -8,38 +15,65 @@ use super::room::Room;
 const PLACES_PER_ROW: u64 = 16;
 /// Behind an array that was given up there have to be so many times as many rows before there is one again.
 const ROWS_AGAIN: u64 = 4;
+/// Bits of a value within its chunk.
+const CHUNK_BITS: u32 = 14;
+/// Values of a chunk.
+const CHUNK_VALUES: usize = 1 << CHUNK_BITS;
+const CHUNK_BYTES: usize = CHUNK_VALUES * size_of::<u32>();
+
+/// The group plus one of each of its values; 0 is none.
+pub(super) type Chunk = [u32; CHUNK_VALUES];
 
 /// From values to groups.
 #[derive(Debug, Default)]
 pub(super) struct Dense {
-    low: i64,
-    /// The group plus one of each value from `low` on; empty while a hash table is used.
-    places: Vec<u32>,
+    /// The [number](chunk_of) of the first chunk.
+    first: i64,
+    /// Empty while a hash table is used.
+    chunks: Vec<Box<Chunk>>,
     rows: u64,
     bounds: Option<(i64, i64)>,
     /// There is no array before so many rows.
     rows_again: u64,
 }
 
+/// Which chunk a value is in.
+#[inline]
+pub(super) fn chunk_of(value: i64) -> i64 {
+    value >> CHUNK_BITS
+}
+
+#[inline]
+fn place_of(value: i64) -> usize {
+    value as usize & (CHUNK_VALUES - 1)
+}
+
+/// How many chunks values from `low` to `high` are in.
+pub(super) fn chunks_between(low: i64, high: i64) -> u64 {
+    // Chunk numbers are far from the ends of their type.
+    (chunk_of(high) - chunk_of(low)) as u64 + 1
+}
+
+fn empty_chunk() -> Box<Chunk> {
+    // Straight from the allocator, which knows what is zero already.
+    let places = vec![0; CHUNK_VALUES].into_boxed_slice();
+    places.try_into().unwrap_or_else(|_| unreachable!("it has the length of a chunk"))
+}
+
 impl Dense {
     pub fn is_used(&self) -> bool {
-        !self.places.is_empty()
+        !self.chunks.is_empty()
     }
 
-    /// The groups plus one of some values from `low` on: how many values are skipped, and those behind. What is not
-    /// among them has no group.
-    pub fn part(&self, low: i64, values: u64) -> (usize, &[u32]) {
-        // All are within the bounds of all slots, which are not far apart.
-        let (start, end) = (i128::from(low), i128::from(low) + i128::from(values));
-        let own = i128::from(self.low);
-        let from = start.clamp(own, own + self.places.len() as i128);
-        let to = end.clamp(from, own + self.places.len() as i128);
-        ((from - start).max(0) as usize, &self.places[(from - own) as usize..(to - own) as usize])
+    /// A chunk by its number, if the array has it.
+    pub fn chunk(&self, number: i64) -> Option<&Chunk> {
+        let at = usize::try_from(number - self.first).ok()?;
+        self.chunks.get(at).map(|chunk| &**chunk)
     }
 
     /// Bytes of the array.
     pub fn bytes(&self) -> usize {
-        self.places.len() * size_of::<u32>()
+        self.chunks.len() * CHUNK_BYTES
     }
 
     /// Takes note of values that come.
@@ -54,55 +88,40 @@ impl Dense {
 
     /// Whether the array has a place for all values so far.
     pub fn is_wide_enough(&self) -> bool {
-        self.bounds.is_some_and(|(low, high)| {
-            self.low <= low && (high.wrapping_sub(self.low) as u64) < self.places.len() as u64
-        })
+        let end = self.first + self.chunks.len() as i64;
+        self.bounds.is_some_and(|(low, high)| self.first <= chunk_of(low) && chunk_of(high) < end)
     }
 
     /// Makes an array for all values so far, if they are dense enough and there is memory; says whether there is one.
     pub fn widen(&mut self, room: &mut Room) -> bool {
         let Some((low, high)) = self.bounds else { return false };
-        let span = (high.wrapping_sub(low) as u64).saturating_add(1);
-        let most = self.rows * PLACES_PER_ROW;
-        if span > most || self.rows < self.rows_again {
-            return false;
-        }
-        // Values tend to go on in the direction in which they left the array.
-        let places = span.saturating_mul(2).min(most);
-        let below = if self.is_used() && low < self.low { places - span } else { 0 };
-        let start = low.saturating_sub(i64::try_from(below).unwrap_or(i64::MAX));
-        if room.add(places as usize * size_of::<u32>()).is_err() {
-            return false;
-        }
-        let mut wider = vec![0; places as usize];
-        if self.is_used() {
-            // What lies beyond the values so far is empty.
-            let from = self.low.max(start);
-            let old = &self.places[from.wrapping_sub(self.low) as usize..];
-            let at = from.wrapping_sub(start) as usize;
-            let length = old.len().min(wider.len() - at);
-            wider[at..at + length].copy_from_slice(&old[..length]);
-            room.give_back(self.bytes());
-        }
-        (self.low, self.places) = (start, wider);
-        true
+        let span = high.wrapping_sub(low) as u64;
+        span < self.rows * PLACES_PER_ROW && self.rows >= self.rows_again && self.fit(room)
     }
 
     /// Gives the array up.
     pub fn leave(&mut self, room: &mut Room) {
         room.give_back(self.bytes());
-        self.places = Vec::new();
+        self.chunks = Vec::new();
         self.rows_again = self.rows.saturating_mul(ROWS_AGAIN);
     }
 
-    /// Makes an array for the values so far and no others, however empty, if there is memory.
+    /// Makes an array for all values so far, however empty, if there is memory; says whether there is one. What it had
+    /// it keeps.
     pub fn fit(&mut self, room: &mut Room) -> bool {
         let Some((low, high)) = self.bounds else { return false };
-        let Ok(places) = usize::try_from((high.wrapping_sub(low) as u64).saturating_add(1)) else { return false };
-        if room.add(places.saturating_mul(size_of::<u32>())).is_err() {
+        if !self.is_used() {
+            self.first = chunk_of(low);
+        }
+        let below = (self.first - chunk_of(low)).max(0) as u64;
+        let above = (chunk_of(high) - self.first + 1 - self.chunks.len() as i64).max(0) as u64;
+        let bytes = (below + above).saturating_mul(CHUNK_BYTES as u64);
+        if usize::try_from(bytes).map_or(true, |bytes| room.add(bytes).is_err()) {
             return false;
         }
-        (self.low, self.places) = (low, vec![0; places]);
+        drop(self.chunks.splice(0..0, (0..below).map(|_| empty_chunk())));
+        self.chunks.extend((0..above).map(|_| empty_chunk()));
+        self.first -= below as i64;
         true
     }
 
@@ -114,7 +133,7 @@ impl Dense {
     /// Enters the values of groups that were found otherwise, from group 0 on.
     pub fn enter(&mut self, values: impl Iterator<Item = i64>) {
         for (group, value) in values.enumerate() {
-            self.places[value.wrapping_sub(self.low) as usize] = group as u32 + 1;
+            *self.place(value) = group as u32 + 1;
         }
     }
 
@@ -126,12 +145,18 @@ impl Dense {
     ) -> Result<Vec<u32>, MemoryExceeded> {
         let mut groups = Vec::with_capacity(values.len());
         for (row, value) in values.iter().enumerate() {
-            let place = &mut self.places[value.wrapping_sub(self.low) as usize];
+            let place = self.place(*value);
             if *place == 0 {
                 *place = add(row)? + 1;
             }
             groups.push(*place - 1);
         }
         Ok(groups)
+    }
+
+    /// The place of a value, which has one.
+    #[inline]
+    fn place(&mut self, value: i64) -> &mut u32 {
+        &mut self.chunks[(chunk_of(value) - self.first) as usize][place_of(value)]
     }
 }

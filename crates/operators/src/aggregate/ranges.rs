@@ -6,18 +6,21 @@
 //!   slot 1   | . . . . 3 4 5 6 | 7 8 . . . . 1 2 |
 //!                      ^                     ^       both slots have it: their states are merged
 //! ```
+//! A part is some chunks of the arrays, which begin at the same values in all slots.
+//!
 //! Where the rows of a value lie together, as they do for a key that rows were loaded by, hardly any value is in two
 //! slots, and the states of almost all groups are results as they are.
 
+use super::dense::{Chunk, chunk_of, chunks_between};
 use super::grouped::{CallState, Grouped};
 
 #[derive(Debug)]
 pub(super) struct Ranges {
     pub slots: Vec<Grouped>,
-    low: i64,
-    /// Values of one part.
+    first_chunk: i64,
+    chunks: u64,
+    /// Chunks of one part.
     width: u64,
-    pub parts: usize,
 }
 
 /// The groups of one part, by slot and in the order of their values.
@@ -30,8 +33,8 @@ pub(super) struct Part {
 
 /// How many values a range may have for each group, and how many places arrays that are made for it.
 const RANGE_FACTOR: u64 = 16;
-/// Values of a part at most: its lists are small, however uneven the values lie.
-const PART_VALUES: u64 = 1 << 18;
+/// Chunks of a part at most: its lists are small, however uneven the values lie.
+const PART_CHUNKS: u64 = 16;
 
 impl Ranges {
     /// Gives the slots back where arrays would be much emptier than their groups are many, or take too much memory.
@@ -54,29 +57,29 @@ impl Ranges {
             slots.iter_mut().for_each(Grouped::leave_dense);
             return Err(slots);
         }
-        let parts = parts.max(span.div_ceil(PART_VALUES) as usize);
-        Ok(Self { slots, low, width: span / parts as u64 + 1, parts })
+        let chunks = chunks_between(low, high);
+        let width = chunks.div_ceil(parts as u64).clamp(1, PART_CHUNKS);
+        Ok(Self { slots, first_chunk: chunk_of(low), chunks, width })
+    }
+
+    pub fn parts(&self) -> usize {
+        self.chunks.div_ceil(self.width) as usize
     }
 
     pub fn part(&self, part: usize) -> Part {
-        let low = self.low.wrapping_add((part as u64 * self.width) as i64);
-        let places = self
-            .slots
-            .iter()
-            .map(|slot| slot.groups.dense().map_or((0, [].as_slice()), |dense| dense.part(low, self.width)));
-        let places: Vec<(usize, &[u32])> = places.collect();
-        let mut found = Part { alone: vec![Vec::new(); places.len()], shared: vec![Vec::new(); places.len()] };
-        for (slot, (skipped, own)) in places.iter().enumerate() {
-            let others = || places.iter().enumerate().filter(|(other, _)| *other != slot);
-            let is_shared = |at: usize| {
-                others().any(|(_, (skipped, places))| {
-                    at.checked_sub(*skipped).and_then(|at| places.get(at)).is_some_and(|place| *place != 0)
-                })
-            };
-            for (at, place) in own.iter().enumerate() {
-                if *place != 0 {
-                    let list = if is_shared(skipped + at) { &mut found.shared } else { &mut found.alone };
-                    list[slot].push(*place - 1);
+        let mut found = Part { alone: vec![Vec::new(); self.slots.len()], shared: vec![Vec::new(); self.slots.len()] };
+        let start = part as u64 * self.width;
+        for chunk in start..self.chunks.min(start + self.width) {
+            let number = self.first_chunk + chunk as i64;
+            let chunks = self.slots.iter().enumerate();
+            let chunks: Vec<(usize, &Chunk)> =
+                chunks.filter_map(|(slot, own)| Some((slot, own.groups.dense()?.chunk(number)?))).collect();
+            for (slot, own) in &chunks {
+                let others = || chunks.iter().filter(|(other, _)| other != slot);
+                for (at, place) in own.iter().enumerate().filter(|(_, place)| **place != 0) {
+                    let is_shared = others().any(|(_, places)| places[at] != 0);
+                    let list = if is_shared { &mut found.shared } else { &mut found.alone };
+                    list[*slot].push(*place - 1);
                 }
             }
         }
@@ -127,7 +130,7 @@ mod tests {
             let ranges = Ranges::of(slots, parts).unwrap();
             let mut found: Vec<Vec<i32>> = vec![Vec::new(); 3];
             let mut before = i32::MIN;
-            for part in 0..ranges.parts {
+            for part in 0..ranges.parts() {
                 let Part { alone, shared } = ranges.part(part);
                 let mut last = before;
                 for (slot, found) in found.iter_mut().enumerate() {

@@ -275,7 +275,7 @@ impl Sink for GroupBy {
         let (jobs, last) = match &next {
             Phase::Consuming | Phase::Done => (0, false),
             Phase::Alone(grouped) => (grouped.len().div_ceil(JOB_GROUPS), true),
-            Phase::Ranges(ranges) => (ranges.parts, true),
+            Phase::Ranges(ranges) => (ranges.parts(), true),
             Phase::Dividing(dividing) => (dividing.jobs.len(), false),
             Phase::Merging { parts, .. } => (*parts, true),
         };

@@ -128,8 +128,8 @@ impl SortKey {
 impl SortKeys {
     /// The order of two rows of columns.
     pub(super) fn compare(&self, columns: &[Column], a: usize, b: usize) -> Ordering {
-        let each = self.0.iter().map(|key| key.compare(&columns[key.column], a, b));
-        each.fold(Ordering::Equal, Ordering::then)
+        let mut each = self.0.iter().map(|key| key.compare(&columns[key.column], a, b));
+        each.find(|ordering| ordering.is_ne()).unwrap_or(Ordering::Equal)
     }
 
     /// What rows are sorted by before anything else is looked at.

@@ -23,10 +23,12 @@ use crate::pipeline::{Emitting, Sink, Slots, lock};
 
 /// What the pool calls it.
 const CONSUMER: &str = "sort";
-/// Rows of a run: about a millisecond.
-const RUN_ROWS: usize = 1 << 14;
-/// Rows of a piece, roughly.
-const PIECE_ROWS: usize = 1 << 14;
+/// Rows of a run at most, and of a piece, roughly: a millisecond or a few.
+const RUN_ROWS_MAX: usize = 1 << 14;
+/// Few rows are cut so small, which other work waits less for.
+const RUN_ROWS_MIN: usize = 1 << 11;
+/// So many runs before they become longer: what is done between the rounds looks at each piece in each run.
+const SHORT_RUNS: usize = 64;
 /// Beyond, all rows are sorted before the limit cuts them.
 const TOP_ROWS_MAX: usize = 1 << 16;
 
@@ -66,6 +68,11 @@ struct Merging {
     cuts: Vec<Vec<usize>>,
     /// Rows of the pieces before each.
     starts: Vec<usize>,
+}
+
+/// How long runs and pieces of so many rows are.
+fn run_rows(rows: usize) -> usize {
+    (rows / SHORT_RUNS).clamp(RUN_ROWS_MIN, RUN_ROWS_MAX)
 }
 
 /// Sorts what it gets; with a limit only so many rows are kept. Rows that compare equal keep the order in which one
@@ -137,10 +144,11 @@ impl SortSink {
         let batches: Vec<Batch> = self.slots.iter().flat_map(|mut slot| std::mem::take(&mut slot.batches)).collect();
         let Some(first) = batches.first() else { return Ok(Phase::Done) };
         let types = first.data_types();
+        let run_rows = run_rows(batches.iter().map(|batch| batch.rows).sum());
         let (mut first_batches, mut bounds, mut rows) = (vec![0], vec![0], 0);
         for (at, batch) in batches.iter().enumerate() {
             rows += batch.rows;
-            if rows - bounds[bounds.len() - 1] >= RUN_ROWS || at + 1 == batches.len() {
+            if rows - bounds[bounds.len() - 1] >= run_rows || at + 1 == batches.len() {
                 first_batches.push(at + 1);
                 bounds.push(rows);
             }
@@ -194,7 +202,7 @@ impl SortSink {
         let ranked = ranked.finish();
         let exact = self.keys.ranks_are_exact(&columns);
         let compare = |a: &Ranked, b: &Ranked| self.keys.compare_ranked(&columns, exact, a, b);
-        let pieces = ranked.len().div_ceil(PIECE_ROWS).max(1);
+        let pieces = ranked.len().div_ceil(run_rows(ranked.len())).max(1);
         // As many samples of each run as there are pieces, evenly apart.
         let mut samples: Vec<Ranked> = bounds
             .windows(2)
@@ -265,8 +273,8 @@ impl Sink for SortSink {
         if let Some(limit) = self.top() {
             return if limit == 0 { Ok(()) } else { slot.top.add(batch, &self.keys, limit, &self.working) };
         }
-        for start in (0..batch.rows).step_by(RUN_ROWS) {
-            let rows = RUN_ROWS.min(batch.rows - start);
+        for start in (0..batch.rows).step_by(RUN_ROWS_MAX) {
+            let rows = RUN_ROWS_MAX.min(batch.rows - start);
             let piece = if rows == batch.rows { batch.clone() } else { batch.slice(start, rows) };
             let columns: Vec<Column> = piece.columns.into_vec().into_iter().map(own_texts).collect();
             let piece = Batch::new(columns, rows);
