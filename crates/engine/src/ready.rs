@@ -7,8 +7,8 @@
 //!   anybody else ──────────> queue of the others ─> whoever comes first
 //! ```
 //! What a task has just touched lies with the worker that made it ready, and workers with tasks of their own do not
-//! meet at a lock, whose holder may have lost its processor. A worker that is at something long does not keep its tasks from
-//! being polled: who has none steals, and who always has some does so with every [`STEAL_SHARE`]-th.
+//! meet at a lock, whose holder may have lost its processor. A worker that is at something long does not keep its tasks
+//! from being polled: who has none steals, and who always has some does so with every [`STEAL_SHARE`]-th.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
