@@ -181,6 +181,11 @@ pub(crate) fn count_as(worker: usize) {
     SHARD.set(Some(worker));
 }
 
+/// This thread is no worker's any more, or not at the moment.
+pub(crate) fn count_as_nobody() {
+    SHARD.set(None);
+}
+
 /// Which of so many slots is this thread's: that of its worker (which runs on it, or ran last), or the last one, which
 /// all threads share that are no workers.
 pub(crate) fn own_slot(slots: usize) -> usize {

@@ -118,9 +118,10 @@ pub(crate) struct Nearby {
 }
 
 impl Nearby {
-    pub fn new(runtime: &Arc<Runtime>) -> Self {
+    /// `runtime`: of the worker, which keeps it for as long as it is there.
+    pub fn new(runtime: &Near<Runtime>) -> Self {
         Self {
-            runtime: Near::new(Arc::clone(runtime)),
+            runtime: runtime.clone(),
             transactions: Near::new(Arc::clone(&runtime.transactions)),
             views: std::array::from_fn(|_| None),
         }

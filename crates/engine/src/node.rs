@@ -63,6 +63,19 @@ impl<T> Queue<T> {
         try_lock(&self.items).and_then(|items| self.pop_from(items))
     }
 
+    /// Takes all of another, unless somebody is at that. Who looks at both sees at no time that there is nothing.
+    pub fn take_over(&self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        let mut items = lock(&self.items);
+        if let Some(mut others) = try_lock(&other.items) {
+            items.append(&mut others);
+            self.length.store(items.len(), Ordering::SeqCst);
+            other.length.store(0, Ordering::SeqCst);
+        }
+    }
+
     /// Keeps others out, as who is at the queue does.
     #[cfg(test)]
     pub fn hold(&self) -> impl Sized + '_ {

@@ -1,29 +1,34 @@
 //! Tasks of a node that are ready: a queue for each worker, and one for all threads that are no workers of it.
 //!
 //! ```text
-//!   worker 0 makes ready ──> its queue ──────────> worker 0, in turn with the queue of the others
-//!   worker 1 makes ready ──> its queue ──────────> worker 1
-//!                                   └ steals ────> worker 0, when it has none, and now and then
-//!   anybody else ──────────> queue of the others ─> whoever comes first
+//!   worker 0 makes ready ──> its lane ───────> worker 0, in turn with the lane of the others
+//!   worker 1 makes ready ──> its lane ───────> worker 1
+//!                                └ steals ───> worker 0, when it has none, and now and then
+//!   anybody else ──────────> the last lane ──> whoever comes first
 //! ```
 //! What a task has just touched lies with the worker that made it ready, and workers with tasks of their own do not
-//! meet at a lock, whose holder may have lost its processor. A worker that is at something long does not keep its tasks
-//! from being polled: who has none steals, and who always has some does so with every [`STEAL_SHARE`]-th.
+//! meet at a lock, whose holder may have lost its processor. Nobody's tasks wait for a worker that is at something
+//! long: who has none takes them one by one, and who always has some takes them all over when it sees that they stay.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::counters::own_slot;
 use crate::node::Queue;
 
-/// Every n-th task that a worker takes comes from the other queues, if they have any: their guaranteed share.
-const STEAL_SHARE: u32 = 64;
+/// Every n-th task that a worker takes is one of the last lane, if that has any: its guaranteed share.
+const LAST_SHARE: u32 = 4;
+/// Every n-th time that a worker takes a task it looks at another worker's lane first.
+const LOOK_SHARE: u32 = 64;
 
-/// A queue on cache lines of its own.
+/// A queue on cache lines of its own, and what its worker knows.
 #[repr(align(128))]
 struct Lane<T> {
     tasks: Queue<T>,
-    /// How many its worker has taken.
-    taken: AtomicU32,
+    /// How often its worker has asked for a task.
+    asked: AtomicU32,
+    /// The lane that its worker looks at, and how often that one's had asked at the last look.
+    watched: AtomicU32,
+    seen: AtomicU32,
 }
 
 /// See the module.
@@ -37,33 +42,61 @@ pub(crate) struct Ready<T> {
 impl<T> Ready<T> {
     /// For a node with these workers, in the order of their numbers.
     pub fn new(workers: &[usize]) -> Self {
-        let lane = |_| Lane { tasks: Queue::new(), taken: AtomicU32::new(0) };
+        let zero = || AtomicU32::new(0);
+        let lane = |_| Lane { tasks: Queue::new(), asked: zero(), watched: zero(), seen: zero() };
         Self { workers: workers.into(), lanes: (0..=workers.len()).map(lane).collect() }
+    }
+
+    fn last(&self) -> usize {
+        self.lanes.len() - 1
     }
 
     /// The lane of the current thread.
     fn own(&self) -> usize {
-        self.workers.binary_search(&own_slot(usize::MAX)).unwrap_or(self.lanes.len() - 1)
+        self.workers.binary_search(&own_slot(usize::MAX)).unwrap_or(self.last())
     }
 
     pub fn push(&self, task: T) {
         self.lanes[self.own()].tasks.push(task);
     }
 
-    /// A task for the current thread.
+    /// A task for the worker that runs on this thread.
     pub fn pop(&self) -> Option<T> {
-        let (own, last) = (self.own(), self.lanes.len() - 1);
-        let lane = &self.lanes[own];
-        let foreign = || {
-            let mut others = (own + 1..last).chain(0..own).map(|other| &self.lanes[other].tasks);
-            self.lanes[last].tasks.pop().or_else(|| others.find_map(Queue::pop_unless_locked))
-        };
-        let turn = lane.taken.load(Ordering::Relaxed).wrapping_add(1);
-        lane.taken.store(turn, Ordering::Relaxed);
-        if turn.is_multiple_of(STEAL_SHARE) {
-            return foreign().or_else(|| lane.tasks.pop());
+        let (own, last) = (self.own(), self.last());
+        let (lane, last_lane) = (&self.lanes[own], &self.lanes[last]);
+        let turn = lane.asked.load(Ordering::Relaxed).wrapping_add(1);
+        lane.asked.store(turn, Ordering::Relaxed);
+        if turn.is_multiple_of(LOOK_SHARE) {
+            self.take_over_what_stays(own);
         }
-        lane.tasks.pop().or_else(foreign)
+        let near = if turn.is_multiple_of(LAST_SHARE) {
+            last_lane.tasks.pop().or_else(|| lane.tasks.pop())
+        } else {
+            lane.tasks.pop().or_else(|| last_lane.tasks.pop())
+        };
+        let mut others = (own + 1..last).chain(0..own.min(last)).map(|other| &self.lanes[other].tasks);
+        near.or_else(|| others.find_map(Queue::pop_unless_locked))
+    }
+
+    /// Looks at another worker's lane; if that has asked for nothing since the last look, its tasks become this one's.
+    fn take_over_what_stays(&self, own: usize) {
+        let (lane, last) = (&self.lanes[own], self.last());
+        if own == last || last == 1 {
+            return;
+        }
+        let watched = lane.watched.load(Ordering::Relaxed) as usize;
+        let other = &self.lanes[watched];
+        if watched != own && other.asked.load(Ordering::Relaxed) == lane.seen.load(Ordering::Relaxed) {
+            lane.tasks.take_over(&other.tasks);
+        }
+        let next = (watched + 1..last).chain(0..=watched).find(|next| *next != own).unwrap_or(own);
+        lane.watched.store(next as u32, Ordering::Relaxed);
+        lane.seen.store(self.lanes[next].asked.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// A task of any lane, for who is no worker of the node.
+    pub fn pop_any(&self) -> Option<T> {
+        self.lanes.iter().find_map(|lane| lane.tasks.pop())
     }
 
     /// How many there are that the current thread has to see to: those of its own lane and of the last, or if there are
@@ -75,7 +108,7 @@ impl<T> Ready<T> {
 
     /// How many there are in the current thread's lane and the last.
     pub fn own_len(&self) -> usize {
-        let (own, last) = (self.own(), self.lanes.len() - 1);
+        let (own, last) = (self.own(), self.last());
         let len = self.lanes[own].tasks.len();
         if own == last { len } else { len + self.lanes[last].tasks.len() }
     }
@@ -100,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_takes_its_own_first_then_those_of_no_worker_then_the_others() {
+    fn a_worker_takes_its_own_in_turn_with_those_of_no_worker_then_the_others() {
         let ready = Ready::new(&[4, 5, 6]);
         // 9 is a worker of another node.
         for (worker, task) in [(4, 40), (5, 50), (6, 60), (9, 90)] {
@@ -116,17 +149,46 @@ mod tests {
         assert_eq!((ready.own_len(), ready.due()), (0, 1), "it has none, so the others' are its own to see to");
     }
 
+    /// A task that makes itself ready again is ahead of nobody for long.
     #[test]
-    fn who_always_has_some_takes_a_share_from_others() {
+    fn who_always_has_some_takes_a_share_of_those_of_no_worker() {
         let ready = Ready::new(&[0, 1]);
-        push_as(&ready, 1, 1_000..1_002);
-        push_as(&ready, 7, 2_000..2_002);
-        push_as(&ready, 0, 0..300);
+        push_as(&ready, 7, 2_000..2_100);
+        push_as(&ready, 0, 0..1);
         count_as(0);
-        let foreign = |taken: &usize| (*taken >= 1_000).then_some(*taken);
-        let taken: Vec<usize> = (0..4 * STEAL_SHARE).filter_map(|_| ready.pop()).collect();
-        assert_eq!(taken.len() as u32, 4 * STEAL_SHARE);
-        assert_eq!(taken.iter().filter_map(foreign).collect::<Vec<_>>(), [2_000, 2_001, 1_000, 1_001]);
+        let mut from_last = 0;
+        for _ in 0..100 * LAST_SHARE {
+            match ready.pop() {
+                Some(0) => ready.push(0),
+                Some(_) => from_last += 1,
+                None => panic!("there is one"),
+            }
+        }
+        assert_eq!(from_last, 100);
+    }
+
+    #[test]
+    fn who_always_has_some_takes_over_what_stays_with_another() {
+        let ready = Ready::new(&[0, 1, 2]);
+        for worker in [1, 2] {
+            push_as(&ready, worker, worker * 1_000..worker * 1_000 + 50);
+        }
+        push_as(&ready, 0, 0..1);
+        let mut taken = Vec::new();
+        for _ in 0..6 * LOOK_SHARE {
+            count_as(0);
+            match ready.pop() {
+                Some(0) => ready.push(0),
+                Some(task) => taken.push(task),
+                None => panic!("there is one"),
+            }
+            // This one asks, and is at none of its tasks for long.
+            count_as(2);
+            let own = ready.pop();
+            push_as(&ready, 2, own.into_iter());
+        }
+        taken.sort_unstable();
+        assert_eq!(taken, (1_000..1_050).collect::<Vec<_>>());
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Outbox {
     }
 
     /// The buffer of a worker, with what it has at hand.
-    pub fn of_worker(node: NodeId, runtime: &Arc<Runtime>) -> Self {
+    pub fn of_worker(node: NodeId, runtime: &Near<Runtime>) -> Self {
         Self { nearby: Some(Box::new(Nearby::new(runtime))), ..Self::new(node) }
     }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use eris_platform::{Env, NodeId, SeededRandom, SimulatedEnv, WorkerPlan};
 
+use crate::counters::count_as_nobody;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lock::{Lock, lock};
@@ -251,7 +252,10 @@ impl Simulation {
             {
                 continue;
             }
-            if self.workers[worker].step() {
+            let worked = self.workers[worker].step();
+            // What is done between steps is done by a client.
+            count_as_nobody();
+            if worked {
                 return true;
             }
         }

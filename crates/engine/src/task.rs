@@ -148,7 +148,7 @@ pub(crate) fn give_up_all(runtime: &Runtime) {
     loop {
         let mut any = false;
         for node in &runtime.nodes {
-            while let Some(task) = node.tasks.pop().or_else(|| node.pieces.pop()) {
+            while let Some(task) = node.tasks.pop_any().or_else(|| node.pieces.pop()) {
                 task.give_up();
                 any = true;
             }

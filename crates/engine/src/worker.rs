@@ -41,8 +41,8 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub fn new(runtime: &Arc<Runtime>, number: usize, index: usize, node: NodeId, reactor: Box<dyn Reactor>) -> Self {
-        let outbox = Outbox::of_worker(node, runtime);
         let runtime = Near::new(Arc::clone(runtime));
+        let outbox = Outbox::of_worker(node, &runtime);
         let (steps, spinning, watches) = (0, Spinning::new(), false);
         Self { runtime, number, index, node, reactor, outbox, steps, spinning, watches }
     }
@@ -257,7 +257,7 @@ impl Worker {
                 continue;
             }
             helped |= node.fire_timers(runtime);
-            if let Some(task) = node.tasks.pop().or_else(|| node.pieces.pop()) {
+            if let Some(task) = node.tasks.pop_any().or_else(|| node.pieces.pop()) {
                 self.be_busy();
                 poll(runtime, &task, runtime.env.now());
                 runtime.count_help();

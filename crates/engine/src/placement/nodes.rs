@@ -121,7 +121,7 @@ impl Engine {
 
 fn move_queues(runtime: &Arc<Runtime>, node: NodeId, successor: NodeId) {
     let (from, to) = (runtime.node(node), runtime.node(successor));
-    while let Some(task) = from.tasks.pop() {
+    while let Some(task) = from.tasks.pop_any() {
         task.set_node(successor);
         to.push_task(task);
     }

@@ -54,6 +54,11 @@ pub(super) fn chunks_between(low: i64, high: i64) -> u64 {
     (chunk_of(high) - chunk_of(low)) as u64 + 1
 }
 
+/// The places of an array for values from `low` to `high`.
+pub(super) fn places_between(low: i64, high: i64) -> u64 {
+    chunks_between(low, high).saturating_mul(CHUNK_VALUES as u64)
+}
+
 fn empty_chunk() -> Box<Chunk> {
     // Straight from the allocator, which knows what is zero already.
     let places = vec![0; CHUNK_VALUES].into_boxed_slice();

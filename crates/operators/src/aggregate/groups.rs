@@ -11,7 +11,7 @@ use eris_storage::{Column, DataType, Values};
 
 use super::chosen::Chosen;
 use super::coded::Coded;
-use super::dense::Dense;
+use super::dense::{Dense, places_between};
 use super::encoded::EncodedRows;
 use super::layout::{Layout, Width, Word};
 use super::room::Room;
@@ -155,7 +155,7 @@ impl Groups {
     /// How many places an array for all groups would have, if there is none yet.
     pub fn places_to_make(&self) -> u64 {
         match self.integer_bounds() {
-            Some((low, high)) if !self.dense.is_used() => (high.wrapping_sub(low) as u64).saturating_add(1),
+            Some((low, high)) if !self.dense.is_used() => places_between(low, high),
             _ => 0,
         }
     }

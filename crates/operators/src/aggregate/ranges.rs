@@ -164,12 +164,14 @@ mod tests {
             "an array is made at the end"
         );
         let limited = MemoryPool::new(memory.peak());
-        let slots = vec![slot(0..5_000, &memory), slot([0, 70_000].into_iter(), &limited)];
+        let slots = vec![slot(0..5_000, &memory), slot([0, 60_000].into_iter(), &limited)];
         let rest = limited.reserve("all that is left");
         rest.grow(memory.peak() - limited.used()).unwrap();
         let slots = Ranges::of(slots, 4).unwrap_err();
         assert!(slots.iter().all(|slot| slot.groups.dense().is_none()), "no array stays");
-        assert_eq!(values_of(&slots[1], &[0, 1]), [0, 70_000]);
+        assert_eq!(values_of(&slots[1], &[0, 1]), [0, 60_000]);
+        let few = |value: i32| slot(std::iter::once(value), &memory);
+        assert!(Ranges::of(vec![few(1), few(2)], 4).is_err(), "whole chunks for two groups");
         // Each slot has half of the values, spread over all of them.
         let spread = |start: i32| slot((start..90_000).step_by(30), &memory);
         let before = memory.used();

@@ -23,12 +23,14 @@ use crate::pipeline::{Emitting, Sink, Slots, lock};
 
 /// What the pool calls it.
 const CONSUMER: &str = "sort";
-/// Rows of a run at most, and of a piece, roughly: a millisecond or a few.
-const RUN_ROWS_MAX: usize = 1 << 14;
-/// Few rows are cut so small, which other work waits less for.
+/// Rows of a run and of a piece, roughly: a millisecond or a few.
+const RUN_ROWS: usize = 1 << 14;
+/// Few rows are cut into more runs than one, down to this: what else there is to do waits less.
 const RUN_ROWS_MIN: usize = 1 << 11;
-/// So many runs before they become longer: what is done between the rounds looks at each piece in each run.
-const SHORT_RUNS: usize = 64;
+/// So many runs of few rows at most.
+const RUNS_OF_FEW: usize = 16;
+/// So many runs at most: between the rounds, each piece is looked for in each run.
+const RUNS_MAX: usize = 512;
 /// Beyond, all rows are sorted before the limit cuts them.
 const TOP_ROWS_MAX: usize = 1 << 16;
 
@@ -72,7 +74,7 @@ struct Merging {
 
 /// How long runs and pieces of so many rows are.
 fn run_rows(rows: usize) -> usize {
-    (rows / SHORT_RUNS).clamp(RUN_ROWS_MIN, RUN_ROWS_MAX)
+    (rows / RUNS_OF_FEW).clamp(RUN_ROWS_MIN, RUN_ROWS).max(rows / RUNS_MAX)
 }
 
 /// Sorts what it gets; with a limit only so many rows are kept. Rows that compare equal keep the order in which one
@@ -273,8 +275,8 @@ impl Sink for SortSink {
         if let Some(limit) = self.top() {
             return if limit == 0 { Ok(()) } else { slot.top.add(batch, &self.keys, limit, &self.working) };
         }
-        for start in (0..batch.rows).step_by(RUN_ROWS_MAX) {
-            let rows = RUN_ROWS_MAX.min(batch.rows - start);
+        for start in (0..batch.rows).step_by(RUN_ROWS) {
+            let rows = RUN_ROWS.min(batch.rows - start);
             let piece = if rows == batch.rows { batch.clone() } else { batch.slice(start, rows) };
             let columns: Vec<Column> = piece.columns.into_vec().into_iter().map(own_texts).collect();
             let piece = Batch::new(columns, rows);
