@@ -58,10 +58,12 @@ impl Near<Runtime> {
     }
 }
 
-/// Refers to a runtime without keeping it, for who was made by a worker: counted by that worker, for as long as it is
-/// there.
+/// Refers to a runtime without keeping it.
 pub(crate) enum WeakRuntime {
+    /// Made by a worker: counted by it, and leads to the runtime for as long as that worker is there, until the engine
+    /// halts.
     Near(Weak<Arc<Runtime>>),
+    /// Made by anybody else.
     Shared(Weak<Runtime>),
 }
 

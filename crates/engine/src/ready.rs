@@ -17,7 +17,7 @@ use crate::node::Queue;
 
 /// Every n-th task that a worker takes is one of the last lane, if that has any: its guaranteed share.
 const LAST_SHARE: u32 = 4;
-/// Every n-th time that a worker takes a task it looks at another worker's lane first.
+/// Every n-th time that a worker asks for a task it looks whether another worker's tasks stay where they are.
 const LOOK_SHARE: u32 = 64;
 
 /// A queue on cache lines of its own, and what its worker knows.
@@ -74,14 +74,14 @@ impl<T> Ready<T> {
         } else {
             lane.tasks.pop().or_else(|| last_lane.tasks.pop())
         };
-        let mut others = (own + 1..last).chain(0..own.min(last)).map(|other| &self.lanes[other].tasks);
+        let mut others = (own + 1..last).chain(0..own).map(|other| &self.lanes[other].tasks);
         near.or_else(|| others.find_map(Queue::pop_unless_locked))
     }
 
     /// Looks at another worker's lane; if that has asked for nothing since the last look, its tasks become this one's.
     fn take_over_what_stays(&self, own: usize) {
         let (lane, last) = (&self.lanes[own], self.last());
-        if own == last || last == 1 {
+        if last == 1 {
             return;
         }
         let watched = lane.watched.load(Ordering::Relaxed) as usize;
@@ -124,6 +124,10 @@ impl<T> Ready<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
     use crate::counters::count_as;
 
@@ -196,9 +200,19 @@ mod tests {
         let ready = Ready::new(&[0, 1]);
         push_as(&ready, 1, [10].into_iter());
         let held = ready.lanes[1].tasks.hold();
+        let (sender, receiver) = mpsc::channel();
+        let pop = || {
+            count_as(0);
+            sender.send(ready.pop())
+        };
+        thread::scope(|scope| {
+            scope.spawn(pop);
+            let popped = receiver.recv_timeout(Duration::from_secs(60));
+            // Before the comparison, so that a thief who waits comes to an end.
+            drop(held);
+            assert_eq!(popped, Ok(None));
+        });
         count_as(0);
-        assert_eq!(ready.pop(), None);
-        drop(held);
         assert_eq!(ready.pop(), Some(10));
     }
 }

@@ -11,7 +11,8 @@ use eris_platform::MemoryExceeded;
 
 use super::room::Room;
 
-/// The array may have this many places a row that was seen: much emptier, each group costs a page of memory.
+/// The array may be for this many values a row that was seen, and what they lack to whole chunks: much emptier, each
+/// group costs a page of memory.
 const PLACES_PER_ROW: u64 = 16;
 /// Behind an array that was given up there have to be so many times as many rows before there is one again.
 const ROWS_AGAIN: u64 = 4;

@@ -31,7 +31,7 @@ pub(super) struct Part {
     pub shared: Vec<Vec<u32>>,
 }
 
-/// How many values a range may have for each group, and how many places arrays that are made for it.
+/// How many values a range may have for each group, and how many places, in whole chunks, arrays that are made for it.
 const RANGE_FACTOR: u64 = 16;
 /// Chunks of a part at most: its lists are small, however uneven the values lie.
 const PART_CHUNKS: u64 = 16;

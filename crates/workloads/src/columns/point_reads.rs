@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// Reads that a worker has under way while its capacity is measured.
 const CAPACITY_READS: u64 = 32;
-/// Reads that a worker has under way at most; more that are due wait to be started. What a thousand are at does not fit
-/// into the caches: they take so much longer that a worker that is behind once may stay behind.
+/// Reads that a worker has under way at most; more that are due wait to be started. A few times as many as its capacity
+/// is measured with, so that a backlog is worked off about as fast.
 const STARTED_MAX: u64 = 128;
 /// How often to look whether the last reads have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
