@@ -207,7 +207,7 @@ mod tests {
         };
         thread::scope(|scope| {
             scope.spawn(pop);
-            let popped = receiver.recv_timeout(Duration::from_secs(60));
+            let popped = receiver.recv_timeout(Duration::from_mins(1));
             // Before the comparison, so that a thief who waits comes to an end.
             drop(held);
             assert_eq!(popped, Ok(None));
