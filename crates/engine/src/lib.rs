@@ -25,6 +25,7 @@ mod global_index;
 mod history;
 mod ids;
 mod integrity;
+mod keepers;
 mod layout;
 mod lock;
 mod lookup;

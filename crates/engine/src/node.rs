@@ -21,6 +21,7 @@ use eris_sync::{Consumer, DoubleBuffer, Drain, Producer, Sleepers, TryLatch};
 
 use crate::assignments::Assignments;
 use crate::counters::Event;
+use crate::keepers::Keepers;
 use crate::lock::{Lock, lock, try_lock};
 use crate::message::{Class, Envelope, HEADER_BYTES, MessageView};
 use crate::partition::Partition;
@@ -106,6 +107,7 @@ pub(crate) struct Node {
     pub pieces: Queue<Arc<Task>>,
     pub assignments: Assignments<Partition>,
     pub maintenance: Queue<Partition>,
+    pub keepers: Keepers,
     pub timers: Timers,
     pub sleepers: Sleepers,
     pub reactors: Vec<ReactorHandle>,
@@ -204,6 +206,7 @@ impl Node {
             pieces: Queue::new(),
             assignments: Assignments::new(),
             maintenance: Queue::new(),
+            keepers: Keepers::new(workers.len()),
             timers: Timers::new(id),
             sleepers: Sleepers::new(workers.len()),
             workers,

@@ -11,6 +11,7 @@ use eris_platform::{Nanos, NodeId, Reactor};
 
 use crate::assignments::Urgency;
 use crate::counters::{Event, count_as};
+use crate::keepers::Keeper;
 use crate::maintenance::maintain;
 use crate::near::Near;
 use crate::node::Node;
@@ -35,6 +36,7 @@ pub(crate) struct Worker {
     outbox: Outbox,
     steps: u64,
     spinning: Spinning,
+    keeper: Keeper,
     /// Whether it has said that it watches.
     watches: bool,
 }
@@ -44,7 +46,8 @@ impl Worker {
         let runtime = Near::new(Arc::clone(runtime));
         let outbox = Outbox::of_worker(node, &runtime);
         let (steps, spinning, watches) = (0, Spinning::new(), false);
-        Self { runtime, number, index, node, reactor, outbox, steps, spinning, watches }
+        let keeper = Keeper::new(index);
+        Self { runtime, number, index, node, reactor, outbox, steps, spinning, keeper, watches }
     }
 
     pub fn node(&self) -> NodeId {
@@ -158,13 +161,17 @@ impl Worker {
         if node.is_given_up() {
             return worked;
         }
-        worked |= self.run_tasks(&runtime, node);
+        let begun = runtime.env.now();
+        let (any, now) = self.run_tasks(&runtime, node, begun);
+        self.keeper.count_tasks(&node.keepers, any, begun, now);
+        worked |= any;
         // Tasks that are still ready are behind: only some steps do long work beside them.
-        let least = if node.tasks.own_len() == 0 || self.steps.is_multiple_of(LONG_WORK_SHARE) {
+        let behind = node.tasks.own_len() > 0 && !self.steps.is_multiple_of(LONG_WORK_SHARE);
+        let least = if behind || self.keeper.leaves_long_work(&node.keepers, now) {
+            Urgency::Urgent
+        } else {
             worked |= self.run_piece(&runtime, node);
             Urgency::Later
-        } else {
-            Urgency::Urgent
         };
         worked |= self.visit_partitions(&runtime, node, least);
         if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
@@ -182,10 +189,11 @@ impl Worker {
         worked
     }
 
-    /// Polls the tasks that are ready, and those that they and timers make ready; returns whether there were any. Tasks
-    /// are short: they wait for one quantum of partitions at most, and get the larger share if they are many.
-    fn run_tasks(&mut self, runtime: &Arc<Runtime>, node: &Node) -> bool {
-        let mut now = runtime.env.now();
+    /// Polls the tasks that are ready, and those that they and timers make ready; returns whether there were any, and
+    /// the time then. Tasks are short: they wait for one quantum of partitions at most, and get the larger share if
+    /// they are many.
+    fn run_tasks(&mut self, runtime: &Arc<Runtime>, node: &Node, begun: Nanos) -> (bool, Nanos) {
+        let mut now = begun;
         let quantum = Quantum::start_several(runtime, now, TASK_QUANTA);
         let mut worked = false;
         for round in 0.. {
@@ -210,11 +218,11 @@ impl Worker {
                 now = poll(runtime, &task, now);
                 worked = true;
                 if quantum.is_over_at(now) {
-                    return true;
+                    return (true, now);
                 }
             }
         }
-        worked
+        (worked, now)
     }
 
     /// Polls a task that goes on with a piece of long work: one a step, however many others are ready.

@@ -191,8 +191,10 @@ fn start_work(simulation: &mut Simulation, poll_time: Duration) -> Arc<Progress>
 #[test]
 fn everybody_goes_on_beside_tasks_that_are_ready_all_the_time() {
     for seed in 0..test_load(8) {
-        for poll_time in [Duration::ZERO, Duration::from_micros(10)] {
+        for (poll_time, workers) in [(0, 1), (10, 1), (10, 2)] {
+            let poll_time = Duration::from_micros(poll_time);
             let options = EngineOptions {
+                workers,
                 in_place: false,
                 quantum: QUANTUM,
                 parallel_rows: 1_000_000,

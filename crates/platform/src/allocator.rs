@@ -24,11 +24,17 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// Threads with a slot of their own; more than workers and fallback lane have on most machines.
 const SLOTS: usize = 128;
 const SHARED: usize = SLOTS - 1;
+
+/// Bytes of blocks that are copied here when they grow. glibc copies under the lock of the block's arena, and whoever
+/// frees a block of that arena meanwhile waits: a worker stood still for two milliseconds while another one doubled an
+/// array. Smaller blocks are copied in less time than a lock costs, larger ones lie alone and are not copied at all.
+const COPIED_HERE: Range<usize> = 16 << 10..32 << 20;
 
 /// A line of its own, so that threads do not take it from each other.
 #[repr(align(64))]
@@ -120,11 +126,36 @@ unsafe impl GlobalAlloc for CountingAllocator {
     // SAFETY: by the caller, as the system's allocator demands.
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if size > layout.size() && COPIED_HERE.contains(&layout.size()) {
+            // SAFETY: by the caller.
+            return unsafe { self.move_to_another(block, layout, size) };
+        }
         // SAFETY: by the caller.
         let moved = unsafe { System.realloc(block, layout, size) };
         if !moved.is_null() {
             count(size as i64 - layout.size() as i64);
         }
         moved
+    }
+}
+
+impl CountingAllocator {
+    /// What `realloc` does for a block that grows, with the copy outside of the system's locks.
+    ///
+    /// # Safety
+    ///
+    /// That of `realloc`.
+    #[inline(never)]
+    unsafe fn move_to_another(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller says that `size` is one of this alignment's.
+        let other = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
+        if !other.is_null() {
+            // SAFETY: both have so many bytes, and they are two blocks; the old one is freed once.
+            unsafe {
+                std::ptr::copy_nonoverlapping(block, other, layout.size());
+                self.dealloc(block, layout);
+            }
+        }
+        other
     }
 }

@@ -21,6 +21,16 @@ fn what_threads_allocate_and_others_free_adds_up() {
     assert!((2 * MIB..3 * MIB).contains(&(heap_bytes().unwrap() - before)), "what realloc gave back is counted");
     drop(held);
 
+    // Over both limits between which blocks are copied by the allocator itself.
+    let mut grown: Vec<u32> = vec![0];
+    while grown.len() < 16 << 20 {
+        grown.extend(grown.len() as u32..2 * grown.len() as u32);
+        let (bytes, counted) = (4 * grown.capacity() as u64, heap_bytes().unwrap() - before);
+        assert!((bytes..bytes + MIB).contains(&counted), "{bytes} bytes are held, {counted} counted");
+    }
+    assert!(grown.iter().zip(0..).all(|(value, place)| *value == place), "what was there has moved along");
+    drop(grown);
+
     // More threads than slots, one after the other, while their blocks are freed by this one.
     for round in 0..20 {
         let (sender, receiver) = mpsc::channel();
