@@ -52,6 +52,10 @@ impl<T> Assignments<T> {
         self.urgent.len() + self.later.len()
     }
 
+    pub fn has_later(&self) -> bool {
+        !self.later.is_empty()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.urgent.is_empty() && self.later.is_empty()
     }

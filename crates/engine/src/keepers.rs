@@ -7,18 +7,18 @@
 //!   from 0.8 on the first worker keeps to tasks, from 1.8 on the first two ─┘  and so on; never all of them
 //! ```
 //! Workers that do both in turn have cold caches after each turn, and whoever becomes ready waits for a quantum of long
-//! work. A keeper has none of that, and goes back to both as soon as nothing becomes ready or nobody else sees to long
-//! work.
+//! work. A keeper visits partitions only where somebody waits for a point access, and goes back to both as soon as
+//! nothing becomes ready or nobody else sees to long work.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use eris_platform::Nanos;
 
-/// Of a worker's time.
-const WHOLE: u32 = 1024;
+/// Of a worker's time; fine, so that what rounding loses is nothing in the sum over many workers.
+const WHOLE: u32 = 1 << 20;
 /// The part of a further worker's time that tasks have to take for it to become a keeper.
-const ENOUGH: u32 = WHOLE * 4 / 5;
+const ENOUGH: u32 = WHOLE / 5 * 4;
 /// How long a share is measured; four windows or so are known of.
 const WINDOW: Duration = Duration::from_millis(1);
 const KNOWN_WINDOWS: u32 = 4;
@@ -48,8 +48,8 @@ impl Keepers {
     }
 
     fn count(&self) -> usize {
-        let sum: u32 = self.shares.iter().map(|share| share.0.load(Ordering::Relaxed)).sum();
-        let whole = (sum + WHOLE - ENOUGH) / WHOLE;
+        let sum: u64 = self.shares.iter().map(|share| u64::from(share.0.load(Ordering::Relaxed))).sum();
+        let whole = (sum + u64::from(WHOLE - ENOUGH)) / u64::from(WHOLE);
         (whole as usize).min(self.shares.len().saturating_sub(1))
     }
 }
@@ -87,6 +87,11 @@ impl Keeper {
             self.keeps = self.index < keepers.count();
             (self.window_begun, self.in_tasks) = (now, 0);
         }
+    }
+
+    /// It has no tasks now, and measures nothing until it is awake again.
+    pub fn sleeps(&mut self, keepers: &Keepers) {
+        keepers.shares[self.index].0.store(0, Ordering::Relaxed);
     }
 
     /// Whether long work is not for this worker now. To be asked before each turn of it.
@@ -145,6 +150,20 @@ mod tests {
         assert_eq!(keeping(&[0.5, 0.5, 0.5, 0.5]), [true, true, false, false]);
         assert_eq!(keeping(&[1.0, 1.0]), [true, false], "somebody does long work");
         assert_eq!(keeping(&[1.0]), [false]);
+    }
+
+    #[test]
+    fn who_sleeps_has_no_share() {
+        let (keepers, mut workers, mut now) = after_a_while(&[0.5, 0.5]);
+        workers[1].sleeps(&keepers);
+        now += WINDOW;
+        workers[0].count_tasks(&keepers, false, now, now);
+        assert!(!workers[0].keeps);
+    }
+
+    #[test]
+    fn small_shares_of_many_workers_add_up() {
+        assert!(keeping(&[1.0 / 128.0; 128])[0]);
     }
 
     #[test]

@@ -255,6 +255,11 @@ impl Node {
             || self.coordinator.try_lock().is_none_or(|coordinator| coordinator.has_work())
     }
 
+    /// Whether there is something that a keeper leaves to others.
+    pub fn has_long_work(&self) -> bool {
+        !self.pieces.is_empty() || self.assignments.has_later()
+    }
+
     /// Takes the coordinator's role without doing anything in it, if nobody else is in it.
     pub fn hold_coordinator(&self) -> Option<impl Sized + '_> {
         self.coordinator.try_lock()

@@ -107,7 +107,8 @@ pub(crate) const VISIT_COMMANDS_MAX: usize = 256;
 pub(crate) const LATCH_TRIES: u32 = 64;
 /// Every n-th pick inside a partition takes the lowest waiting class: its guaranteed share.
 pub(crate) const LOW_CLASS_SHARE: u32 = 8;
-/// Every n-th step does long work, pieces of it and scans and loads, also if tasks are ready: its guaranteed share.
+/// Every n-th step does long work, pieces of it and scans and loads, also if tasks are ready: its guaranteed share, but
+/// at keepers (`keepers.rs`) only while nobody else gives it any.
 pub(crate) const LONG_WORK_SHARE: u64 = 4;
 /// Every n-th busy step runs one maintenance call: adaptation gets at most about 1/16 of a worker.
 pub(crate) const MAINTENANCE_SHARE: u64 = 16;

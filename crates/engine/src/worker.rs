@@ -167,7 +167,12 @@ impl Worker {
         worked |= any;
         // Tasks that are still ready are behind: only some steps do long work beside them.
         let behind = node.tasks.own_len() > 0 && !self.steps.is_multiple_of(LONG_WORK_SHARE);
-        let least = if behind || self.keeper.leaves_long_work(&node.keepers, now) {
+        let leaves = !behind && self.keeper.leaves_long_work(&node.keepers, now);
+        if leaves && node.has_long_work() {
+            // Whoever queued it may have relied on this worker.
+            runtime.wake_others(self.node);
+        }
+        let least = if behind || leaves {
             Urgency::Urgent
         } else {
             worked |= self.run_piece(&runtime, node);
@@ -331,6 +336,7 @@ impl Worker {
         runtime.counters.add(Event::Parks, 1);
         // Nobody looks while all sleep: what the work left behind is seen now.
         runtime.machine.watch(|| runtime.env.now());
+        self.keeper.sleeps(&node.keepers);
         let timeout = until_timer();
         if timeout.is_none_or(|timeout| !timeout.is_zero()) {
             // What wakes this worker is its own to do: nobody else is woken for it.

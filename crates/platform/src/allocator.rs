@@ -33,7 +33,8 @@ const SHARED: usize = SLOTS - 1;
 
 /// Bytes of blocks that are copied here when they grow. glibc copies under the lock of the block's arena, and whoever
 /// frees a block of that arena meanwhile waits: a worker stood still for two milliseconds while another one doubled an
-/// array. Smaller blocks are copied in less time than a lock costs, larger ones lie alone and are not copied at all.
+/// array. Smaller blocks are copied in less time than a lock costs, larger ones lie alone as a rule, and the
+/// system moves their pages instead.
 const COPIED_HERE: Range<usize> = 16 << 10..32 << 20;
 
 /// A line of its own, so that threads do not take it from each other.

@@ -31,6 +31,17 @@ fn what_threads_allocate_and_others_free_adds_up() {
     assert!(grown.iter().zip(0..).all(|(value, place)| *value == place), "what was there has moved along");
     drop(grown);
 
+    let [page, wide] = [32 << 10, 64 << 10].map(|bytes| std::alloc::Layout::from_size_align(bytes, 4_096).unwrap());
+    // SAFETY: the layouts are those of the block, which is written before it is read and freed once.
+    unsafe {
+        let block = std::alloc::alloc(page);
+        block.write_bytes(7, page.size());
+        let block = std::alloc::realloc(block, page, wide.size());
+        assert!((block as usize).is_multiple_of(wide.align()), "a block that grows keeps its alignment");
+        assert!(std::slice::from_raw_parts(block, page.size()).iter().all(|byte| *byte == 7));
+        std::alloc::dealloc(block, wide);
+    }
+
     // More threads than slots, one after the other, while their blocks are freed by this one.
     for round in 0..20 {
         let (sender, receiver) = mpsc::channel();
