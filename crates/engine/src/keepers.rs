@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use eris_platform::Nanos;
+use eris_sync::Line;
 
 /// Of a worker's time; fine, so that what rounding loses is nothing in the sum over many workers.
 const WHOLE: u32 = 1 << 20;
@@ -28,10 +29,6 @@ const GAP: Duration = Duration::from_micros(50);
 const STANDSTILL: Duration = Duration::from_millis(1);
 /// Turns are told of no more often than this.
 const TOLD_EVERY: Duration = Duration::from_micros(100);
-
-/// A number on a cache line of its own.
-#[repr(align(128))]
-struct Line<T>(T);
 
 /// What the workers of a node know of each other.
 pub(crate) struct Keepers {
@@ -48,7 +45,7 @@ impl Keepers {
     }
 
     fn count(&self) -> usize {
-        let sum: u64 = self.shares.iter().map(|share| u64::from(share.0.load(Ordering::Relaxed))).sum();
+        let sum: u64 = self.shares.iter().map(|share| u64::from(share.load(Ordering::Relaxed))).sum();
         let whole = (sum + u64::from(WHOLE - ENOUGH)) / u64::from(WHOLE);
         (whole as usize).min(self.shares.len().saturating_sub(1))
     }
@@ -81,7 +78,7 @@ impl Keeper {
         if now >= self.window_begun + WINDOW {
             let elapsed = now.0.saturating_sub(self.window_begun.0);
             let last = (u64::from(WHOLE) * self.in_tasks / elapsed).min(u64::from(WHOLE)) as u32;
-            let share = &keepers.shares[self.index].0;
+            let share = &keepers.shares[self.index];
             let known = share.load(Ordering::Relaxed);
             share.store((known * (KNOWN_WINDOWS - 1) + last) / KNOWN_WINDOWS, Ordering::Relaxed);
             self.keeps = self.index < keepers.count();
@@ -91,17 +88,17 @@ impl Keeper {
 
     /// It has no tasks now, and measures nothing until it is awake again.
     pub fn sleeps(&mut self, keepers: &Keepers) {
-        keepers.shares[self.index].0.store(0, Ordering::Relaxed);
+        keepers.shares[self.index].store(0, Ordering::Relaxed);
     }
 
     /// Whether long work is not for this worker now. To be asked before each turn of it.
     pub fn leaves_long_work(&mut self, keepers: &Keepers, now: Nanos) -> bool {
         if self.keeps {
-            let turn = Nanos(keepers.turn.0.load(Ordering::Relaxed));
+            let turn = Nanos(keepers.turn.load(Ordering::Relaxed));
             return now < self.last_task + GAP && now < turn + STANDSTILL;
         }
         if now >= self.last_told + TOLD_EVERY {
-            keepers.turn.0.store(now.0, Ordering::Relaxed);
+            keepers.turn.store(now.0, Ordering::Relaxed);
             self.last_told = now;
         }
         false

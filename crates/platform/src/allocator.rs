@@ -1,4 +1,4 @@
-//! The system's allocator, counting what is allocated, thread by thread.
+//! The system's allocator, counting what is allocated, thread by thread; large blocks that grow are copied here.
 //!
 //! ```text
 //! thread 1 -> slot 0   +  +  -  +      each slot has a cache line and one writer: a load, an addition, a store
@@ -32,9 +32,8 @@ const SLOTS: usize = 128;
 const SHARED: usize = SLOTS - 1;
 
 /// Bytes of blocks that are copied here when they grow. glibc copies under the lock of the block's arena, and whoever
-/// frees a block of that arena meanwhile waits: a worker stood still for two milliseconds while another one doubled an
-/// array. Smaller blocks are copied in less time than a lock costs, larger ones lie alone as a rule, and the
-/// system moves their pages instead.
+/// frees a block of that arena meanwhile waits: workers stood still for up to two milliseconds. Smaller blocks are
+/// copied soon, larger ones lie alone as a rule, and the system moves their pages instead.
 const COPIED_HERE: Range<usize> = 16 << 10..32 << 20;
 
 /// A line of its own, so that threads do not take it from each other.
@@ -92,7 +91,8 @@ fn count_elsewhere(slot: usize, bytes: i64) {
     COUNTS[slot].bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting neither allocates nor panics.
+// SAFETY: every block is one of the system's allocator, with the layout that was asked for; counting neither allocates
+// nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
     // SAFETY: by the caller, as the system's allocator demands.
     #[inline]

@@ -38,6 +38,7 @@ mod words;
 pub use counter::Counter;
 pub use decision::Decision;
 pub use double_buffer::{Consumer, DoubleBuffer, Drain, Full, Producer};
+pub use line::Line;
 pub use number_blocks::NumberBlocks;
 pub use oldest_in_use::OldestInUse;
 pub use outstanding::Outstanding;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 /// A value on cache lines of its own. Two lines, because Intel's prefetcher fetches them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub struct Line<T>(pub T);
 
 impl<T> Deref for Line<T> {
     type Target = T;
