@@ -350,6 +350,10 @@ impl Dataflow {
         messages.grow(bytes as u64)
     }
 
+    pub(crate) fn reserve(&self, consumer: &'static str) -> Reservation {
+        lock(&self.inner).reservation.pool().reserve(consumer)
+    }
+
     /// Whether an update may send further rows to other partitions.
     pub(crate) fn has_credit(&self) -> bool {
         let on_the_way = lock(&self.attachments).reservation.as_ref().map_or(0, Reservation::bytes);
@@ -404,9 +408,14 @@ impl Dataflow {
         lock(&self.inner).pinned.push(pinned);
     }
 
+    /// Whether the task has to take results first.
+    pub(crate) fn is_full(&self) -> bool {
+        self.result_count.load(Ordering::Relaxed) >= self.result_batches_max
+    }
+
     /// Whether a command may produce another batch; if not, `partition` is noted and told when it may.
     pub(crate) fn has_room(&self, partition: PartitionId) -> bool {
-        if self.result_count.load(Ordering::Relaxed) < self.result_batches_max {
+        if !self.is_full() {
             return true;
         }
         let mut inner = lock(&self.inner);

@@ -4,10 +4,12 @@
 //! belongs to one command on one partition, travels with its saved cursor and is finished when the command is. So
 //! operators need no locks: merging what several partitions emit is the task's work.
 
+use eris_platform::Reservation;
 use eris_storage::{AttributeId, Batch, Gateway};
 
 use crate::dataflow::Dataflow;
 use crate::error::EngineError;
+use crate::partition::Quantum;
 
 /// Code that runs inside a partition.
 pub trait MicroOperator: Send + Sync + 'static {
@@ -22,32 +24,49 @@ pub trait MicroOperator: Send + Sync + 'static {
 
 /// What one command accumulates.
 pub trait OperatorState: Send {
-    /// Takes one batch of qualifying rows.
+    /// Takes one batch of qualifying rows. What may take long stops when [`Output::pauses`] says so.
     fn batch(&mut self, gateway: Gateway, output: &mut Output<'_>) -> Result<(), EngineError>;
+
+    /// Whether something is left of the last batch. No other follows before [`Self::go_on`] has done it.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
+    /// Goes on with what is left of the last batch.
+    fn go_on(&mut self, _output: &mut Output<'_>) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// The command has seen its last batch.
     fn finish(&mut self, output: &mut Output<'_>) -> Result<(), EngineError>;
 }
 
-/// Where an operator's results go.
+/// Where an operator's results go, and how long it may take.
 pub struct Output<'a> {
     pub(crate) dataflow: &'a Dataflow,
+    pub(crate) quantum: &'a Quantum<'a>,
 }
 
 impl Output<'_> {
     /// Hands a batch to the waiting task. The batch is charged to the query until the task takes it.
-    pub fn emit(&mut self, batch: Batch) -> Result<(), EngineError> {
+    pub fn emit(&self, batch: Batch) -> Result<(), EngineError> {
         self.dataflow.emit(batch)
     }
 
+    /// For what an operator keeps when it stops within a batch.
+    pub fn reserve(&self, consumer: &'static str) -> Reservation {
+        self.dataflow.reserve(consumer)
+    }
+
     /// Adds to the number of rows that the statement reports.
-    pub fn rows_affected(&mut self, rows: u64) {
+    pub fn rows_affected(&self, rows: u64) {
         self.dataflow.add_rows_affected(rows);
     }
 
-    /// Whether the statement was cancelled, for operators with long loops.
-    pub fn is_cancelled(&self) -> bool {
-        self.dataflow.is_cancelled()
+    /// Whether to stop for now: the time of this visit is up, there is no room for results, or the statement is over.
+    /// To be asked between pieces of some thousand rows at most.
+    pub fn pauses(&self) -> bool {
+        self.quantum.is_over() || self.dataflow.is_full() || self.dataflow.is_over()
     }
 }
 

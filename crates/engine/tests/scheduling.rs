@@ -13,13 +13,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eris_engine::{
-    ContainerSpec, Engine, EngineError, EngineOptions, Event, MicroOperator, OperatorState, Output, Partitioning,
-    Simulation, yield_now, yield_to_tasks,
+    Coalescing, ContainerSpec, Engine, EngineError, EngineOptions, Event, MicroOperator, OperatorState, Output,
+    Partitioning, Simulation, yield_now, yield_to_tasks,
 };
 use eris_platform::{SimulatedEnv, test_load};
 use eris_storage::{Batch, ContainerId, DataType, Gateway, Layout, PackedRows, Value};
 
-use accounts::{KEY, by_key, everything, row, schema};
+use accounts::{KEY, by_key, everything, integers, lookup, row, schema};
 
 const QUANTUM: Duration = Duration::from_micros(200);
 /// Of virtual time for each batch that is read: four of them are a quantum.
@@ -329,6 +329,113 @@ fn a_step_visits_so_many_partitions_though_they_take_no_time() {
     simulation.run_until(passed).expect("runs");
     of_steps.retain(|commands| *commands > 0);
     assert_eq!(of_steps, [STEP_VISITS_MAX, STEP_VISITS_MAX, PARTITIONS - 2 * STEP_VISITS_MAX]);
+}
+
+/// Gives many results for each batch, and takes time for each.
+struct GiveMany {
+    env: SimulatedEnv,
+    given: Arc<AtomicU64>,
+}
+
+struct GivingMany {
+    env: SimulatedEnv,
+    given: Arc<AtomicU64>,
+    left: u64,
+}
+
+const MANY: u64 = 100;
+
+impl MicroOperator for GiveMany {
+    fn open(&self) -> Box<dyn OperatorState> {
+        Box::new(GivingMany { env: self.env.clone(), given: Arc::clone(&self.given), left: 0 })
+    }
+}
+
+impl OperatorState for GivingMany {
+    fn batch(&mut self, _gateway: Gateway, output: &mut Output<'_>) -> Result<(), EngineError> {
+        assert_eq!(self.left, 0, "no batch comes before the last one is done");
+        self.left = MANY;
+        self.go_on(output)
+    }
+
+    fn is_behind(&self) -> bool {
+        self.left > 0
+    }
+
+    fn go_on(&mut self, output: &mut Output<'_>) -> Result<(), EngineError> {
+        while self.left > 0 {
+            self.env.advance(BATCH_TIME);
+            output.emit(row(0, 0, None))?;
+            add(&self.given);
+            self.left -= 1;
+            if output.pauses() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _output: &mut Output<'_>) -> Result<(), EngineError> {
+        assert_eq!(self.left, 0, "a command ends when its last batch is done");
+        Ok(())
+    }
+}
+
+/// What an operator makes of one batch may take forever: others have turns, and results wait for whoever takes them.
+#[test]
+fn an_operator_stops_within_a_batch_when_its_time_or_the_room_for_results_is_up() {
+    for looks_up in [false, true] {
+        for result_batches_max in [1, 3, 1_000_000] {
+            let options = EngineOptions {
+                workers: 1,
+                in_place: false,
+                quantum: QUANTUM,
+                result_batches_max,
+                ..EngineOptions::default()
+            };
+            let mut simulation = Simulation::new(11, options).expect("starts");
+            let id = filled(&mut simulation, 4);
+            let (engine, given) = (simulation.engine().clone(), Arc::new(AtomicU64::new(0)));
+            let operator = Arc::new(GiveMany { env: simulation.env().clone(), given: Arc::clone(&given) });
+            let (client, taken) = (engine.clone(), Arc::new(AtomicU64::new(0)));
+            let taking = Arc::clone(&taken);
+            engine.spawn(async move {
+                let mut transaction = client.begin();
+                let mut results = if looks_up {
+                    let lookup = lookup(id, KEY, Coalescing::Sender);
+                    transaction.lookup_many(lookup, &integers(&[0, 1, 2, 3]), Some(operator)).expect("there")
+                } else {
+                    transaction.scan(everything(id), Some(operator)).expect("there")
+                };
+                while results.next().await.expect("read").is_some() {
+                    add(&taking);
+                }
+            });
+            let (client, reads) = (engine.clone(), Arc::new(AtomicU64::new(0)));
+            let (reading, until) = (Arc::clone(&reads), Arc::clone(&taken));
+            engine.spawn(async move {
+                while until.load(Ordering::Relaxed) < MANY {
+                    client.begin().scan(by_key(id, 1), None).expect("there").collect().await.expect("read");
+                    add(&reading);
+                }
+            });
+            let mut before = 0;
+            let passed = || {
+                let given = given.load(Ordering::Relaxed);
+                let of_step = given - std::mem::replace(&mut before, given);
+                let most = QUANTUM.as_nanos().div_ceil(BATCH_TIME.as_nanos()) as u64 + 1;
+                assert!(of_step <= most, "{of_step} results in a step, {most} at most");
+                let waiting = given - taken.load(Ordering::Relaxed);
+                assert!(waiting <= result_batches_max as u64, "{waiting} results wait");
+                taken.load(Ordering::Relaxed) == MANY
+            };
+            simulation.run_until(passed).expect("runs");
+            simulation.run_until_idle().expect("all tasks end");
+            assert_eq!(given.load(Ordering::Relaxed), MANY, "each result comes once");
+            let reads = reads.load(Ordering::Relaxed);
+            assert!(reads >= 5, "{reads} reads came through meanwhile");
+        }
+    }
 }
 
 /// Inserts `keys` one thousand at a time, as whoever fills a table by SQL does.

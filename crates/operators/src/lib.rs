@@ -33,7 +33,7 @@ pub use error::OperatorError;
 pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narrowed, Span, ValueSet};
 pub use filter_project::{FilterProject, select};
 pub use join::{BuildSpec, JoinBuild, JoinKind, KeyFilter, Probe};
-pub use pipeline::{Collector, Emit, PassedFilter, Pipeline, RowCounts, Sink, Step};
+pub use pipeline::{Collector, Emit, Flow, PassedFilter, Pipeline, RowCounts, Sink, Step};
 pub use settings::{AGGREGATION_INPUT, AggregationInput, SETTINGS};
 pub use sort::{SortKey, SortKeys, SortSink};
 pub use window::{Frame, FrameBound, FrameUnit, WindowCall, WindowFunction, WindowSink, WindowSpec};

@@ -240,6 +240,47 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
     assert_unharmed(&server, witness);
 }
 
+/// Joins of more pairs than anyone lives to see, on all workers: inside of partitions, in tasks over groups that are the
+/// larger side, with rows that nobody fetches. Everybody else is served, and each can be cancelled.
+#[test]
+fn joins_without_end_leave_room_for_others() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    let mut client = Wire::start(&server);
+    client.run("CREATE TABLE many (id int PRIMARY KEY, n int) WITH (partitions = 4)");
+    client.run("CREATE TABLE few (id int PRIMARY KEY, n int)");
+    let data = |rows| lines(0..rows, |id| format!("{id},{}\n", id % 1_000));
+    client.copy("COPY many FROM STDIN WITH (FORMAT csv)", data(30_000).as_bytes());
+    client.copy("COPY few FROM STDIN WITH (FORMAT csv)", data(20_000).as_bytes());
+    let used = server.memory_used();
+    for sql in [
+        "SELECT count(*) FROM many a, many b, many c WHERE a.n + b.n < c.n",
+        "SELECT count(*) FROM many a, many b, many c WHERE a.n * b.n = c.n - 3000",
+        "SELECT count(*) FROM (SELECT id, max(n) AS n FROM many GROUP BY id) a, few b, few c WHERE a.n + b.n < c.n",
+        "SELECT count(*) FROM many a LEFT JOIN many b ON a.n < b.n LEFT JOIN many c ON b.n < c.n",
+        "SELECT count(*) FROM many a JOIN many b ON a.n = b.n JOIN many c ON a.n = c.n \
+         JOIN many d ON a.n = d.n JOIN many e ON a.n = e.n",
+        "SELECT a.n FROM many a, many b, many c",
+    ] {
+        let mut endless = [Wire::start(&server), Wire::start(&server)];
+        endless.iter_mut().for_each(|wire| wire.send(&query(sql)));
+        std::thread::sleep(Duration::from_millis(200));
+        for round in 0..20 {
+            assert_eq!(client.run("SELECT count(*) FROM many").value(), "30000", "{sql}");
+            client.run(&format!("UPDATE many SET n = n WHERE id = {round}"));
+        }
+        assert_eq!(Wire::start(&server).run("SELECT 1").value(), "1", "{sql}");
+        for mut wire in endless {
+            wire.cancel();
+            let reply = wire.until_ready();
+            assert_eq!((reply.sqlstate(), reply.status), ("57014", Some('I')), "{sql}: {:?}", reply.errors);
+        }
+        server.wait_for_memory(used + (256 << 10));
+    }
+    drop(client);
+    assert_unharmed(&server, witness);
+}
+
 #[test]
 fn a_cancelled_statement_is_over_and_its_connection_usable() {
     let server = Server::start();

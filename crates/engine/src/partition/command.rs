@@ -63,8 +63,13 @@ impl Command {
         Self { message: Message::new(header, &[]), dataflow, messages, progress: Progress::Gathered(Box::new(keys)) }
     }
 
+    /// How urgent it is. A read that was not done within a quantum may take hours: it is none of the short ones.
     pub fn class(&self) -> Class {
-        self.message.header.primitive.class()
+        let class = self.message.header.primitive.class();
+        match self.progress {
+            Progress::Reading { .. } | Progress::LookingUp(_) => class.max(Class::Scan),
+            _ => class,
+        }
     }
 
     /// Whether it is between two quanta: it holds a cursor, or a part of its rows is written.

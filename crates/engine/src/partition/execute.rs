@@ -272,14 +272,18 @@ impl Place<'_> {
                 if !dataflow.has_room(self.partition.id) {
                     return Ok(ReadStep::NoRoom);
                 }
-                let mut output = Output { dataflow: &dataflow };
-                let next = self.state.store.next_batch(&snapshot, &mut cursor)?;
-                match kept(next, within.as_ref()) {
-                    Some(gateway) if gateway.batch.rows == 0 => {}
-                    Some(gateway) => state.batch(gateway, &mut output)?,
-                    None => {
-                        state.finish(&mut output)?;
-                        return Ok(ReadStep::Done);
+                let mut output = Output { dataflow: &dataflow, quantum };
+                if state.is_behind() {
+                    state.go_on(&mut output)?;
+                } else {
+                    let next = self.state.store.next_batch(&snapshot, &mut cursor)?;
+                    match kept(next, within.as_ref()) {
+                        Some(gateway) if gateway.batch.rows == 0 => {}
+                        Some(gateway) => state.batch(gateway, &mut output)?,
+                        None => {
+                            state.finish(&mut output)?;
+                            return Ok(ReadStep::Done);
+                        }
                     }
                 }
                 if quantum.is_over() {
@@ -340,7 +344,14 @@ impl Place<'_> {
                 if !dataflow.has_room(self.partition.id) {
                     return Ok(ReadStep::NoRoom);
                 }
-                let mut output = Output { dataflow: &dataflow };
+                let mut output = Output { dataflow: &dataflow, quantum };
+                if state.is_behind() {
+                    state.go_on(&mut output)?;
+                    if quantum.is_over() {
+                        return Ok(ReadStep::Again);
+                    }
+                    continue;
+                }
                 let next = self.state.store.next_found(&snapshot, cursor)?;
                 let kept = match within {
                     None => next,

@@ -61,9 +61,12 @@ pub(crate) fn wants_split(
     partition: &Partition,
     state: &mut PartitionState,
 ) -> bool {
+    // A split waits for cursors, and while it does nobody gets in: with one that stays it would be asked for again and
+    // again.
     if container.is_dropped()
         || state.is_changing()
         || state.is_forwarder()
+        || state.has_saved_cursors()
         || !is_outgrown(runtime, container, partition)
     {
         return false;

@@ -13,7 +13,8 @@
 //! On request it also makes a small filter of a key ([`KeyFilter`]), for scans of rows that are looked up much later.
 //!
 //! Rows of equal keys are chained. A probe finds the first row of each key for a whole batch, then makes pairs of rows,
-//! at most a batch of them at a time, tests what else the join demands, and gathers columns in the end only.
+//! at most a batch of them at a time, tests what else the join demands, and gathers columns in the end only. It can stop
+//! behind each batch of pairs ([`Probing`]), however many there are.
 
 mod build;
 mod codes;
@@ -24,9 +25,12 @@ mod merging;
 mod output;
 mod pairs;
 mod probe;
+mod probing;
 mod residual;
 mod table;
 
+#[cfg(test)]
+mod pause_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -40,6 +44,8 @@ use crate::expression::Expression;
 pub use build::JoinBuild;
 pub use key_filter::KeyFilter;
 pub use probe::Probe;
+pub(crate) use probe::Probed;
+pub(crate) use probing::{Probing, Walked};
 
 /// What a join keeps of its build side.
 #[derive(Clone, Debug)]
@@ -78,4 +84,16 @@ pub enum JoinKind {
     },
     /// Nothing: build rows are marked as met.
     Build,
+}
+
+impl JoinKind {
+    /// Whether it matters that a NULL might be equal to anything.
+    fn is_null_aware(self) -> bool {
+        match self {
+            Self::NullAwareAnti | Self::Mark { null_aware: true } => true,
+            Self::Inner | Self::Left | Self::Semi | Self::Anti | Self::Mark { null_aware: false } | Self::Build => {
+                false
+            }
+        }
+    }
 }

@@ -73,6 +73,14 @@ pub(super) enum Order<'a> {
 }
 
 impl Order<'_> {
+    /// Whether a row has at most one partner.
+    pub fn is_unique(self) -> bool {
+        match self {
+            Self::Chain(kept) => kept.is_unique(),
+            Self::All(rows) => rows <= 1,
+        }
+    }
+
     /// The row behind, plus one.
     #[inline]
     pub fn behind(self, row: u32) -> u32 {
@@ -91,33 +99,34 @@ impl Order<'_> {
 
 /// Walks the partners of the rows of a batch.
 #[derive(Debug)]
-pub(super) struct Walk<'a> {
+pub(super) struct Walk {
     /// Which rows; `None`: all.
-    rows: Option<&'a [u32]>,
-    firsts: &'a [u32],
-    order: Order<'a>,
+    rows: Option<Vec<u32>>,
+    firsts: Vec<u32>,
     row: usize,
     /// The next partner of `row`, plus one.
     at: u32,
 }
 
-impl<'a> Walk<'a> {
-    pub fn new(rows: Option<&'a [u32]>, firsts: &'a [u32], order: Order<'a>) -> Self {
-        Self { rows, firsts, order, row: 0, at: firsts.first().copied().unwrap_or(NO_ROW) }
+impl Walk {
+    pub fn new(rows: Option<Vec<u32>>, firsts: Vec<u32>) -> Self {
+        let at = firsts.first().copied().unwrap_or(NO_ROW);
+        Self { rows, firsts, row: 0, at }
     }
 
     /// The next pairs, at most a batch; `None` behind the last.
-    pub fn next(&mut self) -> Option<Pairs> {
+    pub fn next(&mut self, order: Order<'_>) -> Option<Pairs> {
         let capacity = (self.firsts.len() - self.row).min(BATCH_ROWS);
         let mut pairs = Pairs { probe: Vec::with_capacity(capacity), build: Vec::with_capacity(capacity) };
         while self.row < self.firsts.len() {
+            let probe = self.rows.as_ref().map_or(self.row as u32, |rows| rows[self.row]);
             while self.at != NO_ROW {
                 if pairs.len() == BATCH_ROWS {
                     return Some(pairs);
                 }
                 let build = self.at - 1;
-                pairs.push(self.rows.map_or(self.row as u32, |rows| rows[self.row]), build);
-                self.at = self.order.behind(build);
+                pairs.push(probe, build);
+                self.at = order.behind(build);
             }
             self.row += 1;
             self.at = self.firsts.get(self.row).copied().unwrap_or(NO_ROW);

@@ -1,7 +1,7 @@
 //! Pipelines: what a stage of a query does with its input from a source to a sink.
 //!
 //! A stage has one pipeline. Its source is a scan, whose partitions run the pipeline inside their commands
-//! ([`MicroOperator`]), or the batches of an earlier stage, pushed by tasks ([`Pipeline::push`]). Each batch passes the
+//! ([`MicroOperator`]), or the batches of an earlier stage, pushed by tasks ([`Pipeline::advance`]). Each batch passes the
 //! steps and ends in the sink, which all commands and tasks share:
 //!
 //! ```text
@@ -10,10 +10,12 @@
 //!   task      --batch--> filter -> project -> probe -> ... --+          then rounds of independent jobs, then batches
 //! ```
 //!
-//! Nothing is kept in a command, because hundreds of them may be open at a time.
+//! Nothing is kept in a command, because hundreds of them may be open at a time, except what is left of a batch when its
+//! time is up ([`Flow`]).
 
 mod collector;
 mod counts;
+mod flow;
 mod passed;
 mod sink;
 mod slots;
@@ -21,21 +23,25 @@ mod slots;
 use std::sync::Arc;
 
 use eris_engine::{EngineError, MicroOperator, OperatorState, Output};
+use eris_platform::Reservation;
 use eris_storage::{Batch, Gateway, Value};
 
 use crate::error::OperatorError;
 use crate::expression::Expression;
-use crate::filter_project::select;
 use crate::join::Probe;
 pub use collector::Collector;
 pub use counts::RowCounts;
+pub use flow::Flow;
 pub use passed::PassedFilter;
 #[cfg(test)]
 pub(crate) use sink::finish;
 pub use sink::{Emit, Sink};
 pub(crate) use slots::{Slots, lock};
 
-/// Takes batches that leave a pipeline; one of no rows and no columns only asks whether to go on.
+/// What the pool calls batches on their way.
+const CONSUMER: &str = "pipeline";
+
+/// Takes batches that leave a pipeline.
 pub(crate) type Emitting<'a> = dyn FnMut(Batch) -> Result<(), OperatorError> + 'a;
 
 /// What is done with a batch on its way.
@@ -79,76 +85,11 @@ impl Pipeline {
             counts.add(place, rows);
         }
     }
-
-    /// Sends a batch through. `emit` hands a batch to the waiting task and fails when the query is over; an empty batch
-    /// without columns only asks.
-    pub fn push(
-        &self,
-        batch: Batch,
-        emit: &mut dyn FnMut(Batch) -> Result<(), OperatorError>,
-    ) -> Result<(), OperatorError> {
-        if batch.rows <= self.batch_rows || self.only_counts() {
-            return self.push_from(0, batch, emit);
-        }
-        for start in (0..batch.rows).step_by(self.batch_rows) {
-            self.push_from(0, batch.slice(start, self.batch_rows.min(batch.rows - start)), emit)?;
-        }
-        Ok(())
-    }
-
-    fn push_from(&self, first: usize, mut batch: Batch, emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
-        for (at, step) in self.steps.iter().enumerate().skip(first) {
-            if batch.rows == 0 {
-                return Ok(());
-            }
-            self.count(at, batch.rows);
-            match step {
-                Step::Filter(condition) => {
-                    let rows = select(condition, &batch, &self.parameters)?;
-                    if rows.len() < batch.rows {
-                        batch = batch.take(&rows);
-                    }
-                }
-                Step::Project(expressions) => {
-                    let narrow = at + 1 == self.steps.len() && self.sink.takes_narrow();
-                    let columns = expressions.iter().map(|expression| {
-                        if !narrow {
-                            return expression.column(&batch, &self.parameters);
-                        }
-                        let narrowed = expression.evaluate_narrow(&batch, &self.parameters)?;
-                        Ok(narrowed.datum.into_column(expression.data_type(), batch.rows))
-                    });
-                    batch = Batch::new(columns.collect::<Result<Vec<_>, _>>()?, batch.rows);
-                }
-                Step::Expand(lists) => {
-                    for list in &**lists {
-                        // There may be many lists: between them, too, whoever waits is asked whether to go on.
-                        emit(Batch::new([], 0))?;
-                        let columns = list.iter().map(|expression| expression.column(&batch, &self.parameters));
-                        let expanded = Batch::new(columns.collect::<Result<Vec<_>, _>>()?, batch.rows);
-                        self.push_from(at + 1, expanded, emit)?;
-                    }
-                    return Ok(());
-                }
-                Step::Passed(filter) => batch = filter.apply(batch),
-                Step::Probe(probe) => {
-                    return probe.run(&batch, &self.parameters, emit, &mut |joined, emit: &mut Emitting<'_>| {
-                        self.push_from(at + 1, joined, emit)
-                    });
-                }
-            }
-        }
-        if batch.rows == 0 {
-            return Ok(());
-        }
-        self.count(self.steps.len(), batch.rows);
-        self.sink.consume(batch, emit)
-    }
 }
 
 impl MicroOperator for Pipeline {
     fn open(&self) -> Box<dyn OperatorState> {
-        Box::new(Running(self.clone()))
+        Box::new(Running { pipeline: self.clone(), flow: Flow::default(), charged: None })
     }
 
     fn only_counts(&self) -> bool {
@@ -156,23 +97,46 @@ impl MicroOperator for Pipeline {
     }
 }
 
-struct Running(Pipeline);
+struct Running {
+    pipeline: Pipeline,
+    /// What is left of the last batch.
+    flow: Flow,
+    /// The bytes of it.
+    charged: Option<Reservation>,
+}
 
 impl OperatorState for Running {
     fn batch(&mut self, gateway: Gateway, output: &mut Output<'_>) -> Result<(), EngineError> {
+        self.flow = self.pipeline.start(gateway.batch);
+        self.go_on(output)
+    }
+
+    fn is_behind(&self) -> bool {
+        !self.flow.is_over()
+    }
+
+    fn go_on(&mut self, output: &mut Output<'_>) -> Result<(), EngineError> {
+        let output = &*output;
         // What the engine says is kept as it is, beside the error that passes through the steps.
         let mut refused = None;
-        let pushed = self.0.push(gateway.batch, &mut |batch| {
-            let emitted = if output.is_cancelled() { Err(EngineError::Cancelled) } else { output.emit(batch) };
-            emitted.map_err(|error| {
+        let mut emit = |batch| {
+            output.emit(batch).map_err(|error| {
                 let error = refused.insert(error);
                 OperatorError::Foreign(Arc::new(error.clone()))
             })
-        });
-        match (refused, pushed) {
-            (Some(error), _) => Err(error),
-            (None, pushed) => Ok(pushed?),
+        };
+        let advanced = self.pipeline.advance(&mut self.flow, &mut emit, &mut || output.pauses());
+        match (refused, advanced) {
+            (Some(error), _) => return Err(error),
+            (None, advanced) => advanced?,
         }
+        // Many partitions may have stopped.
+        if self.flow.is_over() {
+            self.charged = None;
+        } else {
+            self.charged.get_or_insert_with(|| output.reserve(CONSUMER)).resize(self.flow.bytes() as u64)?;
+        }
+        Ok(())
     }
 
     fn finish(&mut self, _output: &mut Output<'_>) -> Result<(), EngineError> {

@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 
 use eris_engine::{CancelHandle, Engine, yield_to_tasks};
 use eris_operators::OperatorError;
@@ -12,8 +13,9 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::errors::SqlError;
 use crate::plan::operator_error;
 
-/// Does one piece of work. A piece keeps a worker, so it should take a fraction of a millisecond.
-pub(super) type Piece = Arc<dyn Fn(usize) -> Result<(), OperatorError> + Send + Sync>;
+/// Does one piece of work, or a part of it and says so by `Pending`: then it is called again, by the same task. It keeps a
+/// worker, so a call should take a fraction of a millisecond.
+pub(super) type Piece = Arc<dyn Fn(usize) -> Result<Poll<()>, OperatorError> + Send + Sync>;
 
 /// Does pieces `0..count`, each once, on so many workers; in the task itself if there is one only. The first error ends
 /// it.
@@ -25,17 +27,17 @@ pub(super) async fn on_workers(
     piece: Piece,
 ) -> Result<(), SqlError> {
     let tasks = workers.min(count);
-    let next = Arc::new(AtomicUsize::new(0));
-    let _ending = Ending { next: &next, count };
+    let pieces = Arc::new(Pieces { next: AtomicUsize::new(0), count, over: AtomicBool::new(false) });
+    let _ending = Ending(&pieces);
     if tasks <= 1 {
-        return take_pieces(&next, count, cancel, &piece).await;
+        return take_pieces(&pieces, cancel, &piece).await;
     }
     let (sender, mut receiver) = unbounded_channel();
     // This task is one of them; the others run where there is a free worker.
     for _ in 1..tasks {
-        let (next, piece, cancel, sender) = (Arc::clone(&next), Arc::clone(&piece), cancel.clone(), sender.clone());
+        let (pieces, piece, cancel, sender) = (Arc::clone(&pieces), Arc::clone(&piece), cancel.clone(), sender.clone());
         let work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            let result = take_pieces(&next, count, &cancel, &piece).await;
+            let result = take_pieces(&pieces, &cancel, &piece).await;
             // What the piece holds must be gone before the query goes on, and charges it.
             drop(piece);
             // Nobody listens when the query itself has ended.
@@ -44,7 +46,7 @@ pub(super) async fn on_workers(
         engine.spawn(work);
     }
     drop(sender);
-    let mut result = take_pieces(&next, count, cancel, &piece).await;
+    let mut result = take_pieces(&pieces, cancel, &piece).await;
     for _ in 1..tasks {
         let other = receiver.recv().await.unwrap_or_else(|| Err(SqlError::internal("a part of the query was dropped")));
         result = result.and(other);
@@ -52,34 +54,66 @@ pub(super) async fn on_workers(
     result
 }
 
-/// When the query is dropped nobody takes a further piece.
-struct Ending<'a> {
-    next: &'a AtomicUsize,
+/// Which pieces are left.
+struct Pieces {
+    next: AtomicUsize,
     count: usize,
+    /// One failed, or nobody waits any more: nothing goes on, not even a piece that has begun.
+    over: AtomicBool,
 }
+
+impl Pieces {
+    fn take(&self) -> Option<usize> {
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        (at < self.count && !self.is_over()).then_some(at)
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// When the query is dropped nobody goes on.
+struct Ending<'a>(&'a Pieces);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.next.store(self.count, Ordering::Relaxed);
+        self.0.end();
     }
 }
 
-async fn take_pieces(next: &AtomicUsize, count: usize, cancel: &CancelHandle, piece: &Piece) -> Result<(), SqlError> {
-    loop {
-        let at = next.fetch_add(1, Ordering::Relaxed);
-        if at >= count {
-            return Ok(());
+/// Nor when a part of it panics.
+struct EndingByPanic<'a>(&'a Pieces);
+
+impl Drop for EndingByPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end();
         }
-        let done = if cancel.is_cancelled() {
-            Err(SqlError::cancelled())
-        } else {
-            piece(at).map_err(|error| operator_error(&error))
-        };
-        if done.is_err() {
-            // The others end with the piece they are at.
-            next.store(count, Ordering::Relaxed);
-            return done;
-        }
-        yield_to_tasks().await;
     }
+}
+
+async fn take_pieces(pieces: &Pieces, cancel: &CancelHandle, piece: &Piece) -> Result<(), SqlError> {
+    let _ending = EndingByPanic(pieces);
+    while let Some(at) = pieces.take() {
+        loop {
+            if cancel.is_cancelled() {
+                pieces.end();
+                return Err(SqlError::cancelled());
+            }
+            let done = piece(at).map_err(|error| operator_error(&error)).inspect_err(|_| pieces.end())?;
+            yield_to_tasks().await;
+            if done.is_ready() {
+                break;
+            }
+            if pieces.is_over() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
 }

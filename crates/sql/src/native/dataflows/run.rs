@@ -1,11 +1,13 @@
 //! Running a macro-QEP: stage after stage, each on all workers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
 
 use eris_engine::Engine;
 use eris_operators::{
-    BuildSpec, Collector, Emit, GroupBy, JoinBuild, OperatorError, PassedFilter, Pipeline, Probe, Sink, SortSink, Step,
-    WindowSink,
+    BuildSpec, Collector, Emit, Flow, GroupBy, JoinBuild, OperatorError, PassedFilter, Pipeline, Probe, Sink, SortSink,
+    Step, WindowSink,
 };
 use eris_platform::Reservation;
 use eris_storage::{Batch, Value};
@@ -22,6 +24,11 @@ use crate::plan::{engine_error, operator_error};
 
 /// What the pool calls rows that wait for those in front of them.
 const CONSUMER: &str = "ordered result";
+
+/// How long a batch goes on before others have a turn: as long as in a partition.
+const TURN: Duration = Duration::from_micros(200);
+/// The same in pieces, for clocks that stand still.
+const TURN_PIECES_MAX: usize = 1_000;
 
 /// What a stage left.
 enum Left {
@@ -119,7 +126,7 @@ impl Run<'_> {
             }
         }
         let finishing = Arc::clone(&sink);
-        let job: Piece = Arc::new(move |job| finishing.finish_job(job));
+        let job: Piece = Arc::new(move |job| finishing.finish_job(job).map(Poll::Ready));
         loop {
             let jobs = sink.finish_jobs().map_err(|error| operator_error(&error))?;
             if jobs == 0 {
@@ -252,17 +259,11 @@ impl Run<'_> {
     /// Pushes batches through a pipeline, on all workers.
     async fn push(&self, batches: Vec<Batch>, pipeline: Pipeline, context: &RunContext<'_>) -> Result<(), SqlError> {
         let count = batches.len();
-        let batches: Vec<Mutex<Option<Batch>>> = batches.into_iter().map(|batch| Mutex::new(Some(batch))).collect();
-        let asked = context.transaction.cancel_handle();
+        let engine = self.engine.clone();
+        let flows: Vec<_> = batches.into_iter().map(|batch| Mutex::new(pipeline.start(batch))).collect();
         let piece: Piece = Arc::new(move |at| {
-            let batch = batches[at].lock().unwrap_or_else(PoisonError::into_inner).take();
-            let Some(batch) = batch else { return Ok(()) };
-            // Long work asks between its pieces, without rows, whether to go on.
-            pipeline.push(batch, &mut |batch| match (batch.rows, asked.is_cancelled()) {
-                (0, false) => Ok(()),
-                (_, true) => Err(OperatorError::Foreign(Arc::new(SqlError::cancelled()))),
-                _ => Err(OperatorError::Internal("a stage hands rows to nobody".to_string())),
-            })
+            let mut emit = |_| Err(OperatorError::Internal("a stage hands rows to nobody".to_string()));
+            advance(&engine, &pipeline, &mut lock(&flows[at]), &mut emit)
         });
         self.run_pieces(count, piece, context).await
     }
@@ -278,30 +279,20 @@ impl Run<'_> {
     ) -> Result<(), SqlError> {
         let count = batches.len();
         let held = Arc::new(context.memory().reserve(CONSUMER));
-        let waiting: Vec<Mutex<Vec<Batch>>> = batches.into_iter().map(|batch| Mutex::new(vec![batch])).collect();
-        let waiting = Arc::new(waiting);
-        let asked = context.transaction.cancel_handle();
-        let (places, charged) = (Arc::clone(&waiting), Arc::clone(&held));
+        let places: Vec<_> = batches.into_iter().map(|batch| Mutex::new((pipeline.start(batch), Vec::new()))).collect();
+        let places = Arc::new(places);
+        let (engine, filled, charged) = (self.engine.clone(), Arc::clone(&places), Arc::clone(&held));
         let piece: Piece = Arc::new(move |at| {
-            let batch = places[at].lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some(batch) = batch else { return Ok(()) };
-            let mut made = Vec::new();
-            pipeline.push(batch, &mut |batch| {
-                if asked.is_cancelled() {
-                    return Err(OperatorError::Foreign(Arc::new(SqlError::cancelled())));
-                }
-                if batch.rows > 0 {
-                    charged.grow(batch.bytes() as u64)?;
-                    made.push(batch);
-                }
+            let (flow, made) = &mut *lock(&filled[at]);
+            advance(&engine, &pipeline, flow, &mut |batch: Batch| {
+                charged.grow(batch.bytes() as u64)?;
+                made.push(batch);
                 Ok(())
-            })?;
-            *places[at].lock().unwrap_or_else(PoisonError::into_inner) = made;
-            Ok(())
+            })
         });
         self.run_pieces(count, piece, context).await?;
-        for place in waiting.iter() {
-            for batch in std::mem::take(&mut *place.lock().unwrap_or_else(PoisonError::into_inner)) {
+        for place in places.iter() {
+            for batch in std::mem::take(&mut lock(place).1) {
                 held.shrink(batch.bytes() as u64);
                 sink.consume(batch, &mut |_| Ok(())).map_err(|error| operator_error(&error))?;
             }
@@ -325,6 +316,27 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// One turn of a batch.
+fn advance(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    flow: &mut Flow,
+    emit: &mut dyn FnMut(Batch) -> Result<(), OperatorError>,
+) -> Result<Poll<()>, OperatorError> {
+    let (mut until, mut pieces) = (None, 0);
+    pipeline.advance(flow, emit, &mut || {
+        pieces += 1;
+        // Most batches never ask.
+        let now = engine.env().now();
+        now >= *until.get_or_insert(now + TURN) || pieces == TURN_PIECES_MAX
+    })?;
+    Ok(if flow.is_over() { Poll::Ready(()) } else { Poll::Pending })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Rows behind `skip`, `fetch` of them.
