@@ -240,8 +240,8 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
     assert_unharmed(&server, witness);
 }
 
-/// Joins of more pairs than anyone lives to see, on all workers: inside of partitions, in tasks over groups that are the
-/// larger side, with rows that nobody fetches. Everybody else is served, and each can be cancelled.
+/// Joins of more pairs than anyone lives to see, on all workers: inside of partitions, in tasks over groups that are
+/// the larger side, with rows that nobody fetches. Everybody else is served, and each can be cancelled.
 #[test]
 fn joins_without_end_leave_room_for_others() {
     let server = Server::start();

@@ -13,8 +13,8 @@
 //! On request it also makes a small filter of a key ([`KeyFilter`]), for scans of rows that are looked up much later.
 //!
 //! Rows of equal keys are chained. A probe finds the first row of each key for a whole batch, then makes pairs of rows,
-//! at most a batch of them at a time, tests what else the join demands, and gathers columns in the end only. It can stop
-//! behind each batch of pairs ([`Probing`]), however many there are.
+//! at most a batch of them at a time, tests what else the join demands, and gathers columns in the end only. It can
+//! stop behind each batch of pairs ([`Probing`]), however many there are.
 
 mod build;
 mod codes;

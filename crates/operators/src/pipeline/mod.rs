@@ -1,8 +1,8 @@
 //! Pipelines: what a stage of a query does with its input from a source to a sink.
 //!
 //! A stage has one pipeline. Its source is a scan, whose partitions run the pipeline inside their commands
-//! ([`MicroOperator`]), or the batches of an earlier stage, pushed by tasks ([`Pipeline::advance`]). Each batch passes the
-//! steps and ends in the sink, which all commands and tasks share:
+//! ([`MicroOperator`]), or the batches of an earlier stage, pushed by tasks ([`Pipeline::advance`]). Each batch passes
+//! the steps and ends in the sink, which all commands and tasks share:
 //!
 //! ```text
 //!   partition --batch--> filter -> project -> probe -> ... --+
@@ -10,8 +10,8 @@
 //!   task      --batch--> filter -> project -> probe -> ... --+          then rounds of independent jobs, then batches
 //! ```
 //!
-//! Nothing is kept in a command, because hundreds of them may be open at a time, except what is left of a batch when its
-//! time is up ([`Flow`]).
+//! Nothing is kept in a command, because hundreds of them may be open at a time, except what is left of a batch when
+//! its time is up ([`Flow`]).
 
 mod collector;
 mod counts;

@@ -13,8 +13,8 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::errors::SqlError;
 use crate::plan::operator_error;
 
-/// Does one piece of work, or a part of it and says so by `Pending`: then it is called again, by the same task. It keeps a
-/// worker, so a call should take a fraction of a millisecond.
+/// Does one piece of work, or a part of it and says so by `Pending`; then it is called again, by the same task. A call
+/// keeps a worker, so it should take a fraction of a millisecond.
 pub(super) type Piece = Arc<dyn Fn(usize) -> Result<Poll<()>, OperatorError> + Send + Sync>;
 
 /// Does pieces `0..count`, each once, on so many workers; in the task itself if there is one only. The first error ends
