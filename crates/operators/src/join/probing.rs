@@ -39,7 +39,8 @@ enum Walking {
 /// on.
 #[derive(Debug)]
 struct Marks {
-    marks: Vec<Option<bool>>,
+    /// What is known of each row.
+    known: Vec<Option<bool>>,
     /// What is tested next.
     pairs: Pairs,
     keys: Vec<Column>,
@@ -64,8 +65,8 @@ impl Probing {
     }
 
     pub(super) fn marks(probe: &Arc<Probe>, batch: Batch, keys: Vec<Column>, firsts: &[u32]) -> Box<Self> {
-        let marks = vec![Some(false); batch.rows];
-        let marks = Marks { marks, pairs: Pairs::of_firsts(firsts, false), keys, nulls: None };
+        let known = vec![Some(false); batch.rows];
+        let marks = Marks { known, pairs: Pairs::of_firsts(firsts, false), keys, nulls: None };
         Box::new(Self { probe: Arc::clone(probe), batch, walking: Walking::Marks(marks) })
     }
 
@@ -98,7 +99,7 @@ impl Probing {
                     marks.start_nulls(kept)?;
                 }
                 if marks.pairs.len() == 0 {
-                    return Ok(Walked::Last(probe.of_marks(batch, &marks.marks)));
+                    return Ok(Walked::Last(probe.of_marks(batch, &marks.known)));
                 }
                 marks.test(probe, kept, batch, parameters)?;
                 Ok(Walked::Piece(Batch::new([], 0)))
@@ -116,7 +117,7 @@ impl Marks {
         for at in 0..self.pairs.len() {
             let (row, build) = (self.pairs.probe[at], self.pairs.build[at]);
             if passed.next_if_eq(&(at as u32)).is_some() {
-                self.marks[row as usize] = if self.nulls.is_none() { Some(true) } else { None };
+                self.known[row as usize] = if self.nulls.is_none() { Some(true) } else { None };
                 continue;
             }
             let next = match &mut self.nulls {
@@ -141,11 +142,11 @@ impl Marks {
         if kept.null_keys && kept.null_rows.is_empty() {
             return Err(OperatorError::Internal("NOT IN with a residual keeps rows whose key is NULL".to_string()));
         }
-        let first = |row: usize| match self.marks[row] {
+        let first = |row: usize| match self.known[row] {
             Some(true) => NO_ROW,
             _ => null_candidate(kept, key, row, 0),
         };
-        let firsts: Vec<u32> = (0..self.marks.len()).map(first).collect();
+        let firsts: Vec<u32> = (0..self.known.len()).map(first).collect();
         self.pairs = Pairs::of_firsts(&firsts, false);
         self.nulls = Some(vec![0; firsts.len()]);
         Ok(())
