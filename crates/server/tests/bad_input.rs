@@ -263,7 +263,9 @@ fn joins_without_end_leave_room_for_others() {
         "SELECT a.n FROM many a, many b, many c",
     ] {
         let mut endless = [Wire::start(&server), Wire::start(&server)];
-        endless.iter_mut().for_each(|wire| wire.send(&query(sql)));
+        for wire in &mut endless {
+            wire.send(&query(sql));
+        }
         std::thread::sleep(Duration::from_millis(200));
         for round in 0..20 {
             assert_eq!(client.run("SELECT count(*) FROM many").value(), "30000", "{sql}");
