@@ -32,8 +32,12 @@ fn start(options: EngineOptions) -> Engine {
 }
 
 fn create(engine: &Engine, partitioning: Partitioning) -> ContainerId {
+    create_with(engine, partitioning, 64)
+}
+
+fn create_with(engine: &Engine, partitioning: Partitioning, segment_rows: u32) -> ContainerId {
     let container = engine.next_container_id();
-    let schema = Arc::new(schema(container, Layout::Default, 64));
+    let schema = Arc::new(schema(container, Layout::Default, segment_rows));
     engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
     let loader = engine.clone();
     engine
@@ -350,7 +354,8 @@ fn nobody_is_woken_to_settle_what_was_committed() {
     let log = SlowLog::default();
     log.hurry();
     log.attach(&engine);
-    let container = create(&engine, Partitioning::Hash { attributes: Box::new([KEY]), partitions: 1 });
+    // Far from a full segment: nothing is ever sealed, and no timer waits for a quiet moment to do it.
+    let container = create_with(&engine, Partitioning::Hash { attributes: Box::new([KEY]), partitions: 1 }, 1 << 16);
     let mut parks = 0;
     for amount in 0..TRANSACTIONS as i64 {
         assert!(falls_asleep(&engine, &log), "{:?}", engine.statistics());
