@@ -11,6 +11,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use eris_platform::arena::Arena;
 use eris_platform::{ArenaOptions, Location, MemoryController, MemoryPool, MemoryReport, Nanos, NodeId, WorkerPlan};
@@ -18,6 +20,9 @@ use eris_storage::COLUMN_SEGMENTS;
 
 use crate::engine::Engine;
 use crate::options::EngineOptions;
+
+/// The least time between two times that all are asked to give memory back: for a while after it all pages are fresh.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether sealed columns lie in arenas of their partition's home.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -36,6 +41,8 @@ pub(crate) struct MachineMemory {
     /// By node, the NUMA node of the operating system.
     memory_nodes: Vec<NodeId>,
     controller: Option<MemoryController>,
+    /// Before this time nobody is asked to give memory back.
+    next_ask: AtomicU64,
 }
 
 impl MachineMemory {
@@ -54,7 +61,7 @@ impl MachineMemory {
         };
         let arenas = memory_nodes.iter().enumerate().map(arena).collect();
         let controller = root.filter(|_| options.memory_watched).map(|root| MemoryController::new(pool, root));
-        Self { arenas, memory_nodes, controller }
+        Self { arenas, memory_nodes, controller, next_ask: AtomicU64::new(0) }
     }
 
     /// Where columns of partitions at home on `node` go.
@@ -62,11 +69,16 @@ impl MachineMemory {
         self.arenas.get(node.index())?.as_ref()
     }
 
-    /// A worker has time to look at the process.
-    pub fn watch(&self, now: impl FnOnce() -> Nanos) {
-        if let Some(controller) = &self.controller {
-            controller.look_if_due(now());
+    /// A worker has time to look at the process. True if memory is scarce that the allocator keeps, once in a while.
+    pub fn watch(&self, now: impl FnOnce() -> Nanos) -> bool {
+        let Some(controller) = &self.controller else { return false };
+        let now = now();
+        let scarce = controller.look_if_due(now).is_some_and(|report| report.is_scarce());
+        let asks = scarce && self.next_ask.load(Ordering::Relaxed) <= now.0;
+        if asks {
+            self.next_ask.store((now + ASK_INTERVAL).0, Ordering::Relaxed);
         }
+        asks
     }
 }
 

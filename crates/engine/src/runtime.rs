@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, RwLock, Weak};
 use std::task::{Wake, Waker};
 
-use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, Reservation, ThreadHandle};
+use eris_platform::{
+    DeterministicMap, Env, MemoryPool, Nanos, NodeId, ReactorHandle, Reservation, ThreadHandle, allocator,
+};
 use eris_storage::{ContainerId, PartitionId};
 
 use crate::admission::{Admission, STATEMENT_CLASSES};
@@ -221,10 +223,19 @@ impl Runtime {
 
     pub fn halt(&self) {
         self.halt.store(true, Ordering::Release);
-        for node in &self.nodes {
-            for reactor in &node.reactors {
-                reactor.unpark();
-            }
+        self.unpark_all();
+    }
+
+    fn unpark_all(&self) {
+        self.nodes.iter().flat_map(|node| &node.reactors).for_each(ReactorHandle::unpark);
+    }
+
+    /// Looks at the memory of the process, if that is due. Where it is scarce all workers give back what they can,
+    /// those that sleep, too.
+    pub fn watch_memory(&self) {
+        if self.machine.watch(|| self.env.now()) {
+            allocator::ask();
+            self.unpark_all();
         }
     }
 

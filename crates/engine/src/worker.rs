@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use eris_platform::{Nanos, NodeId, Reactor};
+use eris_platform::{Nanos, NodeId, Reactor, allocator};
 
 use crate::assignments::Urgency;
 use crate::counters::{Event, count_as};
@@ -25,6 +25,9 @@ use crate::spinning::Spinning;
 use crate::task::Task;
 use crate::visit::visit;
 
+/// Who slept for so long after work gives memory back.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// One worker (LPV).
 pub(crate) struct Worker {
     runtime: Near<Runtime>,
@@ -39,6 +42,9 @@ pub(crate) struct Worker {
     keeper: Keeper,
     /// Whether it has said that it watches.
     watches: bool,
+    /// How often it was asked to give memory back, and whether it did anything since.
+    asked: usize,
+    keeps_memory: bool,
 }
 
 impl Worker {
@@ -47,7 +53,8 @@ impl Worker {
         let outbox = Outbox::of_worker(node, &runtime);
         let (steps, spinning, watches) = (0, Spinning::new(), false);
         let keeper = Keeper::new(index);
-        Self { runtime, number, index, node, reactor, outbox, steps, spinning, keeper, watches }
+        let (asked, keeps_memory) = (allocator::asked(), true);
+        Self { runtime, number, index, node, reactor, outbox, steps, spinning, keeper, watches, asked, keeps_memory }
     }
 
     pub fn node(&self) -> NodeId {
@@ -58,6 +65,7 @@ impl Worker {
     pub fn run(mut self) {
         while !self.runtime.is_halted() {
             if self.step() {
+                self.keeps_memory = true;
                 continue;
             }
             if self.watch() {
@@ -123,6 +131,7 @@ impl Worker {
         self.outbox = outbox;
         if !worked || self.steps.is_multiple_of(MAINTENANCE_SHARE) {
             drop(self.outbox.take_views(!worked));
+            self.give_back_if_asked();
         }
         let flushed = self.runtime.flush(&mut self.outbox);
         let coordinated = self.runtime.node(self.node).coordinate(&self.runtime);
@@ -156,7 +165,7 @@ impl Worker {
         }
         keep_work(0);
         if self.steps.is_multiple_of(MEMORY_SHARE) {
-            runtime.machine.watch(|| runtime.env.now());
+            runtime.watch_memory();
         }
         if node.is_given_up() {
             return worked;
@@ -335,9 +344,13 @@ impl Worker {
         }
         runtime.counters.add(Event::Parks, 1);
         // Nobody looks while all sleep: what the work left behind is seen now.
-        runtime.machine.watch(|| runtime.env.now());
+        runtime.watch_memory();
         self.keeper.sleeps(&node.keepers);
-        let timeout = until_timer();
+        let mut timeout = until_timer();
+        let (started, keeps_memory) = (runtime.env.now(), std::mem::take(&mut self.keeps_memory));
+        if keeps_memory {
+            timeout = Some(timeout.map_or(IDLE, |timeout| timeout.min(IDLE)));
+        }
         if timeout.is_none_or(|timeout| !timeout.is_zero()) {
             // What wakes this worker is its own to do: nobody else is woken for it.
             let mut own = Outbox::new(self.node);
@@ -346,7 +359,20 @@ impl Worker {
             self.poll_sockets(timeout);
             swap_outbox(before);
         }
-        node.sleepers.retract(self.index);
+        let claimed = !node.sleepers.retract(self.index);
+        // Who was idle for so long may be for longer, unless it was woken just now.
+        let idle = !claimed && runtime.env.now() >= started + IDLE && !node.has_work();
+        self.keeps_memory = keeps_memory && !idle;
+        if keeps_memory && idle {
+            allocator::give_back();
+        }
+    }
+
+    fn give_back_if_asked(&mut self) {
+        let asked = allocator::asked();
+        if std::mem::replace(&mut self.asked, asked) != asked {
+            allocator::give_back();
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! A million allocations of 64 bytes, by the system's allocator or counted: `allocator_cost system|counted`, to be run
-//! under callgrind, which counts instructions.
+//! A million allocations of 64 bytes, by the system's allocator or by what the binary uses, mimalloc and counted:
+//! `allocator_cost system|counted`, to be run under callgrind, which counts instructions.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;

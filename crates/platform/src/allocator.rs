@@ -1,4 +1,4 @@
-//! The system's allocator, counting what is allocated, thread by thread; large blocks that grow are copied here.
+//! mimalloc, counting what is allocated, thread by thread; the system's allocator where there is no glibc.
 //!
 //! ```text
 //! thread 1 -> slot 0   +  +  -  +      each slot has a cache line and one writer: a load, an addition, a store
@@ -22,19 +22,20 @@
 //! assert!(eris_platform::allocator::heap_bytes().unwrap() >= before + held.len() as u64);
 //! ```
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
-use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+#[cfg(target_env = "gnu")]
+use std::sync::{Mutex, PoisonError};
+
+#[cfg(target_env = "gnu")]
+use mimalloc::MiMalloc as Inner;
+#[cfg(not(target_env = "gnu"))]
+use std::alloc::System as Inner;
 
 /// Threads with a slot of their own; more than workers and fallback lane have on most machines.
 const SLOTS: usize = 128;
 const SHARED: usize = SLOTS - 1;
-
-/// Bytes of blocks that are copied here when they grow. glibc copies under the lock of the block's arena, and whoever
-/// frees a block of that arena meanwhile waits: workers stood still for up to two milliseconds. Smaller blocks are
-/// copied soon, larger ones lie alone as a rule, and the system moves their pages instead.
-const COPIED_HERE: Range<usize> = 16 << 10..32 << 20;
 
 /// A line of its own, so that threads do not take it from each other.
 #[repr(align(64))]
@@ -47,6 +48,7 @@ struct Slot {
 static COUNTS: [Slot; SLOTS] = [const { Slot { bytes: AtomicI64::new(0) } }; SLOTS];
 /// How many threads have counted.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
+static ASKED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// This thread's slot; `SLOTS`: it has none yet. Constant and without a destructor, so that reading it neither
@@ -54,7 +56,7 @@ thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(SLOTS) };
 }
 
-/// The system's allocator, counting. See the [module](self).
+/// mimalloc, counting. See the [module](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
@@ -64,6 +66,42 @@ pub fn heap_bytes() -> Option<u64> {
     let threads = THREADS.load(Ordering::Acquire);
     let sum = COUNTS.iter().take(threads).map(|slot| slot.bytes.load(Ordering::Relaxed)).sum::<i64>();
     (threads > 0).then(|| u64::try_from(sum).unwrap_or(0))
+}
+
+/// Freed memory is kept for whoever wants some next: a fresh page costs a microsecond or two.
+#[cfg(target_env = "gnu")]
+fn keep_freed() {
+    /// For parts of what mimalloc has of the system in one piece; ten times as long for whole ones.
+    const KEPT_MS: libc::c_long = 10_000;
+    /// The number of `mi_option_purge_delay`.
+    const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+    // SAFETY: the first thread that counts does it, at its first block: others that might read it are still to come.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, KEPT_MS) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn keep_freed() {}
+
+/// Gives memory that was freed back to the system at once: what blocks of this thread left, and what no thread has.
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    {
+        /// Who comes while another does it would not find everything.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: it concerns no block that is in use.
+        unsafe { libmimalloc_sys::mi_collect(true) };
+    }
+}
+
+/// Has all threads that look at [`asked`] give back what they can.
+pub fn ask() {
+    ASKED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often threads were asked to [give memory back](give_back).
+pub fn asked() -> usize {
+    ASKED.load(Ordering::Relaxed)
 }
 
 #[inline]
@@ -83,6 +121,9 @@ fn count(bytes: i64) {
 fn count_elsewhere(slot: usize, bytes: i64) {
     let slot = if slot == SLOTS {
         let given = THREADS.fetch_add(1, Ordering::AcqRel).min(SHARED);
+        if given == 0 {
+            keep_freed();
+        }
         SLOT.set(given);
         given
     } else {
@@ -91,72 +132,47 @@ fn count_elsewhere(slot: usize, bytes: i64) {
     COUNTS[slot].bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
-// SAFETY: every block is one of the system's allocator, with the layout that was asked for; counting neither allocates
+// SAFETY: every block is one of the inner allocator, with the layout that was asked for; counting neither allocates
 // nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
-    // SAFETY: by the caller, as the system's allocator demands.
+    // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: by the caller.
-        let block = unsafe { System.alloc(layout) };
+        let block = unsafe { Inner.alloc(layout) };
         if !block.is_null() {
             count(layout.size() as i64);
         }
         block
     }
 
-    // SAFETY: by the caller, as the system's allocator demands.
+    // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: by the caller.
-        let block = unsafe { System.alloc_zeroed(layout) };
+        let block = unsafe { Inner.alloc_zeroed(layout) };
         if !block.is_null() {
             count(layout.size() as i64);
         }
         block
     }
 
-    // SAFETY: by the caller, as the system's allocator demands.
+    // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: by the caller.
-        unsafe { System.dealloc(block, layout) };
+        unsafe { Inner.dealloc(block, layout) };
         count(-(layout.size() as i64));
     }
 
-    // SAFETY: by the caller, as the system's allocator demands.
+    // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if size > layout.size() && COPIED_HERE.contains(&layout.size()) {
-            // SAFETY: by the caller.
-            return unsafe { self.move_to_another(block, layout, size) };
-        }
         // SAFETY: by the caller.
-        let moved = unsafe { System.realloc(block, layout, size) };
+        let moved = unsafe { Inner.realloc(block, layout, size) };
         if !moved.is_null() {
             count(size as i64 - layout.size() as i64);
         }
         moved
-    }
-}
-
-impl CountingAllocator {
-    /// What `realloc` does for a block that grows, with the copy outside of the system's locks.
-    ///
-    /// # Safety
-    ///
-    /// That of `realloc`.
-    #[inline(never)]
-    unsafe fn move_to_another(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller says that `size` is one of this alignment's.
-        let other = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
-        if !other.is_null() {
-            // SAFETY: both have so many bytes, and they are two blocks; the old one is freed once.
-            unsafe {
-                std::ptr::copy_nonoverlapping(block, other, layout.size());
-                self.dealloc(block, layout);
-            }
-        }
-        other
     }
 }

@@ -37,6 +37,9 @@ pub const WATCHED_FROM_BYTES: u64 = 256 << 20;
 /// a database that gets nothing at all could not even be emptied.
 pub const UNACCOUNTED_SHARE_MAX: u64 = 2;
 
+/// When less than this share of the limit is free, and more than it kept by the allocator, memory is scarce.
+const SCARCE_SHARE: u64 = 8;
+
 /// What the operating system says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryObservation {
@@ -105,6 +108,22 @@ pub struct MemoryReport {
     pub unaccounted_bytes: u64,
     /// Of the figures seen: `Unavailable` if the process's memory is not known.
     pub origin: Origin,
+}
+
+impl MemoryReport {
+    /// Whether what the allocator keeps is missed. It is no use to give it back before: fresh pages take their time.
+    pub fn is_scarce(&self) -> bool {
+        let (Some(resident), Some(heap)) = (self.observation.resident_bytes, self.observation.heap_bytes) else {
+            return false;
+        };
+        if let LimitReason::TooSmall = self.reason {
+            return false;
+        }
+        let group = self.observation.group.map_or(u64::MAX, |group| group.limit_bytes);
+        let share = self.configured_bytes.min(group) / SCARCE_SHARE;
+        let kept = resident.saturating_sub(heap.max(self.accounted_bytes));
+        kept > share && self.limit_bytes.saturating_sub(self.accounted_bytes) < share
+    }
 }
 
 impl fmt::Display for MemoryReport {
@@ -233,6 +252,28 @@ impl MemoryController {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_scarce_when_the_allocator_keeps_what_is_missed() {
+        let report = |configured, accounted, resident, heap: Option<u64>, group: Option<(u64, u64)>| {
+            let group = group.map(|(limit, held)| GroupMemory { limit_bytes: limit * MIB, held_bytes: held * MIB });
+            let observation = MemoryObservation {
+                resident_bytes: Some(resident * MIB),
+                heap_bytes: heap.map(|heap| heap * MIB),
+                group,
+            };
+            reconcile(configured, accounted * MIB, observation)
+        };
+        let limit = 1_000 * MIB;
+        assert!(report(limit, 700, 950, Some(750), None).is_scarce());
+        assert!(!report(limit, 500, 750, Some(550), None).is_scarce(), "a quarter is free");
+        assert!(!report(limit, 700, 950, Some(900), None).is_scarce(), "it is in use, if by nobody who said so");
+        assert!(!report(limit, 950, 960, Some(100), None).is_scarce(), "nothing is kept");
+        assert!(!report(limit, 700, 950, None, None).is_scarce(), "nobody counts");
+        assert!(!report(200 * MIB, 100, 190, Some(100), None).is_scarce(), "such a limit is not compared");
+        assert!(report(u64::MAX, 700, 950, Some(750), Some((1_000, 950))).is_scarce(), "a group's limit");
+        assert!(!report(u64::MAX, 700, 950, Some(750), Some((9_000, 950))).is_scarce());
+    }
 
     const MIB: u64 = 1 << 20;
 

@@ -21,7 +21,6 @@ fn what_threads_allocate_and_others_free_adds_up() {
     assert!((2 * MIB..3 * MIB).contains(&(heap_bytes().unwrap() - before)), "what realloc gave back is counted");
     drop(held);
 
-    // Over both limits between which blocks are copied by the allocator itself.
     let mut grown: Vec<u32> = vec![0];
     while grown.len() < 16 << 20 {
         grown.extend(grown.len() as u32..2 * grown.len() as u32);
@@ -67,4 +66,15 @@ fn what_threads_allocate_and_others_free_adds_up() {
     }
     let seen = MemoryObserver::new(std::path::Path::new("/")).observe();
     assert!(seen.heap_bytes.is_some_and(|heap| heap <= seen.resident_bytes.unwrap()), "{seen:?}");
+
+    if cfg!(not(target_env = "gnu")) {
+        return;
+    }
+    let resident = || MemoryObserver::new(std::path::Path::new("/")).observe().resident_bytes.unwrap();
+    let blocks: Vec<Vec<u8>> = (0..4_096).map(|_| vec![7_u8; 32 << 10]).collect();
+    let with_blocks = resident();
+    drop(blocks);
+    eris_platform::allocator::give_back();
+    let without = resident();
+    assert!(without + 96 * MIB < with_blocks, "{with_blocks} bytes were resident with 128 MiB, {without} are without");
 }
