@@ -8,7 +8,9 @@
 //! ```
 //! Workers that do both in turn have cold caches after each turn, and whoever becomes ready waits for a quantum of long
 //! work. A keeper visits partitions only where somebody waits for a point access, and goes back to both as soon as
-//! nothing becomes ready or nobody else sees to long work.
+//! nothing becomes ready or nobody else sees to long work. The others leave tasks to the keepers while there is long
+//! work: a timer until it is late, and what is ready at a keeper unless that is at something long or has too many. So
+//! both find in their caches what they need.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -56,6 +58,8 @@ pub(crate) struct Keeper {
     /// Its place among the workers of its node.
     index: usize,
     keeps: bool,
+    /// Whether somebody else keeps to tasks.
+    others_keep: bool,
     window_begun: Nanos,
     /// Within the window.
     in_tasks: u64,
@@ -66,7 +70,8 @@ pub(crate) struct Keeper {
 impl Keeper {
     pub fn new(index: usize) -> Self {
         let never = Nanos(0);
-        Self { index, keeps: false, window_begun: never, in_tasks: 0, last_task: never, last_told: never }
+        let (keeps, others_keep) = (false, false);
+        Self { index, keeps, others_keep, window_begun: never, in_tasks: 0, last_task: never, last_told: never }
     }
 
     /// The tasks of a step, if there were any, took from `begun` until `now`.
@@ -81,7 +86,9 @@ impl Keeper {
             let share = &keepers.shares[self.index];
             let known = share.load(Ordering::Relaxed);
             share.store((known * (KNOWN_WINDOWS - 1) + last) / KNOWN_WINDOWS, Ordering::Relaxed);
-            self.keeps = self.index < keepers.count();
+            let count = keepers.count();
+            self.keeps = self.index < count;
+            self.others_keep = count > 0 && !self.keeps;
             (self.window_begun, self.in_tasks) = (now, 0);
         }
     }
@@ -89,6 +96,11 @@ impl Keeper {
     /// It has no tasks now, and measures nothing until it is awake again.
     pub fn sleeps(&mut self, keepers: &Keepers) {
         keepers.shares[self.index].store(0, Ordering::Relaxed);
+    }
+
+    /// Whether tasks are for others, as long as those keep up and there is long work.
+    pub fn leaves_tasks(&self) -> bool {
+        self.others_keep
     }
 
     /// Whether long work is not for this worker now. To be asked before each turn of it.
@@ -150,6 +162,14 @@ mod tests {
     }
 
     #[test]
+    fn tasks_are_for_keepers() {
+        let leaving =
+            |parts: &[f64]| -> Vec<bool> { after_a_while(parts).1.iter().map(Keeper::leaves_tasks).collect() };
+        assert_eq!(leaving(&[0.35, 0.35]), [false, false], "there are none");
+        assert_eq!(leaving(&[1.0, 0.9, 0.0]), [false, false, true]);
+    }
+
+    #[test]
     fn who_sleeps_has_no_share() {
         let (keepers, mut workers, mut now) = after_a_while(&[0.5, 0.5]);
         workers[1].sleeps(&keepers);
@@ -194,11 +214,13 @@ mod tests {
         let options = EngineOptions { workers: 2, quantum: Duration::from_micros(50), ..EngineOptions::default() };
         let mut simulation = Simulation::new(11, options).expect("starts");
         let engine = simulation.engine().clone();
+        let polls: Arc<[AtomicUsize; 2]> = Arc::default();
         for _ in 0..2 {
-            let (engine, env) = (engine.clone(), simulation.env().clone());
+            let (engine, env, polls) = (engine.clone(), simulation.env().clone(), Arc::clone(&polls));
             simulation.engine().spawn(async move {
                 loop {
-                    env.advance(Duration::from_micros(45));
+                    polls[own_slot(2)].fetch_add(1, Ordering::Relaxed);
+                    env.advance(Duration::from_micros(15));
                     engine.sleep_until(engine.env().now() + Duration::from_nanos(1)).await;
                 }
             });
@@ -213,11 +235,13 @@ mod tests {
         });
         let steps = Cell::new(0);
         let mut after = |last| simulation.run_until(|| steps.replace(steps.get() + 1) > last).expect("there is work");
-        let done = || [0, 1].map(|worker| pieces[worker].load(Ordering::Relaxed));
+        let done = |what: &[AtomicUsize; 2]| [0, 1].map(|worker| what[worker].load(Ordering::Relaxed));
         after(500);
-        let before = done();
+        let before = (done(&pieces), done(&polls));
         after(2_500);
-        let [keeper, other] = [0, 1].map(|worker| done()[worker] - before[worker]);
+        let [keeper, other] = [0, 1].map(|worker| done(&pieces)[worker] - before.0[worker]);
         assert!(other > 500 && keeper < other / 5, "{keeper} pieces by the keeper, {other} by the other worker");
+        let [keeper, other] = [0, 1].map(|worker| done(&polls)[worker] - before.1[worker]);
+        assert!(keeper > 500 && other < keeper / 5, "{keeper} tasks by the keeper, {other} by the other worker");
     }
 }

@@ -15,8 +15,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
-use eris_platform::{NodeId, ReactorHandle};
+use eris_platform::{Nanos, NodeId, ReactorHandle};
 use eris_sync::{Consumer, DoubleBuffer, Drain, Producer, Sleepers, TryLatch};
 
 use crate::assignments::Assignments;
@@ -242,7 +243,15 @@ impl Node {
 
     /// Wakes the tasks whose timers are due; whether there were any.
     pub fn fire_timers(&self, runtime: &Runtime) -> bool {
-        self.timers.next().is_some() && self.timers.fire(runtime.env.now())
+        self.fire_timers_late_by(runtime, Duration::ZERO)
+    }
+
+    /// The same for those that others should have seen to so long ago.
+    pub fn fire_timers_late_by(&self, runtime: &Runtime, late: Duration) -> bool {
+        self.timers.next().is_some_and(|next| {
+            let now = runtime.env.now();
+            next + late <= now && self.timers.fire(Nanos(now.0.saturating_sub(late.as_nanos() as u64)))
+        })
     }
 
     /// Whether a worker of this node may not sleep. A coordinator at work counts: it is looked at again when it is

@@ -116,6 +116,8 @@ pub(crate) const MAINTENANCE_SHARE: u64 = 16;
 pub(crate) const REACTOR_SHARE: u64 = 8;
 /// Steps between two thoughts of the process's memory, which is looked at ten times a second at most.
 pub(crate) const MEMORY_SHARE: u64 = 64;
+/// A timer that is late by less than this is for the workers that keep to tasks, if there are any.
+pub(crate) const PATIENCE: Duration = Duration::from_micros(50);
 /// A worker whose next timer is due sooner stays awake: the operating system wakes it some fifty microseconds late.
 pub(crate) const SLEEP_MIN: Duration = Duration::from_micros(20);
 /// Maintenance of a partition that somebody else is at is tried again after this time.

@@ -19,6 +19,8 @@ use crate::node::Queue;
 const LAST_SHARE: u32 = 4;
 /// Every n-th time that a worker asks for a task it looks whether another worker's tasks stay where they are.
 const LOOK_SHARE: u32 = 64;
+/// So many tasks are not waiting for a moment only.
+const BEHIND: usize = 4;
 
 /// A queue on cache lines of its own, and what its worker knows.
 #[repr(align(128))]
@@ -29,6 +31,8 @@ struct Lane<T> {
     /// The lane that its worker looks at, and how often that one's had asked at the last look.
     watched: AtomicU32,
     seen: AtomicU32,
+    /// How often all others had asked when its worker looked whether they are behind.
+    others_asked: AtomicU32,
 }
 
 /// See the module.
@@ -43,7 +47,7 @@ impl<T> Ready<T> {
     /// For a node with these workers, in the order of their numbers.
     pub fn new(workers: &[usize]) -> Self {
         let zero = || AtomicU32::new(0);
-        let lane = |_| Lane { tasks: Queue::new(), asked: zero(), watched: zero(), seen: zero() };
+        let lane = |_| Lane { tasks: Queue::new(), asked: zero(), watched: zero(), seen: zero(), others_asked: zero() };
         Self { workers: workers.into(), lanes: (0..=workers.len()).map(lane).collect() }
     }
 
@@ -106,6 +110,17 @@ impl<T> Ready<T> {
         if own > 0 { own } else { self.len() }
     }
 
+    /// The same for a worker that has something else to do: those of others only if they are many, or nobody has asked
+    /// for any since this worker's last look.
+    pub fn due_if_behind(&self) -> usize {
+        let (own, last) = (self.own(), self.last());
+        let others = (0..last).filter(|other| *other != own);
+        let asked = others.fold(0_u32, |sum, other| sum.wrapping_add(self.lanes[other].asked.load(Ordering::Relaxed)));
+        let stand_still = self.lanes[own].others_asked.swap(asked, Ordering::Relaxed) == asked;
+        let (near, all) = (self.own_len(), self.len());
+        if near == 0 && (stand_still || all >= BEHIND) { all } else { near }
+    }
+
     /// How many there are in the current thread's lane and the last.
     pub fn own_len(&self) -> usize {
         let (own, last) = (self.own(), self.last());
@@ -151,6 +166,25 @@ mod tests {
         push_as(&ready, 4, [40].into_iter());
         count_as(5);
         assert_eq!((ready.own_len(), ready.due()), (0, 1), "it has none, so the others' are its own to see to");
+    }
+
+    #[test]
+    fn who_has_something_else_to_do_sees_to_those_that_are_behind() {
+        let ready = Ready::new(&[0, 1]);
+        push_as(&ready, 0, 0..3);
+        let due_after = |asks| {
+            count_as(0);
+            (0..asks).for_each(|_| assert!(ready.pop().is_some()));
+            count_as(1);
+            ready.due_if_behind()
+        };
+        assert_eq!(due_after(1), 0, "their worker is at them");
+        assert_eq!(due_after(0), 2, "it is at something long");
+        assert_eq!(due_after(1), 0);
+        push_as(&ready, 0, 0..BEHIND);
+        assert_eq!(due_after(1), BEHIND, "it has too many");
+        push_as(&ready, 1, 0..1);
+        assert_eq!(due_after(0), 1, "its own first");
     }
 
     /// A task that makes itself ready again is ahead of nobody for long.

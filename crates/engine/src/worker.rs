@@ -16,8 +16,8 @@ use crate::maintenance::maintain;
 use crate::near::Near;
 use crate::node::Node;
 use crate::options::{
-    LONG_POLL_QUANTA, LONG_WORK_SHARE, MAINTENANCE_SHARE, MEMORY_SHARE, REACTOR_SHARE, SLEEP_MIN, STEP_TASKS_MAX,
-    STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS,
+    LONG_POLL_QUANTA, LONG_WORK_SHARE, MAINTENANCE_SHARE, MEMORY_SHARE, PATIENCE, REACTOR_SHARE, SLEEP_MIN,
+    STEP_TASKS_MAX, STEP_VISITS_IN_VAIN_MAX, STEP_VISITS_MAX, TASK_QUANTA, TASK_ROUNDS,
 };
 use crate::partition::Quantum;
 use crate::runtime::{Outbox, Runtime, keep_work, swap_outbox};
@@ -159,7 +159,9 @@ impl Worker {
         let mut worked = false;
         // The first task that a timer or a socket makes ready is polled right below, so nobody is woken for it.
         keep_work(1);
-        worked |= node.fire_timers(&runtime);
+        let others_first = self.keeper.leaves_tasks() && node.has_long_work();
+        let patience = if others_first { PATIENCE } else { Duration::ZERO };
+        worked |= node.fire_timers_late_by(&runtime, patience);
         if self.steps.is_multiple_of(REACTOR_SHARE) || self.spinning.is_idle() {
             worked |= self.poll_sockets(Some(Duration::ZERO));
         }
@@ -171,7 +173,7 @@ impl Worker {
             return worked;
         }
         let begun = runtime.env.now();
-        let (any, now) = self.run_tasks(&runtime, node, begun);
+        let (any, now) = self.run_tasks(&runtime, node, begun, patience);
         self.keeper.count_tasks(&node.keepers, any, begun, now);
         worked |= any;
         // Tasks that are still ready are behind: only some steps do long work beside them.
@@ -205,8 +207,8 @@ impl Worker {
 
     /// Polls the tasks that are ready, and those that they and timers make ready; returns whether there were any, and
     /// the time then. Tasks are short: they wait for one quantum of partitions at most, and get the larger share if
-    /// they are many.
-    fn run_tasks(&mut self, runtime: &Arc<Runtime>, node: &Node, begun: Nanos) -> (bool, Nanos) {
+    /// they are many. With `patience` what is not late by so much is left to others.
+    fn run_tasks(&mut self, runtime: &Arc<Runtime>, node: &Node, begun: Nanos, patience: Duration) -> (bool, Nanos) {
         let mut now = begun;
         let quantum = Quantum::start_several(runtime, now, TASK_QUANTA);
         let mut worked = false;
@@ -218,7 +220,7 @@ impl Worker {
                 }
                 // Who is due by now does not wait for the partitions' quantum.
                 keep_work(1);
-                let fired = node.fire_timers(runtime);
+                let fired = node.fire_timers_late_by(runtime, patience);
                 keep_work(0);
                 worked |= fired;
                 // Others may have taken what the timers made ready; that is no reason to go on for ever.
@@ -226,7 +228,8 @@ impl Worker {
                     break;
                 }
             }
-            for _ in 0..STEP_TASKS_MAX.min(node.tasks.due()) {
+            let due = if patience.is_zero() { node.tasks.due() } else { node.tasks.due_if_behind() };
+            for _ in 0..STEP_TASKS_MAX.min(due) {
                 let Some(task) = node.tasks.pop() else { break };
                 self.be_busy();
                 now = poll(runtime, &task, now);
