@@ -19,7 +19,8 @@ const OPEN_ROWS: usize = 2_048;
 const SAMPLE_BYTES_MAX: usize = 512 << 10;
 
 /// Looks at some rows of a table, in a transaction of its own: what a sample has read is nobody's business. `None`
-/// without memory for it.
+/// without memory for it. `rows` are those of the table, about: its partitions count them at the end of a visit, and a
+/// row may be read before.
 pub(super) async fn take_sample(
     engine: &Engine,
     table: &Arc<Table>,
@@ -39,6 +40,7 @@ pub(super) async fn take_sample(
     if reservation.grow(sample.bytes() as u64).is_err() {
         return Ok(None);
     }
+    let rows = rows.max(sample.rows as f64);
     let distinct = (0..table.columns.len())
         .map(|attribute| {
             let alone = [AttributeId(attribute as u16)];
@@ -78,4 +80,39 @@ fn rows_of(pinned: &PinnedScan, snapshot: &SnapshotHandle, request: &ReadRequest
     let step = all.bytes().div_ceil(SAMPLE_BYTES_MAX).max(1);
     let rows: Vec<Vec<Value>> = (0..all.rows).step_by(step).map(|row| all.row(row)).collect();
     Batch::from_rows(&all.data_types(), &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use eris_engine::EngineOptions;
+    use eris_platform::RealEnv;
+
+    use super::*;
+    use crate::{Database, DatabaseOptions, Outcome, SessionOptions};
+
+    #[test]
+    fn a_table_has_the_rows_that_were_seen_in_it_even_if_they_are_not_counted_yet() {
+        let engine = Engine::start(Arc::new(RealEnv::new()), EngineOptions { workers: 1, ..EngineOptions::default() });
+        let database = Database::new(engine.unwrap(), DatabaseOptions::default()).unwrap();
+        let sampled = database.clone();
+        let sampling = async move {
+            let mut session = sampled.session(SessionOptions::default());
+            for sql in ["CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1, 7), (2, 7), (3, 8)"] {
+                for statement in session.parse(sql, &[])? {
+                    assert!(matches!(session.execute(&statement, &[]).await?, Outcome::Complete(_)), "{sql}");
+                }
+            }
+            let catalog = sampled.catalog().current();
+            let table = catalog.find("t").unwrap();
+            let reservation = sampled.engine().memory().reserve("test");
+            let cancel = CancelHandle::default();
+            let known = take_sample(sampled.engine(), table, 0.0, reservation, &cancel).await?.unwrap();
+            Ok::<_, Box<dyn Error + Send + Sync>>((known.rows, known.distinct))
+        };
+        let known = database.engine().block_on(sampling).unwrap().unwrap();
+        database.engine().shutdown();
+        assert_eq!(known, (3.0, vec![3.0, 2.0]));
+    }
 }
