@@ -48,6 +48,12 @@ fn errors_point_at_the_name() {
         ("42P01", "SELECT x.id FROM orders", "       ^"),
         ("42883", "SELECT uper('x')", "       ^"),
         ("42601", "SELECT id FROM orders WHERE )", "                            ^"),
+        ("42601", "EXPLAIN SELECT id FROM orders WHERE )", "                                    ^"),
+        (
+            "42601",
+            "EXPLAIN (ANALYZE) WITH q AS (SELECT 1) SELECT * FROM q WHERE )",
+            "                                                             ^",
+        ),
     ];
     for (state, sql, mark) in cases {
         let error = error(&mut client, sql);

@@ -25,6 +25,17 @@ const CHAIN_MAX: usize = 6_000;
 /// parser takes each of several parentheses for its beginning. Ten queries within each other, all in double
 /// parentheses.
 const READINGS_MAX: usize = 1 << 10;
+/// What a query begins with.
+const BEGINNINGS: [Keyword; 8] = [
+    Keyword::SELECT,
+    Keyword::WITH,
+    Keyword::VALUES,
+    Keyword::TABLE,
+    Keyword::INSERT,
+    Keyword::UPDATE,
+    Keyword::DELETE,
+    Keyword::MERGE,
+];
 /// The longest statement, in bytes.
 pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
 
@@ -132,6 +143,10 @@ fn is_space(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_) | Token::EOF)
 }
 
+fn begins_query(token: &TokenWithSpan) -> bool {
+    matches!(&token.token, Token::Word(word) if BEGINNINGS.contains(&word.keyword))
+}
+
 fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
     if let Some(call) = as_call(tokens) {
         return Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(call).parse_statement();
@@ -143,13 +158,13 @@ fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
         }
         _ => false,
     });
-    let mut tokens = tokens.to_vec();
+    let mut terminated = tokens.to_vec();
     // The parser wants a semicolon after COPY ... FROM STDIN and reads data behind it; there is none, and no data.
     let copy = matches!(&tokens[0].token, Token::Word(word) if word.value.eq_ignore_ascii_case("copy"));
     if copy {
-        tokens.push(TokenWithSpan::wrap(Token::SemiColon));
+        terminated.push(TokenWithSpan::wrap(Token::SemiColon));
     }
-    let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens);
+    let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(terminated);
     let mut statement = parser.parse_statement()?;
     // A walk over the whole tree: only for who names such a table.
     if is_empty_named {
@@ -159,6 +174,12 @@ fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
     let next = parser.peek_token();
     if next.token == Token::EOF {
         return Ok(statement);
+    }
+    // What EXPLAIN cannot read it takes for the name of a table; the query has the error that is meant.
+    if let Statement::ExplainTable { .. } = statement
+        && let Some(query) = tokens.iter().position(begins_query)
+    {
+        parse_one(&tokens[query..])?;
     }
     let at = next.span.start;
     Err(ParserError::ParserError(format!(
@@ -219,17 +240,6 @@ fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
 
 /// Refuses queries within queries whose parentheses the parser would read over and over again.
 fn check_readings(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
-    /// What a query begins with.
-    const BEGINNINGS: [Keyword; 8] = [
-        Keyword::SELECT,
-        Keyword::WITH,
-        Keyword::VALUES,
-        Keyword::TABLE,
-        Keyword::INSERT,
-        Keyword::UPDATE,
-        Keyword::DELETE,
-        Keyword::MERGE,
-    ];
     // For each open parenthesis how often what is behind it is read; parentheses directly before this token.
     let mut readings = vec![1_usize];
     let mut run = 0;
@@ -241,7 +251,7 @@ fn check_readings(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
                 continue;
             }
             Token::RParen if readings.len() > 1 => drop(readings.pop()),
-            Token::Word(word) if run > 1 && BEGINNINGS.contains(&word.keyword) => {
+            Token::Word(_) if run > 1 && begins_query(token) => {
                 if let Some(innermost) = readings.last_mut() {
                     *innermost = innermost.saturating_mul(run);
                     if *innermost > READINGS_MAX {
