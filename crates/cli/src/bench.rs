@@ -181,7 +181,7 @@ fn run_analytics(
     let figures = Figures::open(json)?;
     let report = eris_bench::analytics(options, progress)?;
     figures.write(&serde_json::to_value(&report).map_err(Failure::new)?)?;
-    if report.is_right() { Ok(()) } else { Err(Failure::new("not every answer is right")) }
+    report.check().map_err(Failure::new)
 }
 
 impl TatpArguments {

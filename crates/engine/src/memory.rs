@@ -40,7 +40,7 @@ pub(crate) struct MachineMemory {
     arenas: Vec<Option<Arena>>,
     /// By node, the NUMA node of the operating system.
     memory_nodes: Vec<NodeId>,
-    controller: Option<MemoryController>,
+    controller: Option<Arc<MemoryController>>,
     /// Before this time nobody is asked to give memory back.
     next_ask: AtomicU64,
 }
@@ -85,7 +85,7 @@ impl MachineMemory {
 impl MachineMemory {
     /// The last look at the process, if somebody watches it.
     pub fn last_report(&self) -> Option<MemoryReport> {
-        self.controller.as_ref().and_then(MemoryController::last)
+        self.controller.as_ref().and_then(|controller| controller.last())
     }
 }
 
@@ -107,7 +107,7 @@ impl Engine {
     /// What is accounted, what the process holds, and which limit is in force, as of now; none if nobody watches
     /// (a simulated machine, or as configured).
     pub fn memory_report(&self) -> Option<MemoryReport> {
-        self.runtime().machine.controller.as_ref().map(MemoryController::look)
+        self.runtime().machine.controller.as_ref().map(|controller| controller.look())
     }
 
     /// Where the columns of each node lie. Asks the kernel about every page.

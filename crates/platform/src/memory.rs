@@ -19,7 +19,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::memory_faults::MemoryFaults;
 
@@ -40,6 +40,14 @@ pub struct MemoryPool {
     consumers: Mutex<Vec<Arc<Consumer>>>,
     /// Of the simulated machine.
     faults: OnceLock<Arc<MemoryFaults>>,
+    /// Who tightens the limit.
+    relief: Mutex<Option<Weak<dyn Relief>>>,
+}
+
+/// Tightens the limit of a pool, and may loosen it again for one that is to be refused because of that.
+pub(crate) trait Relief: fmt::Debug + Send + Sync {
+    /// Finds more room for `bytes`, if it can; they are asked for once more.
+    fn relieve(&self, bytes: u64);
 }
 
 #[derive(Debug)]
@@ -146,6 +154,7 @@ impl MemoryPool {
             peak: AtomicU64::new(0),
             consumers: Mutex::default(),
             faults: OnceLock::new(),
+            relief: Mutex::default(),
         })
     }
 
@@ -220,6 +229,16 @@ impl MemoryPool {
         self.limit.store(limit_bytes.min(self.configured_limit()), Ordering::Relaxed);
     }
 
+    /// Before this pool refuses because its limit was tightened, `relief` is asked for more.
+    pub(crate) fn relieved_by(&self, relief: Weak<dyn Relief>) {
+        *self.relief.lock().unwrap_or_else(PoisonError::into_inner) = Some(relief);
+    }
+
+    /// How far `bytes` more would pass the limit.
+    pub(crate) fn missing(&self, bytes: u64) -> u64 {
+        self.used().saturating_add(self.kept()).saturating_add(bytes).saturating_sub(self.limit())
+    }
+
     fn root(&self) -> &MemoryPool {
         self.parent.as_ref().map_or(self, |parent| parent.root())
     }
@@ -264,6 +283,20 @@ impl MemoryPool {
             self.peak.fetch_max(after, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// The same, once more if the limit was tightened by somebody who may find more room.
+    fn take_or_find(&self, consumer: &Consumer, bytes: u64, may_take: MayTake) -> Result<(), MemoryExceeded> {
+        let taken = self.take(consumer, bytes, may_take);
+        match &taken {
+            Err(MemoryExceeded { refused_by: RefusedBy::Unaccounted, .. }) => {
+                let relief = self.root().relief.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let Some(relief) = relief.and_then(|relief| relief.upgrade()) else { return taken };
+                relief.relieve(bytes);
+                self.take(consumer, bytes, may_take)
+            }
+            _ => taken,
+        }
     }
 
     /// Why this pool refuses.
@@ -320,7 +353,7 @@ impl Reservation {
         if bytes == 0 {
             return Ok(());
         }
-        self.pool.take(&self.consumer, bytes, self.may_take)?;
+        self.pool.take_or_find(&self.consumer, bytes, self.may_take)?;
         self.consumer.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())

@@ -13,17 +13,20 @@
 //!
 //! The decision is the pure function [`reconcile`]; [`MemoryObserver`] reads a few small files below a root. The
 //! [`MemoryController`] puts them together for whoever has time: it starts no thread and sets no timer.
+//!
+//! A part of what is unaccounted is *kept* by the allocator and used again by whoever reserves next. So nobody is
+//! refused because of a look that is over, or of memory that can be given back: the pool asks first.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::allocator;
 use crate::limits::{self, GroupFiles};
-use crate::memory::MemoryPool;
+use crate::memory::{MemoryPool, Relief};
 use crate::origin::Origin;
 use crate::time::Nanos;
 
@@ -113,16 +116,21 @@ pub struct MemoryReport {
 impl MemoryReport {
     /// Whether what the allocator keeps is missed. It is no use to give it back before: fresh pages take their time.
     pub fn is_scarce(&self) -> bool {
-        let (Some(resident), Some(heap)) = (self.observation.resident_bytes, self.observation.heap_bytes) else {
-            return false;
-        };
         if let LimitReason::TooSmall = self.reason {
             return false;
         }
         let group = self.observation.group.map_or(u64::MAX, |group| group.limit_bytes);
         let share = self.configured_bytes.min(group) / SCARCE_SHARE;
-        let kept = resident.saturating_sub(heap.max(self.accounted_bytes));
-        kept > share && self.limit_bytes.saturating_sub(self.accounted_bytes) < share
+        self.kept_bytes() > share && self.limit_bytes.saturating_sub(self.accounted_bytes) < share
+    }
+
+    /// Resident, but neither allocated nor accounted: what the allocator keeps of what was freed, and code. 0 if nobody
+    /// counts what is allocated.
+    pub fn kept_bytes(&self) -> u64 {
+        match (self.observation.resident_bytes, self.observation.heap_bytes) {
+            (Some(resident), Some(heap)) => resident.saturating_sub(heap.max(self.accounted_bytes)),
+            _ => 0,
+        }
     }
 }
 
@@ -207,17 +215,23 @@ pub struct MemoryController {
     /// When the next look is due, in nanoseconds of the environment's clock.
     next_look: AtomicU64,
     last: Mutex<Option<MemoryReport>>,
+    /// What the allocator kept at the end when it was last made to give back all it could.
+    stays_bytes: AtomicU64,
 }
 
 impl MemoryController {
-    /// Watches `pool`, the memory of a database, with files below `root`.
-    pub fn new(pool: &Arc<MemoryPool>, root: &Path) -> MemoryController {
-        MemoryController {
+    /// Watches `pool`, the memory of a database, with files below `root`; the pool asks before it refuses.
+    pub fn new(pool: &Arc<MemoryPool>, root: &Path) -> Arc<MemoryController> {
+        let controller = Arc::new(MemoryController {
             pool: Arc::clone(pool),
             observer: MemoryObserver::new(root),
             next_look: AtomicU64::new(0),
             last: Mutex::default(),
-        }
+            stays_bytes: AtomicU64::new(0),
+        });
+        let relief: Weak<MemoryController> = Arc::downgrade(&controller);
+        pool.relieved_by(relief);
+        controller
     }
 
     /// Looks if a look is due; one caller at a time does. Costs one load and a comparison otherwise.
@@ -246,6 +260,23 @@ impl MemoryController {
     /// The last look.
     pub fn last(&self) -> Option<MemoryReport> {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Relief for MemoryController {
+    /// Looks again: what the allocator kept may have been used meanwhile. If that is not enough, has it give back what
+    /// it still keeps, unless that would not be enough either.
+    fn relieve(&self, bytes: u64) {
+        let kept_bytes = self.look().kept_bytes();
+        let missing = self.pool.missing(bytes);
+        let stays = self.stays_bytes.fetch_min(kept_bytes, Ordering::Relaxed).min(kept_bytes);
+        if missing == 0 || kept_bytes - stays < missing {
+            return;
+        }
+        allocator::give_back();
+        // What blocks of other threads left is theirs to give back.
+        allocator::ask();
+        self.stays_bytes.store(self.look().kept_bytes(), Ordering::Relaxed);
     }
 }
 

@@ -68,6 +68,31 @@ fn the_limit_follows_what_the_process_holds_unaccounted() {
 }
 
 #[test]
+fn nobody_is_refused_because_of_a_look_that_is_over() {
+    let tree = Tree::new("over");
+    let pool = MemoryPool::new(1_000 * MIB);
+    let held = pool.reserve("columns");
+    held.grow(300 * MIB).unwrap();
+    tree.resident(600 * MIB);
+    let controller = MemoryController::new(&pool, &tree.0);
+    assert_eq!(controller.look().limit_bytes, 700 * MIB);
+    let statement = pool.child(800 * MIB).reserve("hash join");
+    assert_eq!(statement.grow(500 * MIB).unwrap_err().refused_by, RefusedBy::Unaccounted);
+
+    tree.resident(310 * MIB);
+    statement.grow(500 * MIB).unwrap();
+    assert_eq!(pool.limit(), 990 * MIB);
+    // Limits that nobody tightened are not looked at.
+    tree.resident(900 * MIB);
+    assert_eq!(statement.grow(400 * MIB).unwrap_err().refused_by, RefusedBy::Statement);
+    assert_eq!(pool.limit(), 990 * MIB);
+    // And a pool that nobody watches any more refuses by what was seen last.
+    drop(controller);
+    assert_eq!(held.grow(500 * MIB).unwrap_err().refused_by, RefusedBy::Unaccounted);
+    assert_eq!(pool.limit(), 990 * MIB);
+}
+
+#[test]
 fn the_fullest_group_tightens_the_limit() {
     let tree = Tree::new("groups");
     tree.resident(100 * MIB);

@@ -75,7 +75,10 @@ pub struct PeerResult {
 }
 
 impl AnalyticsReport {
-    pub fn is_right(&self) -> bool {
-        self.results.iter().all(QueryResult::is_right)
+    /// Which queries are not right, and what is wrong with each.
+    pub fn check(&self) -> Result<(), String> {
+        let wrong = self.results.iter().filter(|result| !result.is_right());
+        let wrong: Vec<String> = wrong.map(|result| format!("{} {}", result.name, result.answer)).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(format!("not every answer is right: {}", wrong.join("; "))) }
     }
 }
