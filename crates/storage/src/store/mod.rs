@@ -17,6 +17,7 @@ mod read;
 mod rebuild;
 mod relocate;
 mod row_locks;
+mod scan;
 mod seal;
 mod split;
 mod statistics;
@@ -90,6 +91,7 @@ struct StoreIndex {
 struct Scratch {
     found: Vec<crate::address::RowAddress>,
     offsets: Vec<u32>,
+    more: Vec<u32>,
     hidden: Vec<u8>,
     scan: AccessPathScanState,
     rows: PackedRows,

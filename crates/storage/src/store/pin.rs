@@ -1,6 +1,6 @@
 //! Pins: reading sealed segments without the latch.
 
-use super::read::FrozenRows;
+use super::scan::FrozenRows;
 use super::usage::PinnedUsage;
 use super::{Store, with_scratch};
 use crate::batch::Batch;

@@ -1,6 +1,5 @@
 //! Reads: opening a cursor, and the execution of micro-QEPs batch by batch.
 
-use super::before_images::link_with_earlier;
 use super::cursor::{Gateway, Position, ReadCursor, ScanPosition};
 use super::{Scratch, Store, with_scratch};
 use crate::address::RowAddress;
@@ -10,23 +9,10 @@ use crate::ids::{AttributeId, RowOffset, SegmentNumber};
 use crate::micro::{
     Access, Bound, IndexUse, KeyRange, MicroPlan, MicroPlanDescription, UsedModules, bind, compile, describe,
 };
-use crate::modules::{AccessPath, IndexPath, IndexScanState, PathFilter};
+use crate::modules::{IndexPath, IndexScanState, PathFilter};
 use crate::mvcc::Snapshot;
-use crate::predicate::{Condition, ReadRequest};
-use crate::segment::{Segment, State};
-use crate::types::DataType;
-use std::ops::Range;
+use crate::predicate::ReadRequest;
 use std::sync::Arc;
-
-/// Windows a scan examines in one call at most before it gives a batch, even an empty one.
-const SCAN_WINDOWS_MAX: usize = 8;
-
-/// Rows that a scan examines in one call when it only counts them: as many as otherwise, because a test of texts may
-/// take long.
-const COUNTED_ROWS_MAX: usize = SCAN_WINDOWS_MAX * BATCH_ROWS;
-
-/// The same where numbers alone are tested, of rows as they are stored: a fraction of a nanosecond each, as a rule.
-const COUNTED_NUMBERS_MAX: usize = 4 * COUNTED_ROWS_MAX;
 
 /// A row found through an index costs about as much as this many scanned ones.
 const INDEX_ROW_COST: f64 = 32.0;
@@ -304,162 +290,6 @@ impl Store {
         Ok(())
     }
 
-    fn next_of_scan(
-        &self,
-        snapshot: &Snapshot<'_>,
-        cursor: &mut ReadCursor,
-        scratch: &mut Scratch,
-    ) -> Result<Option<Gateway>, StorageError> {
-        let Position::Scan(position) = &mut cursor.position else {
-            unreachable!("called for scan cursors");
-        };
-        let request = &cursor.request;
-        for _ in 0..SCAN_WINDOWS_MAX {
-            let Some((segment, window)) = self.next_window(snapshot, request, position, |_| BATCH_ROWS) else {
-                cursor.position = Position::Done;
-                return Ok(None);
-            };
-            let filter = PathFilter { conditions: &request.predicate.conditions, selected: &cursor.plan.all };
-            let found = self.scan_window(segment, snapshot, filter, window.clone(), &request.desired, scratch)?;
-            cursor.plan.usage.scanned(window.len(), found.as_ref().map_or(0, |batch| batch.rows));
-            let Some(batch) = found else { continue };
-            let address = |offset: u32| RowAddress::new(segment.number, RowOffset(offset));
-            let addresses = if !cursor.with_addresses {
-                Box::default()
-            } else if scratch.offsets.len() != batch.rows {
-                window.map(address).collect()
-            } else {
-                scratch.offsets.iter().map(|offset| address(*offset)).collect()
-            };
-            return Ok(Some(Gateway { batch, addresses }));
-        }
-        let types = request.desired.iter().map(|id| self.schema.attributes[id.index()].data_type);
-        Ok(Some(Gateway { batch: Batch::empty(&types.collect::<Vec<_>>()), addresses: Box::default() }))
-    }
-
-    /// How many of the next rows are visible and qualify.
-    fn next_count(
-        &self,
-        snapshot: &Snapshot<'_>,
-        cursor: &mut ReadCursor,
-        scratch: &mut Scratch,
-    ) -> Result<Option<Gateway>, StorageError> {
-        let Position::Scan(position) = &mut cursor.position else {
-            unreachable!("called for scan cursors");
-        };
-        let request = &cursor.request;
-        let type_of = |condition: &Condition| self.schema.attributes[condition.attribute.index()].data_type;
-        let is_long = |condition: &Condition| matches!(type_of(condition), DataType::Text | DataType::Bytes);
-        let numbers = !request.predicate.conditions.iter().any(is_long);
-        let rows_max = |segment: &Segment| {
-            if numbers && self.is_as_stored(segment, snapshot) { COUNTED_NUMBERS_MAX } else { COUNTED_ROWS_MAX }
-        };
-        let Some((segment, window)) = self.next_window(snapshot, request, position, rows_max) else {
-            cursor.position = Position::Done;
-            return Ok(None);
-        };
-        let filter = PathFilter { conditions: &request.predicate.conditions, selected: &cursor.plan.all };
-        let rows = if self.is_as_stored(segment, snapshot) {
-            if filter.is_empty() {
-                window.len()
-            } else {
-                segment.path().count(&mut scratch.scan, filter, window.clone())?
-            }
-        } else {
-            let mut rows = 0;
-            for start in window.clone().step_by(BATCH_ROWS) {
-                let part = start..window.end.min(start + BATCH_ROWS as u32);
-                rows += self.scan_window(segment, snapshot, filter, part, &[], scratch)?.map_or(0, |batch| batch.rows);
-            }
-            rows
-        };
-        cursor.plan.usage.scanned(window.len(), rows);
-        Ok(Some(Gateway { batch: Batch::new([], rows), addresses: Box::default() }))
-    }
-
-    /// Whether a snapshot sees exactly the rows of a segment, as they are stored.
-    fn is_as_stored(&self, segment: &Segment, snapshot: &Snapshot<'_>) -> bool {
-        match &segment.state {
-            State::Open { .. } => false,
-            State::Sealed { begin, deletes, .. } => {
-                snapshot.sees(*begin) && deletes.is_empty() && !self.before_images.has_any_in(segment.number)
-            }
-        }
-    }
-
-    /// The desired attributes of a window's rows that are visible and qualify; none if there are none. Their offsets
-    /// are in `scratch.offsets`, unless that is empty and all rows are there.
-    fn scan_window(
-        &self,
-        segment: &Segment,
-        snapshot: &Snapshot<'_>,
-        filter: PathFilter<'_>,
-        window: Range<u32>,
-        desired: &[AttributeId],
-        scratch: &mut Scratch,
-    ) -> Result<Option<Batch>, StorageError> {
-        let (path, schema) = (segment.path(), &*self.schema);
-        scratch.offsets.clear();
-        if filter.is_empty()
-            && let State::Sealed { begin, deletes, .. } = &segment.state
-            && snapshot.sees(*begin)
-            && !deletes.hidden_in(snapshot, window.clone(), &mut scratch.hidden)
-        {
-            return Ok(Some(link_run(path, window, desired, scratch, schema)));
-        }
-        path.scan(&mut scratch.scan, filter, window.clone(), &mut scratch.offsets)?;
-        if !scratch.offsets.is_empty() {
-            segment.retain_visible(snapshot, window.clone(), &mut scratch.hidden, &mut scratch.offsets);
-        }
-        let earlier = self.before_images.qualifying(segment, snapshot, filter, window.clone(), schema);
-        if !earlier.is_empty() {
-            return Ok(Some(link_with_earlier(path, desired, &mut scratch.offsets, &earlier, schema)));
-        }
-        Ok(link_offsets(path, window, desired, scratch, schema))
-    }
-
-    /// The next rows to examine, and moves the position behind them. Segments that cannot qualify are passed over.
-    fn next_window(
-        &self,
-        snapshot: &Snapshot<'_>,
-        request: &ReadRequest,
-        position: &mut ScanPosition,
-        rows_max: impl Fn(&Segment) -> usize,
-    ) -> Option<(&Segment, Range<u32>)> {
-        loop {
-            if position.segment > position.end.0 {
-                return None;
-            }
-            if let Some(only) = &position.only
-                && only.binary_search(&position.segment).is_err()
-            {
-                let next = only.partition_point(|number| *number < position.segment);
-                position.segment = *only.get(next)?;
-                position.offset = 0;
-                continue;
-            }
-            let rows = |segment: &Segment| {
-                if segment.number == position.end.0 { segment.rows().min(position.end.1) } else { segment.rows() }
-            };
-            let next_segment = SegmentNumber(position.segment.0 + 1);
-            match self.segment(position.segment) {
-                Some(segment) if position.offset < rows(segment) => {
-                    if position.offset == 0 && !may_qualify(segment, snapshot, request) {
-                        position.segment = next_segment;
-                        continue;
-                    }
-                    let window = position.offset..rows(segment).min(position.offset + rows_max(segment) as u32);
-                    position.offset = window.end;
-                    return Some((segment, window));
-                }
-                Some(_) | None => {
-                    position.segment = next_segment;
-                    position.offset = 0;
-                }
-            }
-        }
-    }
-
     /// How a request would be carried out now.
     pub fn explain(&self, request: &ReadRequest) -> Result<MicroPlanDescription, StorageError> {
         let plan = compile(&self.schema, request, &self.access_totals())?;
@@ -473,95 +303,5 @@ impl Store {
             segment.path().link_modules(&request.desired, rows, &mut modules.link);
         }
         Ok(describe(&self.schema, request, &plan, &modules, scans))
-    }
-}
-
-/// Whether a segment may have rows for the request: sealed ones know their smallest and largest values.
-fn may_qualify(segment: &Segment, snapshot: &Snapshot<'_>, request: &ReadRequest) -> bool {
-    match &segment.state {
-        State::Open { .. } => true,
-        State::Sealed { segment, begin, .. } => {
-            snapshot.sees(*begin) && segment.may_qualify(&request.predicate.conditions)
-        }
-    }
-}
-
-/// All rows of a window.
-fn link_run(
-    path: &dyn AccessPath,
-    window: Range<u32>,
-    desired: &[AttributeId],
-    scratch: &mut Scratch,
-    schema: &crate::schema::Schema,
-) -> Batch {
-    let mut listed = false;
-    let columns = desired.iter().map(|id| {
-        path.shared(*id, window.clone()).unwrap_or_else(|| {
-            if !listed {
-                scratch.offsets.clear();
-                scratch.offsets.extend(window.clone());
-                listed = true;
-            }
-            link_one(path, *id, &scratch.offsets, schema)
-        })
-    });
-    Batch { columns: columns.collect(), rows: window.len() }
-}
-
-/// The rows of a window that `scratch.offsets` lists.
-pub(super) fn link_offsets(
-    path: &dyn AccessPath,
-    window: Range<u32>,
-    desired: &[AttributeId],
-    scratch: &mut Scratch,
-    schema: &crate::schema::Schema,
-) -> Option<Batch> {
-    if scratch.offsets.is_empty() {
-        return None;
-    }
-    if scratch.offsets.len() == window.len() {
-        return Some(link_run(path, window, desired, scratch, schema));
-    }
-    let columns = desired.iter().map(|id| link_one(path, *id, &scratch.offsets, schema)).collect();
-    Some(Batch { columns, rows: scratch.offsets.len() })
-}
-
-fn link_one(path: &dyn AccessPath, id: AttributeId, offsets: &[u32], schema: &crate::schema::Schema) -> Column {
-    if let Some(gathered) = path.gather(id, offsets) {
-        return gathered;
-    }
-    let mut out = ColumnBuilder::with_capacity(schema.attributes[id.index()].data_type, offsets.len());
-    path.link(id, offsets, &mut out);
-    out.finish()
-}
-
-/// What a pin reads of a sealed segment.
-pub(super) struct FrozenRows<'a> {
-    pub path: &'a dyn AccessPath,
-    pub deletes: &'a crate::segment::DeleteMap,
-    pub schema: &'a crate::schema::Schema,
-}
-
-impl FrozenRows<'_> {
-    /// The rows of a window that qualify and are not hidden.
-    pub(super) fn scan(
-        &self,
-        snapshot: &Snapshot<'_>,
-        filter: PathFilter<'_>,
-        window: Range<u32>,
-        desired: &[AttributeId],
-        scratch: &mut Scratch,
-    ) -> Result<Option<Batch>, StorageError> {
-        let Self { path, deletes, schema } = *self;
-        let any_hidden = deletes.hidden_in(snapshot, window.clone(), &mut scratch.hidden);
-        if filter.is_empty() && !any_hidden {
-            return Ok(Some(link_run(path, window, desired, scratch, schema)));
-        }
-        scratch.offsets.clear();
-        path.scan(&mut scratch.scan, filter, window.clone(), &mut scratch.offsets)?;
-        if any_hidden {
-            scratch.offsets.retain(|offset| scratch.hidden[(offset - window.start) as usize] == 0);
-        }
-        Ok(link_offsets(path, window, desired, scratch, schema))
     }
 }

@@ -12,6 +12,7 @@ mod history;
 mod index_accesses;
 mod inverted;
 mod layouts;
+mod scans;
 mod store;
 mod usage;
 mod widen;
