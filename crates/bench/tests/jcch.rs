@@ -114,11 +114,9 @@ fn answers_are_compared_with_those_of_a_peer() -> Result<(), BenchError> {
         assert_eq!((report.results.len(), report.workload), (queries, queries == 200));
         assert_eq!(report.peers["duckdb"].answers_right, queries);
     }
-    let mut unchecked = analytics(&options(jcch(ParameterSet::Skewed), 0.005), &mut |_| {})?;
+    let unchecked = analytics(&options(jcch(ParameterSet::Skewed), 0.005), &mut |_| {})?;
     assert_eq!(unchecked.check(), Ok(()));
     assert!(unchecked.results.iter().all(|result| result.answer == "unchecked"));
-    unchecked.results[17].answer = "failed: no memory".to_owned();
-    assert_eq!(unchecked.check(), Err("not every answer is right: q18 failed: no memory".to_owned()));
     Ok(())
 }
 

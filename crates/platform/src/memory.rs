@@ -46,8 +46,8 @@ pub struct MemoryPool {
 
 /// Tightens the limit of a pool, and may loosen it again for one that is to be refused because of that.
 pub(crate) trait Relief: fmt::Debug + Send + Sync {
-    /// Finds more room for `bytes`, if it can; they are asked for once more.
-    fn relieve(&self, bytes: u64);
+    /// Finds more room, if it can; `missing` bytes of it are needed. They are asked for once more.
+    fn relieve(&self, missing: u64);
 }
 
 #[derive(Debug)]
@@ -234,11 +234,6 @@ impl MemoryPool {
         *self.relief.lock().unwrap_or_else(PoisonError::into_inner) = Some(relief);
     }
 
-    /// How far `bytes` more would pass the limit.
-    pub(crate) fn missing(&self, bytes: u64) -> u64 {
-        self.used().saturating_add(self.kept()).saturating_add(bytes).saturating_sub(self.limit())
-    }
-
     fn root(&self) -> &MemoryPool {
         self.parent.as_ref().map_or(self, |parent| parent.root())
     }
@@ -258,10 +253,10 @@ impl MemoryPool {
             return Err(MemoryExceeded { consumer: consumer.name, asked: bytes, used, limit, refused_by });
         }
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
-        let limit = self.limit.load(Ordering::Relaxed);
+        let in_force = self.limit.load(Ordering::Relaxed);
         let limit = match may_take {
-            MayTake::NotWhatIsKept if self.parent.is_none() => limit - kept_of(limit),
-            MayTake::NotWhatIsKept | MayTake::WhatIsKept => limit,
+            MayTake::NotWhatIsKept if self.parent.is_none() => in_force - kept_of(in_force),
+            MayTake::NotWhatIsKept | MayTake::WhatIsKept => in_force,
             MayTake::Everything => u64::MAX,
         };
         let refused = match before.checked_add(bytes) {
@@ -270,7 +265,7 @@ impl MemoryPool {
                 None => None,
             },
             _ => {
-                let refused_by = self.refused_by();
+                let refused_by = self.refused_by(in_force);
                 Some(MemoryExceeded { consumer: consumer.name, asked: bytes, used: before, limit, refused_by })
             }
         };
@@ -287,24 +282,22 @@ impl MemoryPool {
 
     /// The same, once more if the limit was tightened by somebody who may find more room.
     fn take_or_find(&self, consumer: &Consumer, bytes: u64, may_take: MayTake) -> Result<(), MemoryExceeded> {
-        let taken = self.take(consumer, bytes, may_take);
-        match &taken {
-            Err(MemoryExceeded { refused_by: RefusedBy::Unaccounted, .. }) => {
-                let relief = self.root().relief.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let Some(relief) = relief.and_then(|relief| relief.upgrade()) else { return taken };
-                relief.relieve(bytes);
-                self.take(consumer, bytes, may_take)
-            }
-            _ => taken,
-        }
+        let refused = match self.take(consumer, bytes, may_take) {
+            Err(refused) if refused.refused_by == RefusedBy::Unaccounted => refused,
+            taken => return taken,
+        };
+        let relief = self.root().relief.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(relief) = relief.and_then(|relief| relief.upgrade()) else { return Err(refused) };
+        relief.relieve(refused.used.saturating_add(bytes).saturating_sub(refused.limit));
+        self.take(consumer, bytes, may_take)
     }
 
-    /// Why this pool refuses.
+    /// Why this pool refuses with this limit.
     #[cold]
-    fn refused_by(&self) -> RefusedBy {
+    fn refused_by(&self, in_force: u64) -> RefusedBy {
         if self.parent.is_some() {
             RefusedBy::Statement
-        } else if self.limit.load(Ordering::Relaxed) < self.configured_limit() {
+        } else if in_force < self.configured_limit() {
             RefusedBy::Unaccounted
         } else {
             RefusedBy::Limit

@@ -22,7 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::allocator;
 use crate::limits::{self, GroupFiles};
@@ -30,8 +30,19 @@ use crate::memory::{MemoryPool, Relief};
 use crate::origin::Origin;
 use crate::time::Nanos;
 
-/// The least time between two looks: reading takes about ten microseconds, so this is a ten-thousandth of a processor.
+/// The least time between two looks of who has time: reading takes about ten microseconds, so this is a ten-thousandth
+/// of a processor.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The least time between two looks because somebody is to be refused: a hundredth, while a full database refuses row
+/// after row.
+const RELIEF_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The least time between two times that the allocator has to give back what it keeps.
+const GIVE_BACK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// It is not asked for less than this share of the limit.
+const GIVE_BACK_SHARE: u64 = 64;
 
 /// Below this a limit bounds the consumers only: code and stacks of the process alone may be as large.
 pub const WATCHED_FROM_BYTES: u64 = 256 << 20;
@@ -149,6 +160,20 @@ impl fmt::Display for MemoryReport {
     }
 }
 
+/// Whether enough room for `missing` bytes comes of it if the allocator gives back what it keeps, without the part that
+/// stayed the last time.
+fn would_relieve(report: &MemoryReport, stays_bytes: u64, missing: u64) -> bool {
+    let returned = report.kept_bytes().saturating_sub(stays_bytes);
+    let mut observation = report.observation;
+    observation.resident_bytes = observation.resident_bytes.map(|resident| resident - returned);
+    if let Some(group) = &mut observation.group {
+        group.held_bytes = group.held_bytes.saturating_sub(returned);
+    }
+    let limit_bytes = reconcile(report.configured_bytes, report.accounted_bytes, observation).limit_bytes;
+    let enough = missing.max(report.configured_bytes / GIVE_BACK_SHARE);
+    limit_bytes.saturating_sub(report.limit_bytes) >= enough
+}
+
 /// The limit that keeps the process under `configured_bytes`, and within its control group.
 pub fn reconcile(configured_bytes: u64, accounted_bytes: u64, observation: MemoryObservation) -> MemoryReport {
     let resident = observation.resident_bytes;
@@ -207,7 +232,8 @@ impl MemoryObserver {
     }
 }
 
-/// Looks at most every [`SAMPLE_INTERVAL`], when somebody asks it to, and puts the limit in force.
+/// Looks at most every [`SAMPLE_INTERVAL`], when somebody asks it to, or more often when somebody is to be refused, and
+/// puts the limit in force.
 #[derive(Debug)]
 pub struct MemoryController {
     pool: Arc<MemoryPool>,
@@ -215,8 +241,16 @@ pub struct MemoryController {
     /// When the next look is due, in nanoseconds of the environment's clock.
     next_look: AtomicU64,
     last: Mutex<Option<MemoryReport>>,
-    /// What the allocator kept at the end when it was last made to give back all it could.
+    /// The least that the allocator has kept since it was made to give back all it could.
     stays_bytes: AtomicU64,
+    relieved: Mutex<Relieved>,
+}
+
+/// When somebody who was to be refused has last asked for more.
+#[derive(Debug, Default)]
+struct Relieved {
+    looked: Option<Instant>,
+    gave_back: Option<Instant>,
 }
 
 impl MemoryController {
@@ -228,6 +262,7 @@ impl MemoryController {
             next_look: AtomicU64::new(0),
             last: Mutex::default(),
             stays_bytes: AtomicU64::new(0),
+            relieved: Mutex::default(),
         });
         let relief: Weak<MemoryController> = Arc::downgrade(&controller);
         pool.relieved_by(relief);
@@ -251,8 +286,25 @@ impl MemoryController {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // Accounted first: what is reserved between the two readings then counts as unaccounted rather than as room.
         let accounted_bytes = self.pool.used();
-        let report = reconcile(self.pool.configured_limit(), accounted_bytes, self.observer.observe());
+        self.put_in_force(&mut last, accounted_bytes, self.observer.observe())
+    }
+
+    /// Decides anew by what was seen last and what is accounted now, which is right for as long as little is touched.
+    fn decide_again(&self) -> MemoryReport {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let observation = last.map_or_else(|| self.observer.observe(), |report| report.observation);
+        self.put_in_force(&mut last, self.pool.used(), observation)
+    }
+
+    fn put_in_force(
+        &self,
+        last: &mut Option<MemoryReport>,
+        accounted_bytes: u64,
+        observation: MemoryObservation,
+    ) -> MemoryReport {
+        let report = reconcile(self.pool.configured_limit(), accounted_bytes, observation);
         self.pool.tighten(report.limit_bytes);
+        self.stays_bytes.fetch_min(report.kept_bytes(), Ordering::Relaxed);
         *last = Some(report);
         report
     }
@@ -264,25 +316,61 @@ impl MemoryController {
 }
 
 impl Relief for MemoryController {
-    /// Looks again: what the allocator kept may have been used meanwhile. If that is not enough, has it give back what
-    /// it still keeps, unless that would not be enough either.
-    fn relieve(&self, bytes: u64) {
-        let kept_bytes = self.look().kept_bytes();
-        let missing = self.pool.missing(bytes);
-        let stays = self.stays_bytes.fetch_min(kept_bytes, Ordering::Relaxed).min(kept_bytes);
-        if missing == 0 || kept_bytes - stays < missing {
+    /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has it give back
+    /// what it keeps, if that is enough. One caller at a time does; who waited for another finds what that one found.
+    fn relieve(&self, missing: u64) {
+        let mut relieved = self.relieved.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let is_due = |last: Option<Instant>, interval| last.is_none_or(|last| now.duration_since(last) >= interval);
+        let limit_before = self.pool.limit();
+        let report = if is_due(relieved.looked, RELIEF_INTERVAL) {
+            relieved.looked = Some(now);
+            self.look()
+        } else {
+            self.decide_again()
+        };
+        let missing = missing.saturating_sub(report.limit_bytes.saturating_sub(limit_before));
+        if missing == 0 || !is_due(relieved.gave_back, GIVE_BACK_INTERVAL) {
             return;
         }
-        allocator::give_back();
-        // What blocks of other threads left is theirs to give back.
-        allocator::ask();
-        self.stays_bytes.store(self.look().kept_bytes(), Ordering::Relaxed);
+        if would_relieve(&report, self.stays_bytes.load(Ordering::Relaxed), missing) {
+            allocator::give_back();
+            // What blocks of other threads left is theirs to give back, if too late for who asks now.
+            allocator::ask();
+            self.stays_bytes.store(u64::MAX, Ordering::Relaxed);
+            self.look();
+            relieved.gave_back = Some(Instant::now());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_is_given_back_if_that_is_enough() {
+        let observed = |resident, heap, group: Option<(u64, u64)>| MemoryObservation {
+            resident_bytes: Some(resident * MIB),
+            heap_bytes: Some(heap * MIB),
+            group: group.map(|(limit, held)| GroupMemory { limit_bytes: limit * MIB, held_bytes: held * MIB }),
+        };
+        let would = |report: &MemoryReport, stays, missing| would_relieve(report, stays * MIB, missing * MIB);
+        // Of 300 that are not accounted, 250 are kept.
+        let report = reconcile(1_024 * MIB, 500 * MIB, observed(800, 550, None));
+        assert_eq!((report.kept_bytes(), report.limit_bytes), (250 * MIB, 724 * MIB));
+        assert!(would(&report, 0, 250) && !would(&report, 0, 251));
+        assert!(would(&report, 100, 150) && !would(&report, 100, 151), "what stayed once stays");
+        assert!(would(&report, 234, 1) && !would(&report, 235, 1), "for a little nobody is asked");
+        // Half of the limit is in force whatever goes back.
+        let report = reconcile(1_024 * MIB, 100 * MIB, observed(1_000, 800, None));
+        assert_eq!((report.kept_bytes(), report.reason), (200 * MIB, LimitReason::MostlyUnaccounted));
+        assert!(!would(&report, 0, 1));
+        // A group has room again for what goes back.
+        let report = reconcile(4_096 * MIB, 500 * MIB, observed(800, 550, Some((1_000, 950))));
+        assert_eq!((report.limit_bytes, report.reason), (550 * MIB, LimitReason::Group));
+        assert!(would(&report, 0, 250) && !would(&report, 0, 251));
+    }
 
     #[test]
     fn memory_is_scarce_when_the_allocator_keeps_what_is_missed() {

@@ -77,8 +77,29 @@ pub struct PeerResult {
 impl AnalyticsReport {
     /// Which queries are not right, and what is wrong with each.
     pub fn check(&self) -> Result<(), String> {
-        let wrong = self.results.iter().filter(|result| !result.is_right());
-        let wrong: Vec<String> = wrong.map(|result| format!("{} {}", result.name, result.answer)).collect();
-        if wrong.is_empty() { Ok(()) } else { Err(format!("not every answer is right: {}", wrong.join("; "))) }
+        all_right(&self.results)
+    }
+}
+
+fn all_right(results: &[QueryResult]) -> Result<(), String> {
+    let wrong = results.iter().filter(|result| !result.is_right());
+    let wrong: Vec<String> = wrong.map(|result| format!("{} {}", result.name, result.answer)).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(format!("not every answer is right: {}", wrong.join("; "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_which_answers_are_not_right() {
+        let result = |name: &str, answer: &str| {
+            let (name, answer) = (name.to_owned(), answer.to_owned());
+            QueryResult { name, median_ms: 1.0, plan_ms: 0.5, native: true, rows: 1, answer }
+        };
+        assert_eq!(all_right(&[result("q1", OK), result("q2", UNCHECKED)]), Ok(()));
+        let results = [result("q1", "wrong: 3 rows"), result("q2", OK), result("q18", "failed: no memory")];
+        let said = "not every answer is right: q1 wrong: 3 rows; q18 failed: no memory";
+        assert_eq!(all_right(&results), Err(said.to_owned()));
     }
 }

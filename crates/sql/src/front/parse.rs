@@ -172,14 +172,15 @@ fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
     }
     while parser.consume_token(&Token::SemiColon) {}
     let next = parser.peek_token();
-    if next.token == Token::EOF {
-        return Ok(statement);
-    }
     // What EXPLAIN cannot read it takes for the name of a table; the query has the error that is meant.
-    if let Statement::ExplainTable { .. } = statement
-        && let Some(query) = tokens.iter().position(begins_query)
+    if let Statement::ExplainTable { table_name, .. } = &statement
+        && let Some(query) =
+            tokens.iter().position(|token| begins_query(token) && token.token.to_string() == table_name.to_string())
     {
         parse_one(&tokens[query..])?;
+    }
+    if next.token == Token::EOF {
+        return Ok(statement);
     }
     let at = next.span.start;
     Err(ParserError::ParserError(format!(

@@ -36,11 +36,11 @@ pub(super) async fn take_sample(
         Err(_) if !cancel.is_cancelled() => return Ok(None),
         Err(error) => return Err(engine_error(&error, Some(table))),
     };
-    let sample = rows_of(&pinned, &transaction.snapshot_handle(), &request, table);
+    let (sample, seen) = rows_of(&pinned, &transaction.snapshot_handle(), &request, table);
     if reservation.grow(sample.bytes() as u64).is_err() {
         return Ok(None);
     }
-    let rows = rows.max(sample.rows as f64);
+    let rows = rows.max(seen as f64);
     let distinct = (0..table.columns.len())
         .map(|attribute| {
             let alone = [AttributeId(attribute as u16)];
@@ -54,7 +54,8 @@ pub(super) async fn take_sample(
     Ok(Some(TableStatistics { rows, sample, distinct, _reservation: reservation }))
 }
 
-fn rows_of(pinned: &PinnedScan, snapshot: &SnapshotHandle, request: &ReadRequest, table: &Table) -> Batch {
+/// Some rows, and how many there are at least.
+fn rows_of(pinned: &PinnedScan, snapshot: &SnapshotHandle, request: &ReadRequest, table: &Table) -> (Batch, usize) {
     let mut parts = Vec::new();
     for (segment, window) in sample_windows(&pinned.segments) {
         // A window that cannot be read is left out: its error belongs to the query.
@@ -63,6 +64,7 @@ fn rows_of(pinned: &PinnedScan, snapshot: &SnapshotHandle, request: &ReadRequest
         }
     }
     let open: usize = pinned.open.iter().map(|batch| batch.rows).sum();
+    let seen = parts.iter().map(|batch: &Batch| batch.rows).sum::<usize>() + open;
     let sealed: usize = pinned.segments.iter().map(|segment| segment.rows() as usize).sum();
     // Open rows have the share in the sample that they have in the table.
     let wanted = if sealed == 0 { OPEN_ROWS } else { (OPEN_ROWS * open).div_ceil(sealed + open) };
@@ -73,13 +75,13 @@ fn rows_of(pinned: &PinnedScan, snapshot: &SnapshotHandle, request: &ReadRequest
     }
     if parts.is_empty() {
         let types: Vec<_> = table.columns.iter().map(|column| column.sql_type.data_type()).collect();
-        return Batch::empty(&types);
+        return (Batch::empty(&types), 0);
     }
     let all = Batch::concat(&parts);
     // Of wide rows fewer are enough. They are copied, so that the sample keeps nothing of the table alive.
     let step = all.bytes().div_ceil(SAMPLE_BYTES_MAX).max(1);
     let rows: Vec<Vec<Value>> = (0..all.rows).step_by(step).map(|row| all.row(row)).collect();
-    Batch::from_rows(&all.data_types(), &rows)
+    (Batch::from_rows(&all.data_types(), &rows), seen)
 }
 
 #[cfg(test)]
@@ -99,9 +101,12 @@ mod tests {
         let sampled = database.clone();
         let sampling = async move {
             let mut session = sampled.session(SessionOptions::default());
-            for sql in ["CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1, 7), (2, 7), (3, 8)"] {
+            let long = "x".repeat(10_000);
+            let rows: Vec<String> = (0..300).map(|id| format!("({id}, {}, '{long}')", id % 2)).collect();
+            let insert = format!("INSERT INTO t VALUES {}", rows.join(", "));
+            for sql in ["CREATE TABLE t (id int PRIMARY KEY, n int, long text)", &insert] {
                 for statement in session.parse(sql, &[])? {
-                    assert!(matches!(session.execute(&statement, &[]).await?, Outcome::Complete(_)), "{sql}");
+                    assert!(matches!(session.execute(&statement, &[]).await?, Outcome::Complete(_)));
                 }
             }
             let catalog = sampled.catalog().current();
@@ -109,10 +114,11 @@ mod tests {
             let reservation = sampled.engine().memory().reserve("test");
             let cancel = CancelHandle::default();
             let known = take_sample(sampled.engine(), table, 0.0, reservation, &cancel).await?.unwrap();
-            Ok::<_, Box<dyn Error + Send + Sync>>((known.rows, known.distinct))
+            Ok::<_, Box<dyn Error + Send + Sync>>((known.sample.rows, known.rows, known.distinct[0]))
         };
-        let known = database.engine().block_on(sampling).unwrap().unwrap();
+        let (kept, rows, ids) = database.engine().block_on(sampling).unwrap().unwrap();
         database.engine().shutdown();
-        assert_eq!(known, (3.0, vec![3.0, 2.0]));
+        assert!((20..100).contains(&kept), "of wide rows fewer are kept: {kept}");
+        assert_eq!((rows, ids), (300.0, 300.0));
     }
 }
