@@ -340,7 +340,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves `bytes` more, or nothing at all.
+    /// Reserves `bytes` more, or nothing at all. Before it is refused because the controller tightened the limit, the
+    /// controller looks again and may have the allocator give back what it keeps: the caller waits for that.
     pub fn grow(&self, bytes: u64) -> Result<(), MemoryExceeded> {
         // Counters that all threads share are not written for nothing.
         if bytes == 0 {
