@@ -9,6 +9,7 @@ mod walk;
 
 pub use bind::bind;
 pub use walk::{
-    RewriteQuery, Text, fill_parameters, node_has, parameter_types, replace_parts, rewrite_expression, rewrite_nodes,
-    rewrite_plan, rewrite_plan_and_nodes, rewrite_query, visit_expressions, visit_nodes, visit_scans,
+    Level, RewriteLevel, RewriteQuery, Text, fill_parameters, node_has, parameter_types, replace_parts,
+    rewrite_expression, rewrite_level, rewrite_nodes, rewrite_plan, rewrite_plan_and_nodes, rewrite_query,
+    visit_expressions, visit_nodes, visit_scans,
 };

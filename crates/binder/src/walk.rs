@@ -243,3 +243,59 @@ impl VisitorMut for Rewriting<'_> {
 pub fn rewrite_query(query: &mut ast::Query, rewriter: &mut dyn RewriteQuery) {
     let _: ControlFlow<()> = query.visit(&mut Rewriting(rewriter));
 }
+
+/// Changes the expressions of one SELECT, but not those of queries within.
+pub trait RewriteLevel {
+    /// A query within, as a whole.
+    fn query(&mut self, query: &mut ast::Query);
+
+    /// An expression, after what is in it.
+    fn expression(&mut self, expr: &mut ast::Expr);
+}
+
+/// What a level is changed in.
+pub enum Level<'a> {
+    Select(&'a mut ast::Select),
+    Body(&'a mut ast::SetExpr),
+    Expression(&'a mut ast::Expr),
+}
+
+struct RewritingLevel<'a> {
+    rewriter: &'a mut dyn RewriteLevel,
+    /// Queries that are around what is visited.
+    depth: usize,
+}
+
+impl VisitorMut for RewritingLevel<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        if self.depth == 0 {
+            self.rewriter.query(query);
+        }
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+        if self.depth == 0 {
+            self.rewriter.expression(expr);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Changes one level of a query.
+pub fn rewrite_level(level: Level<'_>, rewriter: &mut dyn RewriteLevel) {
+    let rewriting = &mut RewritingLevel { rewriter, depth: 0 };
+    let _: ControlFlow<()> = match level {
+        Level::Select(select) => select.visit(rewriting),
+        Level::Body(body) => body.visit(rewriting),
+        Level::Expression(expr) => expr.visit(rewriting),
+    };
+}

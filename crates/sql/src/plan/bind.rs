@@ -2,20 +2,20 @@
 
 use std::sync::atomic::Ordering;
 
-use datafusion::common::JoinConstraint;
-use datafusion::logical_expr::{ExprSchemable, Join, LogicalPlan};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::planner::ParserOptions;
 
 use super::context::Context;
 use super::errors::datafusion_error;
+use super::merged_columns;
 use super::normalize::normalize;
 use super::parameters::{ParameterTypes, suggest_from_query};
 use super::planner::Planner;
 use super::result_names;
-use crate::arrow_view::{field_sql_type, sql_type_of_arrow};
+use crate::arrow_view::field_sql_type;
 use crate::ast::{Query, Statement};
 use crate::catalog::CatalogVersion;
-use crate::errors::{SqlError, SqlState};
+use crate::errors::SqlError;
 use crate::session::ColumnDescription;
 use crate::types::SqlType;
 
@@ -62,12 +62,18 @@ impl Planner {
         let mut query = query.clone();
         types.cover(&query);
         suggest_from_query(&mut query, &mut types);
-        let shown = result_names::shown_names(&query);
-        normalize(&mut query);
         let context = Context::new(self, catalog, values);
+        merged_columns::write_out(&mut query, &|mut relation| {
+            normalize(&mut relation);
+            let plan = bind(&context, &Statement::Query(Box::new(relation)), &types)?;
+            let columns = plan.schema().fields().iter();
+            Ok(columns.map(|field| (field.name().clone(), field.data_type().clone())).collect())
+        })?;
+        let shown = result_names::shown_names(&query);
+        result_names::number_beside_wildcard(&mut query);
+        normalize(&mut query);
         let statement = Statement::Query(Box::new(query));
         let mut plan = bind(&context, &statement, &types)?;
-        check_using(&plan)?;
         let before = types.clone();
         types.infer(&plan)?;
         if !types.is_complete() || types != before {
@@ -86,29 +92,6 @@ impl Planner {
             .collect::<Result<Vec<_>, SqlError>>()?;
         Ok(BoundQuery { plan, columns, parameters: types.finish(), momentary })
     }
-}
-
-/// Refuses USING and NATURAL where a text would be compared with something else: there is no such equality.
-fn check_using(plan: &LogicalPlan) -> Result<(), SqlError> {
-    let mut refused = None;
-    let visited = eris_binder::visit_nodes(plan, &mut |node| {
-        let LogicalPlan::Join(Join { left, right, on, join_constraint: JoinConstraint::Using, .. }) = node else {
-            return Ok(());
-        };
-        for (one, other) in on {
-            let types = [one.get_type(left.schema())?, other.get_type(right.schema())?];
-            if let [Ok(one), Ok(other)] = types.map(|data_type| sql_type_of_arrow(&data_type))
-                && (one == SqlType::Text) != (other == SqlType::Text)
-            {
-                let message = format!("JOIN/USING types {one} and {other} cannot be matched");
-                let hint = "Cast one of them in a subquery, or write ON with a cast.";
-                refused = Some(SqlError::new(SqlState::TYPE_MISMATCH, message).hint(hint));
-            }
-        }
-        Ok(())
-    });
-    visited.map_err(|error| datafusion_error(&error))?;
-    refused.map_or(Ok(()), Err)
 }
 
 fn bind(context: &Context<'_>, statement: &Statement, types: &ParameterTypes) -> Result<LogicalPlan, SqlError> {

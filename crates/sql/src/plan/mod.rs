@@ -25,6 +25,7 @@ mod grouping_sets;
 mod letter_case;
 mod lower;
 mod marks;
+mod merged_columns;
 mod normalize;
 mod parameters;
 mod partial_functions;

@@ -176,7 +176,7 @@ fn is_session_word(word: &str) -> bool {
     word.eq_ignore_ascii_case("current_schema")
 }
 
-fn call(name: Ident, args: Vec<FunctionArg>) -> Expr {
+pub(super) fn call(name: Ident, args: Vec<FunctionArg>) -> Expr {
     Expr::Function(Function {
         name: ObjectName(vec![ObjectNamePart::Identifier(name)]),
         uses_odbc_syntax: false,

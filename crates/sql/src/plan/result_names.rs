@@ -4,7 +4,9 @@
 //! DataFusion names columns by their expression and refuses two of the same name, so items that are no columns get an
 //! alias here, and the names shown are computed from the text.
 
-use crate::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, SetOperator};
+use crate::ast::{
+    Distinct, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
+};
 
 /// The shown name of one select item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +76,27 @@ pub(super) fn name_items(select: &mut Select) {
         };
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
+}
+
+/// Numbers what the outermost list names beside `*`, where only ORDER BY refers to it: a column may have its name.
+pub(super) fn number_beside_wildcard(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let shown: Vec<ShownName> = select.projection.iter().map(shown_name).collect();
+    let wildcards = shown.iter().filter(|name| **name == ShownName::Wildcard).count();
+    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    if wildcards != 1 || is_grouped || matches!(select.distinct, Some(Distinct::On(_))) {
+        return;
+    }
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::ExprWithAlias { alias, .. } = item else { continue };
+        let name = std::mem::replace(alias, Ident::with_quote('"', format!("__column_{at}")));
+        let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = &mut query.order_by else { continue };
+        for key in keys {
+            if matches!(&key.expr, Expr::Identifier(key) if folded(key) == folded(&name)) {
+                key.expr = Expr::Identifier(alias.clone());
+            }
         }
     }
 }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, JoinConstraint, Result};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
 
@@ -64,11 +64,7 @@ impl AnalyzerRule for BringTogether {
             };
             Ok(new.map_or_else(|| Transformed::no(expr), Transformed::yes))
         };
-        let mut node = |node| match node {
-            LogicalPlan::Join(join) if join.join_constraint == JoinConstraint::Using => operands::keys_together(join),
-            other => set_operations::rewrite(other),
-        };
-        eris_binder::rewrite_plan_and_nodes(plan, &mut rewrite, &mut node)
+        eris_binder::rewrite_plan_and_nodes(plan, &mut rewrite, &mut set_operations::rewrite)
     }
 
     fn name(&self) -> &'static str {

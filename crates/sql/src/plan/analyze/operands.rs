@@ -11,12 +11,9 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType as ArrowType, IntervalUnit, TimeUnit};
-use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
-use datafusion::logical_expr::{
-    Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Join, LogicalPlan, Operator, Subquery, lit, when,
-};
+use datafusion::logical_expr::{Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, Subquery, lit, when};
 use eris_operators::ArithmeticOperator;
 
 use super::functions::Function;
@@ -463,17 +460,4 @@ fn in_subquery(predicate: &InSubquery, columns: &DFSchema) -> Result<Option<Expr
         spans: subquery.spans.clone(),
     };
     Ok(Some(Expr::InSubquery(InSubquery::new(expr, subquery, *negated))))
-}
-
-/// A join by USING, or NATURAL, with its keys as a comparison would have them.
-pub(super) fn keys_together(join: Join) -> Result<Transformed<LogicalPlan>> {
-    let mut changed = false;
-    let keys = join.on.iter().map(|(left, right)| {
-        let both = pair(left, Operator::Eq, right, &join.schema)?;
-        changed |= both.is_some();
-        Ok(both.unwrap_or_else(|| (left.clone(), right.clone())))
-    });
-    let on = keys.collect::<Result<Vec<_>>>()?;
-    let join = LogicalPlan::Join(Join { on, ..join });
-    Ok(if changed { Transformed::yes(join) } else { Transformed::no(join) })
 }
