@@ -66,11 +66,12 @@ impl Planner {
         merged_columns::write_out(&mut query, &|mut relation| {
             normalize(&mut relation);
             let plan = bind(&context, &Statement::Query(Box::new(relation)), &types)?;
+            let plan = self.analyze(plan)?;
             let columns = plan.schema().fields().iter();
             Ok(columns.map(|field| (field.name().clone(), field.data_type().clone())).collect())
         })?;
         let shown = result_names::shown_names(&query);
-        result_names::number_beside_wildcard(&mut query);
+        result_names::number_beside_columns(&mut query);
         normalize(&mut query);
         let statement = Statement::Query(Box::new(query));
         let mut plan = bind(&context, &statement, &types)?;

@@ -13,11 +13,12 @@ use datafusion::arrow::datatypes::DataType as ArrowType;
 use eris_binder::{Level, RewriteLevel, RewriteQuery, rewrite_level, rewrite_query};
 
 use super::normalize::call;
-use super::result_names::{column_name, folded};
+use super::result_names::{folded, name_of};
 use crate::arrow_view::sql_type_of_arrow;
 use crate::ast::{
-    BinaryOperator, Cte, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy,
-    OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value, With,
+    BinaryOperator, Cte, Distinct, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
+    OrderBy, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
+    TableWithJoins, Value, With,
 };
 use crate::errors::{SqlError, SqlState};
 use crate::types::SqlType;
@@ -41,14 +42,50 @@ pub(super) fn write_out(query: &mut Query, bind: &BindColumns<'_>) -> Result<(),
     Ok(())
 }
 
-/// A column that a SELECT may name without its table.
-#[derive(Clone, Debug)]
+/// What a FROM has.
+#[derive(Debug, Default)]
+struct Scope {
+    /// What may be named without its table; in this order in `*`.
+    visible: Vec<Visible>,
+    /// What `name.*` stands for, by name.
+    tables: Vec<(String, Vec<SelectItem>)>,
+}
+
+#[derive(Debug)]
 struct Visible {
     name: String,
     /// What it stands for.
     expr: Expr,
     data_type: ArrowType,
+    /// It stands for columns of several types.
+    mixed: bool,
     merged: bool,
+}
+
+impl Scope {
+    fn merges(&self) -> bool {
+        self.visible.iter().any(|column| column.merged)
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.visible.extend(other.visible);
+        self.tables.extend(other.tables);
+    }
+
+    /// Writes `*` and `name.*` out.
+    fn spell_out(&self, items: &mut Vec<SelectItem>) {
+        let written = std::mem::take(items).into_iter().flat_map(|item| match &item {
+            SelectItem::Wildcard(_) => {
+                self.visible.iter().map(|column| named(column.expr.clone(), &column.name)).collect()
+            }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                let mut tables = self.tables.iter().filter(|(table, _)| *table == last_name(name));
+                tables.next().map_or_else(|| vec![item], |(_, columns)| columns.clone())
+            }
+            _ => vec![item],
+        });
+        *items = written.collect();
+    }
 }
 
 struct Writer<'a> {
@@ -56,7 +93,7 @@ struct Writer<'a> {
     /// Those of WITH, around what is visited.
     tables: Vec<Cte>,
     /// Of the SELECTs around what is visited; none where nothing merged can be meant.
-    scopes: Vec<Option<Vec<Visible>>>,
+    scopes: Vec<Option<Scope>>,
     refused: Option<SqlError>,
 }
 
@@ -75,49 +112,67 @@ impl Writer<'_> {
 
     fn select(&mut self, select: &mut Select, order_by: &mut Option<OrderBy>) {
         let mut from = std::mem::take(&mut select.from);
-        let visible = self.from(&mut from);
-        if let Some(visible) = visible.as_ref().filter(|visible| visible.iter().any(|column| column.merged)) {
-            spell_out(&mut select.projection, visible);
+        let scope = self.from(&mut from);
+        if let Some(scope) = scope.as_ref().filter(|scope| scope.merges()) {
+            scope.spell_out(&mut select.projection);
         }
-        self.scopes.push(visible);
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) = &*item
-                && let Expr::Identifier(ident) = expr
-                && let Some(merged) = self.merged(expr)
-            {
-                *item = named(merged, &folded(ident));
-            }
-        }
+        self.scopes.push(scope);
+        let names: Vec<Option<String>> = select.projection.iter().map(name_of_item).collect();
+        self.name_results(&names, select, order_by);
         rewrite_level(Level::Select(select), self);
-        if let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = order_by {
-            for key in keys {
-                match item_named(&key.expr, &select.projection) {
-                    Some(SelectItem::UnnamedExpr(expr)) if self.merged(&key.expr).is_some() => key.expr = expr.clone(),
-                    Some(_) => {}
-                    None => rewrite_level(Level::Expression(&mut key.expr), self),
-                }
+        for (item, name) in select.projection.iter_mut().zip(names) {
+            if let (SelectItem::UnnamedExpr(expr), Some(name)) = (&*item, name)
+                && name_of(expr).as_ref() != Some(&name)
+            {
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', name) };
             }
         }
         self.scopes.pop();
         select.from = from;
     }
 
+    /// Writes keys of ORDER BY and DISTINCT ON out. A name means a result before it means a column.
+    fn name_results(&mut self, names: &[Option<String>], select: &mut Select, order_by: &mut Option<OrderBy>) {
+        let place = |writer: &Self, key: &Expr| match key {
+            Expr::Identifier(key) if writer.merged(key).is_some() => {
+                names.iter().position(|name| name.as_ref() == Some(&folded(key)))
+            }
+            _ => None,
+        };
+        if let Some(Distinct::On(keys)) = &mut select.distinct {
+            for key in keys {
+                if let Some(at) = place(self, key) {
+                    *key = number(at + 1);
+                }
+            }
+        }
+        let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = order_by else { return };
+        for key in keys {
+            match place(self, &key.expr).map(|at| (at, &select.projection[at])) {
+                None => rewrite_level(Level::Expression(&mut key.expr), self),
+                Some((_, SelectItem::UnnamedExpr(Expr::Identifier(_)) | SelectItem::ExprWithAlias { .. })) => {}
+                Some((_, SelectItem::UnnamedExpr(expr @ Expr::CompoundIdentifier(_)))) => key.expr = expr.clone(),
+                Some((at, _)) => key.expr = number(at + 1),
+            }
+        }
+    }
+
     /// Writes the joins of a FROM out. Returns its columns if expressions may name a merged one.
-    fn from(&mut self, from: &mut [TableWithJoins]) -> Option<Vec<Visible>> {
+    fn from(&mut self, from: &mut [TableWithJoins]) -> Option<Scope> {
         for tables in &mut *from {
             self.within(tables);
         }
         let merging = from.iter().any(joins_by_name);
-        if !merging && !self.scopes.iter().flatten().flatten().any(|column| column.merged) {
+        if !merging && !self.scopes.iter().flatten().any(Scope::merges) {
             for tables in from {
                 self.conditions(tables);
             }
             return None;
         }
-        let mut visible = Vec::new();
+        let mut scope = Scope::default();
         for tables in from {
             match self.joined(tables) {
-                Ok(columns) => visible.extend(columns),
+                Ok(joined) => scope.extend(joined),
                 Err(error) => {
                     // Without anything merged of its own it is bound as it is: whatever is wrong is said then.
                     self.refused = self.refused.take().or(merging.then_some(error));
@@ -125,7 +180,7 @@ impl Writer<'_> {
                 }
             }
         }
-        Some(visible)
+        Some(scope)
     }
 
     /// Subqueries of a FROM.
@@ -164,7 +219,7 @@ impl Writer<'_> {
     }
 
     /// Writes joins out. Returns their columns.
-    fn joined(&mut self, tables: &mut TableWithJoins) -> Result<Vec<Visible>, SqlError> {
+    fn joined(&mut self, tables: &mut TableWithJoins) -> Result<Scope, SqlError> {
         let mut left = self.columns(&mut tables.relation)?;
         for join in &mut tables.joins {
             let right = self.columns(&mut join.relation)?;
@@ -173,8 +228,8 @@ impl Writer<'_> {
                 continue;
             };
             let names = match constraint {
-                JoinConstraint::Using(names) => names.iter().map(name_in_using).collect(),
-                JoinConstraint::Natural => names_of_both(&left, &right),
+                JoinConstraint::Using(names) => names.iter().map(last_name).collect(),
+                JoinConstraint::Natural => names_of_both(&left.visible, &right.visible),
                 JoinConstraint::On(condition) => {
                     left.extend(right);
                     self.scopes.push(Some(left));
@@ -188,13 +243,14 @@ impl Writer<'_> {
                 }
             };
             let condition;
-            (left, condition) = merge(left, right, &names, side)?;
+            (left.visible, condition) = merge(left.visible, right.visible, &names, side)?;
+            left.tables.extend(right.tables);
             *constraint = JoinConstraint::On(condition);
         }
         Ok(left)
     }
 
-    fn columns(&mut self, factor: &mut TableFactor) -> Result<Vec<Visible>, SqlError> {
+    fn columns(&mut self, factor: &mut TableFactor) -> Result<Scope, SqlError> {
         let qualifier = match factor {
             TableFactor::NestedJoin { table_with_joins, alias: None } => return self.joined(table_with_joins),
             TableFactor::Table { alias: Some(alias), .. }
@@ -203,17 +259,39 @@ impl Writer<'_> {
             TableFactor::Table { name, .. } => name.0.last().and_then(|part| part.as_ident()).cloned(),
             _ => None,
         };
-        let mut query = everything_in(TableWithJoins { relation: factor.clone(), joins: Vec::new() });
-        query.with = self.with();
         let visible = |(name, data_type): (String, ArrowType)| {
             let column = Ident::with_quote('"', name.clone());
             let expr = match &qualifier {
                 Some(qualifier) => Expr::CompoundIdentifier(vec![qualifier.clone(), column]),
                 None => Expr::Identifier(column),
             };
-            Visible { name, expr, data_type, merged: false }
+            Visible { name, expr, data_type, mixed: false, merged: false }
         };
-        Ok((self.bind)(query)?.into_iter().map(visible).collect())
+        let visible: Vec<Visible> = self.bound(factor)?.into_iter().map(visible).collect();
+        let items = visible.iter().map(|column| SelectItem::UnnamedExpr(column.expr.clone())).collect();
+        let tables = qualifier.iter().map(|name| (folded(name), Vec::clone(&items))).collect();
+        Ok(Scope { visible, tables })
+    }
+
+    /// Names and types of a relation's columns.
+    fn bound(&self, factor: &TableFactor) -> Result<Vec<(String, ArrowType)>, SqlError> {
+        let bind = |factor: TableFactor| {
+            let mut query = everything_in(TableWithJoins { relation: factor, joins: Vec::new() });
+            query.with = self.with();
+            (self.bind)(query)
+        };
+        let error = match bind(factor.clone()) {
+            Err(error) if !self.scopes.is_empty() => error,
+            done => return done,
+        };
+        // It may refer to a query around it, which is not bound here; most do in WHERE.
+        let mut unconditional = factor.clone();
+        if let TableFactor::Derived { subquery, .. } = &mut unconditional
+            && let SetExpr::Select(select) = subquery.body.as_mut()
+        {
+            select.selection = None;
+        }
+        bind(unconditional).map_err(|_| error)
     }
 
     /// All tables of WITH that can be read here.
@@ -227,12 +305,11 @@ impl Writer<'_> {
         (!with.cte_tables.is_empty()).then_some(with)
     }
 
-    /// The merged column that an expression names, if it does.
-    fn merged(&self, expr: &Expr) -> Option<Expr> {
-        let Expr::Identifier(ident) = expr else { return None };
+    /// What a name stands for, if it is that of a merged column.
+    fn merged(&self, ident: &Ident) -> Option<Expr> {
         let name = folded(ident);
         for scope in self.scopes.iter().rev() {
-            let mut named = scope.as_ref()?.iter().filter(|column| column.name == name);
+            let mut named = scope.as_ref()?.visible.iter().filter(|column| column.name == name);
             if let Some(column) = named.next() {
                 let mut expr = column.expr.clone();
                 if let Expr::CompoundIdentifier(parts) = &mut expr {
@@ -259,7 +336,9 @@ impl RewriteLevel for Writer<'_> {
     }
 
     fn expression(&mut self, expr: &mut Expr) {
-        if let Some(merged) = self.merged(expr) {
+        if let Expr::Identifier(ident) = expr
+            && let Some(merged) = self.merged(ident)
+        {
             *expr = merged;
         }
     }
@@ -338,7 +417,7 @@ fn merge(
     for (at, name) in names.iter().enumerate() {
         if names[..at].contains(name) {
             let message = format!("column name \"{name}\" appears more than once in USING clause");
-            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).about(&[name]));
         }
         let (own, other) = (take(&mut left, name, "left")?, take(&mut right, name, "right")?);
         check_comparable(&own.data_type, &other.data_type)?;
@@ -353,14 +432,14 @@ fn merge(
         });
         // Where one side is kept, the other one's column is NULL whenever the first one's is; beside another type
         // COALESCE has that of both.
-        let alike = own.data_type == other.data_type;
+        let alike = own.data_type == other.data_type && !own.mixed && !other.mixed;
         let expr = match kept {
             Kept::Left if alike => own.expr,
             Kept::Right if alike => other.expr,
             Kept::Left | Kept::Both => coalesce(own.expr, other.expr),
             Kept::Right => coalesce(other.expr, own.expr),
         };
-        columns.push(Visible { name: name.clone(), expr, data_type: own.data_type, merged: true });
+        columns.push(Visible { name: name.clone(), expr, data_type: own.data_type, mixed: !alike, merged: true });
     }
     columns.extend(left);
     columns.extend(right);
@@ -371,11 +450,11 @@ fn take(columns: &mut Vec<Visible>, name: &str, side: &str) -> Result<Visible, S
     let mut named = (0..columns.len()).filter(|at| columns[*at].name == name);
     let Some(at) = named.next() else {
         let message = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
-        return Err(SqlError::new(SqlState::NO_SUCH_COLUMN, message));
+        return Err(SqlError::new(SqlState::NO_SUCH_COLUMN, message).about(&[name]));
     };
     if named.next().is_some() {
         let message = format!("common column name \"{name}\" appears more than once in {side} table");
-        return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
+        return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message).about(&[name]));
     }
     Ok(columns.remove(at))
 }
@@ -392,7 +471,7 @@ fn check_comparable(one: &ArrowType, other: &ArrowType) -> Result<(), SqlError> 
     Ok(())
 }
 
-fn name_in_using(name: &ObjectName) -> String {
+fn last_name(name: &ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default()
 }
 
@@ -407,15 +486,6 @@ fn names_of_both(left: &[Visible], right: &[Visible]) -> Vec<String> {
     names
 }
 
-/// Writes `*` out.
-fn spell_out(items: &mut Vec<SelectItem>, visible: &[Visible]) {
-    let written = std::mem::take(items).into_iter().flat_map(|item| match item {
-        SelectItem::Wildcard(_) => visible.iter().map(|column| named(column.expr.clone(), &column.name)).collect(),
-        item => vec![item],
-    });
-    *items = written.collect();
-}
-
 /// What a column stands for, by the column's name.
 fn named(expr: Expr, name: &str) -> SelectItem {
     match expr {
@@ -424,10 +494,17 @@ fn named(expr: Expr, name: &str) -> SelectItem {
     }
 }
 
-/// The item that a key of ORDER BY means by its name: a result comes before a column.
-fn item_named<'i>(key: &Expr, items: &'i [SelectItem]) -> Option<&'i SelectItem> {
-    let Expr::Identifier(name) = key else { return None };
-    items.iter().find(|item| column_name(item).is_some_and(|column| column == folded(name)))
+/// The name that a result gets from an item, if it is one column.
+fn name_of_item(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => name_of(expr),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
+    }
+}
+
+fn number(number: usize) -> Expr {
+    Expr::Value(Value::Number(number.to_string(), false).with_empty_span())
 }
 
 fn coalesce(one: Expr, other: Expr) -> Expr {

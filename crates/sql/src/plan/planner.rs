@@ -174,6 +174,12 @@ impl Planner {
         system_view(name, &known)
     }
 
+    /// Analyses a plan: its columns have their types then.
+    pub(super) fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
+        let analyzed = self.state.analyzer().execute_and_check(plan, self.state.config_options(), |_, _| ());
+        analyzed.map_err(|error| datafusion_error(&error))
+    }
+
     /// Analyses and optimises a plan. A momentary one gets the time of now; others must not depend on it.
     pub fn optimize(&self, plan: &LogicalPlan, momentary: bool) -> Result<LogicalPlan, SqlError> {
         self.planned.fetch_add(1, Ordering::Relaxed);

@@ -80,24 +80,45 @@ pub(super) fn name_items(select: &mut Select) {
     }
 }
 
-/// Numbers what the outermost list names beside `*`, where only ORDER BY refers to it: a column may have its name.
-pub(super) fn number_beside_wildcard(query: &mut Query) {
+/// Numbers results of the outermost list that may have the name of a column that is meant elsewhere: one behind `*`, or
+/// one that ORDER BY names with its table. ORDER BY means the results by their names, too.
+pub(super) fn number_beside_columns(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let shown: Vec<ShownName> = select.projection.iter().map(shown_name).collect();
-    let wildcards = shown.iter().filter(|name| **name == ShownName::Wildcard).count();
-    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
-    if wildcards != 1 || is_grouped || matches!(select.distinct, Some(Distinct::On(_))) {
-        return;
+    let wildcards = select.projection.iter().filter(|item| shown_name(item) == ShownName::Wildcard).count();
+    let keys = match &mut query.order_by {
+        Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) => keys.as_mut_slice(),
+        _ => &mut [],
+    };
+    let mut columns = Vec::new();
+    for key in &*keys {
+        eris_binder::visit_expressions(&key.expr, &mut |expr| {
+            columns.extend(matches!(expr, Expr::CompoundIdentifier(_)).then(|| name_of(expr)).flatten());
+        });
     }
+    let named =
+        |keys: &[Expr], name: &str| keys.iter().any(|key| matches!(key, Expr::Identifier(key) if folded(key) == name));
     for (at, item) in select.projection.iter_mut().enumerate() {
-        let SelectItem::ExprWithAlias { alias, .. } = item else { continue };
-        let name = std::mem::replace(alias, Ident::with_quote('"', format!("__column_{at}")));
-        let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = &mut query.order_by else { continue };
-        for key in keys {
-            if matches!(&key.expr, Expr::Identifier(key) if folded(key) == folded(&name)) {
+        let (expr, name) = match item {
+            SelectItem::ExprWithAlias { expr, alias } => (expr, folded(alias)),
+            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => continue,
+            SelectItem::UnnamedExpr(expr) => match name_of(expr) {
+                Some(name) => (expr, name),
+                None => continue,
+            },
+            _ => continue,
+        };
+        let is_key = matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if named(keys, &name))
+            || matches!(&select.distinct, Some(Distinct::On(keys)) if named(keys, &name));
+        if is_key || wildcards > 1 || (wildcards == 0 && !columns.contains(&name)) {
+            continue;
+        }
+        let alias = Ident::with_quote('"', format!("__column_{at}"));
+        for key in keys.iter_mut() {
+            if matches!(&key.expr, Expr::Identifier(key) if folded(key) == name) {
                 key.expr = Expr::Identifier(alias.clone());
             }
         }
+        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
     }
 }
 
