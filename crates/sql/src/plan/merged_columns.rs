@@ -88,6 +88,8 @@ impl Scope {
     }
 }
 
+/// Goes through a query from the outside to the inside and writes its joins out. What cannot be is kept in `refused`,
+/// the first time, because walks over texts do not end early.
 struct Writer<'a> {
     bind: &'a BindColumns<'a>,
     /// Those of WITH, around what is visited.
@@ -98,6 +100,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// The body of a query. ORDER BY is the SELECT's if it is one: that of a set operation means results only.
     fn set(&mut self, body: &mut SetExpr, order_by: &mut Option<OrderBy>) {
         match body {
             SetExpr::Select(select) => self.select(select, order_by),
@@ -250,6 +253,7 @@ impl Writer<'_> {
         Ok(left)
     }
 
+    /// The columns of a relation, or of joins in parentheses, which are written out.
     fn columns(&mut self, factor: &mut TableFactor) -> Result<Scope, SqlError> {
         let qualifier = match factor {
             TableFactor::NestedJoin { table_with_joins, alias: None } => return self.joined(table_with_joins),
