@@ -37,7 +37,7 @@ pub use expressions::PLAIN_OPERATORS;
 pub use locate::locate;
 pub use lower::lower;
 pub use nothing::{aggregates, reads_nothing};
-pub use parse::{ParsedStatement, parse, parse_expression};
+pub use parse::{ParsedStatement, parse, parse_expression, template};
 pub use type_names::{is_bare_numeric, sql_type_of};
 pub(crate) use windows::resolve as resolve_windows;
 

@@ -10,7 +10,7 @@
 use super::dialect::BoundedDialect;
 use super::{nothing, operators};
 use crate::ast::{
-    Expr, Keyword, Location, Parser, ParserError, PostgreSqlDialect, SelectItem, SetExpr, Statement, Token,
+    Expr, Keyword, Location, Parser, ParserError, PostgreSqlDialect, Query, SelectItem, SetExpr, Statement, Token,
     TokenWithSpan, Tokenizer,
 };
 use crate::errors::{SqlError, SqlState};
@@ -90,6 +90,15 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         offset += sql[start..stop].chars().count();
     }
     Ok(statements)
+}
+
+/// The query that a text of our own stands for, to be changed as a tree.
+pub fn template(query: &str) -> Query {
+    let parsed = parse(query).unwrap_or_default();
+    let Some(Statement::Query(query)) = parsed.into_iter().next().map(|statement| statement.ast) else {
+        unreachable!("the template is a query")
+    };
+    *query
 }
 
 /// One expression, as it is printed.

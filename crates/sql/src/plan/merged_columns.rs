@@ -17,10 +17,11 @@ use super::result_names::{folded, name_of};
 use crate::arrow_view::sql_type_of_arrow;
 use crate::ast::{
     BinaryOperator, Cte, Distinct, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
-    OrderBy, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
+    OrderBy, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
     TableWithJoins, Value, With,
 };
 use crate::errors::{SqlError, SqlState};
+use crate::front::template;
 use crate::types::SqlType;
 
 /// Names and types of a query's columns.
@@ -523,12 +524,4 @@ fn everything_in(tables: TableWithJoins) -> Query {
         select.from = vec![tables];
     }
     query
-}
-
-fn template(text: &str) -> Query {
-    let parsed = crate::front::parse(text).unwrap_or_default();
-    let Some(Statement::Query(query)) = parsed.into_iter().next().map(|statement| statement.ast) else {
-        unreachable!("the template is a query")
-    };
-    *query
 }

@@ -14,7 +14,7 @@ use super::planner::Planner;
 use crate::ast::{self, Expr, Ident, SelectItem};
 use crate::catalog::{CatalogVersion, ColumnDefault, Table, TableColumn, suggestions};
 use crate::errors::{SqlError, SqlState};
-use crate::front::TableName;
+use crate::front::{TableName, template};
 use crate::settings::Lanes;
 use crate::types::SqlType;
 
@@ -62,11 +62,7 @@ fn select(items: Vec<Expr>, rows: Rows<'_>) -> ast::Query {
     let name = ast::ObjectName::from(
         table.schema.iter().chain([&table.name]).map(|part| Ident::with_quote('"', part.clone())).collect::<Vec<_>>(),
     );
-    let template = "SELECT 1 FROM x";
-    let parsed = crate::front::parse(template).unwrap_or_default();
-    let Some(ast::Statement::Query(mut query)) = parsed.into_iter().next().map(|statement| statement.ast) else {
-        unreachable!("the template is a query")
-    };
+    let mut query = template("SELECT 1 FROM x");
     if let ast::SetExpr::Select(select) = query.body.as_mut() {
         select.projection = items
             .into_iter()
@@ -88,7 +84,7 @@ fn select(items: Vec<Expr>, rows: Rows<'_>) -> ast::Query {
         select.from.extend_from_slice(others);
         select.selection = selection.cloned();
     }
-    *query
+    query
 }
 
 fn column_of<'t>(table: &'t Table, name: &str) -> Result<(AttributeId, &'t TableColumn), SqlError> {
