@@ -36,7 +36,7 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     }
     if state.change.is_some() {
         let next = continue_change(runtime, partition, &mut state);
-        partition.publish_size(&mut state);
+        partition.publish(&mut state);
         drop(state);
         // What waited for the switch may go on.
         runtime.visit(partition, Urgency::Urgent);
@@ -46,7 +46,7 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
         }
         return;
     }
-    partition.publish_size(&mut state);
+    partition.publish(&mut state);
     if !state.handovers.is_empty() && !state.is_forwarder() {
         // No message can be older than the oldest version that is pinned.
         let oldest = container.oldest_pinned();

@@ -51,6 +51,7 @@ pub(crate) struct LivingPartition {
     maintenance_queued: QueuedFlag,
     rows: AtomicU64,
     bytes: AtomicU64,
+    changing: AtomicBool,
     /// A point access in place wants the latch; a scan or load lets go after its next step.
     wanted: AtomicBool,
     state: TryLatch<PartitionState>,
@@ -109,6 +110,7 @@ impl LivingPartition {
             maintenance_queued: QueuedFlag::new(),
             rows: AtomicU64::new(statistics.rows_live_estimate),
             bytes: AtomicU64::new(statistics.bytes),
+            changing: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
             state: TryLatch::new(PartitionState {
                 store,
@@ -163,6 +165,11 @@ impl LivingPartition {
     /// Bytes as of the last visit.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a change was under way here as of the last visit.
+    pub fn is_changing(&self) -> bool {
+        self.changing.load(Ordering::Relaxed)
     }
 
     /// Takes the latch if nobody has it.
@@ -270,12 +277,14 @@ impl LivingPartition {
         }
     }
 
-    /// Publishes sizes for the partition table's eyes; the caller holds the latch. It looks at every segment.
-    pub fn publish_size(&self, state: &mut PartitionState) {
+    /// Publishes sizes, and whether a change is under way, for those without the latch; the caller holds it. It looks at
+    /// every segment.
+    pub fn publish(&self, state: &mut PartitionState) {
         state.resized = false;
         let statistics = state.store.statistics();
         self.rows.store(statistics.rows_live_estimate, Ordering::Relaxed);
         self.bytes.store(statistics.bytes, Ordering::Relaxed);
+        self.changing.store(state.is_changing(), Ordering::Relaxed);
     }
 }
 

@@ -240,3 +240,46 @@ fn rising_keys_are_loaded_without_moving_a_row() {
         assert!(statistics.event(Event::Splits) > 4, "seed {seed}");
     }
 }
+
+/// A partition that copies rows to a sibling gives them away before a load has brought all others to it: it can be cut
+/// nowhere else meanwhile. One row lies above all that come, so no cut above helps.
+#[test]
+fn a_load_lets_the_splits_that_it_makes_necessary_end() {
+    for seed in 0..test_load(20) {
+        let options = EngineOptions {
+            workers: 2,
+            memory_limit_bytes: 1 << 30,
+            split_rows: 6_000,
+            parallel_rows: 1_000_000,
+            maintenance_rows: 64,
+            ..EngineOptions::default()
+        };
+        let mut simulation = Simulation::new(seed, options).expect("the engine starts");
+        let engine = simulation.engine().clone();
+        let container = engine.next_container_id();
+        let schema = Arc::new(schema(container, Layout::Default, 1_500));
+        let partitioning = Partitioning::Range(Box::new([KEY]));
+        engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+        let loader = engine.clone();
+        let largest = simulation
+            .block_on(async move {
+                load(loader.clone(), container, vec![1_000_000], 1).await;
+                let mut transaction = loader.begin();
+                let mut bulk = transaction.bulk(container).expect("the container exists");
+                let keys: Vec<i64> = (0..60_000).collect();
+                for keys in keys.chunks(500) {
+                    bulk.append(rows(keys)).await.expect("keys are distinct");
+                }
+                bulk.finish().await.expect("keys are distinct");
+                let largest = loader.partitions().into_iter().map(|partition| partition.rows).max();
+                transaction.commit().await.expect("nothing conflicts");
+                largest
+            })
+            .expect("the load ends");
+        assert!(largest.is_some_and(|rows| rows <= 12_000), "seed {seed}: a partition has {largest:?} rows");
+        simulation.run_until_idle().expect("maintenance ends");
+        let reader = engine.clone();
+        let found = simulation.block_on(count(reader, container)).expect("the read ends");
+        assert!(found.iter().map(|(key, _)| *key).eq((0..60_000).chain([1_000_000])), "seed {seed}");
+    }
+}

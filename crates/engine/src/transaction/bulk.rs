@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use eris_platform::Reservation;
 use eris_storage::{
@@ -32,6 +33,11 @@ const SEAL_ROWS_MIN: usize = 1_024;
 
 /// How often a load tries to get at a partition that it would leave behind.
 const LATCH_TRIES: usize = 20;
+/// How long a segment waits for a partition that copies rows, at most: copying as many rows as a segment has takes a
+/// fraction of that.
+const CHANGE_WAIT: Duration = Duration::from_millis(100);
+/// How long it waits for one to begin with that, at most. Not every partition can be split.
+const BEGIN_WAIT: Duration = Duration::from_millis(5);
 
 /// A bulk load within a transaction.
 pub struct BulkLoad<'t> {
@@ -198,7 +204,7 @@ impl<'t> BulkLoad<'t> {
         while rows.rows - at >= segment_rows || (all && at < rows.rows) {
             let length = segment_rows.min(rows.rows - at);
             let part = if length == rows.rows { rows.clone() } else { rows.slice(at, length) };
-            if self.split_above(&gathered.partition, &part).await? {
+            if self.let_split_end(&gathered.partition).await? || self.split_above(&gathered.partition, &part).await? {
                 break;
             }
             at += length;
@@ -213,6 +219,34 @@ impl<'t> BulkLoad<'t> {
         let kept: u64 = self.gathered.iter().flat_map(|gathered| &gathered.batches).map(|b| b.bytes() as u64).sum();
         self.gathered_bytes.grow(kept)?;
         Ok(())
+    }
+
+    /// Waits for a partition that has outgrown its limits to give rows away, a few at a time: it would never have given
+    /// all of them while a load brings more at once, could not be cut meanwhile, and would hold all of it twice. What
+    /// stands in the way of that may stay for long, so the load goes on after a while. True if the table is another one
+    /// now.
+    async fn let_split_end(&mut self, partition: &Partition) -> Result<bool, EngineError> {
+        let runtime = Arc::clone(&self.transaction.runtime);
+        let options = &runtime.options;
+        let is_divisible = matches!(*self.table.partitioning, Partitioning::Range(_));
+        let is_outgrown = || partition.rows() > options.split_rows || partition.bytes() > options.split_bytes;
+        let asked = runtime.env.now();
+        loop {
+            let wait = match partition.is_changing() {
+                true => CHANGE_WAIT,
+                false if is_divisible && is_outgrown() => BEGIN_WAIT,
+                false => break,
+            };
+            if runtime.env.now() >= asked + wait {
+                break;
+            }
+            // A segment that is not attached yet is in the way of the switch.
+            self.land_all().await?;
+            Sleep::until(&runtime, runtime.env.now() + LATCHED_RETRY).await;
+        }
+        let before = self.table.version;
+        self.refresh_table();
+        Ok(self.table.version != before)
     }
 
     /// Rising keys: when the partition is large enough and `rows` lie above what it holds, they go on in an empty one,
