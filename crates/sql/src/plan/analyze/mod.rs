@@ -1,7 +1,7 @@
 //! Where DataFusion's expressions mean something else than PostgreSQL's: rewritten while a plan is analysed.
 //!
 //! ```text
-//!   quantified -> bring_together -> DataFusion's rules (coercion of types, ...)
+//!   outer_aggregates -> quantified -> bring_together -> DataFusion's rules (coercion of types, ...)
 //!       -> correlated_subqueries -> place_predicates -> as_postgres
 //! ```
 //! What the type of its surroundings depends on is looked at before types are coerced, everything else after that,
@@ -15,6 +15,7 @@ mod lists;
 mod lookups;
 mod moments;
 mod operands;
+mod outer_aggregates;
 mod parts;
 mod predicates;
 mod quantified;
@@ -42,7 +43,8 @@ type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
 
 /// DataFusion's rules between ours.
 pub(super) fn analyzer_rules() -> Vec<Rule> {
-    let mut rules: Vec<Rule> = vec![Arc::new(quantified::Quantified), Arc::new(BringTogether)];
+    let mut rules: Vec<Rule> =
+        vec![Arc::new(outer_aggregates::OuterAggregates), Arc::new(quantified::Quantified), Arc::new(BringTogether)];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(Rewriting { name: "correlated_subqueries", rewrite: |expr, _| subqueries::prepared(expr) }));
     rules.push(Arc::new(PlacePredicates));
