@@ -277,8 +277,8 @@ impl LivingPartition {
         }
     }
 
-    /// Publishes sizes, and whether a change is under way, for those without the latch; the caller holds it. It looks at
-    /// every segment.
+    /// Publishes sizes, and whether a change is under way, for those without the latch; the caller holds it. It looks
+    /// at every segment.
     pub fn publish(&self, state: &mut PartitionState) {
         state.resized = false;
         let statistics = state.store.statistics();

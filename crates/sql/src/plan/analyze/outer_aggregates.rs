@@ -1,8 +1,8 @@
 //! Aggregates that belong to a query further outside.
 //!
-//! An aggregate is of the innermost query that its arguments have columns of: `(SELECT sum(t.a) FROM u)` is the sum over
-//! the rows of `t`, and makes the query around it an aggregating one (PostgreSQL's `check_agg_arguments`). DataFusion
-//! computes it over the rows of `u`. Refused, before rules of ours make aggregates that mean just that.
+//! An aggregate is of the innermost query that its arguments have columns of: `(SELECT sum(t.a) FROM u)` is the sum
+//! over the rows of `t`, and makes the query around it an aggregating one (PostgreSQL's `check_agg_arguments`).
+//! DataFusion computes it over the rows of `u`. Refused, before rules of ours make aggregates that mean just that.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
