@@ -36,7 +36,8 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     }
     if state.change.is_some() {
         let next = continue_change(runtime, partition, &mut state);
-        partition.publish(&mut state);
+        partition.publish_size(&mut state);
+        partition.publish_change(&state);
         drop(state);
         // What waited for the switch may go on.
         runtime.visit(partition, Urgency::Urgent);
@@ -46,7 +47,7 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
         }
         return;
     }
-    partition.publish(&mut state);
+    partition.publish_size(&mut state);
     if !state.handovers.is_empty() && !state.is_forwarder() {
         // No message can be older than the oldest version that is pinned.
         let oldest = container.oldest_pinned();
@@ -54,6 +55,7 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     }
     let _ = cut_if_rising(runtime, &container, partition, &mut state)
         || wants_split(runtime, &container, partition, &mut state);
+    partition.publish_change(&state);
     let closed = !maintained.more && watch_tail(runtime, partition, &mut state);
     let again = maintained.more || closed || state.change.is_some();
     let blocked = !again && state.store.wants_maintenance();

@@ -51,7 +51,7 @@ pub(crate) struct LivingPartition {
     maintenance_queued: QueuedFlag,
     rows: AtomicU64,
     bytes: AtomicU64,
-    changing: AtomicBool,
+    giving_away: AtomicBool,
     /// A point access in place wants the latch; a scan or load lets go after its next step.
     wanted: AtomicBool,
     state: TryLatch<PartitionState>,
@@ -110,7 +110,7 @@ impl LivingPartition {
             maintenance_queued: QueuedFlag::new(),
             rows: AtomicU64::new(statistics.rows_live_estimate),
             bytes: AtomicU64::new(statistics.bytes),
-            changing: AtomicBool::new(false),
+            giving_away: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
             state: TryLatch::new(PartitionState {
                 store,
@@ -167,9 +167,10 @@ impl LivingPartition {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a change was under way here as of the last visit.
-    pub fn is_changing(&self) -> bool {
-        self.changing.load(Ordering::Relaxed)
+    /// Whether it was giving rows away at the end of its last maintenance: its change neither waits for anybody, nor is
+    /// driven by another partition.
+    pub fn is_giving_away(&self) -> bool {
+        self.giving_away.load(Ordering::Relaxed)
     }
 
     /// Takes the latch if nobody has it.
@@ -277,14 +278,18 @@ impl LivingPartition {
         }
     }
 
-    /// Publishes sizes, and whether a change is under way, for those without the latch; the caller holds it. It looks
-    /// at every segment.
-    pub fn publish(&self, state: &mut PartitionState) {
+    /// Publishes sizes for the partition table's eyes; the caller holds the latch. It looks at every segment.
+    pub fn publish_size(&self, state: &mut PartitionState) {
         state.resized = false;
         let statistics = state.store.statistics();
         self.rows.store(statistics.rows_live_estimate, Ordering::Relaxed);
         self.bytes.store(statistics.bytes, Ordering::Relaxed);
-        self.changing.store(state.is_changing(), Ordering::Relaxed);
+    }
+
+    /// Publishes whether it gives rows away; the caller holds the latch.
+    pub fn publish_change(&self, state: &PartitionState) {
+        let goes_on = state.change.as_ref().is_some_and(|change| !change.is_put_off());
+        self.giving_away.store(goes_on, Ordering::Relaxed);
     }
 }
 

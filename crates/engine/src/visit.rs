@@ -53,7 +53,7 @@ fn attend(
     let worked = process(runtime, partition, &mut state, quantum, least);
     state.store.add_processing(Duration::from_nanos(runtime.env.now().0.saturating_sub(begun.0)));
     if state.resized {
-        partition.publish(&mut state);
+        partition.publish_size(&mut state);
     }
     let wants_maintenance = state.store.wants_maintenance() || state.is_draining();
     let more = state.wants_visit();

@@ -283,3 +283,46 @@ fn a_load_lets_the_splits_that_it_makes_necessary_end() {
         assert!(found.iter().map(|(key, _)| *key).eq((0..60_000).chain([1_000_000])), "seed {seed}");
     }
 }
+
+/// What is less than a segment waits for no split: small loads take as long as they did.
+#[test]
+fn small_loads_wait_for_no_split() {
+    for seed in 0..test_load(20) {
+        let options = EngineOptions {
+            workers: 2,
+            memory_limit_bytes: 1 << 30,
+            parallel_rows: 1_000_000,
+            maintenance_rows: 1,
+            ..EngineOptions::default()
+        };
+        let mut simulation = Simulation::new(seed, options).expect("the engine starts");
+        let engine = simulation.engine().clone();
+        let container = engine.next_container_id();
+        let schema = Arc::new(schema(container, Layout::Default, 1_500));
+        let partitioning = Partitioning::Range(Box::new([KEY]));
+        engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+        // Keys that do not rise: nothing is cut above.
+        let mut keys: Vec<i64> = (0..20_000).map(|key| key * 2).collect();
+        SeededRandom::new(seed).shuffle(&mut keys);
+        let loader = engine.clone();
+        let (partitions, took) = simulation
+            .block_on(async move {
+                load(loader.clone(), container, keys, 500).await;
+                let only = loader.partition_ids(container)[0];
+                let splitter = loader.clone();
+                loader.spawn(async move { splitter.split_partition(only).await.expect("nobody stands in its way") });
+                // Copying has begun.
+                loader.sleep_until(loader.env().now() + Duration::from_micros(500)).await;
+                let begin = loader.env().now();
+                load(loader.clone(), container, (0..1_200).map(|key| key * 2 + 1).collect(), 400).await;
+                (loader.partition_ids(container).len(), loader.env().now() - begin)
+            })
+            .expect("the loads end");
+        assert_eq!(partitions, 1, "seed {seed}: the split was over");
+        assert!(took < Duration::from_millis(50), "seed {seed}: the load took {took:?}");
+        simulation.run_until_idle().expect("maintenance ends");
+        assert_eq!(engine.partition_ids(container).len(), 2, "seed {seed}: there was a split");
+        let reader = engine.clone();
+        assert_eq!(simulation.block_on(count(reader, container)).expect("the read ends").len(), 21_200, "seed {seed}");
+    }
+}

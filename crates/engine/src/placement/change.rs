@@ -202,6 +202,11 @@ impl Change {
             Phase::Copying | Phase::PutOff { .. } => false,
         }
     }
+
+    /// Whether somebody stands in the way of the switch, so that it was put off.
+    pub fn is_put_off(&self) -> bool {
+        matches!(self.phase, Phase::PutOff { .. })
+    }
 }
 
 /// Takes a change one piece further.

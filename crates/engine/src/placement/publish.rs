@@ -102,7 +102,7 @@ fn merge(
     if !cfg!(feature = "bug_merge_keeps_version") {
         state.changed = version;
     }
-    survivor.publish(state);
+    survivor.publish_size(state);
     runtime.counters.add(Event::Merges, 1);
     arrived(runtime, survivor, moved);
 }

@@ -204,7 +204,10 @@ impl<'t> BulkLoad<'t> {
         while rows.rows - at >= segment_rows || (all && at < rows.rows) {
             let length = segment_rows.min(rows.rows - at);
             let part = if length == rows.rows { rows.clone() } else { rows.slice(at, length) };
-            if self.let_split_end(&gathered.partition).await? || self.split_above(&gathered.partition, &part).await? {
+            let is_whole = length >= segment_rows;
+            if is_whole && self.let_split_end(&gathered.partition).await?
+                || self.split_above(&gathered.partition, &part).await?
+            {
                 break;
             }
             at += length;
@@ -221,18 +224,19 @@ impl<'t> BulkLoad<'t> {
         Ok(())
     }
 
-    /// Waits for a partition that has outgrown its limits to give rows away, a few at a time: it would never have given
-    /// all of them while a load brings more at once, could not be cut meanwhile, and would hold all of it twice. What
-    /// stands in the way of that may stay for long, so the load goes on after a while. True if the table is another one
-    /// now.
+    /// Before a whole segment: waits for a partition that has outgrown its limits to give rows away, a few at a time.
+    /// It would never have given all of them while a load brings more at once, could not be cut meanwhile, and would
+    /// hold all of it twice. What stands in the way of that may stay for long, so the load goes on after a while. True
+    /// if the partition has other bounds now.
     async fn let_split_end(&mut self, partition: &Partition) -> Result<bool, EngineError> {
         let runtime = Arc::clone(&self.transaction.runtime);
         let options = &runtime.options;
-        let is_divisible = matches!(*self.table.partitioning, Partitioning::Range(_));
+        let is_divisible = self.table.partitioning.has_positions();
         let is_outgrown = || partition.rows() > options.split_rows || partition.bytes() > options.split_bytes;
+        let bounds = self.table.bounds_of(partition.id);
         let asked = runtime.env.now();
-        loop {
-            let wait = match partition.is_changing() {
+        while !self.container.is_dropped() {
+            let wait = match partition.is_giving_away() {
                 true => CHANGE_WAIT,
                 false if is_divisible && is_outgrown() => BEGIN_WAIT,
                 false => break,
@@ -240,13 +244,15 @@ impl<'t> BulkLoad<'t> {
             if runtime.env.now() >= asked + wait {
                 break;
             }
+            if self.transaction.cancel().is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
             // A segment that is not attached yet is in the way of the switch.
             self.land_all().await?;
             Sleep::until(&runtime, runtime.env.now() + LATCHED_RETRY).await;
         }
-        let before = self.table.version;
         self.refresh_table();
-        Ok(self.table.version != before)
+        Ok(self.table.bounds_of(partition.id) != bounds)
     }
 
     /// Rising keys: when the partition is large enough and `rows` lie above what it holds, they go on in an empty one,

@@ -1,8 +1,9 @@
 //! Aggregates that belong to a query further outside.
 //!
-//! An aggregate is of the innermost query that its arguments have columns of: `(SELECT sum(t.a) FROM u)` is the sum
-//! over the rows of `t`, and makes the query around it an aggregating one (PostgreSQL's `check_agg_arguments`).
-//! DataFusion computes it over the rows of `u`. Refused, before rules of ours make aggregates that mean just that.
+//! An aggregate is of the innermost query that its arguments, or its FILTER, have columns of: `(SELECT sum(t.a) FROM
+//! u)` is the sum over the rows of `t`, and makes the query around it an aggregating one (PostgreSQL's
+//! `check_agg_arguments`). DataFusion computes it over the rows of `u`. Refused, before rules of ours make aggregates
+//! that mean just that.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -36,8 +37,11 @@ impl AnalyzerRule for OuterAggregates {
 
 /// Whether all columns of an aggregate, if any, are those of queries outside.
 fn is_of_outside(aggregate: &Expr) -> Result<bool> {
-    let is_own =
-        |part: &Expr| matches!(part, Expr::Column(_) | Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_));
+    let is_own = |part: &Expr| match part {
+        // Its columns are not looked for.
+        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => true,
+        other => matches!(other, Expr::Column(_)),
+    };
     let (mut own, mut outside) = (false, false);
     aggregate.apply(|part| {
         own |= is_own(part);
