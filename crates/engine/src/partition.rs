@@ -51,6 +51,7 @@ pub(crate) struct LivingPartition {
     maintenance_queued: QueuedFlag,
     rows: AtomicU64,
     bytes: AtomicU64,
+    /// Like the sizes, for those without the latch.
     giving_away: AtomicBool,
     /// A point access in place wants the latch; a scan or load lets go after its next step.
     wanted: AtomicBool,
@@ -167,8 +168,7 @@ impl LivingPartition {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether it was giving rows away at the end of its last maintenance: its change neither waits for anybody, nor is
-    /// driven by another partition.
+    /// Whether it gave rows away at the end of its last maintenance: it drives a change that was not put off.
     pub fn is_giving_away(&self) -> bool {
         self.giving_away.load(Ordering::Relaxed)
     }

@@ -20,6 +20,17 @@ fn rows(keys: &[i64]) -> Batch {
     Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows)
 }
 
+/// A simulated engine with one empty container that is cut by ranges of its key.
+fn cut_by_key(seed: u64, options: EngineOptions, segment_rows: u32) -> (Simulation, Engine, ContainerId) {
+    let simulation = Simulation::new(seed, options).expect("the engine starts");
+    let engine = simulation.engine().clone();
+    let container = engine.next_container_id();
+    let schema = Arc::new(schema(container, Layout::Default, segment_rows));
+    let partitioning = Partitioning::Range(Box::new([KEY]));
+    engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+    (simulation, engine, container)
+}
+
 async fn load(engine: Engine, container: ContainerId, keys: Vec<i64>, chunk: usize) {
     let mut transaction = engine.begin();
     let mut bulk = transaction.bulk(container).expect("the container exists");
@@ -111,12 +122,7 @@ fn parallel_loads_arrive_whole_while_partitions_split() {
 #[test]
 fn a_load_with_a_duplicate_leaves_nothing_behind() {
     let options = EngineOptions { workers: 2, memory_limit_bytes: 1 << 30, ..EngineOptions::default() };
-    let mut simulation = Simulation::new(9, options).expect("the engine starts");
-    let engine = simulation.engine().clone();
-    let container = engine.next_container_id();
-    let schema = Arc::new(schema(container, Layout::Default, 1_024));
-    let partitioning = Partitioning::Range(Box::new([KEY]));
-    engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+    let (mut simulation, engine, container) = cut_by_key(9, options, 1_024);
     let loader = engine.clone();
     let failed = simulation
         .block_on(async move {
@@ -149,12 +155,7 @@ fn loads_that_fail_do_not_stop_a_partition_that_is_split() {
             parallel_rows: 1_000_000,
             ..EngineOptions::default()
         };
-        let mut simulation = Simulation::new(seed, options).expect("the engine starts");
-        let engine = simulation.engine().clone();
-        let container = engine.next_container_id();
-        let schema = Arc::new(schema(container, Layout::Default, 64));
-        let partitioning = Partitioning::Range(Box::new([KEY]));
-        engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+        let (mut simulation, engine, container) = cut_by_key(seed, options, 64);
         let mut random = SeededRandom::new(seed);
         let mut kept: Vec<i64> = (0..4_000).map(|key| key * 2).collect();
         random.shuffle(&mut kept);
@@ -254,12 +255,7 @@ fn a_load_lets_the_splits_that_it_makes_necessary_end() {
             maintenance_rows: 64,
             ..EngineOptions::default()
         };
-        let mut simulation = Simulation::new(seed, options).expect("the engine starts");
-        let engine = simulation.engine().clone();
-        let container = engine.next_container_id();
-        let schema = Arc::new(schema(container, Layout::Default, 1_500));
-        let partitioning = Partitioning::Range(Box::new([KEY]));
-        engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+        let (mut simulation, engine, container) = cut_by_key(seed, options, 1_500);
         let loader = engine.clone();
         let largest = simulation
             .block_on(async move {
@@ -295,12 +291,7 @@ fn small_loads_wait_for_no_split() {
             maintenance_rows: 1,
             ..EngineOptions::default()
         };
-        let mut simulation = Simulation::new(seed, options).expect("the engine starts");
-        let engine = simulation.engine().clone();
-        let container = engine.next_container_id();
-        let schema = Arc::new(schema(container, Layout::Default, 1_500));
-        let partitioning = Partitioning::Range(Box::new([KEY]));
-        engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+        let (mut simulation, engine, container) = cut_by_key(seed, options, 1_500);
         // Keys that do not rise: nothing is cut above.
         let mut keys: Vec<i64> = (0..20_000).map(|key| key * 2).collect();
         SeededRandom::new(seed).shuffle(&mut keys);
