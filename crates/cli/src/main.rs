@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod directory;
 mod failure;
+mod log_file;
 mod resources;
 mod restore;
 mod serve;
@@ -26,7 +27,11 @@ use crate::failure::Failure;
 static ALLOCATOR: eris_platform::CountingAllocator = eris_platform::CountingAllocator;
 
 fn main() -> ExitCode {
+    if resources::address_space_is_too_small() {
+        return ExitCode::FAILURE;
+    }
     let arguments = Arguments::parse();
+    signals::bear_limits_on_files();
     let result = match arguments.command {
         Command::Demo(options) => {
             signals::end_with_the_reader();

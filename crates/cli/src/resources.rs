@@ -1,7 +1,10 @@
 //! The options that say how much of the machine a database may use; every command that opens one has them.
 
+use std::io::Write;
+
 use clap::Args;
-use eris::Options;
+use eris::{ADDRESS_SPACE_MIN, Options};
+use eris_platform::limits;
 
 /// How much of the machine the database may use.
 #[derive(Args, Clone, Debug, Default)]
@@ -29,6 +32,19 @@ impl Resources {
             ..default
         }
     }
+}
+
+/// Whether there is so little address space (`ulimit -v`) that an allocation may fail any moment, which ends a process
+/// without a word about the reason. Says so, and allocates nothing.
+pub fn address_space_is_too_small() -> bool {
+    if limits::address_space().is_none_or(|bytes| bytes >= ADDRESS_SPACE_MIN) {
+        return false;
+    }
+    const { assert!(ADDRESS_SPACE_MIN == 512 << 20, "the message says it") };
+    let message = b"error: the address space of this process is limited to less than 512 MiB; raise ulimit -v\n";
+    // If nobody reads it, the exit code has to do.
+    let _ = std::io::stderr().write_all(message);
+    true
 }
 
 /// A number of bytes: `1000000`, `512M`, `4G`.

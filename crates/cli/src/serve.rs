@@ -1,22 +1,32 @@
-//! `eris serve`: a database for PostgreSQL clients, until SIGINT or SIGTERM.
+//! `eris serve`: a database for PostgreSQL clients, until SIGINT or SIGTERM. What each signal does: docs/operation.md.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use eris::{Database, ServeError, ServerHandle};
+use eris_platform::limits;
+use eris_platform::messages::tell;
 
 use crate::directory::Directory;
 use crate::failure::Failure;
+use crate::log_file::LogFile;
 use crate::resources::Resources;
-use crate::signals::Signals;
+use crate::signals::{Signal, Signals};
 
 #[derive(Args, Clone, Debug)]
 pub struct ServeArguments {
     /// Where to listen; a loopback address or a name for some, as there is no authentication yet
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5433")]
     pub listen: String,
+
+    /// Append messages to this file instead of standard error; SIGHUP opens it again
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
 
     #[command(flatten)]
     pub directory: Directory,
@@ -25,30 +35,102 @@ pub struct ServeArguments {
     pub resources: Resources,
 }
 
+/// A server whose workers or disk do not answer ends so long after it was asked to, in any case.
+const END_MAX: Duration = Duration::from_secs(9);
+/// What a process exits with that a second Ctrl-C ended, or SIGQUIT.
+const INTERRUPTED: libc::c_int = 130;
+const QUIT: libc::c_int = 131;
+
 pub fn run(arguments: &ServeArguments) -> Result<(), Failure> {
-    let signals = Arc::new(Signals::block()?);
+    let signals = Signals::block_for_server()?;
+    let log = arguments.log.as_deref().map(LogFile::begin).transpose()?.map(Arc::new);
+    let served = serve(arguments, signals, log.as_ref());
+    if let (Some(log), Err(Failure::Message(message))) = (&log, &served) {
+        // In the log, and, when the process ends, where it was started.
+        tell(format_args!("error: {message}"));
+        log.end();
+    }
+    served
+}
+
+fn serve(arguments: &ServeArguments, signals: Signals, log: Option<&Arc<LogFile>>) -> Result<(), Failure> {
     let addresses = addresses(&arguments.listen)?;
-    allow_descriptors();
+    allow_descriptors(arguments.resources.options().workers)?;
+    let stop = Stop::watch(signals, log.cloned())?;
     let database = arguments.directory.open(&arguments.resources)?;
     let servers = listen(&database, &addresses)?;
     let listening: Vec<String> = servers.iter().map(|server| server.local_address().to_string()).collect();
     let listening = listening.join(" and ");
-    say(&format!("eris accepts connections on {listening} (user eris, database eris, no password)"));
-    signals.wait()?;
-    say("eris stops");
-    // Whoever is in a hurry signals again.
-    let again = signals.clone();
-    std::thread::spawn(move || {
-        if again.wait().is_ok() {
-            std::process::exit(130);
-        }
-    });
+    say(&format!("eris accepts connections on {listening} (user eris, database eris, no password)"), log);
+    stop.wait();
+    say("eris stops", log);
     let ended: Vec<bool> = servers.iter().map(ServerHandle::stop).collect();
-    if ended.contains(&false) {
-        return Err(Failure::new("some sessions did not end in time"));
-    }
+    // Whether or not they ended: what is committed is durable behind this.
     database.close();
+    if ended.contains(&false) {
+        return Err(Failure::new("some sessions did not end in time; their transactions are rolled back"));
+    }
     Ok(())
+}
+
+/// The thread that waits for signals, and what it has heard.
+struct Stop(mpsc::Receiver<()>);
+
+impl Stop {
+    /// Started before all others, so that it is there whatever they do.
+    fn watch(signals: Signals, log: Option<Arc<LogFile>>) -> Result<Stop, Failure> {
+        let (asked, wait) = mpsc::channel();
+        thread::Builder::new()
+            .name("eris-signals".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || hear(&signals, log.as_deref(), &asked))
+            .map_err(|error| Failure::Message(format!("cannot start a thread: {error}; see ulimit -u and -v")))?;
+        Ok(Stop(wait))
+    }
+
+    /// Returns when the server is asked to stop.
+    fn wait(&self) {
+        // The thread ends with the process only; without it nobody could ask.
+        let _ = self.0.recv();
+    }
+}
+
+/// SIGHUP opens the log again; the first SIGTERM or SIGINT stops the server, and so does, at once, the second one or
+/// SIGQUIT, or the time. What ends at once loses nothing that a client was told: that is in the log, and opening the
+/// database reads it.
+fn hear(signals: &Signals, log: Option<&LogFile>, asked: &mpsc::Sender<()>) {
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let signal = match deadline {
+            Some(deadline) => signals.wait_until(deadline),
+            None => signals.wait().ok(),
+        };
+        match signal {
+            Some(Signal::HangUp) => match log {
+                Some(log) => log.reopen(),
+                None => tell("SIGHUP: there is nothing to be read again, as there is no --log"),
+            },
+            Some(Signal::Quit) => end_at_once("SIGQUIT", QUIT),
+            Some(Signal::Interrupt | Signal::Terminate) if deadline.is_some() => {
+                end_at_once("asked twice", INTERRUPTED)
+            }
+            Some(Signal::Interrupt | Signal::Terminate) => {
+                deadline = Some(Instant::now() + END_MAX);
+                let _ = asked.send(());
+            }
+            None => end_at_once(
+                "some work did not end in time: a worker is stuck, or the disk does not answer, or it is still being read",
+                1,
+            ),
+        }
+    }
+}
+
+/// Without a word to other threads: one of them may be stuck with what they would need.
+fn end_at_once(why: &str, code: libc::c_int) -> ! {
+    tell(format_args!("ends at once ({why}); everything that clients were told is committed is in the log"));
+    // SAFETY: no code of this process runs after it.
+    unsafe { libc::_exit(code) }
 }
 
 /// The addresses that `text` names. Whether they may be listened on is checked where that is done, but for all of them
@@ -103,8 +185,9 @@ fn listen(database: &Database, addresses: &[SocketAddr]) -> Result<Vec<ServerHan
     }
 }
 
-/// As many sockets as the system lets this process have: the usual 1,024 are fewer than the connections there may be.
-fn allow_descriptors() {
+/// Has as many descriptors as the system lets this process have: the usual 1,024 are fewer than the connections there
+/// may be. Too few for the database's own files, and for a client, are refused.
+fn allow_descriptors(workers: usize) -> Result<(), Failure> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls get a valid pointer to a limit. If they fail, there are as many descriptors as before.
     unsafe {
@@ -113,10 +196,21 @@ fn allow_descriptors() {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
+    let needed = eris::own_descriptors(workers) + 1;
+    match limits::descriptors() {
+        Some(given) if given < needed => Err(Failure::Message(format!(
+            "this process may have {given} files and sockets open; a server with {workers} workers needs at least \
+             {needed}: raise ulimit -n"
+        ))),
+        _ => Ok(()),
+    }
 }
 
-/// One line, at once, even into a pipe. A reader that is gone does not stop the server.
-fn say(line: &str) {
+/// One line, at once, even into a pipe, and in the log if there is one. A reader that is gone does not stop the server.
+fn say(line: &str, log: Option<&Arc<LogFile>>) {
+    if log.is_some() {
+        tell(line.trim_start_matches("eris "));
+    }
     let mut output = std::io::stdout().lock();
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod operation;
 mod support;
 
 use std::os::unix::fs::PermissionsExt;

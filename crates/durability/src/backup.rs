@@ -52,10 +52,20 @@ pub struct BackupReport {
 /// Nothing is left in the directory then, unless that cannot be removed either. [`DurabilityError::Engine`] with
 /// `Cancelled` if `cancel` was.
 pub async fn back_up(engine: &Engine, target: &Path, cancel: CancelHandle) -> Result<BackupReport, DurabilityError> {
+    back_up_outside(engine, None, target, cancel).await
+}
+
+/// The same of a database in a directory of its own: the target lies outside of that.
+pub(crate) async fn back_up_outside(
+    engine: &Engine,
+    own: Option<&Path>,
+    target: &Path,
+    cancel: CancelHandle,
+) -> Result<BackupReport, DurabilityError> {
     let env = engine.env();
     let failed = || DurabilityError::io("start the thread that writes", target);
     let queue = env.background_io_queue("eris-backup").map_err(failed())?;
-    let new = Target::begin(env, &queue, target).await?;
+    let new = Target::begin(env, &queue, target, own).await?;
     let outcome = new.fill(engine, cancel).await;
     match outcome {
         Ok(report) => {
@@ -70,6 +80,18 @@ pub async fn back_up(engine: &Engine, target: &Path, cancel: CancelHandle) -> Re
     }
 }
 
+/// A copy in the directory of what it is a copy of goes with it, and would be taken for a part of it.
+pub(crate) fn refuse_inside(files: &dyn Files, target: &Path, database: &Path) -> Result<(), DurabilityError> {
+    match files.is_within(target, database) {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            let (target, database) = (target.to_path_buf(), database.to_path_buf());
+            Err(DurabilityError::InsideDatabase { target, database })
+        }
+        Err(error) => Err(DurabilityError::io("look for", target)(error)),
+    }
+}
+
 /// A directory that is removed unless it is kept: also if nobody waits any more.
 struct Target {
     path: PathBuf,
@@ -80,12 +102,23 @@ struct Target {
 }
 
 impl Target {
-    async fn begin(env: &Arc<dyn Env>, queue: &Arc<dyn IoQueue>, path: &Path) -> Result<Self, DurabilityError> {
+    async fn begin(
+        env: &Arc<dyn Env>,
+        queue: &Arc<dyn IoQueue>,
+        path: &Path,
+        own: Option<&Path>,
+    ) -> Result<Self, DurabilityError> {
         let (of_job, id) = (path.to_path_buf(), DatabaseId(env.random_u64()));
+        let own = own.map(Path::to_path_buf);
         let (path, queue) = (path.to_path_buf(), Arc::clone(queue));
         let target = Self { path, queue, new: Arc::default(), is_done_with: false };
         let new = Arc::clone(&target.new);
-        let begin = move |files: &dyn Files| NewDirectory::begin(files, &of_job, id).map(|begun| drop(new.set(begun)));
+        let begin = move |files: &dyn Files| {
+            if let Some(own) = &own {
+                refuse_inside(files, &of_job, own)?;
+            }
+            NewDirectory::begin(files, &of_job, id).map(|begun| drop(new.set(begun)))
+        };
         target.run(begin).await?;
         Ok(target)
     }

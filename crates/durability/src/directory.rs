@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use eris_platform::messages::tell;
 use eris_platform::{Env, FileLock, Files, OpenMode};
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +65,7 @@ impl Directory {
     pub fn open(env: &Arc<dyn Env>, path: &Path) -> Result<Self, DurabilityError> {
         let files = env.files();
         if !files.exists(path) {
-            files.create_directory(path).map_err(DurabilityError::io("create", path))?;
+            create(files, path)?;
         }
         let identity = path.join(IDENTITY);
         let is_new = !files.exists(&identity);
@@ -84,6 +85,7 @@ impl Directory {
             read_identity(files, &identity)?
         };
         create_parts(files, path)?;
+        restrict(files, path)?;
         // What an earlier attempt made may not be durable, if it did not come to its end.
         files.sync_directory(path).map_err(DurabilityError::io("sync", path))?;
         if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
@@ -150,15 +152,11 @@ pub(crate) struct NewDirectory {
 }
 
 impl NewDirectory {
-    /// Begins to fill a directory that is missing or empty, for the database of this id. The directory above it exists.
+    /// Begins to fill a directory that is missing or empty, for the database of this id.
     pub fn begin(files: &dyn Files, path: &Path, id: DatabaseId) -> Result<Self, DurabilityError> {
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        if let Some(above) = above {
-            files.list(above).map_err(DurabilityError::io("create a directory in", above))?;
-        }
         let made = !files.exists(path);
         if made {
-            files.create_directory(path).map_err(DurabilityError::io("create", path))?;
+            create(files, path)?;
         }
         let begun = Self::lock_empty(files, path, id, made);
         if begun.is_err() && made {
@@ -166,7 +164,7 @@ impl NewDirectory {
             let _ = files.remove_directory(path);
         }
         let new = begun?;
-        match create_parts(files, path) {
+        match create_parts(files, path).and_then(|()| restrict(files, path)) {
             Ok(()) => Ok(new),
             Err(error) => {
                 new.remove(files);
@@ -211,6 +209,34 @@ impl NewDirectory {
             let _ = files.remove_directory(directory);
         }
     }
+}
+
+/// Creates a directory in one that exists: a typing error, or a disk that is not mounted, makes no database elsewhere.
+fn create(files: &dyn Files, path: &Path) -> Result<(), DurabilityError> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    if let Some(above) = above.filter(|above| !files.exists(above)) {
+        return Err(DurabilityError::NoDirectory { directory: above.to_path_buf() });
+    }
+    files.create_directory(path).map_err(DurabilityError::io("create", path))
+}
+
+/// Takes the rights of other users from a directory and from all that is in it. New files have none; these may come
+/// from a copy, or from a version of ERIS that left them to the mask of its process.
+fn restrict(files: &dyn Files, path: &Path) -> Result<(), DurabilityError> {
+    let restrict =
+        |path: &Path| files.restrict(path).map_err(DurabilityError::io("take the rights of other users from", path));
+    let before = restrict(path)?;
+    for directory in [path.to_path_buf(), path.join(LOG), path.join(CHECKPOINT)] {
+        restrict(&directory)?;
+        for name in files.list(&directory).map_err(DurabilityError::io("list", &directory))? {
+            restrict(&directory.join(name))?;
+        }
+    }
+    if let Some(mode) = before {
+        let path = path.display();
+        tell(format_args!("\"{path}\" could be used by other users (mode {mode:04o}); from now on it cannot"));
+    }
+    Ok(())
 }
 
 /// The directories in which a database is.

@@ -44,6 +44,23 @@ pub enum DurabilityError {
         /// Something that is there.
         name: String,
     },
+    /// The directory in which another is to be made does not exist.
+    #[error("the directory \"{}\" does not exist; make it, or mount its disk, and try again", .directory.display())]
+    NoDirectory {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// What is written would become a part of what it is a copy of.
+    #[error(
+        "\"{}\" lies in the directory of the database, \"{}\"; choose a directory outside of it",
+        .target.display(), .database.display()
+    )]
+    InsideDatabase {
+        /// Where it was to be written.
+        target: PathBuf,
+        /// The directory of the database, or of the backup that is restored.
+        database: PathBuf,
+    },
     /// A directory is to be restored that is no backup.
     #[error(
         "\"{}\" is no backup: {reason}. Make a backup of it with \"eris backup --db {} DIR\", and restore that",
@@ -121,9 +138,10 @@ impl DurabilityError {
     }
 }
 
-/// Whether there is no room, on the disk or for the user.
+/// Whether there is no room: on the disk, for the user, or in files of the size that the process may make.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 fn by(holder: Option<&String>) -> String {
@@ -139,6 +157,7 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "; the user who runs ERIS must own the directory",
         io::ErrorKind::ReadOnlyFilesystem => "; the file system is mounted read-only",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room and try again",
+        io::ErrorKind::FileTooLarge => "; raise the limit on the size of files (ulimit -f) and start again",
         io::ErrorKind::NotFound => "; does the directory above exist?",
         _ => "",
     }

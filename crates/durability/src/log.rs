@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use eris_engine::{Commit, CommitLog, Definition, Durability, Engine, LogError};
+use eris_platform::messages::tell;
 use eris_platform::{Env, IoQueue, NodeId};
 use eris_storage::TransactionId;
 
@@ -149,7 +150,8 @@ impl Log {
             Ok((spare_path, file)) => Ok(LogFile { file, spare_path, first: position, capacity }),
             // What is there can be read.
             Err(error) if is_full(&error) => {
-                eprintln!("eris: \"{}\" has no room for a log file ({error}); make room to write", path.display());
+                let path = path.display();
+                tell(format_args!("\"{path}\" has no room for a log file ({error}); make room to write"));
                 Err((no_file(capacity, &error), env.now()))
             }
             Err(error) => return Err(failed("make a log file in")(error)),

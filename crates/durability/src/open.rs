@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eris_engine::{Engine, EngineError};
+use eris_engine::{CancelHandle, Engine, EngineError};
 use eris_platform::{Env, Files};
 
+use crate::backup::{BackupReport, back_up_outside};
 use crate::checkpoint::{CheckpointReport, Checkpointer, Control, FileEntry, remove_orphans, run};
 use crate::directory::Directory;
 use crate::error::DurabilityError;
@@ -96,6 +97,16 @@ impl Database {
     /// Takes a checkpoint that has every commit that was told before this call.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, Arc<DurabilityError>> {
         self.control.checkpoint().await
+    }
+
+    /// Writes what is committed into a directory outside of this one; see [`back_up`](crate::back_up).
+    pub async fn back_up(
+        &self,
+        engine: &Engine,
+        target: &Path,
+        cancel: CancelHandle,
+    ) -> Result<BackupReport, DurabilityError> {
+        back_up_outside(engine, Some(self.directory.path()), target, cancel).await
     }
 
     /// Accepts no more commits; returns when those that were accepted are durable. To be called before the engine is

@@ -10,6 +10,7 @@ use std::time::Duration;
 use eris_platform::{DeterministicMap, Env, Files};
 use eris_storage::DataType;
 
+use crate::backup::refuse_inside;
 use crate::checkpoint::{Copied, Manifest, copy_blocks};
 use crate::definitions::Stored;
 use crate::directory::{DatabaseId, Directory, NewDirectory};
@@ -43,6 +44,7 @@ pub fn restore(env: &Arc<dyn Env>, backup: &Path, target: &Path) -> Result<Resto
         return Err(DurabilityError::NotABackup { directory: backup.to_path_buf(), reason });
     };
     refuse_commits(files, &source, &manifest)?;
+    refuse_inside(files, target, backup)?;
     let new = NewDirectory::begin(files, target, DatabaseId(env.random_u64()))?;
     let restored = copy(files, &source, manifest, &new.directory).and_then(|report| {
         new.finish(files)?;

@@ -363,8 +363,14 @@ fn targets_and_sources_that_cannot_be_are_refused() {
     let text = refused(PATH);
     assert!(text.contains("\"/db\" is not empty"), "{text}");
     let text = refused("/none/below");
-    assert!(text.contains("/none") && text.contains("No such file or directory"), "{text}");
+    assert!(text.contains("\"/none\" does not exist"), "{text}");
     assert!(!env.files().exists("/none".as_ref()));
+    let text = restored(&env, BACKUP, "/none/below").expect_err("it is refused").to_string();
+    assert!(text.contains("\"/none\" does not exist"), "{text}");
+    for inside in [BACKUP, "/backup/below", "/backup/log/../log"] {
+        let text = restored(&env, BACKUP, inside).expect_err("it is the source").to_string();
+        assert!(text.contains("lies in the directory of the database, \"/backup\""), "{text}");
+    }
     env.simulated_files().insert("/file", b"dear".to_vec());
     let text = refused("/file");
     assert!(text.contains("/file") && text.contains("Not a directory"), "{text}");

@@ -28,10 +28,14 @@ impl Database {
     /// # Errors
     /// Nothing is left in the directory then.
     pub fn back_up(&self, target: &Path) -> Result<BackupReport, OpenError> {
-        let (engine, target) = (self.engine().clone(), target.to_path_buf());
-        let written = self
-            .engine()
-            .block_on(async move { eris_durability::back_up(&engine, &target, CancelHandle::default()).await })?;
+        let (engine, target, files) = (self.engine().clone(), target.to_path_buf(), self.files().cloned());
+        let written = self.engine().block_on(async move {
+            let cancel = CancelHandle::default();
+            match files {
+                Some(files) => files.back_up(&engine, &target, cancel).await,
+                None => eris_durability::back_up(&engine, &target, cancel).await,
+            }
+        })?;
         Ok(written?)
     }
 }

@@ -19,6 +19,11 @@ use crate::tables::TableDescription;
 pub enum OpenError {
     #[error("a memory limit of {given} bytes is too small: a database needs at least {MEMORY_LIMIT_MIN} bytes")]
     MemoryLimit { given: u64 },
+    #[error(
+        "a memory limit of {given} bytes does not fit into the address space of this process, which has room for \
+         {fits}: raise that (ulimit -v), or lower --memory-limit or --workers"
+    )]
+    AddressSpace { given: u64, fits: u64 },
     #[error(transparent)]
     Placement(PlacementError),
     #[error(transparent)]

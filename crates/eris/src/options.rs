@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use eris_engine::EngineOptions;
-use eris_platform::limits::ResourceDefaults;
+use eris_platform::limits::{self, ResourceDefaults};
 use eris_platform::{Pinning, WorkerPlan};
 
 use crate::database::OpenError;
@@ -11,6 +11,21 @@ use crate::database::OpenError;
 /// The smallest memory limit with which a database is of use: some small tables, a join of two. A table begins with
 /// pages of 64 kB, and the fallback lane with batches of some thousand rows.
 pub const MEMORY_LIMIT_MIN: u64 = 8 << 20;
+
+/// Address space that a process takes whose database is empty: its code, what the allocator keeps at hand.
+const ADDRESS_SPACE_FIXED: u64 = 384 << 20;
+/// Address space of a worker, and of the thread of the fallback lane beside it, for their stacks.
+const ADDRESS_SPACE_OF_WORKER: u64 = 24 << 20;
+/// The smallest address space in which a process can open a database.
+pub const ADDRESS_SPACE_MIN: u64 = 512 << 20;
+
+/// The largest memory limit for so many workers, where the address space is limited (`ulimit -v`). An allocation that
+/// finds none ends the process, so the limit on memory has to refuse first. A fifth is left for what is not reserved,
+/// and for holes between allocations.
+fn memory_in_address_space(workers: usize) -> Option<u64> {
+    let taken = ADDRESS_SPACE_FIXED + ADDRESS_SPACE_OF_WORKER * workers as u64;
+    limits::address_space().map(|bytes| bytes.saturating_sub(taken) / 5 * 4)
+}
 
 /// Options of [`crate::Database::open`].
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +52,7 @@ impl Default for Options {
         Options {
             workers: machine.workers,
             nodes: 1,
-            memory_limit_bytes: machine.memory_bytes,
+            memory_limit_bytes: machine.memory_bytes.min(memory_in_address_space(machine.workers).unwrap_or(u64::MAX)),
             pinning: Pinning::Auto,
             fallback: true,
             in_place: true,
@@ -51,6 +66,9 @@ impl Options {
     pub(crate) fn engine(&self) -> Result<EngineOptions, OpenError> {
         if self.memory_limit_bytes < MEMORY_LIMIT_MIN {
             return Err(OpenError::MemoryLimit { given: self.memory_limit_bytes });
+        }
+        if let Some(fits) = memory_in_address_space(self.workers).filter(|fits| *fits < self.memory_limit_bytes) {
+            return Err(OpenError::AddressSpace { given: self.memory_limit_bytes, fits });
         }
         WorkerPlan::unpinned(self.workers, self.nodes).map_err(OpenError::Placement)?;
         Ok(EngineOptions {

@@ -6,8 +6,12 @@
 //! [`Files::sync_directory`]; what was written into a file after its own sync. Neither makes the other durable.
 //!
 //! Errors carry the code of the operating system ([`io::Error::raw_os_error`]), in both environments the same one.
+//!
+//! Files are regular files. What else a path may lead to (a FIFO, a terminal, a device, a file that the kernel makes up)
+//! is refused with [`NotRegular`], before anything is read or written and without waiting for it. What is created
+//! belongs to the user who runs the process alone, whatever the mask of the process.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +55,14 @@ pub trait Files: Send + Sync {
     /// Returns when the names in a directory are durable: what was created, renamed and removed there.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
 
+    /// Takes the rights of other users from a file or a directory. Gives the mode that it had if they had any.
+    /// `PermissionDenied` if it belongs to another user.
+    fn restrict(&self, path: &Path) -> io::Result<Option<u32>>;
+
+    /// Whether `path`, which need not exist, is `directory` or lies in it, by whatever name: through links, relative
+    /// components, mounts.
+    fn is_within(&self, path: &Path, directory: &Path) -> io::Result<bool>;
+
     /// Bytes that this process may still write to the file system of `path`.
     fn available_bytes(&self, path: &Path) -> io::Result<u64>;
 
@@ -70,6 +82,50 @@ pub trait Files: Send + Sync {
     /// Keeps out whoever would [`lock`](Self::lock) an existing file, without writing anything: it needs no more than
     /// the right to read. Others may do the same at the same time. `WouldBlock` if the file is locked.
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+}
+
+/// What a path leads to that is no regular file and no directory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FileKind {
+    Fifo,
+    Socket,
+    Terminal,
+    CharacterDevice,
+    BlockDevice,
+    /// In a file system of the kernel, such as `/proc`.
+    Kernel,
+}
+
+impl Display for FileKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            FileKind::Fifo => "a FIFO",
+            FileKind::Socket => "a socket",
+            FileKind::Terminal => "a terminal",
+            FileKind::CharacterDevice => "a character device",
+            FileKind::BlockDevice => "a block device",
+            FileKind::Kernel => "a file that the kernel makes up",
+        })
+    }
+}
+
+/// Why a path is not opened: it leads to something that may keep its readers and writers for ever. (A directory has
+/// `EISDIR` of its own.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("it is {0}, not a regular file")]
+pub struct NotRegular(pub FileKind);
+
+impl NotRegular {
+    /// Whether that is the error.
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<NotRegular>)
+    }
+}
+
+impl From<NotRegular> for io::Error {
+    fn from(error: NotRegular) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidInput, error)
+    }
 }
 
 /// What [`Files::open_at`] opens, and what may be done with it then.

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use crate::files::Files;
+use crate::messages::tell;
 use crate::threads::message_of;
 
 /// What a queue runs.
@@ -47,6 +48,14 @@ pub fn run<T: Send + 'static>(
         promise.settle(Ok(value));
     }));
     IoTask { outcome }
+}
+
+/// Lets go of a queue without waiting for its jobs, which a drop of the last reference does. For a worker whose job may
+/// wait for a disk that does not answer.
+pub fn release(queue: Arc<dyn IoQueue>) {
+    let last = Arc::clone(&queue);
+    // Behind all others: it drops the last reference, unless that is dropped here when there is nothing left to do.
+    queue.submit(Box::new(move |_| drop(last)));
 }
 
 /// What becomes of a job; see [`run`]. Polling it again after it was ready panics.
@@ -115,6 +124,6 @@ impl<T> Drop for Promise<T> {
 pub(crate) fn run_guarded(name: &str, job: IoJob, files: &dyn Files) {
     // What a job shares with others it guards itself: locks here are taken over when their holder panicked.
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(files))) {
-        eprintln!("a job of the I/O queue \"{name}\" panicked: {}", message_of(payload.as_ref()));
+        tell(format_args!("a job of the I/O queue \"{name}\" panicked: {}", message_of(payload.as_ref())));
     }
 }

@@ -155,6 +155,23 @@ pub fn physical_memory(root: &Path) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
+/// Bytes of address space that the process may have (`ulimit -v`), if that is limited. Allocates nothing.
+pub fn address_space() -> Option<u64> {
+    resource(libc::RLIMIT_AS)
+}
+
+/// Descriptors of files and sockets that the process may have open (`ulimit -n`), if that is limited.
+pub fn descriptors() -> Option<u64> {
+    resource(libc::RLIMIT_NOFILE)
+}
+
+fn resource(which: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes one structure to a valid pointer.
+    let result = unsafe { libc::getrlimit(which, &raw mut limit) };
+    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
 /// The cpus this thread may run on, or `None` if the kernel does not tell.
 pub fn affinity() -> Option<Vec<CpuId>> {
     // SAFETY: an all-zero cpu_set_t is the empty set.

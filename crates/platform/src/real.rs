@@ -6,6 +6,7 @@ mod io_queue;
 mod positioned;
 mod reactor;
 mod readiness;
+mod regular;
 mod streams;
 mod threads;
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use eris_engine::Engine;
-use eris_platform::{ByteStream, Listener};
+use eris_platform::{ByteStream, Listener, limits};
 
 use crate::protocol::connection::{Host, serve};
 use crate::protocol::report::Report;
@@ -20,7 +20,7 @@ use crate::protocol::wire::{Transport, Wire, first_of, step_back};
 /// How long a client may take to introduce itself.
 pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a stopping server waits for its statements to notice that they are cancelled.
-pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after an accept that failed: out of descriptors, as a rule, and that passes.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -34,6 +34,12 @@ pub enum ServeError {
     NotLoopback(SocketAddr),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: std::io::Error },
+}
+
+/// Descriptors that clients do not get, so that the log has its next file when clients have all others: those of
+/// standard streams, listeners, log, checkpoints, backups and COPY, and a reactor's of each worker.
+pub fn own_descriptors(workers: usize) -> u64 {
+    24 + 4 * workers as u64
 }
 
 /// A server that accepts connections. Dropped, it goes on; [`ServerHandle::stop`] ends it.
@@ -51,7 +57,9 @@ pub fn listen<H: Host + 'static>(engine: &Engine, address: SocketAddr, host: H) 
     }
     let listener = engine.reactor(0).listen(address).map_err(|source| ServeError::Listen { address, source })?;
     let address = listener.local_address();
-    let registry = Arc::new(Registry::default());
+    let own = own_descriptors(engine.worker_count());
+    let for_clients = limits::descriptors().map_or(usize::MAX, |all| all.saturating_sub(own) as usize);
+    let registry = Arc::new(Registry::for_connections(for_clients));
     let acceptor = Arc::new(Signal::default());
     engine.spawn(accept(engine.clone(), listener, acceptor.clone(), registry.clone(), Arc::new(host)));
     Ok(ServerHandle { engine: engine.clone(), registry, acceptor, address })

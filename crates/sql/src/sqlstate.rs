@@ -159,8 +159,12 @@ states! {
     DUPLICATE_TABLE = b"42P07";
     /// invalid_table_definition
     INVALID_TABLE = b"42P16";
+    /// invalid_object_definition
+    INVALID_OBJECT = b"42P17";
     /// indeterminate_datatype
     UNKNOWN_TYPE = b"42P18";
+    /// insufficient_resources
+    INSUFFICIENT_RESOURCES = b"53000";
     /// out_of_memory
     OUT_OF_MEMORY = b"53200";
     /// program_limit_exceeded
@@ -181,8 +185,6 @@ states! {
     CANCELED = b"57014";
     /// admin_shutdown
     SHUTDOWN = b"57P01";
-    /// io_error
-    IO = b"58030";
     /// undefined_file
     NO_SUCH_FILE = b"58P01";
     /// duplicate_file

@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use eris_engine::Engine;
+use eris_platform::messages::tell;
 
 use super::take::{CheckpointReport, Checkpointer};
 use crate::error::DurabilityError;
@@ -106,7 +107,7 @@ pub(crate) async fn run(
         if let Err(error) = &outcome
             && !failed_before
         {
-            eprintln!("eris: no checkpoint could be taken: {error}; the log is kept, another try follows");
+            tell(format_args!("no checkpoint could be taken: {error}; the log is kept, another try follows"));
         }
         failed_before = outcome.is_err();
         let Some(control) = control.upgrade() else { return };

@@ -6,6 +6,7 @@ use std::task::Waker;
 
 use eris_engine::LogError;
 use eris_platform::Files;
+use eris_platform::messages::tell;
 
 use super::Shared;
 use super::file::{file_name, header};
@@ -33,7 +34,7 @@ fn flush(shared: &Arc<Shared>, files: &dyn Files, mut batch: Batch, end: u64) {
                 (commits, wakers, Ok(()))
             }
             Err(error) => {
-                eprintln!("eris: the log could not be written ({error}); no more commits are accepted");
+                tell(format_args!("the log could not be written ({error}); no more commits are accepted"));
                 let error = LogError::Failed { reason: error.to_string().into(), is_over: true };
                 let (commits, wakers) = state.fail(error.clone());
                 (commits, wakers, Err(error))

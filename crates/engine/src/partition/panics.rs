@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use eris_platform::messages::tell;
 use eris_storage::StorageError;
 
 use super::{LivingPartition, PartitionState};
@@ -36,7 +37,7 @@ pub(crate) fn contain_panic<T>(read: impl FnOnce() -> Result<T, EngineError>) ->
 /// Runs code that changes rows: a panic stops the process.
 fn stop_on_panic<T>(change: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(change)).unwrap_or_else(|panic| {
-        eprintln!("eris: panic while a partition was being changed ({}); stopping", panic_text(&*panic));
+        tell(format_args!("panic while a partition was being changed ({}); stopping", panic_text(&*panic)));
         std::process::abort()
     })
 }

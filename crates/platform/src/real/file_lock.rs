@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::regular;
 use crate::files::FileLock;
 
 /// Closing the file ends the lock. Child processes do not keep it: descriptors are closed when they start a program.
@@ -13,7 +14,7 @@ pub(super) struct RealFileLock(fs::File);
 
 impl RealFileLock {
     pub(super) fn take(path: &Path) -> io::Result<RealFileLock> {
-        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = regular::create(fs::OpenOptions::new().read(true).write(true), path, false)?;
         match file.try_lock() {
             Ok(()) => Ok(RealFileLock(file)),
             Err(TryLockError::WouldBlock) => Err(io::Error::from_raw_os_error(libc::EWOULDBLOCK)),
@@ -22,7 +23,7 @@ impl RealFileLock {
     }
 
     pub(super) fn share(path: &Path) -> io::Result<RealFileLock> {
-        let file = fs::File::open(path)?;
+        let file = regular::open(fs::OpenOptions::new().read(true), path)?;
         match file.try_lock_shared() {
             Ok(()) => Ok(RealFileLock(file)),
             Err(TryLockError::WouldBlock) => Err(io::Error::from_raw_os_error(libc::EWOULDBLOCK)),

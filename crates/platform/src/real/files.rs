@@ -5,12 +5,13 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::file_lock::RealFileLock;
 use super::positioned::RealPositionedFile;
+use super::regular::{self, DIRECTORY_MODE, RIGHTS};
 use super::threads;
 use crate::files::{File, FileLock, Files, OpenMode, PositionedFile};
 
@@ -56,13 +57,14 @@ impl RealFiles {
 
 impl Files for RealFiles {
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        let file = fs::File::open(self.resolve(path))?;
-        refuse_directory(&file)?;
-        Ok(Box::new(RealFile(file)))
+        Ok(Box::new(RealFile(open_to_read(&self.resolve(path))?)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(RealFile(fs::File::create(self.resolve(path))?)))
+        let file = regular::create(fs::OpenOptions::new().write(true), &self.resolve(path), false)?;
+        // Emptied only now, when it is known what it is.
+        file.set_len(0)?;
+        Ok(Box::new(RealFile(file)))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -74,15 +76,18 @@ impl Files for RealFiles {
     }
 
     fn read_to_string(&self, path: &Path) -> io::Result<String> {
-        fs::read_to_string(self.resolve(path))
+        let mut text = String::new();
+        open_to_read(&self.resolve(path))?.read_to_string(&mut text)?;
+        Ok(text)
     }
 
     fn open_at(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn PositionedFile>> {
         let mut options = fs::OpenOptions::new();
         let is_new = matches!(mode, OpenMode::Create | OpenMode::CreateDirect);
-        options.read(mode != OpenMode::CreateDirect).write(mode != OpenMode::Read).create_new(is_new);
-        let file = options.open(self.resolve(path))?;
-        refuse_directory(&file)?;
+        options.read(mode != OpenMode::CreateDirect).write(mode != OpenMode::Read);
+        let path = self.resolve(path);
+        let file =
+            if is_new { regular::create(&mut options, &path, true)? } else { regular::open(&mut options, &path)? };
         Ok(Arc::new(RealPositionedFile::new(file, mode == OpenMode::CreateDirect)))
     }
 
@@ -114,7 +119,7 @@ impl Files for RealFiles {
             above = parent.ok_or(error)?;
         }
         for directory in missing.into_iter().rev() {
-            match fs::create_dir(directory) {
+            match create_directory(directory) {
                 // Another process may be faster.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => {}
                 created => created?,
@@ -126,6 +131,14 @@ impl Files for RealFiles {
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         sync_directory(&self.resolve(path))
+    }
+
+    fn restrict(&self, path: &Path) -> io::Result<Option<u32>> {
+        regular::restrict(&self.resolve(path))
+    }
+
+    fn is_within(&self, path: &Path, directory: &Path) -> io::Result<bool> {
+        is_within(&self.resolve(path), &self.resolve(directory))
     }
 
     fn available_bytes(&self, path: &Path) -> io::Result<u64> {
@@ -158,9 +171,62 @@ impl Files for RealFiles {
     }
 }
 
-/// The kernel opens a directory for reading as if it were a file, and refuses only to read it.
-fn refuse_directory(file: &fs::File) -> io::Result<()> {
-    if file.metadata()?.is_dir() { Err(io::Error::from_raw_os_error(libc::EISDIR)) } else { Ok(()) }
+fn open_to_read(path: &Path) -> io::Result<fs::File> {
+    regular::open(fs::OpenOptions::new().read(true), path)
+}
+
+/// Creates one directory, for this user alone.
+fn create_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path)?;
+    // The mask of the process may have taken away more.
+    if fs::metadata(path)?.mode() & RIGHTS != DIRECTORY_MODE {
+        fs::set_permissions(path, fs::Permissions::from_mode(DIRECTORY_MODE))?;
+    }
+    Ok(())
+}
+
+/// By what directories are, not by their names: links and mounts give a directory several.
+fn is_within(path: &Path, directory: &Path) -> io::Result<bool> {
+    let path = std::path::absolute(path)?;
+    let mut above = path.as_path();
+    let there = loop {
+        match fs::canonicalize(above) {
+            Ok(there) => break there,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => above = above.parent().ok_or(error)?,
+            Err(error) => return Err(error),
+        }
+    };
+    let mut identities = Vec::new();
+    match add_identities(or_here(directory), &mut identities) {
+        // Nothing lies in what is gone.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        added => added?,
+    }
+    for ancestor in there.ancestors() {
+        if identities.contains(&identity(ancestor)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The file system and the number in it: what a file or a directory is, whatever it is called.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> io::Result<Identity> {
+    fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// Of a directory and all below it: each may be mounted elsewhere by itself.
+fn add_identities(directory: &Path, identities: &mut Vec<Identity>) -> io::Result<()> {
+    identities.push(identity(directory)?);
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            add_identities(&entry.path(), identities)?;
+        }
+    }
+    Ok(())
 }
 
 /// A path of no components, as the parent of a relative path is, means the directory of the process.

@@ -13,12 +13,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::threads::{self, STACK_BYTES};
+use super::threads;
 use crate::files::Files;
 use crate::ids::CpuId;
 use crate::io_queue::{IoJob, IoQueue, run_guarded};
 use crate::limits;
 
+/// Enough for code that reads and writes files. It is taken from the address space, which may be limited.
+const STACK_BYTES: usize = 2 << 20;
 /// How long the thread looks for a job before it sleeps: about what it costs to put it to sleep and wake it.
 const SPIN_MAX: Duration = Duration::from_micros(5);
 /// Looks between two glances at the clock.

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::threads::{ThreadHandle, ThreadPanicked, message_of};
 
 /// Planning recurses deeper than the 2 MiB that Rust gives by default; pages never touched cost nothing.
-pub(super) const STACK_BYTES: usize = 16 << 20;
+const STACK_BYTES: usize = 16 << 20;
 
 pub(super) fn spawn(
     name: &str,

@@ -188,6 +188,15 @@ impl Files for SimulatedFiles {
         self.disk().sync_directory(&normal(path))
     }
 
+    /// The machine has one user.
+    fn restrict(&self, path: &Path) -> io::Result<Option<u32>> {
+        if self.exists(path) { Ok(None) } else { Err(io::Error::from_raw_os_error(libc::ENOENT)) }
+    }
+
+    fn is_within(&self, path: &Path, directory: &Path) -> io::Result<bool> {
+        Ok(normal(path).starts_with(normal(directory)))
+    }
+
     fn available_bytes(&self, path: &Path) -> io::Result<u64> {
         self.disk().available_bytes(&normal(path))
     }

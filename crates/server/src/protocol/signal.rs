@@ -128,8 +128,9 @@ impl Signal {
 }
 
 /// All connections of a server.
-#[derive(Default)]
 pub struct Registry {
+    /// At one time, strangers included: as many as there are descriptors for.
+    connections_max: usize,
     connections: Mutex<Connections>,
     last_process: AtomicU32,
     stopping: AtomicBool,
@@ -152,7 +153,24 @@ struct Entry {
     introduced: bool,
 }
 
+impl Default for Registry {
+    fn default() -> Self {
+        Self::for_connections(usize::MAX)
+    }
+}
+
 impl Registry {
+    /// For so many connections at one time, introduced or not.
+    pub fn for_connections(connections_max: usize) -> Self {
+        Self {
+            connections_max,
+            connections: Mutex::default(),
+            last_process: AtomicU32::default(),
+            stopping: AtomicBool::default(),
+            emptied: Mutex::default(),
+        }
+    }
+
     /// Admits a connection; it is known until the registration is dropped. Its place among the sessions it gets when it
     /// says who it is ([`Registration::introduce`]).
     pub fn admit(self: &Arc<Self>, secret: u32) -> Result<Registration, Report> {
@@ -161,10 +179,13 @@ impl Registry {
             return Err(stopping());
         }
         let mut dismissed = None;
-        if connections.strangers.len() >= STRANGERS_MAX
-            && let Some(oldest) = connections.strangers.pop_front()
-        {
-            dismissed = connections.entries.get(&oldest).map(|entry| entry.signal.clone());
+        let is_full = connections.entries.len() >= self.connections_max;
+        if is_full || connections.strangers.len() >= STRANGERS_MAX {
+            let oldest = connections.strangers.pop_front();
+            if is_full && oldest.is_none() {
+                return Err(too_many(self.connections_max));
+            }
+            dismissed = oldest.and_then(|oldest| connections.entries.get(&oldest)).map(|entry| entry.signal.clone());
         }
         let process = loop {
             let number = self.last_process.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff;
@@ -225,6 +246,13 @@ impl Registry {
     }
 }
 
+/// What a client is told for which there is no place.
+fn too_many(connections_max: usize) -> Report {
+    let message = format!("sorry, too many clients already: the limit is {connections_max} connections");
+    Report::fatal(SqlState::TOO_MANY_CONNECTIONS, message)
+        .with_hint("Close connections that are not needed, or share them with a connection pool.")
+}
+
 /// What a client is told when the server stops.
 pub(crate) fn stopping() -> Report {
     Report::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
@@ -250,9 +278,7 @@ impl Registration {
         }
         let mut connections = self.registry.connections();
         if connections.sessions >= CONNECTIONS_MAX {
-            let message = format!("sorry, too many clients already: the limit is {CONNECTIONS_MAX} connections");
-            return Err(Report::fatal(SqlState::TOO_MANY_CONNECTIONS, message)
-                .with_hint("Close connections that are not needed, or share them with a connection pool."));
+            return Err(too_many(CONNECTIONS_MAX));
         }
         if let Some(entry) = connections.entries.get_mut(&self.process)
             && !std::mem::replace(&mut entry.introduced, true)

@@ -1,6 +1,8 @@
 //! The thread pool of the lane. It starts with the first plan that needs it.
 
 use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -10,7 +12,7 @@ use eris_platform::{MemoryPool as ErisPool, limits};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::memory::AccountedMemory;
-use crate::errors::SqlError;
+use crate::errors::{SqlError, SqlState};
 
 /// The lane of one database.
 pub struct Lane {
@@ -56,17 +58,25 @@ impl Lane {
             return Ok(runtime.handle().clone());
         }
         let cpus = self.cpus.clone();
-        let started = Builder::new_multi_thread()
-            .worker_threads(self.threads)
-            .thread_name("eris-fallback")
-            .on_thread_start(move || {
-                if let Some(cpus) = &cpus {
-                    // Processors can be taken away meanwhile; a thread left where it started is slower, not wrong.
-                    let _ = limits::set_affinity(cpus);
-                }
-            })
-            .build()
-            .map_err(|error| SqlError::internal(format!("the fallback lane cannot start: {error}")))?;
+        let start = || {
+            Builder::new_multi_thread()
+                .worker_threads(self.threads)
+                .thread_name("eris-fallback")
+                .on_thread_start(move || {
+                    if let Some(cpus) = &cpus {
+                        // Processors can be taken away meanwhile; a thread left where it started is slower, not wrong.
+                        let _ = limits::set_affinity(cpus);
+                    }
+                })
+                .build()
+        };
+        // Where the system has no thread for it, the runtime panics.
+        let started = catch_unwind(AssertUnwindSafe(start))
+            .unwrap_or_else(|_| Err(io::Error::other("the system has no thread for it (ulimit -u, -v)")))
+            .map_err(|error| {
+                let message = format!("the fallback lane cannot start: {error}");
+                SqlError::new(SqlState::INSUFFICIENT_RESOURCES, message)
+            })?;
         Ok(runtime.insert(started).handle().clone())
     }
 }

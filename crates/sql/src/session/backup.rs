@@ -2,22 +2,28 @@
 //!
 //! It runs in a task of its own: if the session ceases to wait, the backup is cancelled, and removes what it made.
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use eris_durability::{BackupReport, DurabilityError, back_up};
 use eris_engine::{CancelHandle, EngineError};
 use eris_storage::{Batch, DataType, Value};
 use tokio::sync::oneshot;
 
+use super::cancel::{before, unless_cancelled};
 use super::execute::Attempt;
 use super::prepared::ColumnDescription;
 use super::session::Session;
+use super::source_file::file_state;
 use super::statement::Planned;
 use crate::errors::{SqlError, SqlState};
 use crate::plan::engine_error;
 use crate::types::SqlType;
+
+/// How long a cancelled backup is waited for, so that what it made is removed when the client hears of it. Longer it
+/// takes only where the disk does not answer: then it is removed later.
+const REMOVAL_MAX: Duration = Duration::from_secs(2);
 
 /// What BACKUP answers with.
 pub(super) fn backup_columns() -> Arc<[ColumnDescription]> {
@@ -44,13 +50,24 @@ impl Session {
         }
         let cancel = self.cancel.handle();
         let waiting = Waiting(cancel.clone());
-        let engine = self.database.engine().clone();
-        let (sender, receiver) = oneshot::channel();
+        let (engine, files) = (self.database.engine().clone(), self.database.files().cloned());
+        let (sender, mut receiver) = oneshot::channel();
         engine.clone().spawn(async move {
+            let report = match files {
+                Some(files) => files.back_up(&engine, &target, cancel).await,
+                None => back_up(&engine, &target, cancel).await,
+            };
             // Who waited may be gone.
-            let _ = sender.send(back_up(&engine, &target, cancel).await);
+            let _ = sender.send(report);
         });
-        let outcome = receiver.await;
+        let outcome = match unless_cancelled(&waiting.0, &mut receiver).await {
+            Ok(outcome) => outcome,
+            Err(cancelled) => {
+                let engine = self.database.engine();
+                let patience = engine.sleep_until(engine.env().now().saturating_add(REMOVAL_MAX));
+                before(patience, receiver).await.ok_or(cancelled)?
+            }
+        };
         drop(waiting);
         let report = outcome.unwrap_or_else(|_| Err(EngineError::ShuttingDown.into()));
         let BackupReport { timestamp, rows, bytes, .. } = report.map_err(|error| backup_error(&error))?;
@@ -64,12 +81,9 @@ fn backup_error(error: &DurabilityError) -> SqlError {
     let state = match error {
         DurabilityError::Engine(error) => return engine_error(error, None),
         error if error.is_full() => SqlState::DISK_FULL,
-        DurabilityError::Io { error, .. } => match error.kind() {
-            ErrorKind::NotFound => SqlState::NO_SUCH_FILE,
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => SqlState::INSUFFICIENT_PRIVILEGE,
-            ErrorKind::NotADirectory | ErrorKind::IsADirectory => SqlState::WRONG_OBJECT,
-            _ => SqlState::IO_ERROR,
-        },
+        DurabilityError::Io { error, .. } => file_state(error),
+        DurabilityError::NoDirectory { .. } => SqlState::NO_SUCH_FILE,
+        DurabilityError::InsideDatabase { .. } => SqlState::INVALID_OBJECT,
         DurabilityError::InUse { .. } => SqlState::OBJECT_IN_USE,
         DurabilityError::NotEmpty { .. } => SqlState::DUPLICATE_FILE,
         _ => SqlState::IO_ERROR,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use eris_engine::IsolationLevel;
 use eris_storage::{Batch, DataType, Value};
 
+use super::cancel::unless_cancelled;
 use super::execute::Attempt;
 use super::outcome::CommandTag;
 use super::prepared::Prepared;
@@ -157,7 +158,8 @@ impl Session {
             self.notice(SqlState::SUCCESS, "the database lives in memory only: there is nothing to be written");
             return Ok(());
         };
-        match files.checkpoint().await {
+        // It is taken all the same.
+        match unless_cancelled(&self.cancel.handle(), files.checkpoint()).await? {
             Ok(_) => Ok(()),
             Err(error) => {
                 let state = if error.is_full() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };

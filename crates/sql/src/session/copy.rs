@@ -5,7 +5,6 @@
 //! ```
 //! The load task gives the transaction back with its result. A bad row fails the statement; nothing of it stays.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use eris_engine::{EngineError, Transaction, yield_now};
@@ -15,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::copy_rows::CopyReader;
 use super::outcome::CommandTag;
 use super::session::Session;
+use super::source_file::SourceFile;
 use super::states::Step;
 use crate::catalog::Table;
 use crate::errors::{SqlError, SqlState};
@@ -23,8 +23,6 @@ use crate::plan::engine_error;
 
 /// Batches that wait for the load task at most.
 const WAITING_BATCHES_MAX: usize = 2;
-/// Bytes read from a file at once.
-const FILE_BYTES: usize = 256 << 10;
 
 enum Message {
     Rows(Batch),
@@ -156,31 +154,18 @@ impl Session {
         // Who may read the file but not fill the table is to hear of the table.
         self.overlay.version(self.database.catalog())?.table(&command.table)?;
         let env = Arc::clone(self.database.engine().env());
-        let mut file = env.files().open(Path::new(path)).map_err(|error| {
-            let state = match error.kind() {
-                std::io::ErrorKind::IsADirectory => SqlState::WRONG_OBJECT,
-                std::io::ErrorKind::NotFound => SqlState::NO_SUCH_FILE,
-                std::io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
-                _ => SqlState::IO,
-            };
-            SqlError::new(state, format!("could not open file \"{path}\" for reading: {error}"))
-        })?;
+        let mut source = SourceFile::open(&env, path, self.cancel.handle()).await?;
         let mut load = self.start_load(command)?;
-        let mut buffer = vec![0; FILE_BYTES];
         let outcome = loop {
-            match file.read(&mut buffer) {
-                Ok(0) => break Ok(()),
-                Ok(read) => {
-                    if let Err(error) = load.feed(&buffer[..read]).await {
-                        break Err(error);
-                    }
-                    yield_now().await;
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    break Err(SqlError::new(SqlState::IO, format!("could not read file \"{path}\": {error}")));
-                }
+            let fed = match source.next().await {
+                Ok([]) => break Ok(()),
+                Ok(bytes) => load.feed(bytes).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = fed {
+                break Err(error);
             }
+            yield_now().await;
         };
         let (transaction, rows) = load.finish(outcome).await;
         self.transaction = transaction;

@@ -19,6 +19,7 @@ mod prepared;
 #[allow(clippy::module_inception)]
 mod session;
 mod sleep;
+mod source_file;
 mod statement;
 mod states;
 

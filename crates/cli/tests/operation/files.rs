@@ -1,0 +1,257 @@
+//! Files that keep their readers, directories that are not there or in the way, and who may look at a database.
+
+use std::ffi::CString;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use eris_workloads::connection::{SqlConnection, SqlFailure};
+use eris_workloads::postgres::PostgresUrl;
+
+use super::{PATIENCE, Process, beforehand, within_patience};
+use crate::support::{Place, eris, serve};
+
+fn server(directory: &str) -> Process {
+    Process::start(serve(eris(), directory)).unwrap_or_else(|(status, text)| panic!("{status}: {text}"))
+}
+
+fn make_fifo(path: &str) {
+    let name = CString::new(path).unwrap();
+    // SAFETY: the name ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+}
+
+/// A terminal that nobody types at: the descriptor of its other side, and its name.
+fn terminal() -> (libc::c_int, String) {
+    let mut name = [0_u8; 64];
+    // SAFETY: the descriptor is checked before it is used, and the name has room for its length.
+    let control = unsafe {
+        let control = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY);
+        assert!(control >= 0, "{}", std::io::Error::last_os_error());
+        assert_eq!((libc::grantpt(control), libc::unlockpt(control)), (0, 0));
+        assert_eq!(libc::ptsname_r(control, name.as_mut_ptr().cast(), name.len()), 0);
+        control
+    };
+    let end = name.iter().position(|byte| *byte == 0).unwrap();
+    (control, std::str::from_utf8(&name[..end]).unwrap().to_owned())
+}
+
+/// As many statements at once as there are workers: each would keep one. All are refused in the same way, a session
+/// beside them is answered, and the server ends as it should.
+#[test]
+fn special_files_are_refused_and_stop_nobody() {
+    let place = Place::new("operation-special");
+    let server = server(&place.path("db"));
+    server.run("CREATE TABLE t (id int PRIMARY KEY)").unwrap();
+    let mut beside = server.try_connect().unwrap();
+    let [fifo, link, socket, looped] = ["fifo", "link", "socket", "loop"].map(|name| place.path(name));
+    make_fifo(&fifo);
+    symlink("fifo", &link).unwrap();
+    symlink("loop", &looped).unwrap();
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let (control, terminal) = terminal();
+    let (missing, below) = (place.path("none/file"), place.path("fifo/file"));
+    let cases = [
+        (&*fifo, "42809", "a FIFO"),
+        (&link, "42809", "a FIFO"),
+        (&socket, "42809", "a socket"),
+        (&terminal, "42809", "a terminal"),
+        ("/dev/zero", "42809", "a character device"),
+        ("/dev/full", "42809", "a character device"),
+        ("/proc/kmsg", "42809", "a file that the kernel makes up"),
+        ("/proc/self/status", "42809", "a file that the kernel makes up"),
+        ("/dev", "42809", "Is a directory"),
+        (&below, "42809", "Not a directory"),
+        (&looped, "58030", "symbolic links"),
+        (&missing, "58P01", "No such file"),
+    ];
+    for (path, sqlstate, says) in cases {
+        if path == "/proc/kmsg" && std::fs::File::open(path).is_err() {
+            println!("skipped: only root may read {path}");
+            continue;
+        }
+        let statements: Vec<_> = (0..2)
+            .map(|_| {
+                let (url, path) = (server.url.clone(), path.to_owned());
+                std::thread::spawn(move || {
+                    let mut connection =
+                        eris_workloads::postgres::PostgresConnection::connect(&url.parse::<PostgresUrl>().unwrap())
+                            .unwrap();
+                    connection.execute(&format!("COPY t FROM '{path}'"), &[]).err()
+                })
+            })
+            .collect();
+        let failures = within_patience(path, move || {
+            statements.into_iter().map(|statement| statement.join().unwrap()).collect::<Vec<Option<SqlFailure>>>()
+        });
+        for failure in failures {
+            let failure = failure.unwrap_or_else(|| panic!("{path} was read"));
+            assert_eq!(failure.sqlstate, sqlstate, "{path}: {failure}");
+            assert!(failure.message.contains(says) && failure.message.contains(path), "{path}: {failure}");
+        }
+        // To a file it is not written at all; a backup needs a directory.
+        let refused = server.run(&format!("COPY t TO '{path}'")).unwrap_err();
+        assert_eq!(refused.sqlstate, "0A000", "{path}: {refused}");
+        let url = server.url.clone();
+        let backup = format!("BACKUP TO '{path}'");
+        let refused = within_patience(&backup.clone(), move || {
+            let connected = eris_workloads::postgres::PostgresConnection::connect(&url.parse::<PostgresUrl>().unwrap());
+            connected.unwrap().execute(&backup, &[]).unwrap_err()
+        });
+        assert!(["42809", "58P02", "58P01", "58030"].contains(&&*refused.sqlstate), "{path}: {refused}");
+        assert_eq!(beside.execute("SELECT count(*) FROM t", &[]).unwrap().rows[0][0].as_int(), Some(0));
+    }
+    drop(beside);
+    server.stop();
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(control) };
+}
+
+/// A special file in the place of one of the database's own is refused when it is opened, and not waited for.
+#[test]
+fn a_special_file_in_the_database_is_refused() {
+    let place = Place::new("operation-own");
+    let directory = place.path("db");
+    server(&directory).stop();
+    let identity = format!("{directory}/eris.db");
+    std::fs::remove_file(&identity).unwrap();
+    make_fifo(&identity);
+    let refused = within_patience("opening", move || Process::start(serve(eris(), &directory)).map(drop));
+    let (status, text) = refused.unwrap_err();
+    assert_eq!(status.code(), Some(1), "{text}");
+    assert!(text.contains("a FIFO") && text.contains(&identity), "{text}");
+}
+
+#[test]
+fn a_copy_of_a_file_is_cancelled() {
+    let place = Place::new("operation-cancelled");
+    let server = server(&place.path("db"));
+    server.run("CREATE TABLE t (id int PRIMARY KEY, text text)").unwrap();
+    let file = place.path("rows");
+    let rows: String = (0..3_000_000).map(|id| format!("{id}\ttext\n")).collect();
+    std::fs::write(&file, rows).unwrap();
+    let mut connection = server.try_connect().unwrap();
+    let token = connection.cancel_token().unwrap();
+    let running = std::thread::spawn(move || connection.execute(&format!("COPY t FROM '{file}'"), &[]).err());
+    let begun = std::time::Instant::now();
+    // A request that comes before the statement is not heard.
+    while !running.is_finished() {
+        assert!(begun.elapsed() < PATIENCE, "it goes on");
+        token.cancel().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(running.join().unwrap().expect("it is cancelled").sqlstate, "57014");
+    assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(0));
+    server.stop();
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let output = Command::new(eris()).args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
+    text
+}
+
+/// Nothing is made where nothing is, and the directory that is missing is named.
+#[test]
+fn a_missing_parent_is_named_and_not_made() {
+    let place = Place::new("operation-parent");
+    let (directory, missing) = (place.path("db"), place.path("a/b"));
+    let target = format!("{missing}/c");
+    let server = server(&directory);
+    let refused = server.run(&format!("BACKUP TO '{target}'")).unwrap_err();
+    assert_eq!(refused.sqlstate, "58P01", "{refused}");
+    assert!(refused.message.contains(&format!("\"{missing}\" does not exist")), "{refused}");
+    let backup = place.path("backup");
+    server.run(&format!("BACKUP TO '{backup}'")).unwrap();
+    server.stop();
+    for arguments in [
+        &["serve", "--listen", "127.0.0.1:0", "--workers", "1", "--db", &target][..],
+        &["shell", "--workers", "1", "--db", &target, "-c", "SELECT 1"],
+        &["backup", "--workers", "1", "--db", &directory, &target],
+        &["restore", &backup, &target],
+    ] {
+        let text = refusal(arguments);
+        assert!(text.contains(&format!("\"{missing}\" does not exist")), "{arguments:?}: {text}");
+    }
+    assert!(!Path::new(&place.path("a")).exists(), "nothing is made");
+}
+
+fn modes(directory: &Path, into: &mut Vec<(String, u32)>) {
+    let mode = std::fs::metadata(directory).unwrap().permissions().mode() & 0o7777;
+    into.push((directory.display().to_string(), mode));
+    if directory.is_dir() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            modes(&entry.unwrap().path(), into);
+        }
+    }
+}
+
+/// Asserts that other users may do nothing in a directory.
+fn assert_private(directory: &str) {
+    let mut found = Vec::new();
+    modes(Path::new(directory), &mut found);
+    assert!(found.len() > 4, "{found:?}");
+    for (path, mode) in found {
+        let expected = if Path::new(&path).is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode, expected, "{path} has mode {mode:o}");
+    }
+}
+
+#[test]
+fn databases_and_backups_belong_to_their_user() {
+    let place = Place::new("operation-rights");
+    let [directory, backup, restored] = ["db", "backup", "restored"].map(|name| place.path(name));
+    let mut command = serve(eris(), &directory);
+    beforehand(&mut command, || {
+        // SAFETY: it takes and gives a number.
+        unsafe { libc::umask(0) };
+        Ok(())
+    });
+    let server = Process::start(command).unwrap_or_else(|(_, text)| panic!("{text}"));
+    for sql in ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)", "CHECKPOINT"] {
+        server.run(sql).unwrap();
+    }
+    server.run(&format!("BACKUP TO '{backup}'")).unwrap();
+    assert_eq!(server.stop(), "");
+    assert!(Command::new(eris()).args(["restore", &backup, &restored]).status().unwrap().success());
+    [&directory, &backup, &restored].into_iter().for_each(|directory| assert_private(directory));
+    // As a copy may be, or a version of ERIS left it that kept to the mask.
+    let mut found = Vec::new();
+    modes(Path::new(&directory), &mut found);
+    for (path, mode) in found {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode | (mode >> 3) & 0o055 | (mode >> 6) & 0o055))
+            .unwrap();
+    }
+    let server = self::server(&directory);
+    assert_eq!(server.run("SELECT id FROM t").unwrap(), Some(1));
+    let text = server.stop();
+    assert!(text.contains("could be used by other users (mode 0755)") && text.contains(&directory), "{text}");
+    assert_private(&directory);
+    assert_eq!(self::server(&directory).stop(), "", "it is told once");
+}
+
+#[test]
+fn backups_into_the_database_are_refused() {
+    let place = Place::new("operation-inside");
+    let [directory, backup, link] = ["db", "backup", "link"].map(|name| place.path(name));
+    let server = server(&directory);
+    server.run("CREATE TABLE t (id int PRIMARY KEY)").unwrap();
+    symlink(&directory, &link).unwrap();
+    let inside = ["", "/new", "/log/new", "/checkpoint/new", "/../link/new", "/../db/./log/../new"];
+    for target in inside.iter().flat_map(|inside| [format!("{directory}{inside}"), format!("{link}{inside}")]) {
+        let refused = server.run(&format!("BACKUP TO '{target}'")).unwrap_err();
+        assert_eq!(refused.sqlstate, "42P17", "{target}: {refused}");
+        assert!(refused.message.contains("outside"), "{target}: {refused}");
+    }
+    server.run(&format!("BACKUP TO '{backup}'")).unwrap();
+    server.stop();
+    for inside in ["new", "log/new"] {
+        let text = refusal(&["backup", "--workers", "1", "--db", &directory, &format!("{directory}/{inside}")]);
+        assert!(text.contains("lies in the directory of the database"), "{text}");
+        let text = refusal(&["restore", &backup, &format!("{backup}/{inside}")]);
+        assert!(text.contains("lies in the directory of the database"), "{text}");
+    }
+    self::server(&directory).stop();
+}

@@ -1,0 +1,163 @@
+//! What signals do, and that a stuck worker does not keep a server from ending.
+
+use std::io::Error;
+use std::time::{Duration, Instant};
+
+use super::{PATIENCE, Process};
+use crate::support::{Place, eris, serve};
+
+fn server(directory: &str, options: &[&str]) -> Process {
+    let mut command = serve(eris(), directory);
+    command.args(options);
+    Process::start(command).unwrap_or_else(|(status, text)| panic!("{status}: {text}"))
+}
+
+#[test]
+fn signals_without_a_meaning_do_no_harm() {
+    let place = Place::new("operation-harmless");
+    let server = server(&place.path("db"), &[]);
+    server.run("CREATE TABLE t (id int PRIMARY KEY)").unwrap();
+    let named = [
+        libc::SIGHUP,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGIO,
+        libc::SIGPWR,
+        libc::SIGSTKFLT,
+        libc::SIGPIPE,
+        libc::SIGXFSZ,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGCHLD,
+        libc::SIGURG,
+        libc::SIGWINCH,
+        libc::SIGCONT,
+    ];
+    for (id, signal) in named.into_iter().chain([libc::SIGRTMIN(), libc::SIGRTMAX()]).enumerate() {
+        server.signal(signal);
+        server.run(&format!("INSERT INTO t VALUES ({id})")).unwrap_or_else(|error| panic!("signal {signal}: {error}"));
+    }
+    assert!(server.stop().contains("SIGHUP: there is nothing to be read again"));
+}
+
+#[test]
+fn sighup_opens_the_log_again() {
+    let place = Place::new("operation-log");
+    let [log, moved] = ["log.txt", "log.1"].map(|name| place.path(name));
+    let server = server(&place.path("db"), &["--log", &log]);
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    assert!(read(&log).contains("accepts connections on"), "{}", read(&log));
+    std::fs::rename(&log, &moved).unwrap();
+    server.signal(libc::SIGHUP);
+    let begun = Instant::now();
+    while !read(&log).contains("SIGHUP") {
+        assert!(begun.elapsed() < PATIENCE, "{} {}", read(&log), read(&moved));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(server.stop(), "", "standard error is not written to");
+    assert!(read(&log).contains("stops") && !read(&moved).contains("stops"));
+    // What cannot be opened is told where it was started, and nothing is begun.
+    for (path, says) in [("/dev/full", "not a regular file"), ("/none/log", "No such file")] {
+        let mut command = serve(eris(), &place.path("other"));
+        command.args(["--log", path]);
+        let (status, text) = Process::start(command).map(drop).unwrap_err();
+        assert_eq!(status.code(), Some(1), "{text}");
+        assert!(text.contains(path) && text.contains(says), "{text}");
+    }
+    // So is what keeps a server from starting, in both places.
+    let mut command = serve(eris(), &place.path("none/db"));
+    command.args(["--log", &log]);
+    let (_, text) = Process::start(command).map(drop).unwrap_err();
+    assert!(text.contains("does not exist") && read(&log).contains("does not exist"), "{text}");
+}
+
+#[test]
+fn sigquit_ends_at_once_and_loses_nothing() {
+    let place = Place::new("operation-quit");
+    let directory = place.path("db");
+    let server = self::server(&directory, &[]);
+    server.run("CREATE TABLE t (id int PRIMARY KEY)").unwrap();
+    server.run("INSERT INTO t VALUES (7)").unwrap();
+    server.signal(libc::SIGQUIT);
+    let (status, text) = server.end();
+    assert_eq!(status.code(), Some(131), "{text}");
+    assert!(text.contains("SIGQUIT"), "{text}");
+    let server = self::server(&directory, &[]);
+    assert_eq!(server.run("SELECT id FROM t").unwrap(), Some(7));
+    server.stop();
+}
+
+/// Threads of a process whose names begin like this.
+fn threads(process: u32, name: &str) -> Vec<libc::pid_t> {
+    let entries = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let named =
+        |path: &std::path::Path| std::fs::read_to_string(path.join("comm")).is_ok_and(|found| found.starts_with(name));
+    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| named(path));
+    paths.map(|path| path.file_name().unwrap().to_str().unwrap().parse().unwrap()).collect()
+}
+
+/// Stops threads of another process where they are, as a call that does not return would; false if that is not allowed.
+fn hold(threads: &[libc::pid_t]) -> bool {
+    threads.iter().all(|thread| {
+        let nothing = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: only the other process is touched, which is ours.
+        unsafe {
+            libc::ptrace(libc::PTRACE_SEIZE, *thread, nothing, nothing) == 0
+                && libc::ptrace(libc::PTRACE_INTERRUPT, *thread, nothing, nothing) == 0
+                && libc::waitpid(*thread, std::ptr::null_mut(), libc::__WALL) == *thread
+        }
+    })
+}
+
+/// Takes note of the end of threads that are held: before that their process is not over.
+fn see_the_end(threads: &[libc::pid_t]) {
+    let begun = Instant::now();
+    for thread in threads {
+        loop {
+            let mut status = 0;
+            // SAFETY: the status is a valid place for the result.
+            let seen = unsafe { libc::waitpid(*thread, &raw mut status, libc::__WALL | libc::WNOHANG) };
+            if seen == -1 || (seen == *thread && (libc::WIFEXITED(status) || libc::WIFSIGNALED(status))) {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn stuck_workers_do_not_keep_a_server_from_ending() {
+    let place = Place::new("operation-stuck");
+    let directory = place.path("db");
+    for (second, code, says) in [(None, 1, "a worker is stuck"), (Some(libc::SIGINT), 130, "asked twice")] {
+        let server = self::server(&directory, &[]);
+        server.run("CREATE TABLE IF NOT EXISTS t (id int PRIMARY KEY)").unwrap();
+        server.run(&format!("INSERT INTO t VALUES ({code})")).unwrap();
+        let workers = threads(server.child.id(), "eris-worker");
+        assert_eq!(workers.len(), 2);
+        if !hold(&workers) {
+            println!("skipped: no thread may be held ({})", Error::last_os_error());
+            return;
+        }
+        let begun = Instant::now();
+        server.signal(libc::SIGTERM);
+        if let Some(second) = second {
+            // The first one must have been heard.
+            std::thread::sleep(Duration::from_millis(300));
+            server.signal(second);
+        }
+        see_the_end(&workers);
+        let took = begun.elapsed();
+        let (status, text) = server.end();
+        assert_eq!(status.code(), Some(code), "{text}");
+        assert!(text.contains(says) && text.contains("in the log"), "{text}");
+        assert!(second.is_none() || took < Duration::from_secs(9), "the second signal ends it: {took:?}");
+    }
+    let server = self::server(&directory, &[]);
+    assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(2), "nothing is lost");
+    server.stop();
+}
