@@ -1,8 +1,8 @@
 //! Temporary files: where statements put what does not fit into memory.
 //!
 //! ```text
-//!   statement ── append ──> [queue "temp writes"] ──> DIR/spill-<number>.tmp   opened by the first write, and at once
-//!             <── read ──── [queue "temp reads"]  <──          without a name
+//!   statement ── append ──> [queue "temp writes"] ──> DIR/spill-<process>-<number>.tmp
+//!             <── read ──── [queue "temp reads"]  <──     opened by the first write, and at once without a name
 //! ```
 //! A file loses its name as soon as it is open, so nothing of it outlives the process, however that ends, and nobody can
 //! take it away or change it meanwhile. Its space is free when the last [`TempFile`] is dropped: at the end of the
@@ -15,7 +15,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::env::Env;
 use crate::files::{Files, OpenMode, PositionedFile};
@@ -100,6 +100,8 @@ pub struct TempFiles {
     directory: TempDirectory,
     /// None: there was no file yet.
     queues: Mutex<Option<Queues>>,
+    /// In the names of files: another process may use the same directory.
+    process: OnceLock<u64>,
     next_number: AtomicU64,
     used: AtomicU64,
     written: AtomicU64,
@@ -130,6 +132,7 @@ impl TempFiles {
             env,
             directory,
             queues: Mutex::new(None),
+            process: OnceLock::new(),
             next_number: AtomicU64::new(0),
             used: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -149,7 +152,7 @@ impl TempFiles {
 
     /// Removes what an earlier process left; how many files that were. Waits for the disk.
     ///
-    /// To be called before the first file is made, by the only process that uses the directory.
+    /// To be called before the first file is made.
     pub fn clear(&self) -> io::Result<usize> {
         let files = self.env.files();
         if !files.exists(&self.directory.path) {
@@ -170,7 +173,8 @@ impl TempFiles {
         let queues = self.queues()?;
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.files.fetch_add(1, Ordering::Relaxed);
-        let path = self.directory.path.join(format!("{NAME_BEGIN}{number}{NAME_END}"));
+        let process = self.process.get_or_init(|| self.env.random_u64());
+        let path = self.directory.path.join(format!("{NAME_BEGIN}{process:016x}-{number}{NAME_END}"));
         let (owner, budget) = (Arc::clone(self), Arc::clone(budget));
         let open = Mutex::new(Opened::NotYet);
         Ok(TempFile { inner: Arc::new(Inner { owner, budget, queues, path, end: AtomicU64::new(0), open }) })
@@ -223,15 +227,12 @@ impl TempFiles {
     fn open(&self, files: &dyn Files, path: &Path) -> Result<Arc<dyn PositionedFile>, TempFileError> {
         self.make_directory(files)?;
         let failed = |error: io::Error| self.failed("create", &error);
-        let file = match files.open_at(path, OpenMode::Create) {
-            // Of a process that was killed, in a directory that nobody has cleared.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                files.remove(path).map_err(failed)?;
-                files.open_at(path, OpenMode::Create).map_err(failed)?
-            }
-            opened => opened.map_err(failed)?,
-        };
-        files.remove(path).map_err(failed)?;
+        let file = files.open_at(path, OpenMode::Create).map_err(failed)?;
+        match files.remove(path) {
+            // Another process that clears the same directory was faster.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
         Ok(file)
     }
 

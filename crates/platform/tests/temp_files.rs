@@ -144,12 +144,6 @@ fn what_a_killed_process_left_is_removed_and_nothing_else() {
     }
     assert_eq!(temp.clear().unwrap(), 2);
     assert_eq!(names(env.simulated_files()), ["mine.txt"]);
-    // Also where nobody cleared: a name that is taken is taken over.
-    env.simulated_files().insert(Path::new(DIRECTORY).join("spill-0.tmp"), "left");
-    let file = temp.create(&TempBudget::new(None)).unwrap();
-    let extent = write(&env, &file, b"mine").unwrap();
-    assert_eq!(finish(&env, file.read(extent)).unwrap(), b"mine");
-    assert_eq!(names(env.simulated_files()), ["mine.txt"]);
 }
 
 #[test]
