@@ -43,6 +43,14 @@ impl Directory {
 
     /// The same for who looks at the error.
     pub fn try_open(&self, resources: &Resources) -> Result<Database, OpenError> {
+        let database = self.opened(resources)?;
+        if let Some(directory) = &resources.temp_dir {
+            database.keep_temp_files_in(directory)?;
+        }
+        Ok(database)
+    }
+
+    fn opened(&self, resources: &Resources) -> Result<Database, OpenError> {
         let Some(directory) = &self.db else { return Database::open(resources.options()) };
         let default = DurabilityOptions::default();
         let options = DurabilityOptions {

@@ -1,6 +1,7 @@
 //! The options that say how much of the machine a database may use; every command that opens one has them.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use eris::{ADDRESS_SPACE_MIN, Options};
@@ -20,6 +21,17 @@ pub struct Resources {
     /// Memory for data and queries, in bytes or with K, M or G [default: 80 % of what this process may use]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory_limit: Option<u64>,
+
+    /// Where statements keep what does not fit into memory; the directory may be missing, what it is in may not
+    /// [default: temp/ in the directory of the database; without one, a directory of its own where the system keeps
+    /// temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub temp_dir: Option<PathBuf>,
+
+    /// What the temporary files of one statement may have together, in bytes or with K, M or G [default: what the
+    /// disk has]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub temp_file_limit: Option<u64>,
 }
 
 impl Resources {
@@ -28,6 +40,7 @@ impl Resources {
         Options {
             workers: self.workers.unwrap_or(default.workers.max(self.nodes.unwrap_or(1))),
             nodes: self.nodes.unwrap_or(default.nodes),
+            temp_file_limit_bytes: self.temp_file_limit,
             memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
             ..default
         }

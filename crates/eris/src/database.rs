@@ -1,12 +1,13 @@
 //! A database in this process: the engine, its SQL, and the way to both.
 
+use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eris_durability::{DurabilityError, DurabilityOptions, Progress};
 use eris_engine::{Engine, EngineError};
-use eris_platform::{Env, PlacementError, RealEnv};
+use eris_platform::{Env, PlacementError, RealEnv, TempDirectory};
 use eris_server::{ServeError, ServerHandle, SqlHost};
 use eris_sql::{DatabaseOptions, SessionOptions, SqlError};
 
@@ -24,6 +25,8 @@ pub enum OpenError {
          {fits}: raise that (ulimit -v), or lower --memory-limit or --workers"
     )]
     AddressSpace { given: u64, fits: u64 },
+    #[error("cannot keep temporary files in {}: {source}; choose another directory with --temp-dir", directory.display())]
+    TempDirectory { directory: PathBuf, source: io::Error },
     #[error(transparent)]
     Placement(PlacementError),
     #[error(transparent)]
@@ -33,6 +36,11 @@ pub enum OpenError {
     #[error(transparent)]
     Sql(#[from] SqlError),
 }
+
+/// Below the directory of a database, where its statements keep what does not fit into memory.
+const TEMP_DIRECTORY: &str = "temp";
+/// Space on the disk of the log that temporary files leave to it.
+const KEPT_FREE_BYTES: u64 = 256 << 20;
 
 /// An open database. Clones share it.
 #[derive(Clone)]
@@ -64,6 +72,11 @@ impl Database {
         let engine = Engine::start(Arc::new(RealEnv::new()), options.engine()?)?;
         let opened = Database::open_files(&engine, directory, durability, progress).and_then(|files| {
             let database = Database::of_engine(engine.clone(), options)?;
+            database.keep_temp_files(TempDirectory {
+                path: directory.join(TEMP_DIRECTORY),
+                is_own: false,
+                keeps_free_bytes: KEPT_FREE_BYTES,
+            })?;
             database.sql.attach_files(Arc::new(files));
             Ok(database)
         });
@@ -83,9 +96,24 @@ impl Database {
     }
 
     pub(crate) fn of_engine(engine: Engine, options: Options) -> Result<Database, OpenError> {
-        let sql_options = DatabaseOptions { fallback: options.fallback, ..DatabaseOptions::default() };
+        let sql_options = DatabaseOptions {
+            fallback: options.fallback,
+            temp_file_limit_bytes: options.temp_file_limit_bytes,
+            ..DatabaseOptions::default()
+        };
         let sql = eris_sql::Database::new(engine.clone(), sql_options)?;
         Ok(Database { engine, sql })
+    }
+
+    /// Has statements that begin from now on keep what does not fit into memory in this directory. It may be missing,
+    /// what it is in may not.
+    pub fn keep_temp_files_in(&self, directory: &Path) -> Result<(), OpenError> {
+        self.keep_temp_files(TempDirectory { path: directory.to_path_buf(), is_own: false, keeps_free_bytes: 0 })
+    }
+
+    fn keep_temp_files(&self, directory: TempDirectory) -> Result<(), OpenError> {
+        let path = directory.path.clone();
+        self.sql.keep_temp_files_in(directory).map_err(|source| OpenError::TempDirectory { directory: path, source })
     }
 
     /// A connection of this process.

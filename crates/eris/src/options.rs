@@ -36,6 +36,9 @@ pub struct Options {
     pub nodes: usize,
     /// Bytes that data and queries together may reserve. Default: four fifths of the memory this process may use.
     pub memory_limit_bytes: u64,
+    /// Bytes that the temporary files of one statement may have, unless its session says otherwise; `None`: what the
+    /// disk has.
+    pub temp_file_limit_bytes: Option<u64>,
     /// Whether workers are pinned to hardware threads.
     pub pinning: Pinning,
     /// Whether statements without a native plan may run on the fallback lane; otherwise they are refused.
@@ -53,6 +56,7 @@ impl Default for Options {
             workers: machine.workers,
             nodes: 1,
             memory_limit_bytes: machine.memory_bytes.min(memory_in_address_space(machine.workers).unwrap_or(u64::MAX)),
+            temp_file_limit_bytes: None,
             pinning: Pinning::Auto,
             fallback: true,
             in_place: true,

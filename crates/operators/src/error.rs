@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use eris_engine::EngineError;
-use eris_platform::MemoryExceeded;
+use eris_platform::{MemoryExceeded, TempFileError};
 use thiserror::Error as ThisError;
 
 /// An error of an expression or an aggregate.
@@ -28,6 +28,12 @@ pub enum OperatorError {
     /// More memory would be needed than `memory_limit` leaves.
     #[error(transparent)]
     Memory(#[from] MemoryExceeded),
+    /// What does not fit into memory could not be kept in files.
+    #[error(transparent)]
+    TempFile(TempFileError),
+    /// Somebody asked the statement to stop.
+    #[error("the statement was cancelled")]
+    Cancelled,
     /// An expression of the layer above failed.
     #[error("{0}")]
     Foreign(Arc<dyn Error + Send + Sync>),
@@ -40,6 +46,7 @@ impl From<OperatorError> for EngineError {
     fn from(error: OperatorError) -> Self {
         match error {
             OperatorError::Memory(error) => Self::Memory(error),
+            OperatorError::Cancelled => Self::Cancelled,
             error => Self::Foreign(Arc::new(error)),
         }
     }

@@ -25,6 +25,7 @@ mod logic;
 mod pipeline;
 mod settings;
 mod sort;
+mod spill;
 mod window;
 
 pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge, GroupBy, GroupCall};
@@ -36,4 +37,5 @@ pub use join::{BuildSpec, JoinBuild, JoinKind, KeyFilter, Probe};
 pub use pipeline::{Collector, Emit, Flow, PassedFilter, Pipeline, RowCounts, Sink, Step};
 pub use settings::{AGGREGATION_INPUT, AggregationInput, SETTINGS};
 pub use sort::{SortKey, SortKeys, SortSink};
+pub use spill::{Awaited, KeptRows, LimitedRows, RowStream, Spill, SpillOptions, SpillingSink};
 pub use window::{Frame, FrameBound, FrameUnit, WindowCall, WindowFunction, WindowSink, WindowSpec};

@@ -109,9 +109,16 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// A limit below this keeps nothing: no database runs in so little.
 const KEPT_FROM_BYTES: u64 = 1 << 20;
 
+/// Of a limit, what can be written to files leaves one part in so many free: files are read and written in it.
+const ROOM_SHARE: u64 = 8;
+/// So much each such consumer may have all the same, to be worth the trouble.
+const SPILL_FLOOR_BYTES: u64 = 2 << 20;
+
 /// How far a reservation may go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MayTake {
+    /// For what can be written to files instead: leaves some room for that, and for others.
+    LeavingRoom,
     NotWhatIsKept,
     WhatIsKept,
     Everything,
@@ -180,6 +187,12 @@ impl MemoryPool {
     /// The same for what is needed to give memory back: it may also take what is kept for that.
     pub fn reserve_for_release(self: &Arc<Self>, consumer: &'static str) -> Reservation {
         self.reservation(consumer, MayTake::WhatIsKept)
+    }
+
+    /// The same for what its consumer writes to temporary files when it is refused. It is refused earlier than others,
+    /// while there is room left to do so.
+    pub fn reserve_spillable(self: &Arc<Self>, consumer: &'static str) -> Reservation {
+        self.reservation(consumer, MayTake::LeavingRoom)
     }
 
     fn reservation(self: &Arc<Self>, consumer: &'static str, may_take: MayTake) -> Reservation {
@@ -254,9 +267,11 @@ impl MemoryPool {
         }
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         let in_force = self.limit.load(Ordering::Relaxed);
+        let unkept = if self.parent.is_none() { in_force - kept_of(in_force) } else { in_force };
         let limit = match may_take {
-            MayTake::NotWhatIsKept if self.parent.is_none() => in_force - kept_of(in_force),
-            MayTake::NotWhatIsKept | MayTake::WhatIsKept => in_force,
+            MayTake::LeavingRoom => unkept - unkept / ROOM_SHARE,
+            MayTake::NotWhatIsKept => unkept,
+            MayTake::WhatIsKept => in_force,
             MayTake::Everything => u64::MAX,
         };
         let refused = match before.checked_add(bytes) {
@@ -347,7 +362,9 @@ impl Reservation {
         if bytes == 0 {
             return Ok(());
         }
-        self.pool.take_or_find(&self.consumer, bytes, self.may_take)?;
+        let few = self.may_take == MayTake::LeavingRoom && self.bytes().saturating_add(bytes) <= SPILL_FLOOR_BYTES;
+        let may_take = if few { MayTake::NotWhatIsKept } else { self.may_take };
+        self.pool.take_or_find(&self.consumer, bytes, may_take)?;
         self.consumer.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
@@ -402,6 +419,29 @@ impl Drop for Reservation {
 mod tests {
     use super::*;
     use crate::random::SeededRandom;
+
+    #[test]
+    fn what_can_be_spilled_leaves_room_for_that() {
+        let limit = 160 << 20;
+        let pool = MemoryPool::new(limit);
+        let unkept = limit - limit / KEPT_SHARE;
+        let (sort, join) = (pool.reserve_spillable("sort"), pool.reserve("join"));
+        let most = unkept - unkept / ROOM_SHARE;
+        assert!(sort.grow(most + 1).is_err());
+        sort.grow(most).unwrap();
+        assert!(sort.grow(1).is_err());
+        // A second one has at least a little, others have the rest.
+        let group = pool.reserve_spillable("aggregate");
+        group.grow(SPILL_FLOOR_BYTES).unwrap();
+        assert!(group.grow(1).is_err());
+        join.grow(unkept / ROOM_SHARE - SPILL_FLOOR_BYTES).unwrap();
+        assert!(join.grow(1).is_err());
+        drop((sort, group, join));
+        assert_eq!(pool.used(), 0);
+        let child = pool.child(16 << 20);
+        assert!(child.reserve_spillable("sort").grow(15 << 20).is_err());
+        assert!(child.reserve_spillable("sort").grow(14 << 20).is_ok());
+    }
 
     #[test]
     fn refuses_beyond_the_limit_and_says_why() {

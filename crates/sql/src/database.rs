@@ -1,11 +1,14 @@
 //! A database: an engine with names, plans and sessions on top.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use eris_durability::Database as Files;
 use eris_engine::Engine;
-use eris_platform::settings::SettingValues;
+use eris_platform::settings::{ByteSize, SettingValues};
+use eris_platform::{Env, TempDirectory, TempFiles};
 use eris_storage::Layout;
 
 use crate::catalog::{self, Catalog};
@@ -13,7 +16,7 @@ use crate::errors::{SqlError, SqlState};
 use crate::fallback::Lane;
 use crate::plan::{Planner, engine_error};
 use crate::session::{PlanCache, Session, SessionOptions, TransactionObserver};
-use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, layout_name};
+use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, TEMP_FILE_LIMIT, layout_name};
 use crate::statistics::StatisticsCache;
 
 /// How a database is set up.
@@ -31,6 +34,9 @@ pub struct DatabaseOptions {
     pub segment_rows: u32,
     /// Rows of a batch between operators at most. Not a setting of the server: tests ask for tiny ones.
     pub batch_rows: usize,
+    /// Bytes that the temporary files of one statement may have, unless its session says otherwise; `None`: what the
+    /// disk has.
+    pub temp_file_limit_bytes: Option<u64>,
 }
 
 impl Default for DatabaseOptions {
@@ -42,6 +48,7 @@ impl Default for DatabaseOptions {
             partitions: 0,
             segment_rows: eris_storage::SEGMENT_ROWS_DEFAULT,
             batch_rows: usize::MAX,
+            temp_file_limit_bytes: None,
         }
     }
 }
@@ -64,6 +71,7 @@ struct Inner {
     version: String,
     observer: OnceLock<Arc<dyn TransactionObserver>>,
     files: OnceLock<Arc<Files>>,
+    temp_files: RwLock<Arc<TempFiles>>,
 }
 
 impl fmt::Debug for Database {
@@ -108,6 +116,9 @@ impl Database {
         set(LAYOUT.declaration(), layout_name(options.layout).to_string())?;
         set(PARTITIONS.declaration(), options.partitions.to_string())?;
         set(SEGMENT_ROWS.declaration(), options.segment_rows.to_string())?;
+        if let Some(bytes) = options.temp_file_limit_bytes {
+            set(TEMP_FILE_LIMIT.declaration(), ByteSize(bytes).to_string())?;
+        }
         // Clients parse this: name, dot-separated number, anything.
         let version = format!(
             "PostgreSQL {SERVER_VERSION} (ERIS {}) on {}-{}",
@@ -115,6 +126,7 @@ impl Database {
             std::env::consts::ARCH,
             std::env::consts::OS
         );
+        let temp_files = TempFiles::new(Arc::clone(engine.env()), temp_directory(&**engine.env()));
         let inner = Inner {
             engine,
             options,
@@ -127,6 +139,7 @@ impl Database {
             version,
             observer: OnceLock::new(),
             files: OnceLock::new(),
+            temp_files: RwLock::new(temp_files),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -173,6 +186,26 @@ impl Database {
         self.inner.files.get()
     }
 
+    /// Keeps temporary files of statements that begin from now on in this directory, and removes there what a process
+    /// left that was killed. The directory itself may be missing, what it is in may not. Waits for the disk.
+    pub fn keep_temp_files_in(&self, directory: TempDirectory) -> io::Result<()> {
+        let env = self.engine().env();
+        let parent = directory.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent.filter(|parent| !env.files().exists(parent)) {
+            let message = format!("{} does not exist", parent.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        let files = TempFiles::new(Arc::clone(env), directory);
+        files.clear()?;
+        *self.inner.temp_files.write().unwrap_or_else(PoisonError::into_inner) = files;
+        Ok(())
+    }
+
+    /// Where statements keep what does not fit into memory.
+    pub fn temp_files(&self) -> Arc<TempFiles> {
+        Arc::clone(&self.inner.temp_files.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     pub(crate) fn observer(&self) -> Option<&dyn TransactionObserver> {
         self.inner.observer.get().map(AsRef::as_ref)
     }
@@ -206,4 +239,16 @@ impl Database {
     pub(crate) fn allows_fallback(&self) -> bool {
         self.inner.options.fallback
     }
+}
+
+/// Where a database without files keeps what does not fit into memory: in a directory of its own, made when it is
+/// needed.
+fn temp_directory(env: &dyn Env) -> TempDirectory {
+    let system = std::env::temp_dir();
+    // Two databases of one process, or of processes of the same number in containers, are told apart.
+    let path = system.join(format!("eris-{}-{:016x}", std::process::id(), env.random_u64()));
+    // The simulated machine has no directories before they are made.
+    let is_there = env.files().exists(Path::new(&system));
+    let path = if is_there { path } else { Path::new("/").join(path.file_name().unwrap_or_default()) };
+    TempDirectory { path, is_own: true, keeps_free_bytes: 0 }
 }

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use eris_engine::{Durability, IsolationLevel};
-use eris_operators::AggregationInput;
-use eris_platform::settings::{Scope, SettingDeclaration, SettingValues};
+use eris_operators::{AggregationInput, SpillOptions};
+use eris_platform::settings::{ByteSize, Scope, SettingDeclaration, SettingValues};
 use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
 
 use crate::errors::{SqlError, SqlState};
@@ -40,6 +40,16 @@ eris_platform::settings! {
     pub const SYNCHRONOUS_COMMIT: Choice = {
         name: "synchronous_commit", scope: Session, default: "on",
         choices: ["on", "off", "local", "remote_write", "remote_apply"],
+    };
+    /// An operator (sort, group) that holds more than this goes on in temporary files; 0: when the memory limit
+    /// refuses more. A number without a unit is one of kB.
+    pub const WORK_MEM: ByteSize = {
+        name: "work_mem", scope: Session, default: ByteSize(0), min: ByteSize(0), max: ByteSize::MAX,
+    };
+    /// Bytes that the temporary files of one statement may have together; beyond, it fails. -1: what the disk has. A
+    /// number without a unit is one of kB.
+    pub const TEMP_FILE_LIMIT: ByteSize = {
+        name: "temp_file_limit", scope: Session, default: ByteSize::MAX, min: ByteSize(0), max: ByteSize::MAX,
     };
     /// How often a single statement outside of a transaction block is run again after a serialization failure.
     pub const RETRIES: i64 = { name: "retries", scope: Session, default: 100, min: 0, max: 1_000_000 };
@@ -169,6 +179,7 @@ impl SessionSettings {
             "false" | "no" | "0" if name == SYNCHRONOUS_COMMIT.declaration().name => "off",
             _ => text,
         };
+        let text = &*with_postgres_unit(name, text);
         if let Some(declaration) = Self::declaration(name) {
             if declaration.scope != Scope::Session {
                 return Err(SqlError::new(
@@ -230,8 +241,23 @@ impl SessionSettings {
     /// SHOW name.
     pub fn show(&self, name: &str) -> Option<Cow<'_, str>> {
         match Self::declaration(name) {
-            Some(declaration) => Some(Cow::Owned(self.own.text(declaration))),
+            Some(declaration) => Some(Cow::Owned(self.own_text(declaration))),
             None => self.shown_as(name).map(Cow::Borrowed),
+        }
+    }
+
+    fn own_text(&self, declaration: &SettingDeclaration) -> String {
+        let is_unbounded =
+            declaration.name == TEMP_FILE_LIMIT.declaration().name && self.own.get(TEMP_FILE_LIMIT) == ByteSize::MAX;
+        if is_unbounded { UNBOUNDED.to_string() } else { self.own.text(declaration) }
+    }
+
+    /// What the operators of a statement may do with temporary files.
+    pub fn spill_options(&self) -> SpillOptions {
+        let (work_mem, limit) = (self.own.get(WORK_MEM), self.own.get(TEMP_FILE_LIMIT));
+        SpillOptions {
+            held_bytes_max: (work_mem.0 > 0).then_some(work_mem.0),
+            file_bytes_max: (limit < ByteSize::MAX).then_some(limit.0),
         }
     }
 
@@ -249,7 +275,7 @@ impl SessionSettings {
     /// All settings: name, value, description.
     pub fn all(&self) -> Vec<[String; 3]> {
         let mut list: Vec<[String; 3]> = declarations()
-            .map(|setting| [setting.name.to_string(), self.own.text(setting), setting.description()])
+            .map(|setting| [setting.name.to_string(), self.own_text(setting), setting.description()])
             .chain(COMPATIBILITY.iter().zip(&self.shown).map(|(setting, value)| {
                 [setting.name.to_string(), value.clone(), "For PostgreSQL's clients.".to_string()]
             }))
@@ -304,6 +330,21 @@ impl SessionSettings {
     }
 }
 
+/// How PostgreSQL writes that there is no bound.
+const UNBOUNDED: &str = "-1";
+
+/// PostgreSQL counts these settings in kB where no unit is given.
+fn with_postgres_unit<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
+    let is = |declaration: &SettingDeclaration| declaration.name.eq_ignore_ascii_case(name);
+    let limit = TEMP_FILE_LIMIT.declaration();
+    if is(limit) && text.trim() == UNBOUNDED {
+        return Cow::Owned(ByteSize::MAX.to_string());
+    }
+    let counts = is(limit) || is(WORK_MEM.declaration());
+    let is_bare = !text.trim().is_empty() && text.trim().bytes().all(|byte| byte.is_ascii_digit());
+    if counts && is_bare { Cow::Owned(format!("{}kB", text.trim())) } else { Cow::Borrowed(text) }
+}
+
 /// A layout by its name.
 pub fn layout_of(name: &str) -> Layout {
     match name {
@@ -351,6 +392,22 @@ mod tests {
         assert_eq!(settings.set("segment_rows", "0").unwrap_err().sqlstate.as_str(), "22023");
         settings.reset(Some("layout")).unwrap();
         assert_eq!(settings.layout(), Layout::Default);
+    }
+
+    #[test]
+    fn sizes_have_the_units_of_postgres() {
+        let mut settings = settings();
+        assert_eq!(settings.show("temp_file_limit").as_deref(), Some("-1"));
+        assert_eq!(settings.spill_options(), SpillOptions::default());
+        settings.set("work_mem", "64").unwrap();
+        settings.set("TEMP_FILE_LIMIT", "1GB").unwrap();
+        assert_eq!(settings.show("work_mem").as_deref(), Some("64kB"));
+        let expected = SpillOptions { held_bytes_max: Some(64 << 10), file_bytes_max: Some(1 << 30) };
+        assert_eq!(settings.spill_options(), expected);
+        settings.set("temp_file_limit", "-1").unwrap();
+        settings.set("work_mem", "1B").unwrap();
+        assert_eq!(settings.spill_options(), SpillOptions { held_bytes_max: Some(1), file_bytes_max: None });
+        assert_eq!(settings.set("work_mem", "-1").unwrap_err().sqlstate.as_str(), "22023");
     }
 
     #[test]

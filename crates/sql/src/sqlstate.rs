@@ -173,6 +173,8 @@ states! {
     TOO_COMPLEX = b"54001";
     /// object_not_in_prerequisite_state
     WRONG_STATE = b"55000";
+    /// configuration_limit_exceeded
+    CONFIGURATION_LIMIT = b"53400";
     /// disk_full
     DISK_FULL = b"53100";
     /// io_error

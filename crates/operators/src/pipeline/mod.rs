@@ -19,6 +19,8 @@ mod flow;
 mod passed;
 mod sink;
 mod slots;
+#[cfg(test)]
+pub(crate) mod spilled;
 
 use std::sync::Arc;
 

@@ -7,13 +7,15 @@ use eris_storage::Batch;
 
 use super::Emitting;
 use crate::error::OperatorError;
+use crate::spill::SpillingSink;
 
 /// The end of a pipeline, shared by all commands and tasks that feed it.
 ///
 /// Once all input was consumed, rounds of jobs finish it: [`Self::finish_jobs`] says how many jobs the next round has,
 /// each is run once by [`Self::finish_job`], and when all have ended the next round is asked for, until there is none.
 pub trait Sink: Send + Sync + Debug {
-    /// Takes a batch, on any worker. `emit` hands a batch to the waiting task, and fails when the query is over.
+    /// Takes a batch, on any worker. `emit` hands a batch to the waiting task, and fails when the query is over; a
+    /// [sink that spills](Self::spilling) hands on what it cannot take now.
     fn consume(
         &self,
         batch: Batch,
@@ -29,6 +31,11 @@ pub trait Sink: Send + Sync + Debug {
     /// Whether it only counts rows: batches may come without columns, and with any number of rows.
     fn only_counts(&self) -> bool {
         false
+    }
+
+    /// How it goes on in files when memory is refused, if it can.
+    fn spilling(&self) -> Option<&dyn SpillingSink> {
+        None
     }
 
     /// The number of independent jobs in the next round; 0 if nothing is left to do. Called by one task when all input

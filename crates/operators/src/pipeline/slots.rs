@@ -62,6 +62,11 @@ impl<T> Slots<T> {
         free.unwrap_or_else(|| lock(&self.0[0].data))
     }
 
+    /// Those that nobody uses now, in order.
+    pub fn free(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
+        self.0.iter().filter_map(|slot| try_lock(&slot.data))
+    }
+
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,7 +1,11 @@
 //! The order of rows: all at once at the end of a task, or in a sink that several workers feed.
 
 mod compare;
+mod external;
+mod merge;
 mod sink;
+#[cfg(test)]
+mod spill_tests;
 mod top;
 
 use std::sync::Arc;

@@ -7,19 +7,22 @@
 //!
 //!   run 0  | <= s1 | <= s2 | ...        run 1  | <= s1 | <= s2 | ...        piece 1: the first of each, and so on
 //! ```
-//! With a small limit each slot keeps its first rows only ([`Top`]), and the task sorts those.
+//! Where memory is refused the sort goes on in files ([`super::external`]). With a small limit each slot keeps its first rows only ([`Top`]), and the task sorts those.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::Poll;
 
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{BATCH_ROWS, Batch, Column};
 
 use super::SortKeys;
+use super::external::ExternalSort;
 use super::top::Top;
 use crate::assembly::{ColumnParts, Parts, own_texts};
 use crate::error::OperatorError;
 use crate::pipeline::{Emitting, Sink, Slots, lock};
+use crate::spill::{Awaited, LimitedRows, RowStream, Spill, SpillingSink};
 
 /// What the pool calls it.
 const CONSUMER: &str = "sort";
@@ -89,6 +92,8 @@ pub struct SortSink {
     results: Mutex<Vec<Vec<Batch>>>,
     working: Reservation,
     output: Mutex<Option<Reservation>>,
+    /// How it goes on in files, if it may.
+    external: Option<Box<ExternalSort>>,
 }
 
 impl SortSink {
@@ -102,7 +107,31 @@ impl SortSink {
             results: Mutex::new(Vec::new()),
             working: memory.reserve(CONSUMER),
             output: Mutex::new(Some(memory.reserve(CONSUMER))),
+            external: None,
         }
+    }
+
+    /// The same, which goes on in files when memory is refused. The few rows that a small limit leaves stay in memory.
+    #[must_use]
+    pub fn spilling_to(self, spill: &Spill) -> Self {
+        if self.top().is_some() {
+            return self;
+        }
+        let working = self.working.pool().reserve_spillable(CONSUMER);
+        Self { working, external: Some(Box::new(ExternalSort::new(spill, &self.keys))), ..self }
+    }
+
+    /// What both rounds take in memory besides the batches, and the result.
+    fn bytes_to_finish(&self) -> u64 {
+        let (mut rows, mut bytes, mut widths) = (0, 0, 0);
+        for slot in self.slots.iter() {
+            for batch in &slot.batches {
+                rows += batch.rows as u64;
+                bytes += batch.bytes() as u64;
+                widths = batch.columns.iter().map(|column| ColumnParts::bytes(column.data_type, 8)).sum();
+            }
+        }
+        rows * widths / 8 + 2 * rows * size_of::<Ranked>() as u64 + bytes
     }
 
     fn top(&self) -> Option<usize> {
@@ -140,6 +169,22 @@ impl SortSink {
         });
         *lock(&self.results) = vec![pieces.collect()];
         Ok(())
+    }
+
+    /// Reserves for a batch; without an error in the refusal it is to go to files.
+    fn reserve(&self, bytes: u64) -> Result<(), Option<OperatorError>> {
+        let Some(external) = &self.external else {
+            return self.working.grow(bytes).map_err(|error| Some(error.into()));
+        };
+        let held = self.working.bytes();
+        if held > 0 && external.spill.is_enough(held + bytes) || self.working.grow(bytes).is_err() {
+            return Err(None);
+        }
+        Ok(())
+    }
+
+    fn external(&self) -> Result<&ExternalSort, OperatorError> {
+        self.external.as_deref().ok_or_else(|| OperatorError::Internal("a sort that has no files".to_string()))
     }
 
     fn plan_runs(&self) -> Result<Phase, OperatorError> {
@@ -270,7 +315,7 @@ impl SortKeys {
 }
 
 impl Sink for SortSink {
-    fn consume(&self, batch: Batch, _emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
+    fn consume(&self, batch: Batch, emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
         let mut slot = self.slots.any();
         if let Some(limit) = self.top() {
             return if limit == 0 { Ok(()) } else { slot.top.add(batch, &self.keys, limit, &self.working) };
@@ -280,10 +325,18 @@ impl Sink for SortSink {
             let piece = if rows == batch.rows { batch.clone() } else { batch.slice(start, rows) };
             let columns: Vec<Column> = piece.columns.into_vec().into_iter().map(own_texts).collect();
             let piece = Batch::new(columns, rows);
-            self.working.grow(piece.bytes() as u64)?;
+            if let Err(refused) = self.reserve(piece.bytes() as u64) {
+                drop(slot);
+                let Some(refused) = refused else { return emit(batch.slice(start, batch.rows - start)) };
+                return Err(refused);
+            }
             slot.batches.push(piece);
         }
         Ok(())
+    }
+
+    fn spilling(&self) -> Option<&dyn SpillingSink> {
+        self.external.as_ref().map(|_| self as &dyn SpillingSink)
     }
 
     fn finish_jobs(&self) -> Result<usize, OperatorError> {
@@ -324,6 +377,41 @@ impl Sink for SortSink {
     fn take_output(&self) -> Result<(Vec<Batch>, Option<Reservation>), OperatorError> {
         let batches = std::mem::take(&mut *lock(&self.results)).into_iter().flatten().collect();
         Ok((batches, lock(&self.output).take()))
+    }
+}
+
+impl SpillingSink for SortSink {
+    fn spill_jobs(&self) -> Result<usize, OperatorError> {
+        let held = || self.slots.free().flat_map(|mut slot| std::mem::take(&mut slot.batches)).collect();
+        self.external()?.plan(held)
+    }
+
+    fn spill_job(&self, job: usize) -> Result<Poll<()>, OperatorError> {
+        self.external()?.run(job, &self.working)
+    }
+
+    fn written(&self) -> Awaited<'_, ()> {
+        match &self.external {
+            Some(external) => external.written(),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn consume_anyway(&self, batch: Batch) -> Result<(), OperatorError> {
+        self.external()?.take_anyway(batch)
+    }
+
+    fn ends_in_files(&self) -> bool {
+        let Some(external) = &self.external else { return false };
+        external.is_used() || !external.spill.has_room(self.bytes_to_finish())
+    }
+
+    fn take_stream(&self) -> Result<Box<dyn RowStream>, OperatorError> {
+        let stream = self.external()?.stream();
+        Ok(match self.limit {
+            Some(limit) => Box::new(LimitedRows::new(stream, 0, Some(limit as u64))),
+            None => stream,
+        })
     }
 }
 

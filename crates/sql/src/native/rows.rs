@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use eris_engine::Results;
+use eris_operators::RowStream;
 use eris_storage::Batch;
 
 use super::held::Held;
 use crate::catalog::Table;
 use crate::errors::SqlError;
-use crate::plan::engine_error;
+use crate::plan::{engine_error, operator_error};
 
-/// Batches that are there, or that arrive from partitions, with OFFSET and LIMIT applied.
+/// Batches that are there, that arrive from partitions, or that are read from files, with OFFSET and LIMIT applied.
 pub struct NativeRows {
     source: Source,
     skip: u64,
@@ -20,6 +21,7 @@ pub struct NativeRows {
 enum Source {
     Ready(Held),
     Streaming { results: Results, table: Arc<Table> },
+    InFiles(Box<dyn RowStream>),
 }
 
 impl NativeRows {
@@ -31,6 +33,11 @@ impl NativeRows {
     /// Batches that arrive.
     pub(super) fn streaming(results: Results, table: Arc<Table>) -> Self {
         Self { source: Source::Streaming { results, table }, skip: 0, left: u64::MAX }
+    }
+
+    /// Rows that are read from files.
+    pub(super) fn in_files(stream: Box<dyn RowStream>) -> Self {
+        Self { source: Source::InFiles(stream), skip: 0, left: u64::MAX }
     }
 
     pub(super) fn limited(mut self, skip: u64, fetch: Option<u64>) -> Self {
@@ -47,6 +54,7 @@ impl NativeRows {
                 Source::Streaming { results, table } => {
                     results.next().await.map_err(|error| engine_error(&error, Some(table)))?
                 }
+                Source::InFiles(stream) => stream.next().await.map_err(|error| operator_error(&error))?,
             };
             let Some(mut batch) = batch else { break };
             if self.skip > 0 {

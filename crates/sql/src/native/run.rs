@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use eris_engine::{Results, Transaction};
-use eris_operators::{Aggregate, AggregateMerge, AggregationInput, Expression, FilterProject, select};
+use eris_operators::{Aggregate, AggregateMerge, AggregationInput, Expression, FilterProject, Spill, select};
 use eris_platform::MemoryPool;
 use eris_storage::{Batch, Column, ColumnBuilder, Value};
 
@@ -29,6 +29,8 @@ pub struct RunContext<'t> {
     pub workers: usize,
     /// What aggregation works on.
     pub aggregation_input: AggregationInput,
+    /// Where operators go on when memory is refused; none: the statement fails then.
+    pub spill: Option<Spill>,
 }
 
 type Running<'r, T> = Pin<Box<dyn Future<Output = Result<T, SqlError>> + Send + 'r>>;

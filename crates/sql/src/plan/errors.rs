@@ -4,6 +4,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 use eris_engine::{EngineError, ForeignKeyError, ForeignKeyViolation, LogError, SequenceError};
 use eris_operators::OperatorError;
+use eris_platform::TempFileError;
 use eris_storage::StorageError;
 
 use crate::catalog::{Table, suggestions};
@@ -135,10 +136,29 @@ pub fn operator_error(error: &OperatorError) -> SqlError {
             SqlError::new(state, error.to_string())
         }
         OperatorError::Memory(error) => SqlError::out_of_memory(error),
+        OperatorError::TempFile(error) => temp_file_error(error),
+        OperatorError::Cancelled => SqlError::cancelled(),
         OperatorError::Foreign(source) => {
             source.downcast_ref::<SqlError>().cloned().unwrap_or_else(|| SqlError::internal(source))
         }
         OperatorError::Internal(what) => SqlError::internal(what),
+    }
+}
+
+/// An error of a temporary file: the statement fails, and nothing else does.
+fn temp_file_error(error: &TempFileError) -> SqlError {
+    let text = error.to_string();
+    match error {
+        TempFileError::Limit { .. } => SqlError::new(SqlState::CONFIGURATION_LIMIT, text)
+            .hint("Raise temp_file_limit or --memory-limit, or reduce what the statement sorts, groups or joins."),
+        TempFileError::Full { .. } => SqlError::new(SqlState::DISK_FULL, text).hint(
+            "Make room on that disk, choose another one with --temp-dir, or give the database more memory with \
+             --memory-limit.",
+        ),
+        TempFileError::Io { .. } | TempFileError::Short { .. } => SqlError::new(SqlState::IO_ERROR, text)
+            .hint("See to that disk, or choose another one with --temp-dir; then run the statement again."),
+        TempFileError::Damaged { .. } => SqlError::new(SqlState::CORRUPTED, text)
+            .hint("That disk gives other bytes than were written to it: choose another one with --temp-dir."),
     }
 }
 

@@ -181,7 +181,7 @@ impl Session {
         let transaction = self.transaction();
         transaction.limit_parallelism(workers);
         let (workers, parameters) = (workers.unwrap_or(all), Arc::clone(parameters));
-        RunContext { transaction, parameters, batch_rows, workers, aggregation_input }
+        RunContext { transaction, parameters, batch_rows, workers, aggregation_input, spill: None }
     }
 
     pub(super) async fn query(&mut self, plan: &QueryPlan, parameters: &Arc<[Value]>) -> Result<RowSource, SqlError> {
@@ -195,7 +195,9 @@ impl Session {
                 let cancel = self.transaction().cancel_handle();
                 let qep = plan.compile(logical, &database, &cancel, parameters).await?;
                 let actuals = self.analysis.begin(&qep);
+                let options = self.settings.spill_options();
                 let mut context = self.run_context(parameters);
+                context.spill_to(&database.temp_files(), options);
                 let rows = start_dataflows(&qep, database.engine(), &mut context, actuals.as_deref()).await?;
                 Ok(RowSource::Native(rows))
             }

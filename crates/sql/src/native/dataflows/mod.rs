@@ -18,6 +18,7 @@ mod describe;
 mod narrow;
 mod parallel;
 mod run;
+mod spilling;
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use eris_storage::{Batch, Value};
 
 use super::narrow::narrowed;
 use super::parallel::{Piece, on_workers};
+use super::spilling::{LeftInFiles, Rows, consumed};
 use super::{Actuals, Input, MacroQep, ProbePlan, SinkPlan, Source, Stage, StepPlan};
 use crate::errors::{SqlError, SqlState};
 use crate::native::access::{Access, Bound};
@@ -31,19 +32,21 @@ const TURN: Duration = Duration::from_micros(200);
 const TURN_PIECES_MAX: usize = 1_000;
 
 /// What a stage left.
-enum Left {
+pub(super) enum Left {
     /// Batches, and what is charged for them. Who is the last to want them takes them.
     Rows { batches: Vec<Batch>, reservation: Option<Reservation>, uses: usize },
+    /// Rows that are read from files.
+    InFiles { rows: LeftInFiles, uses: usize },
     /// A join's build side.
     Built(Arc<JoinBuild>),
     /// Nothing that anyone asks for.
     Nothing,
 }
 
-struct Run<'q> {
-    qep: &'q MacroQep,
-    engine: Engine,
-    parameters: Vec<Value>,
+pub(super) struct Run<'q> {
+    pub(super) qep: &'q MacroQep,
+    pub(super) engine: Engine,
+    pub(super) parameters: Vec<Value>,
     left: Vec<Left>,
     /// What happens is noted here, if anyone wants to know.
     actuals: Option<&'q Actuals>,
@@ -82,12 +85,13 @@ pub async fn start_dataflows(
         let left = run.stage(number, stage, context).await?;
         run.left.push(left);
         run.give_back_builds(number);
-        run.take_scalars(number)?;
+        run.take_scalars(number).await?;
     }
-    let Some(Left::Rows { batches, reservation, .. }) = run.left.pop() else {
-        return Err(SqlError::internal("the last stage of a query gives rows"));
-    };
-    Ok(NativeRows::ready(Held::charged_all(batches, reservation)))
+    match run.left.pop() {
+        Some(Left::Rows { batches, reservation, .. }) => Ok(NativeRows::ready(Held::charged_all(batches, reservation))),
+        Some(Left::InFiles { rows: LeftInFiles::Once(Some(stream)), .. }) => Ok(NativeRows::in_files(stream)),
+        _ => Err(SqlError::internal("the last stage of a query gives rows")),
+    }
 }
 
 impl Run<'_> {
@@ -102,28 +106,35 @@ impl Run<'_> {
             let end: Arc<dyn Sink> = if in_order { Arc::new(Emit) } else { Arc::clone(&sink) };
             let pipeline = self.pipeline((number, place), &input.steps, end)?;
             match &input.source {
-                Source::Scan(access) => self.scan(access, &input.steps, pipeline, context).await?,
-                Source::Stage(from) if in_order => {
-                    let (batches, charged) = self.take_rows(*from)?;
-                    self.push_in_order(batches, pipeline, &*sink, context).await?;
-                    drop(charged);
-                }
-                Source::Stage(from) => {
-                    let (batches, charged) = self.take_rows(*from)?;
-                    self.push(batches, pipeline, context).await?;
-                    drop(charged);
-                }
+                Source::Scan(access) => self.scan(access, &input.steps, pipeline, &sink, context).await?,
+                Source::Stage(from) => match self.take_rows(*from)? {
+                    Rows::Held(batches, charged) => {
+                        if in_order {
+                            self.push_in_order(batches, &pipeline, &sink, context).await?;
+                        } else {
+                            self.push(batches, &pipeline, &sink, context).await?;
+                        }
+                        drop(charged);
+                    }
+                    Rows::Stream(stream) => self.push_stream(stream, &pipeline, &sink, in_order, context).await?,
+                },
                 Source::Built { stage, met } => {
                     let (batches, charged) =
                         self.built(*stage)?.take_rows(*met).map_err(|error| operator_error(&error))?;
-                    self.push(batches, pipeline, context).await?;
+                    self.push(batches, &pipeline, &sink, context).await?;
                     drop(charged);
                 }
                 Source::Values { rows, types } => {
                     let batches = values(rows, types, &self.parameters)?;
-                    self.push(batches, pipeline, context).await?;
+                    self.push(batches, &pipeline, &sink, context).await?;
                 }
             }
+        }
+        if let Some(left) = self.finish_in_files(number, stage, &sink, context).await? {
+            if let Some(actuals) = self.actuals {
+                actuals.stage(number).ended(self.engine.env().now() - started);
+            }
+            return Ok(left);
         }
         let finishing = Arc::clone(&sink);
         let job: Piece = Arc::new(move |job| finishing.finish_job(job).map(Poll::Ready));
@@ -169,7 +180,10 @@ impl Run<'_> {
                 (Arc::new(group.determined_by(*determining).taking(context.aggregation_input)), None)
             }
             SinkPlan::Window(spec) => (Arc::new(WindowSink::new(spec.clone(), memory, workers)), None),
-            SinkPlan::Sort { keys, limit } => (Arc::new(SortSink::new(keys.clone(), *limit, memory, workers)), None),
+            SinkPlan::Sort { keys, limit } => {
+                let sort = SortSink::new(keys.clone(), *limit, memory, workers);
+                (Arc::new(context.spill.iter().fold(sort, SortSink::spilling_to)), None)
+            }
         }
     }
 
@@ -226,11 +240,29 @@ impl Run<'_> {
     }
 
     /// The rows of a stage. Whoever asks last takes what is charged for them.
-    fn take_rows(&mut self, stage: usize) -> Result<(Vec<Batch>, Option<Reservation>), SqlError> {
-        match self.left.get_mut(stage) {
+    fn take_rows(&mut self, stage: usize) -> Result<Rows, SqlError> {
+        let left = self.left.get_mut(stage);
+        match left {
             Some(Left::Rows { batches, reservation, uses }) => {
                 *uses = uses.saturating_sub(1);
-                Ok(if *uses == 0 { (std::mem::take(batches), reservation.take()) } else { (batches.clone(), None) })
+                Ok(if *uses == 0 {
+                    Rows::Held(std::mem::take(batches), reservation.take())
+                } else {
+                    Rows::Held(batches.clone(), None)
+                })
+            }
+            Some(Left::InFiles { rows, uses }) => {
+                *uses = uses.saturating_sub(1);
+                let stream = match rows {
+                    LeftInFiles::Once(stream) => stream.take(),
+                    LeftInFiles::Kept(kept) => Some(kept.stream()),
+                };
+                if *uses == 0 {
+                    self.left[stage] = Left::Nothing;
+                }
+                stream
+                    .map(Rows::Stream)
+                    .ok_or_else(|| SqlError::internal(format!("the rows of stage {stage} are gone")))
             }
             _ => Err(SqlError::internal(format!("stage {stage} left no rows"))),
         }
@@ -241,40 +273,37 @@ impl Run<'_> {
         access: &Access,
         steps: &[StepPlan],
         pipeline: Pipeline,
+        sink: &Arc<dyn Sink>,
         context: &mut RunContext<'_>,
     ) -> Result<(), SqlError> {
         let bound = narrowed(access.bind(&self.parameters)?, access, &pipeline, steps);
         let Bound::Read(read) = bound else { return Ok(()) };
         let failed = |error| engine_error(&error, Some(&access.table));
         let mut results = context.transaction.scan(read, Some(Arc::new(pipeline))).map_err(failed)?;
-        while results.next().await.map_err(failed)?.is_some() {}
+        // Only what the sink cannot take comes here.
+        while let Some(batch) = results.next().await.map_err(failed)? {
+            self.take_refused(sink, vec![batch], context).await?;
+        }
         Ok(())
     }
 
     /// Does pieces of work, on as many workers as the statement may have.
-    async fn run_pieces(&self, count: usize, piece: Piece, context: &RunContext<'_>) -> Result<(), SqlError> {
+    pub(super) async fn run_pieces(
+        &self,
+        count: usize,
+        piece: Piece,
+        context: &RunContext<'_>,
+    ) -> Result<(), SqlError> {
         on_workers(&self.engine, &context.transaction.cancel_handle(), context.workers, count, piece).await
-    }
-
-    /// Pushes batches through a pipeline, on all workers.
-    async fn push(&self, batches: Vec<Batch>, pipeline: Pipeline, context: &RunContext<'_>) -> Result<(), SqlError> {
-        let count = batches.len();
-        let engine = self.engine.clone();
-        let flows: Vec<_> = batches.into_iter().map(|batch| Mutex::new(pipeline.start(batch))).collect();
-        let piece: Piece = Arc::new(move |at| {
-            let mut emit = |_| Err(OperatorError::Internal("a stage hands rows to nobody".to_string()));
-            advance(&engine, &pipeline, &mut lock(&flows[at]), &mut emit)
-        });
-        self.run_pieces(count, piece, context).await
     }
 
     /// Pushes batches, which may be sorted, through a pipeline that emits, on all workers, and what comes of them into
     /// a sink in the same order.
-    async fn push_in_order(
+    pub(super) async fn push_in_order(
         &self,
         batches: Vec<Batch>,
-        pipeline: Pipeline,
-        sink: &dyn Sink,
+        pipeline: &Pipeline,
+        sink: &Arc<dyn Sink>,
         context: &RunContext<'_>,
     ) -> Result<(), SqlError> {
         let count = batches.len();
@@ -282,28 +311,45 @@ impl Run<'_> {
         let places: Vec<_> = batches.into_iter().map(|batch| Mutex::new((pipeline.start(batch), Vec::new()))).collect();
         let places = Arc::new(places);
         let (engine, filled, charged) = (self.engine.clone(), Arc::clone(&places), Arc::clone(&held));
+        let pipeline = pipeline.clone();
         let piece: Piece = Arc::new(move |at| {
             let (flow, made) = &mut *lock(&filled[at]);
-            advance(&engine, &pipeline, flow, &mut |batch: Batch| {
+            let mut emit = |batch: Batch| {
                 charged.grow(batch.bytes() as u64)?;
                 made.push(batch);
                 Ok(())
-            })
+            };
+            advance(&engine, &pipeline, flow, &mut emit, &|| false)
         });
         self.run_pieces(count, piece, context).await?;
         for place in places.iter() {
-            for batch in std::mem::take(&mut lock(place).1) {
+            let made = std::mem::take(&mut lock(place).1);
+            for batch in made {
                 held.shrink(batch.bytes() as u64);
-                sink.consume(batch, &mut |_| Ok(())).map_err(|error| operator_error(&error))?;
+                if let Some(refused) = consumed(&**sink, batch)? {
+                    self.take_refused(sink, vec![refused], context).await?;
+                }
             }
         }
         Ok(())
     }
 
     /// Fills the parameters that a stage gives.
-    fn take_scalars(&mut self, number: usize) -> Result<(), SqlError> {
+    async fn take_scalars(&mut self, number: usize) -> Result<(), SqlError> {
         for scalar in self.qep.scalars.iter().filter(|scalar| scalar.stage == number) {
-            let (batches, _charged) = self.take_rows(number)?;
+            let (batches, _charged) = match self.take_rows(number)? {
+                Rows::Held(batches, charged) => (batches, charged),
+                Rows::Stream(mut stream) => {
+                    let mut batches = Vec::new();
+                    // Two rows are too many already.
+                    while batches.len() < 2
+                        && let Some(batch) = stream.next().await.map_err(|error| operator_error(&error))?
+                    {
+                        batches.push(batch);
+                    }
+                    (batches, None)
+                }
+            };
             let mut found = batches.iter().flat_map(|batch| (0..batch.rows).map(move |row| batch.value(row, 0)));
             let value = found.next().unwrap_or(Value::Null);
             if found.next().is_some() {
@@ -318,24 +364,25 @@ impl Run<'_> {
     }
 }
 
-/// One turn of a batch.
-fn advance(
+/// One turn of a batch, which may be told to stop earlier.
+pub(super) fn advance(
     engine: &Engine,
     pipeline: &Pipeline,
     flow: &mut Flow,
     emit: &mut dyn FnMut(Batch) -> Result<(), OperatorError>,
+    stops: &dyn Fn() -> bool,
 ) -> Result<Poll<()>, OperatorError> {
     let (mut until, mut pieces) = (None, 0);
     pipeline.advance(flow, emit, &mut || {
         pieces += 1;
         // Most batches never ask.
         let now = engine.env().now();
-        now >= *until.get_or_insert(now + TURN) || pieces == TURN_PIECES_MAX
+        now >= *until.get_or_insert(now + TURN) || pieces == TURN_PIECES_MAX || stops()
     })?;
     Ok(if flow.is_over() { Poll::Ready(()) } else { Poll::Pending })
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,0 +1,122 @@
+//! Runs a sink that goes on in files as the executor does, for tests: on the threads of the test and the real disk, or
+//! on the simulated one.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use eris_engine::CancelHandle;
+use eris_platform::{MemoryPool, SimulatedEnv, TempDirectory, TempFiles};
+use eris_storage::Batch;
+
+use super::Sink;
+use crate::error::OperatorError;
+use crate::spill::{Spill, SpillOptions};
+
+/// A simulated disk, and what a statement may do with it.
+pub(crate) struct Disk {
+    pub env: SimulatedEnv,
+    pub files: Arc<TempFiles>,
+}
+
+impl Disk {
+    pub fn new(seed: u64) -> Self {
+        let env = SimulatedEnv::new(seed);
+        env.simulated_files().insert("/db/eris.db", "");
+        let directory = TempDirectory { path: "/db/temp".into(), is_own: false, keeps_free_bytes: 0 };
+        let files = TempFiles::new(Arc::new(env.clone()), directory);
+        Self { env, files }
+    }
+
+    pub fn spill(&self, memory: &Arc<MemoryPool>, options: SpillOptions) -> Spill {
+        Spill::new(&self.files, memory, &CancelHandle::default(), options)
+    }
+
+    /// Runs a future; the disk works whenever it waits.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return done;
+            }
+            if let Some(due) = self.env.next_io() {
+                self.env.advance_to(due);
+                self.env.run_io();
+            }
+        }
+    }
+
+    /// Lets the disk do all that waits.
+    pub fn settle(&self) {
+        while let Some(due) = self.env.next_io() {
+            self.env.advance_to(due);
+            self.env.run_io();
+        }
+    }
+
+    /// Gives a sink all batches, on so many threads, and takes its rows; whether they came from files.
+    pub fn run(&self, sink: &dyn Sink, batches: &[Batch], threads: usize) -> Result<(Vec<Batch>, bool), OperatorError> {
+        self.block_on(async {
+            for batches in batches.chunks(threads) {
+                for refused in consume(sink, batches)? {
+                    write_out(sink, threads).await?;
+                    if let Some(refused) = consume(sink, &[refused])?.pop() {
+                        spilling(sink).consume_anyway(refused)?;
+                    }
+                }
+            }
+            if !sink.spilling().is_some_and(|sink| sink.ends_in_files()) {
+                return Ok((super::finish(sink, threads)?, false));
+            }
+            write_out(sink, threads).await?;
+            let mut stream = spilling(sink).take_stream()?;
+            let mut rows = Vec::new();
+            while let Some(batch) = stream.next().await? {
+                rows.push(batch);
+            }
+            Ok((rows, true))
+        })
+    }
+}
+
+fn spilling(sink: &dyn Sink) -> &dyn crate::spill::SpillingSink {
+    sink.spilling().expect("only what spills hands batches back")
+}
+
+/// Gives each batch on a thread of its own; those that were handed back.
+fn consume(sink: &dyn Sink, batches: &[Batch]) -> Result<Vec<Batch>, OperatorError> {
+    let refused = std::sync::Mutex::new(Vec::new());
+    let each = |batch: &Batch| {
+        sink.consume(batch.clone(), &mut |batch| {
+            super::lock(&refused).push(batch);
+            Ok(())
+        })
+    };
+    thread::scope(|scope| {
+        let handles: Vec<_> = batches.iter().map(|batch| scope.spawn(move || each(batch))).collect();
+        handles.into_iter().try_for_each(|handle| handle.join().expect("no panic"))
+    })?;
+    Ok(refused.into_inner().expect("no panic"))
+}
+
+async fn write_out(sink: &dyn Sink, threads: usize) -> Result<(), OperatorError> {
+    let spilling = spilling(sink);
+    loop {
+        let jobs = spilling.spill_jobs()?;
+        if jobs == 0 {
+            return Ok(());
+        }
+        let run = |thread: usize| {
+            (thread..jobs).step_by(threads).try_for_each(|job| {
+                while spilling.spill_job(job)?.is_pending() {}
+                Ok::<(), OperatorError>(())
+            })
+        };
+        thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+            handles.into_iter().try_for_each(|handle| handle.join().expect("no panic"))
+        })?;
+        spilling.written().await?;
+    }
+}

@@ -1,0 +1,241 @@
+//! Rows in a temporary file, one after the other; several lanes share a file.
+//!
+//! ```text
+//!   file    | lane 0 | lane 2 | lane 0 | lane 1 | ...      pieces of some hundred kilobytes, each of whole frames
+//! ```
+//! A lane knows where its pieces are; they are written as they come and read in their order.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use eris_platform::{Extent, IoTask, Reservation, TempFile, TempFileError};
+use eris_storage::{BATCH_ROWS, Batch, DataType};
+
+use super::Spill;
+use super::frame::{put_frame, take_frame};
+use crate::error::OperatorError;
+use crate::pipeline::lock;
+
+/// Plain bytes of a frame, roughly: what is made and read in a fraction of a turn.
+const FRAME_BYTES: usize = 64 << 10;
+/// Bytes of a piece of a lane, roughly: enough for a disk, few enough to have one of each of many lanes in memory.
+pub(crate) const PIECE_BYTES: usize = 128 << 10;
+/// A writer that has more on its way waits for the disk.
+const WRITING_BYTES_MAX: u64 = 8 << 20;
+
+/// What is on its way to the disk, with its bytes.
+type Writing = VecDeque<(u64, IoTask<Result<(), TempFileError>>)>;
+
+/// A temporary file of lanes.
+#[derive(Debug)]
+pub(crate) struct SpillFile {
+    spill: Spill,
+    file: TempFile,
+    writing: Mutex<WritingQueue>,
+    /// What writers have gathered and what is on its way to the disk.
+    held: Reservation,
+}
+
+#[derive(Default)]
+struct WritingQueue(Writing);
+
+impl std::fmt::Debug for WritingQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} writes", self.0.len())
+    }
+}
+
+impl SpillFile {
+    pub fn new(spill: &Spill) -> Result<Arc<Self>, OperatorError> {
+        let file = spill.inner.files.create(&spill.inner.budget).map_err(OperatorError::TempFile)?;
+        let held = spill.reserve_counted();
+        Ok(Arc::new(Self { spill: spill.clone(), file, writing: Mutex::default(), held }))
+    }
+
+    /// Returns when everything that was handed on is in the file.
+    pub async fn written(&self) -> Result<(), OperatorError> {
+        self.written_below(0).await
+    }
+
+    /// Returns when little is on its way.
+    pub async fn written_below_limit(&self) -> Result<(), OperatorError> {
+        self.written_below(WRITING_BYTES_MAX).await
+    }
+
+    async fn written_below(&self, bytes: u64) -> Result<(), OperatorError> {
+        loop {
+            let (bytes, task) = {
+                let writing = &mut lock(&self.writing).0;
+                if writing.iter().map(|(bytes, _)| bytes).sum::<u64>() <= bytes {
+                    return Ok(());
+                }
+                let Some(first) = writing.pop_front() else { return Ok(()) };
+                first
+            };
+            let written = self.spill.wait(task, |error| self.file.lost(error)).await;
+            self.held.shrink(bytes);
+            written?;
+        }
+    }
+
+    fn append(&self, bytes: Vec<u8>) -> Result<Extent, OperatorError> {
+        let length = bytes.len() as u64;
+        let (extent, task) = self.file.append(bytes).map_err(OperatorError::TempFile)?;
+        lock(&self.writing).0.push_back((length, task));
+        Ok(extent)
+    }
+}
+
+/// Fills a lane.
+#[derive(Debug)]
+pub(crate) struct LaneWriter {
+    file: Arc<SpillFile>,
+    /// Of the first batch; all have the same.
+    types: Option<Arc<[DataType]>>,
+    gathered: Vec<u8>,
+    extents: Vec<Extent>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl LaneWriter {
+    pub fn new(file: &Arc<SpillFile>) -> Self {
+        Self { file: Arc::clone(file), types: None, gathered: Vec::new(), extents: Vec::new(), rows: 0, bytes: 0 }
+    }
+
+    /// Rows of a frame, for batches like this one.
+    pub fn frame_rows(batch: &Batch) -> usize {
+        (FRAME_BYTES * batch.rows.max(1) / batch.bytes().max(1)).clamp(1, BATCH_ROWS)
+    }
+
+    /// Appends a batch.
+    pub fn push(&mut self, batch: &Batch) -> Result<(), OperatorError> {
+        if batch.rows == 0 {
+            return Ok(());
+        }
+        let types = self.types.get_or_insert_with(|| batch.data_types().into());
+        if !batch.columns.iter().map(|column| column.data_type).eq(types.iter().copied()) {
+            return Err(OperatorError::Internal("rows of other types in a temporary file".to_string()));
+        }
+        let frame_rows = Self::frame_rows(batch);
+        for start in (0..batch.rows).step_by(frame_rows) {
+            let rows = frame_rows.min(batch.rows - start);
+            let before = self.gathered.len();
+            if rows == batch.rows {
+                put_frame(batch, &mut self.gathered);
+            } else {
+                put_frame(&batch.slice(start, rows), &mut self.gathered);
+            }
+            self.file.held.grow((self.gathered.len() - before) as u64)?;
+            if self.gathered.len() >= PIECE_BYTES {
+                self.hand_on()?;
+            }
+        }
+        self.rows += batch.rows as u64;
+        self.bytes += batch.bytes() as u64;
+        Ok(())
+    }
+
+    fn hand_on(&mut self) -> Result<(), OperatorError> {
+        let gathered = std::mem::take(&mut self.gathered);
+        let length = gathered.len() as u64;
+        match self.file.append(gathered) {
+            Ok(extent) => self.extents.push(extent),
+            Err(error) => {
+                self.file.held.shrink(length);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The lane, which can be read when the file is [written](SpillFile::written).
+    pub fn finish(mut self) -> Result<Lane, OperatorError> {
+        if !self.gathered.is_empty() {
+            self.hand_on()?;
+        }
+        let lane = Written {
+            file: Arc::clone(&self.file),
+            types: self.types.take().unwrap_or_default(),
+            extents: std::mem::take(&mut self.extents),
+            rows: self.rows,
+            bytes: self.bytes,
+        };
+        Ok(Lane(Arc::new(lane)))
+    }
+}
+
+impl Drop for LaneWriter {
+    fn drop(&mut self) {
+        self.file.held.shrink(self.gathered.len() as u64);
+    }
+}
+
+#[derive(Debug)]
+struct Written {
+    file: Arc<SpillFile>,
+    types: Arc<[DataType]>,
+    extents: Vec<Extent>,
+    rows: u64,
+    bytes: u64,
+}
+
+/// Rows in a file. Clones are the same rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane(Arc<Written>);
+
+impl Lane {
+    pub fn rows(&self) -> u64 {
+        self.0.rows
+    }
+
+    /// What the rows took in memory.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    pub fn types(&self) -> &Arc<[DataType]> {
+        &self.0.types
+    }
+
+    /// Reads it from the beginning.
+    pub fn reader(&self) -> LaneReader {
+        let held = self.0.file.spill.reserve_counted();
+        LaneReader { lane: self.clone(), next: 0, piece: Vec::new(), at: 0, held }
+    }
+}
+
+/// Reads a lane.
+#[derive(Debug)]
+pub(crate) struct LaneReader {
+    lane: Lane,
+    next: usize,
+    piece: Vec<u8>,
+    /// Where in the piece the next frame begins.
+    at: usize,
+    held: Reservation,
+}
+
+impl LaneReader {
+    /// The next batch; `None` after the last.
+    pub async fn next_batch(&mut self) -> Result<Option<Batch>, OperatorError> {
+        let written = Arc::clone(&self.lane.0);
+        if self.at == self.piece.len() {
+            self.piece = Vec::new();
+            let Some(extent) = written.extents.get(self.next) else {
+                self.held.resize(0)?;
+                return Ok(None);
+            };
+            self.next += 1;
+            // The piece, and a batch of it.
+            self.held.resize(u64::from(extent.bytes) + FRAME_BYTES as u64)?;
+            let file = &written.file;
+            self.piece = file.spill.wait(file.file.read(*extent), |error| file.file.lost(error)).await?;
+            self.at = 0;
+        }
+        let (batch, taken) = take_frame(&self.piece[self.at..], &written.types)
+            .map_err(|error| OperatorError::TempFile(written.file.file.damaged(error.to_string())))?;
+        self.at += taken;
+        Ok(Some(batch))
+    }
+}

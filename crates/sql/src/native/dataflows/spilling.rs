@@ -1,0 +1,227 @@
+//! Sinks that go on in temporary files: the task's part.
+//!
+//! ```text
+//!   batches that a sink could not take ──> round after round of jobs on all workers: what the sink holds is written
+//!                                      ──> they are given again
+//! ```
+//! Where batches come from waits meanwhile: partitions have no room for results, pieces of a stage end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use eris_operators::{
+    KeptRows, LimitedRows, OperatorError, Pipeline, RowStream, Sink, Spill, SpillOptions, SpillingSink,
+};
+use eris_platform::Reservation;
+use eris_storage::Batch;
+
+use super::Stage;
+use super::parallel::Piece;
+use super::run::{Left, Run, advance, lock};
+use crate::errors::SqlError;
+use crate::native::run::{RunContext, limits};
+use crate::plan::operator_error;
+
+/// Rows of a file that are in memory at once to be pushed through a stage, in bytes.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Batches that a sink handed back.
+#[derive(Default)]
+struct Refused {
+    batches: Mutex<Vec<Batch>>,
+    any: AtomicBool,
+}
+
+impl Refused {
+    fn add(&self, batch: Batch) {
+        lock(&self.batches).push(batch);
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn is_there(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    fn take(&self) -> Vec<Batch> {
+        self.any.store(false, Ordering::Release);
+        std::mem::take(&mut lock(&self.batches))
+    }
+}
+
+/// The rows of a stage for one that reads them.
+pub(super) enum Rows {
+    /// In memory, and what is charged for them.
+    Held(Vec<Batch>, Option<Reservation>),
+    /// In files.
+    Stream(Box<dyn RowStream>),
+}
+
+/// What a stage left in files.
+pub(super) enum LeftInFiles {
+    /// To be read once.
+    Once(Option<Box<dyn RowStream>>),
+    /// To be read several times.
+    Kept(KeptRows),
+}
+
+fn nobody() -> OperatorError {
+    OperatorError::Internal("a stage hands rows to nobody".to_string())
+}
+
+fn spilling(sink: &dyn Sink) -> Result<&dyn SpillingSink, OperatorError> {
+    sink.spilling().ok_or_else(nobody)
+}
+
+impl RunContext<'_> {
+    /// Lets the operators of the statement go on in files.
+    pub(crate) fn spill_to(&mut self, files: &Arc<eris_platform::TempFiles>, options: SpillOptions) {
+        let (memory, cancel) = (self.transaction.memory(), self.transaction.cancel_handle());
+        self.spill = Some(Spill::new(files, memory, &cancel, options));
+    }
+}
+
+impl Run<'_> {
+    /// Has a sink write everything it holds.
+    async fn write_out(&self, sink: &Arc<dyn Sink>, context: &RunContext<'_>) -> Result<(), SqlError> {
+        loop {
+            let jobs = spilling(&**sink).and_then(SpillingSink::spill_jobs).map_err(|error| operator_error(&error))?;
+            if jobs == 0 {
+                return Ok(());
+            }
+            let working = Arc::clone(sink);
+            let piece: Piece = Arc::new(move |job| spilling(&*working)?.spill_job(job));
+            self.run_pieces(jobs, piece, context).await?;
+            let written = spilling(&**sink).map_err(|error| operator_error(&error))?.written().await;
+            written.map_err(|error| operator_error(&error))?;
+        }
+    }
+
+    /// Makes room in a sink and gives it the batches again that it could not take.
+    pub(super) async fn take_refused(
+        &self,
+        sink: &Arc<dyn Sink>,
+        batches: Vec<Batch>,
+        context: &RunContext<'_>,
+    ) -> Result<(), SqlError> {
+        for batch in batches {
+            context.check_cancelled()?;
+            // There may be room since.
+            let Some(batch) = consumed(&**sink, batch)? else { continue };
+            self.write_out(sink, context).await?;
+            let Some(batch) = consumed(&**sink, batch)? else { continue };
+            // Others have the memory: it goes to the files by itself.
+            let taken = spilling(&**sink).and_then(|sink| sink.consume_anyway(batch));
+            taken.map_err(|error| operator_error(&error))?;
+        }
+        Ok(())
+    }
+
+    /// What a sink leaves that ends in files; none: it finishes in memory.
+    pub(super) async fn finish_in_files(
+        &self,
+        number: usize,
+        stage: &Stage,
+        sink: &Arc<dyn Sink>,
+        context: &RunContext<'_>,
+    ) -> Result<Option<Left>, SqlError> {
+        let Some(spill) = &context.spill else { return Ok(None) };
+        if !sink.spilling().is_some_and(SpillingSink::ends_in_files) {
+            return Ok(None);
+        }
+        self.write_out(sink, context).await?;
+        let stream = spilling(&**sink).and_then(SpillingSink::take_stream);
+        let mut stream = stream.map_err(|error| operator_error(&error))?;
+        if let Some(limit) = &stage.limit {
+            let (skip, fetch) = limits(limit.skip.as_ref(), limit.fetch.as_ref(), &self.parameters)?;
+            stream = Box::new(LimitedRows::new(stream, skip, fetch));
+        }
+        let uses = self.qep.uses(number);
+        let rows = if uses <= 1 {
+            LeftInFiles::Once(Some(stream))
+        } else {
+            let kept = KeptRows::write(spill, &mut *stream).await;
+            LeftInFiles::Kept(kept.map_err(|error| operator_error(&error))?)
+        };
+        Ok(Some(Left::InFiles { rows, uses }))
+    }
+
+    /// Pushes batches through a pipeline into a sink, on all workers.
+    pub(super) async fn push(
+        &self,
+        batches: Vec<Batch>,
+        pipeline: &Pipeline,
+        sink: &Arc<dyn Sink>,
+        context: &RunContext<'_>,
+    ) -> Result<(), SqlError> {
+        let count = batches.len();
+        let flows: Arc<[_]> = batches.into_iter().map(|batch| Mutex::new(pipeline.start(batch))).collect();
+        let refused: Arc<Refused> = Arc::default();
+        loop {
+            let (engine, pipeline) = (self.engine.clone(), pipeline.clone());
+            let (flows, handed_back) = (Arc::clone(&flows), Arc::clone(&refused));
+            let piece: Piece = Arc::new(move |at| {
+                // What was handed back comes first.
+                if handed_back.is_there() {
+                    return Ok(Poll::Ready(()));
+                }
+                let mut emit = |batch| {
+                    handed_back.add(batch);
+                    Ok(())
+                };
+                let stops = || handed_back.is_there();
+                let advanced = advance(&engine, &pipeline, &mut lock(&flows[at]), &mut emit, &stops)?;
+                Ok(if handed_back.is_there() { Poll::Ready(()) } else { advanced })
+            });
+            self.run_pieces(count, piece, context).await?;
+            let batches = refused.take();
+            if batches.is_empty() {
+                return Ok(());
+            }
+            self.take_refused(sink, batches, context).await?;
+        }
+    }
+
+    /// The same with rows that are read from files; `in_order`: what comes of them stays in their order.
+    pub(super) async fn push_stream(
+        &self,
+        mut stream: Box<dyn RowStream>,
+        pipeline: &Pipeline,
+        sink: &Arc<dyn Sink>,
+        in_order: bool,
+        context: &RunContext<'_>,
+    ) -> Result<(), SqlError> {
+        loop {
+            let (mut chunk, mut bytes) = (Vec::new(), 0);
+            while bytes < CHUNK_BYTES {
+                let Some(batch) = stream.next().await.map_err(|error| operator_error(&error))? else { break };
+                bytes += batch.bytes();
+                chunk.push(batch);
+            }
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            let charged = context.memory().reserve(CONSUMER);
+            charged.grow(bytes as u64).map_err(SqlError::out_of_memory)?;
+            if in_order {
+                self.push_in_order(chunk, pipeline, sink, context).await?;
+            } else {
+                self.push(chunk, pipeline, sink, context).await?;
+            }
+        }
+    }
+}
+
+/// What the pool calls rows of files on their way through a stage.
+const CONSUMER: &str = "rows of files";
+
+/// Gives a sink a batch; gives back what it cannot take.
+pub(super) fn consumed(sink: &dyn Sink, batch: Batch) -> Result<Option<Batch>, SqlError> {
+    let mut refused = None;
+    let taken = sink.consume(batch, &mut |batch| {
+        refused = Some(batch);
+        Ok(())
+    });
+    taken.map_err(|error| operator_error(&error))?;
+    Ok(refused)
+}
