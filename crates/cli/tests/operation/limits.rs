@@ -62,12 +62,17 @@ fn a_limit_on_files_is_a_full_disk_and_no_end() {
     server.run(&format!("BACKUP TO '{}'", place.path("backup"))).unwrap();
     server.stop();
     // No log file can be made: what is there can be read, and nothing is committed.
+    let other = Process::start(serve(eris(), &place.path("other"))).unwrap_or_else(|(_, text)| panic!("{text}"));
+    other.run("CREATE TABLE t (id int PRIMARY KEY)").unwrap();
+    other.stop();
     let mut command = serve(eris(), &place.path("other"));
     limited(&mut command, libc::RLIMIT_FSIZE, 1 << 20);
     let server = Process::start(command).unwrap_or_else(|(_, text)| panic!("{text}"));
-    let refused = server.run("CREATE TABLE t (id int PRIMARY KEY)").unwrap_err();
-    assert_eq!(refused.sqlstate, "53100", "{refused}");
-    assert_eq!(server.run("SELECT 1").unwrap(), Some(1));
+    for sql in ["INSERT INTO t VALUES (1)", "CREATE TABLE u (id int PRIMARY KEY)"] {
+        let refused = server.run(sql).unwrap_err();
+        assert_eq!(refused.sqlstate, "53100", "{sql}: {refused}");
+    }
+    assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(0));
     assert!(server.stop().contains("no room for a log file"));
 }
 
@@ -89,14 +94,20 @@ fn too_little_address_space_is_a_message() {
         assert!(text.starts_with("error: ") && text.lines().count() == 1 && text.contains(says), "{text}");
     }
     // With enough for a database it starts, with a limit that fits; what is too much later is refused.
-    let mut command = serve(eris(), &place.path("db"));
-    limited(&mut command, libc::RLIMIT_AS, 1 << 30);
+    let mut command = Command::new(eris());
+    command.args(["serve", "--workers", "2", "--listen", "127.0.0.1:0"]);
+    limited(&mut command, libc::RLIMIT_AS, 768 << 20);
     let server = Process::start(command).unwrap_or_else(|(status, text)| panic!("{status}: {text}"));
     fill(&server);
-    let all = "SELECT count(*) FROM (SELECT a.text || b.id AS text FROM t a, t b GROUP BY 1) c";
-    let refused = server.run(all).unwrap_err();
-    assert!(["53200", "53100"].contains(&&*refused.sqlstate), "{refused}");
-    assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(10_000));
+    let refused = (1..100).find_map(|round| {
+        let id = format!("{round} * 10000 + a.n * 100 + b.n");
+        let text = format!("repeat(CAST(7919 * ({id}) AS text), 500)");
+        server.run(&format!("INSERT INTO t SELECT {id}, {text} FROM numbers a, numbers b")).err()
+    });
+    let refused = refused.expect("there is no room for gigabytes");
+    assert_eq!(refused.sqlstate, "53200", "{refused}");
+    server.run("DROP TABLE t").unwrap();
+    assert_eq!(server.run("SELECT count(*) FROM numbers").unwrap(), Some(100));
     server.stop();
 }
 
