@@ -5,10 +5,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use eris_workloads::connection::{SqlConnection, SqlFailure};
 use eris_workloads::postgres::PostgresUrl;
 
+use super::held::{hold, see_the_end, threads};
 use super::{PATIENCE, Process, beforehand, within_patience};
 use crate::support::{Place, eris, serve};
 
@@ -134,16 +136,55 @@ fn a_copy_of_a_file_is_cancelled() {
     let mut connection = server.try_connect().unwrap();
     let token = connection.cancel_token().unwrap();
     let running = std::thread::spawn(move || connection.execute(&format!("COPY t FROM '{file}'"), &[]).err());
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     // A request that comes before the statement is not heard.
     while !running.is_finished() {
         assert!(begun.elapsed() < PATIENCE, "it goes on");
         token.cancel().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(running.join().unwrap().expect("it is cancelled").sqlstate, "57014");
     assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(0));
     server.stop();
+}
+
+/// The thread that reads a file is held, as by a disk that does not answer: its statement waits, others do not, and a
+/// cancel ends it.
+#[test]
+fn a_file_that_does_not_answer_keeps_its_own_statement() {
+    let place = Place::new("operation-held");
+    let server = server(&place.path("db"));
+    server.run("CREATE TABLE t (id int PRIMARY KEY, text text)").unwrap();
+    let file = place.path("rows");
+    let rows: String = (0..3_000_000).map(|id| format!("{id}\ttext\n")).collect();
+    std::fs::write(&file, rows).unwrap();
+    let mut connection = server.try_connect().unwrap();
+    let token = connection.cancel_token().unwrap();
+    let running = std::thread::spawn(move || connection.execute(&format!("COPY t FROM '{file}'"), &[]).err());
+    let begun = Instant::now();
+    let readers = loop {
+        let readers = threads(server.child.id(), "eris-copy");
+        if !readers.is_empty() {
+            break readers;
+        }
+        assert!(begun.elapsed() < PATIENCE && !running.is_finished(), "a thread of its own reads it");
+    };
+    if !hold(&readers) {
+        println!("skipped: no thread may be held ({})", std::io::Error::last_os_error());
+        return;
+    }
+    // As many sessions as there are workers, and more.
+    for _ in 0..8 {
+        assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(0));
+    }
+    assert!(!running.is_finished(), "it waits");
+    token.cancel().unwrap();
+    assert_eq!(within_patience("the cancel", || running.join().unwrap()).expect("it is cancelled").sqlstate, "57014");
+    assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(0));
+    server.signal(libc::SIGTERM);
+    see_the_end(&readers);
+    let (status, text) = server.end();
+    assert_eq!(status.code(), Some(0), "{text}");
 }
 
 fn refusal(arguments: &[&str]) -> String {

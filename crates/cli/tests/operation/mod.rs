@@ -1,6 +1,7 @@
 //! What an operator, and a client, may do to a server: special files, rights, signals, limits of the system.
 
 mod files;
+mod held;
 mod limits;
 mod signals;
 

@@ -3,6 +3,7 @@
 use std::io::Error;
 use std::time::{Duration, Instant};
 
+use super::held::{hold, see_the_end, threads};
 use super::{PATIENCE, Process};
 use crate::support::{Place, eris, serve};
 
@@ -88,45 +89,6 @@ fn sigquit_ends_at_once_and_loses_nothing() {
     let server = self::server(&directory, &[]);
     assert_eq!(server.run("SELECT id FROM t").unwrap(), Some(7));
     server.stop();
-}
-
-/// Threads of a process whose names begin like this.
-fn threads(process: u32, name: &str) -> Vec<libc::pid_t> {
-    let entries = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    let named =
-        |path: &std::path::Path| std::fs::read_to_string(path.join("comm")).is_ok_and(|found| found.starts_with(name));
-    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| named(path));
-    paths.map(|path| path.file_name().unwrap().to_str().unwrap().parse().unwrap()).collect()
-}
-
-/// Stops threads of another process where they are, as a call that does not return would; false if that is not allowed.
-fn hold(threads: &[libc::pid_t]) -> bool {
-    threads.iter().all(|thread| {
-        let nothing = std::ptr::null_mut::<libc::c_void>();
-        // SAFETY: only the other process is touched, which is ours.
-        unsafe {
-            libc::ptrace(libc::PTRACE_SEIZE, *thread, nothing, nothing) == 0
-                && libc::ptrace(libc::PTRACE_INTERRUPT, *thread, nothing, nothing) == 0
-                && libc::waitpid(*thread, std::ptr::null_mut(), libc::__WALL) == *thread
-        }
-    })
-}
-
-/// Takes note of the end of threads that are held: before that their process is not over.
-fn see_the_end(threads: &[libc::pid_t]) {
-    let begun = Instant::now();
-    for thread in threads {
-        loop {
-            let mut status = 0;
-            // SAFETY: the status is a valid place for the result.
-            let seen = unsafe { libc::waitpid(*thread, &raw mut status, libc::__WALL | libc::WNOHANG) };
-            if seen == -1 || (seen == *thread && (libc::WIFEXITED(status) || libc::WIFSIGNALED(status))) {
-                break;
-            }
-            assert!(begun.elapsed() < PATIENCE, "it does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
 }
 
 #[test]
