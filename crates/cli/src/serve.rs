@@ -118,10 +118,7 @@ fn hear(signals: &Signals, log: Option<&LogFile>, asked: &mpsc::Sender<()>) {
                 deadline = Some(Instant::now() + END_MAX);
                 let _ = asked.send(());
             }
-            None => end_at_once(
-                "some work did not end in time: a worker is stuck, or the disk does not answer, or it is still being read",
-                1,
-            ),
+            None => end_at_once("some work did not end in time: a worker is stuck, or the disk does not answer", 1),
         }
     }
 }

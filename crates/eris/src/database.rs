@@ -22,7 +22,7 @@ pub enum OpenError {
     MemoryLimit { given: u64 },
     #[error(
         "a memory limit of {given} bytes does not fit into the address space of this process, which has room for \
-         {fits}: raise that (ulimit -v), or lower --memory-limit or --workers"
+         {fits}; raise that (ulimit -v), or lower --memory-limit or --workers"
     )]
     AddressSpace { given: u64, fits: u64 },
     #[error("cannot keep temporary files in {}: {source}; choose another directory with --temp-dir", directory.display())]

@@ -7,8 +7,8 @@
 //!
 //! Errors carry the code of the operating system ([`io::Error::raw_os_error`]), in both environments the same one.
 //!
-//! Files are regular files. What else a path may lead to (a FIFO, a terminal, a device, a file that the kernel makes up)
-//! is refused with [`NotRegular`], before anything is read or written and without waiting for it. What is created
+//! Files are regular files. What else a path may lead to (a FIFO, a terminal, a device, a file that the kernel makes
+//! up) is refused with [`NotRegular`], before anything is read or written and without waiting for it. What is created
 //! belongs to the user who runs the process alone, whatever the mask of the process.
 
 use std::fmt::{self, Debug, Display};

@@ -5,8 +5,9 @@
 //!                        │                         │
 //!   file thread:   open, read ──> read ahead ──────┴──> read ahead ...
 //! ```
-//! A file may lie on a disk that answers late or never. So each source has a thread of its own, which opens it and reads
-//! one piece ahead, and the session's task waits for it as it waits for anything: others run, and a cancel is heard.
+//! A file may lie on a disk that answers late or never. So each source has a thread of its own, which opens it and
+//! reads one piece ahead, and the session's task waits for it as it waits for anything: others run, and a cancel is
+//! heard.
 
 use std::io;
 use std::path::PathBuf;
