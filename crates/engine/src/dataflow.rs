@@ -197,13 +197,20 @@ struct Answer {
     batch: Batch,
     /// What is charged for it.
     bytes: u64,
+    /// Whether it is charged among what was handed back.
+    is_handed_back: bool,
     /// The node of the worker that made it.
     source: Option<NodeId>,
 }
 
+/// What the pool calls results that wait.
+const RESULTS: &str = "query results";
+
 struct Inner {
     results: VecDeque<Answer>,
     reservation: Reservation,
+    /// Of batches for which there was no memory where they belong; none before the first.
+    handed_back: Option<Reservation>,
     /// Of messages that buffers need not take at once.
     messages: Option<Reservation>,
     pinned: Vec<PinnedPartition>,
@@ -242,7 +249,8 @@ impl Dataflow {
             attachments: Lock::new(Attachments { list: Vec::new(), reservation: None }),
             inner: Lock::new(Inner {
                 results: VecDeque::new(),
-                reservation: memory.reserve("query results"),
+                reservation: memory.reserve(RESULTS),
+                handed_back: None,
                 messages: None,
                 pinned: Vec::new(),
                 rows_affected: 0,
@@ -361,14 +369,29 @@ impl Dataflow {
     }
 
     pub(crate) fn emit(&self, batch: Batch) -> Result<(), EngineError> {
+        self.answer(batch, false)
+    }
+
+    /// The same for a batch that its operator had no memory for: it is counted, and no limit refuses it. There are as
+    /// many as there may be results.
+    pub(crate) fn hand_back(&self, batch: Batch) -> Result<(), EngineError> {
+        self.answer(batch, true)
+    }
+
+    fn answer(&self, batch: Batch, is_handed_back: bool) -> Result<(), EngineError> {
         if batch.rows == 0 {
             return Ok(());
         }
         let (bytes, source) = (batch.bytes() as u64, current_node());
         let waker = {
-            let mut inner = lock(&self.inner);
-            inner.reservation.grow(bytes)?;
-            inner.results.push_back(Answer { batch, bytes, source });
+            let inner = &mut *lock(&self.inner);
+            if is_handed_back {
+                let pool = inner.reservation.pool();
+                inner.handed_back.get_or_insert_with(|| pool.counted().reserve(RESULTS)).grow(bytes)?;
+            } else {
+                inner.reservation.grow(bytes)?;
+            }
+            inner.results.push_back(Answer { batch, bytes, is_handed_back, source });
             self.result_count.store(inner.results.len(), Ordering::Relaxed);
             inner.waker.take()
         };
@@ -454,8 +477,7 @@ impl Dataflow {
     pub(crate) fn abandon(&self) -> Vec<PartitionId> {
         self.failed.store(true, Ordering::Release);
         let mut inner = lock(&self.inner);
-        let bytes: u64 = inner.results.drain(..).map(|answer| answer.bytes).sum();
-        inner.reservation.shrink(bytes);
+        inner.drop_results();
         self.held_back(&mut inner)
     }
 
@@ -470,17 +492,19 @@ impl Dataflow {
             inner.error.get_or_insert(EngineError::Cancelled);
         }
         if self.is_over() {
-            let bytes: u64 = inner.results.drain(..).map(|answer| answer.bytes).sum();
-            inner.reservation.shrink(bytes);
+            inner.drop_results();
             if inner.finished {
                 return (Poll::Ready(inner.error.clone().map_or(Ok(None), Err)), Vec::new());
             }
             inner.waker = Some(context.waker().clone());
             return (Poll::Pending, self.held_back(&mut inner));
         }
-        if let Some(Answer { batch, bytes, source }) = inner.results.pop_front() {
+        if let Some(Answer { batch, bytes, is_handed_back, source }) = inner.results.pop_front() {
             self.result_count.store(inner.results.len(), Ordering::Relaxed);
-            inner.reservation.shrink(bytes);
+            match &inner.handed_back {
+                Some(handed_back) if is_handed_back => handed_back.shrink(bytes),
+                _ => inner.reservation.shrink(bytes),
+            }
             if let (Some(source), Some(target)) = (source, current_node())
                 && source != target
             {
@@ -525,6 +549,15 @@ impl Dataflow {
             pinned: std::mem::take(&mut inner.pinned),
             blocked: std::mem::take(&mut inner.blocked),
         }
+    }
+}
+
+impl Inner {
+    /// Nobody wants the results any more.
+    fn drop_results(&mut self) {
+        self.results.clear();
+        self.reservation.shrink(self.reservation.bytes());
+        self.handed_back = None;
     }
 }
 

@@ -53,6 +53,12 @@ impl Output<'_> {
         self.dataflow.emit(batch)
     }
 
+    /// Hands a batch to the task that there was no memory for where it belongs: the task makes room, and gives it to the
+    /// operator's sink itself. Counted, and refused by no limit.
+    pub fn hand_back(&self, batch: Batch) -> Result<(), EngineError> {
+        self.dataflow.hand_back(batch)
+    }
+
     /// For what an operator keeps when it stops within a batch.
     pub fn reserve(&self, consumer: &'static str) -> Reservation {
         self.dataflow.reserve(consumer)

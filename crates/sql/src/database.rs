@@ -16,7 +16,7 @@ use crate::errors::{SqlError, SqlState};
 use crate::fallback::Lane;
 use crate::plan::{Planner, engine_error};
 use crate::session::{PlanCache, Session, SessionOptions, TransactionObserver};
-use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, TEMP_FILE_LIMIT, layout_name};
+use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, TEMP_FILE_LIMIT, WORK_MEM, layout_name};
 use crate::statistics::StatisticsCache;
 
 /// How a database is set up.
@@ -37,6 +37,9 @@ pub struct DatabaseOptions {
     /// Bytes that the temporary files of one statement may have, unless its session says otherwise; `None`: what the
     /// disk has.
     pub temp_file_limit_bytes: Option<u64>,
+    /// What an operator holds before it goes on in temporary files, unless its session says otherwise; 0: until memory
+    /// is refused.
+    pub work_mem_bytes: u64,
 }
 
 impl Default for DatabaseOptions {
@@ -49,6 +52,7 @@ impl Default for DatabaseOptions {
             segment_rows: eris_storage::SEGMENT_ROWS_DEFAULT,
             batch_rows: usize::MAX,
             temp_file_limit_bytes: None,
+            work_mem_bytes: 0,
         }
     }
 }
@@ -116,6 +120,7 @@ impl Database {
         set(LAYOUT.declaration(), layout_name(options.layout).to_string())?;
         set(PARTITIONS.declaration(), options.partitions.to_string())?;
         set(SEGMENT_ROWS.declaration(), options.segment_rows.to_string())?;
+        set(WORK_MEM.declaration(), ByteSize(options.work_mem_bytes).to_string())?;
         if let Some(bytes) = options.temp_file_limit_bytes {
             set(TEMP_FILE_LIMIT.declaration(), ByteSize(bytes).to_string())?;
         }

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use eris_engine::EngineOptions;
 use eris_sql::DatabaseOptions;
 use support::Instance;
@@ -103,4 +105,95 @@ fn a_chain_of_joins_gives_back_what_nobody_asks_any_more() {
     // A sixteenth of the limit is kept for what gives memory back.
     memory.set_limit((memory.used() + 5 * one) * 16 / 15);
     assert_eq!(client.rows(&query), [format!("{ROWS}|{}", (COLUMNS + 1) * (ROWS * (ROWS + 1) / 2))]);
+}
+
+/// A quarter of a million rows of 100 bytes and more, made of 500.
+const MANY_WIDE_ROWS: &str = "SELECT a.n * 500 + b.n AS k, lpad((b.n * 500 + a.n)::text, 100, '0') AS t FROM s a, s b";
+
+fn instance_with_rows(memory_limit_bytes: u64) -> Instance {
+    let engine = EngineOptions {
+        workers: 2,
+        nodes: 1,
+        memory_limit_bytes,
+        // What else this process holds does not count.
+        memory_watched: false,
+        ..EngineOptions::default()
+    };
+    let instance = Instance::with_engine(engine, DatabaseOptions::default());
+    let mut client = instance.session();
+    client.ok("CREATE TABLE s (n int PRIMARY KEY)");
+    let lines: String = (0..500).map(|n| format!("{n}\n")).collect();
+    client.run_with("COPY s FROM STDIN (FORMAT csv)", &[], Some(&lines)).unwrap();
+    drop(client);
+    instance
+}
+
+/// Sorting and grouping more than the limit goes on in temporary files; afterwards nothing of them is left.
+#[test]
+fn what_does_not_fit_is_sorted_and_grouped_in_files() {
+    let instance = instance_with_rows(16 << 20);
+    let mut client = instance.session();
+    let (memory, files) = (Arc::clone(instance.database.engine().memory()), instance.database.temp_files());
+    let before = memory.used();
+    let sorted = client.rows(&format!("SELECT k FROM ({MANY_WIDE_ROWS}) q ORDER BY t"));
+    let expected = (0..500).flat_map(|b| (0..500).map(move |a| (a * 500 + b).to_string()));
+    assert!(sorted.iter().cloned().eq(expected), "{} rows, first {:?}", sorted.len(), sorted.first());
+    let spilled = files.statistics().written_bytes;
+    assert!(spilled > 0, "the sort fitted");
+    let grouped = format!(
+        "SELECT count(*), sum(rows), min(least), max(least) FROM \
+         (SELECT k, count(*) AS rows, min(t) AS least, count(DISTINCT t) FROM ({MANY_WIDE_ROWS}) q GROUP BY k) g"
+    );
+    let expected = format!("250000|250000|{}|{}", "0".repeat(100), format!("{:0>100}", 249_999));
+    assert_eq!(client.rows(&grouped), [expected]);
+    assert!(files.statistics().written_bytes > spilled, "the groups fitted");
+    // Both inputs of a later stage that asks twice, and a limit.
+    let twice = format!(
+        "WITH q AS (SELECT t, min(k) AS k FROM ({MANY_WIDE_ROWS}) r GROUP BY t) \
+         SELECT (SELECT count(*) FROM q), (SELECT max(k) FROM q), count(*) FROM (SELECT t FROM q ORDER BY t LIMIT 70000) p"
+    );
+    assert_eq!(client.rows(&twice), ["250000|249999|70000"]);
+    assert_eq!(files.statistics().used_bytes, 0);
+    assert!(memory.used() <= before + (1 << 20), "{} of {before}: {:?}", memory.used(), memory.by_consumer());
+}
+
+/// Beyond `temp_file_limit` the statement fails by itself, with PostgreSQL's code.
+#[test]
+fn the_limit_of_temporary_files_is_an_error_of_one_statement() {
+    let instance = instance_with_rows(16 << 20);
+    let mut client = instance.session();
+    client.ok("SET temp_file_limit = 64");
+    let query = format!("SELECT k FROM ({MANY_WIDE_ROWS}) q ORDER BY t");
+    let refused = client.run(&query).unwrap_err();
+    assert_eq!(refused.sqlstate.as_str(), "53400", "{refused}");
+    assert!(refused.message.contains("temp_file_limit") && refused.hint.is_some(), "{refused}");
+    assert_eq!(client.rows("SELECT count(*) FROM s"), ["500"]);
+    client.ok("RESET temp_file_limit");
+    assert_eq!(client.rows(&query).len(), 250_000);
+}
+
+/// The same answers with files from the second batch on as without any.
+#[test]
+fn work_mem_changes_no_answer() {
+    let instance = instance_with_rows(1 << 30);
+    let mut client = instance.session();
+    client.ok("CREATE TABLE v (id int PRIMARY KEY, g int, t text, d numeric(12, 2))");
+    let lines: String =
+        (0..20_000).map(|n| format!("{n},{},text {},{}.25\n", n % 700, n * 7_919 % 3_000, n % 97)).collect();
+    client.run_with("COPY v FROM STDIN (FORMAT csv)", &[], Some(&lines)).unwrap();
+    let queries = [
+        "SELECT g, count(*), sum(d), avg(d), min(t), max(id), count(DISTINCT t) FROM v GROUP BY g ORDER BY g",
+        "SELECT DISTINCT t, g % 10 FROM v ORDER BY 1 DESC, 2",
+        "SELECT id FROM v ORDER BY t, d DESC, id",
+        "SELECT count(*) FROM (SELECT t FROM v UNION SELECT t FROM v WHERE g < 100) u",
+        "SELECT a.g, sum(a.c) FROM (SELECT g, t, count(*) AS c FROM v GROUP BY g, t) a GROUP BY a.g ORDER BY 2, 1",
+        "SELECT id, t FROM v ORDER BY t, id LIMIT 5 OFFSET 17000",
+    ];
+    let in_memory: Vec<Vec<String>> = queries.iter().map(|query| client.rows(query)).collect();
+    client.ok("SET work_mem = '1B'");
+    let before = instance.database.temp_files().statistics().written_bytes;
+    for (query, expected) in queries.iter().zip(&in_memory) {
+        assert_eq!(client.rows(query), *expected, "{query}");
+    }
+    assert!(instance.database.temp_files().statistics().written_bytes > before);
 }

@@ -1,5 +1,5 @@
 //! Runs every `.slt` file under `tests/slt` ([`support::records`] says what is in them), each under many ways of
-//! storing and dividing tables and of making it hard: tiny batches, buffers and quanta, little memory, partitions
+//! storing and dividing tables and of making it hard: tiny batches, buffers and quanta, little memory, temporary files, partitions
 //! that are split, merged, moved and stored in another way in the middle of queries.
 //!
 //! `ERIS_MATRIX=full` runs every way with every other; without it there are twelve, in which each layout meets each
@@ -24,7 +24,7 @@ use support::records::{Sessions, check, files, records};
 const LAYOUTS: [Layout; 4] = [Layout::Row, Layout::Column, Layout::Mixed, Layout::Default];
 const PARTITIONS: [usize; 3] = [1, 7, 64];
 const NODES: [usize; 3] = [1, 2, 4];
-const STRESSES: [Stress; 7] = [
+const STRESSES: [Stress; 8] = [
     Stress::None,
     Stress::Batches(1),
     Stress::Batches(7),
@@ -32,6 +32,7 @@ const STRESSES: [Stress; 7] = [
     Stress::TinyQuanta,
     Stress::Disturbed,
     Stress::TinyMemory,
+    Stress::Spilling,
 ];
 
 /// The smallest buffer that takes any message.
@@ -55,6 +56,8 @@ enum Stress {
     Disturbed,
     /// What does not fit says so.
     TinyMemory,
+    /// Operators that can go on in temporary files do so with their second batch.
+    Spilling,
 }
 
 #[derive(Clone, Copy)]
@@ -96,6 +99,7 @@ impl Variant {
                 engine.in_place = false;
             }
             Stress::Disturbed => engine.split_rows = 64,
+            Stress::Spilling => database.work_mem_bytes = 1,
             // The limit is the engine's own: what else this process holds does not count.
             Stress::TinyMemory => (engine.memory_limit_bytes, engine.memory_watched) = (TINY_MEMORY_BYTES, false),
         }
@@ -134,6 +138,8 @@ struct Outcome {
     not_fitted: usize,
     /// What disturbers did.
     changes: u64,
+    /// Bytes that went to temporary files where operators were told to use them.
+    spilled: u64,
 }
 
 impl Outcome {
@@ -162,6 +168,9 @@ impl Outcome {
             self.fitted += usize::from(fits);
             self.not_fitted += usize::from(!fits);
         }
+        if stress == Stress::Spilling {
+            self.spilled += instance.database.temp_files().statistics().written_bytes;
+        }
         if let Some(disturber) = disturber {
             self.changes += disturber.end();
         }
@@ -188,11 +197,12 @@ fn all_files_under_all_variants() {
             }
         }
     }
-    let Outcome { checked, failures, fitted, not_fitted, changes } = outcome;
+    let Outcome { checked, failures, fitted, not_fitted, changes, spilled } = outcome;
     assert!(failures.is_empty(), "{} of {checked} records failed\n\n{}", failures.len(), failures.join("\n"));
     assert!(checked > 0, "records were checked");
     if only.is_none() {
         assert!(fitted > 0 && not_fitted > 0, "{fitted} files fitted into little memory, {not_fitted} did not");
         assert!(changes > 0, "nothing was disturbed");
+        assert!(spilled > 0, "nothing went to temporary files");
     }
 }

@@ -36,7 +36,16 @@ impl Distinct {
         Self { pairs, room, accumulator, counts: Vec::new() }
     }
 
-    /// Takes the values of rows that are not NULL.
+    /// The same, empty, for values that can be written to files.
+    pub fn spill(&mut self) {
+        self.room = self.room.spilling();
+    }
+
+    pub fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// Takes the values of rows that are not NULL. Again, it changes nothing.
     pub fn update(&mut self, input: Option<&Column>, group_of_row: &[u32]) -> Result<(), OperatorError> {
         let input = input.ok_or_else(|| OperatorError::Internal("DISTINCT without an argument".to_string()))?;
         let valid: Vec<u32>;

@@ -90,6 +90,41 @@ impl Grouped {
         self.groups.len()
     }
 
+    /// The same, empty, for groups that can be written to files.
+    pub fn spilling(mut self) -> Self {
+        self.room = self.room.spilling();
+        for state in &mut self.states {
+            if let CallState::Distinct(distinct) = state {
+                distinct.spill();
+            }
+        }
+        self
+    }
+
+    /// Groups that have their states. When memory was refused in the middle of a batch there may be others behind them,
+    /// of rows that were not taken.
+    pub fn whole(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn rooms(&self) -> impl Iterator<Item = &Room> {
+        let distinct = self.states.iter().filter_map(|state| match state {
+            CallState::Plain(_) => None,
+            CallState::Distinct(distinct) => Some(distinct.room()),
+        });
+        std::iter::once(&self.room).chain(distinct)
+    }
+
+    /// What is reserved.
+    pub fn bytes(&self) -> u64 {
+        self.rooms().map(Room::bytes).sum()
+    }
+
+    /// Whether no more rows should be taken.
+    pub fn is_full(&self) -> bool {
+        self.rooms().any(Room::is_full)
+    }
+
     /// See [`Groups::make_dense`].
     pub fn make_dense(&mut self) -> bool {
         self.groups.make_dense(&mut self.room)
@@ -139,6 +174,20 @@ impl Grouped {
         let keys = expressions.iter().map(|group| group.column(batch, parameters).map(as_taken));
         let keys = keys.collect::<Result<Vec<Column>, _>>()?;
         let group_of_row = self.assign(&keys, batch.rows)?;
+        // These alone may be refused memory: the batch can be given again, here or elsewhere.
+        for (call, state) in self.calls.iter().zip(&mut self.states) {
+            let CallState::Distinct(distinct) = state else { continue };
+            let chosen = call.filter.as_ref().map(|filter| select(filter, batch, parameters)).transpose()?;
+            let Some(input) = &call.call.input else { continue };
+            match chosen.filter(|rows| rows.len() < batch.rows) {
+                None => distinct.update(Some(&as_taken(input.column(batch, parameters)?)), &group_of_row)?,
+                // What the filter takes away must not fail.
+                Some(rows) => {
+                    let groups: Vec<u32> = rows.iter().map(|row| group_of_row[*row as usize]).collect();
+                    distinct.update(Some(&as_taken(input.column(&batch.take(&rows), parameters)?)), &groups)?;
+                }
+            }
+        }
         if keys.is_empty() {
             self.rows[0] += batch.rows as i64;
         } else {
@@ -146,9 +195,10 @@ impl Grouped {
         }
         let room = self.room.groups();
         for (call, state) in self.calls.iter().zip(&mut self.states) {
+            let CallState::Plain(accumulator) = state else { continue };
             let chosen = call.filter.as_ref().map(|filter| select(filter, batch, parameters)).transpose()?;
             let chosen = chosen.filter(|rows| rows.len() < batch.rows);
-            let narrow = matches!(state, CallState::Plain(accumulator) if accumulator.takes_narrow());
+            let narrow = accumulator.takes_narrow();
             let input = call.call.input.as_ref().map(|input| match &chosen {
                 None if narrow => {
                     let narrowed = input.evaluate_narrow(batch, parameters)?;
@@ -160,24 +210,16 @@ impl Grouped {
             });
             let input = input.transpose()?.map(as_taken);
             let Some(rows) = chosen else {
-                match state {
-                    CallState::Plain(accumulator) => accumulator.update(input.as_ref(), &group_of_row, room)?,
-                    CallState::Distinct(distinct) => distinct.update(input.as_ref(), &group_of_row)?,
-                }
+                accumulator.update(input.as_ref(), &group_of_row, room)?;
                 continue;
             };
             let groups: Vec<u32> = rows.iter().map(|row| group_of_row[*row as usize]).collect();
-            match state {
-                CallState::Plain(accumulator) => {
-                    let mut rows = rows.iter().peekable();
-                    let skipped = |row: &u32| rows.next_if(|next| *next == row).is_none();
-                    let skipped: Vec<u32> = (0..batch.rows as u32).filter(skipped).collect();
-                    let skipped: Vec<u32> = skipped.into_iter().map(|row| group_of_row[row as usize]).collect();
-                    accumulator.skip(&skipped, room);
-                    accumulator.update(input.as_ref(), &groups, room)?;
-                }
-                CallState::Distinct(distinct) => distinct.update(input.as_ref(), &groups)?,
-            }
+            let mut rows = rows.iter().peekable();
+            let skipped = |row: &u32| rows.next_if(|next| *next == row).is_none();
+            let skipped: Vec<u32> = (0..batch.rows as u32).filter(skipped).collect();
+            let skipped: Vec<u32> = skipped.into_iter().map(|row| group_of_row[row as usize]).collect();
+            accumulator.skip(&skipped, room);
+            accumulator.update(input.as_ref(), &groups, room)?;
         }
         self.count_texts()
     }

@@ -128,11 +128,7 @@ impl Groups {
 
     /// Bytes of a group's key, without those of texts.
     pub fn group_bytes(&self) -> usize {
-        match self.layout.width {
-            Width::Narrow => size_of::<u64>(),
-            Width::Wide => size_of::<u128>(),
-            Width::Rows => EncodedRows::ROW_BYTES,
-        }
+        bytes_of(self.layout.width)
     }
 
     /// Bytes of texts, and of keys that are kept as bytes.
@@ -252,7 +248,8 @@ impl Groups {
             self.dense.leave(room);
             self.table.make_entries(room)?;
         }
-        let before = self.group_bytes();
+        // Before anything changes: when it is refused, the groups are what they were.
+        room.widen_groups(self.group_bytes(), bytes_of(layout.width))?;
         let old = std::mem::replace(&mut self.keys, Keys::new(layout.width));
         let columns = match &old {
             Keys::Narrow(words) => self.layout.columns(words),
@@ -260,7 +257,6 @@ impl Groups {
             Keys::Rows(rows) => rows.columns(layout.types(), &(0..len).into()),
         };
         self.layout = layout;
-        room.widen_groups(before, self.group_bytes())?;
         let groups = room.groups().max(len);
         match &mut self.keys {
             Keys::Narrow(own) => {
@@ -308,6 +304,15 @@ impl Keys {
             Width::Wide => Self::Wide(Vec::new()),
             Width::Rows => Self::Rows(EncodedRows::default()),
         }
+    }
+}
+
+/// Bytes of a key, without those of texts.
+fn bytes_of(width: Width) -> usize {
+    match width {
+        Width::Narrow => size_of::<u64>(),
+        Width::Wide => size_of::<u128>(),
+        Width::Rows => EncodedRows::ROW_BYTES,
     }
 }
 

@@ -15,6 +15,7 @@ mod coded;
 mod dense;
 mod distinct;
 mod encoded;
+mod external;
 mod extremes;
 mod grouped;
 mod groups;
@@ -200,5 +201,7 @@ impl AggregateMerge {
 
 #[cfg(test)]
 mod sink_tests;
+#[cfg(test)]
+mod spill_tests;
 #[cfg(test)]
 mod tests;

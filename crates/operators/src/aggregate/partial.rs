@@ -31,10 +31,7 @@ pub(super) struct Divided {
 impl Divided {
     /// Some groups, or some values of a DISTINCT call, in so many parts.
     pub fn new(grouped: &Grouped, content: Content, rows: Range<usize>, keys: usize, parts: usize) -> Self {
-        let batch = match content {
-            Content::Groups => grouped.partial(&rows.into()),
-            Content::Values(call) => values_of(grouped, call, rows),
-        };
+        let batch = content_of(grouped, content, rows);
         let part_of = |hash: u64| (((hash >> 32) * parts as u64) >> 32) as u32;
         let hashes = hash_rows(&batch.columns[..keys], batch.rows);
         let part_of_row: Vec<u32> = hashes.into_iter().map(part_of).collect();
@@ -79,6 +76,14 @@ impl Divided {
             }
         }
         Ok(())
+    }
+}
+
+/// Some groups, or some values of a DISTINCT call.
+pub(super) fn content_of(grouped: &Grouped, content: Content, rows: Range<usize>) -> Batch {
+    match content {
+        Content::Groups => grouped.partial(&rows.into()),
+        Content::Values(call) => values_of(grouped, call, rows),
     }
 }
 

@@ -22,11 +22,38 @@ pub(super) struct Room {
     group_bytes: u64,
     groups: usize,
     texts: u64,
+    /// Its groups can be written to files: it is refused earlier than others, and texts of a batch that was taken are
+    /// kept, whatever they take.
+    spills: bool,
+    is_full: bool,
 }
 
 impl Room {
     pub fn new(memory: &Arc<MemoryPool>, group_bytes: usize) -> Self {
-        Self { reservation: memory.reserve(CONSUMER), group_bytes: group_bytes as u64, groups: 0, texts: 0 }
+        Self {
+            reservation: memory.reserve(CONSUMER),
+            group_bytes: group_bytes as u64,
+            groups: 0,
+            texts: 0,
+            spills: false,
+            is_full: false,
+        }
+    }
+
+    /// The same, empty, for groups that can be written to files.
+    pub fn spilling(&self) -> Self {
+        let reservation = self.reservation.pool().reserve_spillable(CONSUMER);
+        Self { reservation, group_bytes: self.group_bytes, groups: 0, texts: 0, spills: true, is_full: false }
+    }
+
+    /// Whether no more rows should be taken.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// No more rows are to be taken.
+    pub fn close(&mut self) {
+        self.is_full = true;
     }
 
     /// Groups that have room.
@@ -73,13 +100,17 @@ impl Room {
     pub fn texts(&mut self, bytes: u64) -> Result<(), MemoryExceeded> {
         if bytes > self.texts {
             let wanted = bytes.next_multiple_of(TEXT_STEP_BYTES);
-            self.reservation.grow(wanted - self.texts)?;
-            self.texts = wanted;
+            match self.reservation.grow(wanted - self.texts) {
+                Ok(()) => self.texts = wanted,
+                // They are there, and go to files next.
+                Err(_) if self.spills => self.is_full = true,
+                Err(refused) => return Err(refused),
+            }
         }
         Ok(())
     }
 
-    #[cfg(test)]
+    /// What is reserved.
     pub fn bytes(&self) -> u64 {
         self.reservation.bytes()
     }

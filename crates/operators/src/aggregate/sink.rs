@@ -11,11 +11,13 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::Poll;
 
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{BATCH_ROWS, Batch, Value};
 
 use super::chosen::Chosen;
+use super::external::{ExternalGroups, GroupPlan};
 use super::grouped::{CallState, Grouped, only_counts};
 use super::partial::{Content, Divided};
 use super::ranges::{Part, Ranges};
@@ -24,6 +26,7 @@ use crate::error::OperatorError;
 use crate::expression::Expression;
 use crate::pipeline::{Emitting, Sink, Slots, lock};
 use crate::settings::AggregationInput;
+use crate::spill::{Awaited, RowStream, Spill, SpillingSink};
 
 /// What the pool calls the results.
 const CONSUMER: &str = "aggregate";
@@ -83,6 +86,8 @@ pub struct GroupBy {
     /// By job of the last round.
     results: Mutex<Vec<Vec<Batch>>>,
     reservation: Mutex<Option<Reservation>>,
+    /// How it goes on in files, if it may.
+    external: Option<Box<ExternalGroups>>,
 }
 
 impl GroupBy {
@@ -118,7 +123,47 @@ impl GroupBy {
             phase: RwLock::new(Phase::Consuming),
             results: Mutex::new(Vec::new()),
             reservation: Mutex::new(Some(memory.reserve(CONSUMER))),
+            external: None,
         }
+    }
+
+    /// The same, which goes on in files when memory is refused. To be said last. The one group that there is without
+    /// group columns stays in memory.
+    #[must_use]
+    pub fn spilling_to(self, spill: &Spill) -> Self {
+        if self.groups.is_empty() {
+            return self;
+        }
+        let external = Some(Box::new(ExternalGroups::new(spill, self.plan())));
+        Self { external, ..self }
+    }
+
+    fn plan(&self) -> GroupPlan {
+        GroupPlan {
+            groups: Arc::clone(&self.groups),
+            determining: self.determining,
+            calls: Arc::clone(&self.calls),
+            memory: Arc::clone(&self.memory),
+            input: self.input,
+        }
+    }
+
+    fn external(&self) -> Result<&ExternalGroups, OperatorError> {
+        self.external.as_deref().ok_or_else(|| OperatorError::Internal("a grouping that has no files".to_string()))
+    }
+
+    /// What the rounds take in memory besides the groups of the slots, and the results.
+    fn bytes_to_finish(&self) -> u64 {
+        let (mut used, mut bytes) = (0, 0);
+        for slot in self.slots.iter() {
+            if let Some(grouped) = &*slot {
+                used += 1;
+                let results = grouped.result_bytes() as u64;
+                bytes +=
+                    grouped.len() as u64 * (results + if used > 1 { grouped.room.group_bytes() + results } else { 0 });
+            }
+        }
+        bytes
     }
 
     /// The same, of codes or of values.
@@ -141,8 +186,7 @@ impl GroupBy {
     }
 
     fn grouped(&self) -> Grouped {
-        let (groups, calls) = (Arc::clone(&self.groups), Arc::clone(&self.calls));
-        Grouped::new(groups, self.determining, calls, &self.memory, self.input)
+        self.plan().grouped()
     }
 
     /// The first round.
@@ -245,9 +289,26 @@ impl GroupBy {
 }
 
 impl Sink for GroupBy {
-    fn consume(&self, batch: Batch, _emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
+    fn consume(&self, batch: Batch, emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
         let mut slot = self.slots.any();
-        slot.get_or_insert_with(|| self.grouped()).update(&batch, &self.parameters)
+        let Some(external) = &self.external else {
+            return slot.get_or_insert_with(|| self.grouped()).update(&batch, &self.parameters);
+        };
+        let grouped = slot.get_or_insert_with(|| self.grouped().spilling());
+        let takes = !grouped.is_full() && (grouped.whole() == 0 || !external.spill.is_enough(grouped.bytes()));
+        let taken = if takes { grouped.update(&batch, &self.parameters).map(|()| true) } else { Ok(false) };
+        match taken {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(OperatorError::Memory(_)) => grouped.room.close(),
+            Err(other) => return Err(other),
+        }
+        drop(slot);
+        emit(batch)
+    }
+
+    fn spilling(&self) -> Option<&dyn SpillingSink> {
+        self.external.as_ref().map(|_| self as &dyn SpillingSink)
     }
 
     fn takes_narrow(&self) -> bool {
@@ -305,5 +366,35 @@ impl Sink for GroupBy {
     fn take_output(&self) -> Result<(Vec<Batch>, Option<Reservation>), OperatorError> {
         let batches = std::mem::take(&mut *lock(&self.results)).into_iter().flatten().collect();
         Ok((batches, lock(&self.reservation).take()))
+    }
+}
+
+impl SpillingSink for GroupBy {
+    fn spill_jobs(&self) -> Result<usize, OperatorError> {
+        self.external()?.plan(|| self.slots.free().filter_map(|mut slot| slot.take()).collect())
+    }
+
+    fn spill_job(&self, job: usize) -> Result<Poll<()>, OperatorError> {
+        self.external()?.run(job)
+    }
+
+    fn written(&self) -> Awaited<'_, ()> {
+        match &self.external {
+            Some(external) => external.written(),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn consume_anyway(&self, batch: Batch) -> Result<(), OperatorError> {
+        self.external()?.take_anyway(&batch, &self.parameters)
+    }
+
+    fn ends_in_files(&self) -> bool {
+        let Some(external) = &self.external else { return false };
+        external.is_used() || !external.spill.has_room(self.bytes_to_finish())
+    }
+
+    fn take_stream(&self) -> Result<Box<dyn RowStream>, OperatorError> {
+        self.external()?.stream()
     }
 }

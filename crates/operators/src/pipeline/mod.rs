@@ -121,8 +121,11 @@ impl OperatorState for Running {
         let output = &*output;
         // What the engine says is kept as it is, beside the error that passes through the steps.
         let mut refused = None;
+        // A sink that goes on in files emits only what it cannot take.
+        let hands_back = self.pipeline.sink.spilling().is_some();
         let mut emit = |batch| {
-            output.emit(batch).map_err(|error| {
+            let emitted = if hands_back { output.hand_back(batch) } else { output.emit(batch) };
+            emitted.map_err(|error| {
                 let error = refused.insert(error);
                 OperatorError::Foreign(Arc::new(error.clone()))
             })

@@ -82,11 +82,6 @@ impl Spill {
         self.inner.options.held_bytes_max.is_some_and(|max| held_bytes > max)
     }
 
-    /// Whether files are used before memory is refused.
-    pub(crate) fn is_forced(&self) -> bool {
-        self.inner.options.held_bytes_max.is_some()
-    }
-
     /// For what is taken whatever memory there is, because it is written next.
     pub(crate) fn reserve_counted(&self) -> Reservation {
         self.inner.counted.reserve(CONSUMER)

@@ -177,7 +177,8 @@ impl Run<'_> {
             SinkPlan::Group { groups, determining, calls } => {
                 let parameters: Arc<[Value]> = self.parameters.as_slice().into();
                 let group = GroupBy::with_calls(Arc::clone(groups), Arc::clone(calls), parameters, memory, workers);
-                (Arc::new(group.determined_by(*determining).taking(context.aggregation_input)), None)
+                let group = group.determined_by(*determining).taking(context.aggregation_input);
+                (Arc::new(context.spill.iter().fold(group, GroupBy::spilling_to)), None)
             }
             SinkPlan::Window(spec) => (Arc::new(WindowSink::new(spec.clone(), memory, workers)), None),
             SinkPlan::Sort { keys, limit } => {
