@@ -41,6 +41,8 @@ pub async fn open(
     let begun = env.now();
     let directory = Directory::open(&env, path)?;
     let recovered = recover(engine, &directory, options, progress).await?;
+    // Reading may have taken long.
+    directory.lock().keep()?.look_closely(env.files())?;
     make_durable(env.files(), &directory, &recovered)?;
     let path = directory.checkpoint();
     clean_up(env.files(), &path, &recovered.files).map_err(DurabilityError::io("sync", &path))?;

@@ -275,11 +275,13 @@ impl State {
         let capacity = shared.options.log_file_bytes.max(start + wanted);
         let of_job = Arc::clone(shared);
         shared.allocations.submit(Box::new(move |files| {
-            if let Some(old) = old {
-                // It may be needed for the new one's room; if it stays, it is removed when the log is opened again.
-                let _ = files.remove(&old.spare_path);
-            }
-            let made = create_spare(files, &of_job.directory, number, capacity);
+            let made = of_job.in_directory(files, || {
+                if let Some(old) = old {
+                    // It may be needed for the new one's room; if it stays, it is removed when the log is opened again.
+                    let _ = files.remove(&old.spare_path);
+                }
+                create_spare(files, &of_job.directory, number, capacity)
+            });
             let waiting = {
                 let mut state = of_job.state();
                 state.is_allocating = false;
@@ -468,6 +470,10 @@ impl State {
             self.write_soon(shared);
         }
         (commits, wakers)
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failure.is_some()
     }
 
     /// The log is at its end.
