@@ -45,7 +45,7 @@ use file::{LogFile, create_spare};
 use record::{Kind, RECORD_BYTES_MAX};
 use state::{Appending, State, no_file};
 
-pub(crate) use reader::{LogFiles, LogReader, Step};
+pub(crate) use reader::{LogFiles, LogReader, Rest, Step};
 pub(crate) use record::{Kind as RecordKind, Record};
 pub use state::LogStatistics;
 
@@ -208,6 +208,12 @@ impl Log {
         refused.into_iter().for_each(std::task::Waker::wake);
         let mut ticket = None;
         let durable = std::future::poll_fn(|context| self.poll_durable(context, &mut ticket)).await;
+        if durable.is_ok() {
+            self.shared.state().append_end(&self.shared);
+            let mut ticket = None;
+            // Nothing is lost without it.
+            let _ = std::future::poll_fn(|context| self.poll_durable(context, &mut ticket)).await;
+        }
         self.shared.decisions.end();
         durable
     }
