@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eris_engine::{CancelHandle, Engine, EngineError};
+use eris_platform::messages::tell;
 use eris_platform::{Env, Files};
 
 use crate::backup::{BackupReport, back_up_outside};
@@ -56,7 +57,7 @@ pub async fn open(
     let took = env.now() - begun;
     let report = RecoveryReport { put_aside, took, ..recovered.report };
     if let Some(told) = report.told() {
-        eprintln!("eris: {told}");
+        tell(format_args!("{told}"));
     }
     Ok(Database { directory, log, control, recovered: recovered.log, report, took })
 }
