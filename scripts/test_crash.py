@@ -204,7 +204,7 @@ class Tables(unittest.TestCase):
             kinds.add(" ".join(statements[0].split()[:2]) if len(statements) == 1 else "whole")
             self.ledger.acknowledge()
             self.assertLessEqual(len(self.ledger.tables), 7)
-        self.assertEqual(kinds, {"CREATE TABLE", "DROP TABLE", "CREATE INDEX", "DROP INDEX", "whole"}
+        self.assertEqual(kinds, {"CREATE TABLE", "DROP TABLE", "CREATE INDEX", "DROP INDEX", "whole", "TRUNCATE TABLE"}
                          | {"INSERT INTO"})
         self.assertNotEqual(note(1), note(2))
 

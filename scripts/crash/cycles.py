@@ -1,7 +1,8 @@
 """Cycles of work, death and restart, with a check after each restart.
 
 ```
-  start ─> clients work, tables come and go, checkpoints ─> enough acknowledged ─> a random moment ─> the end by kind:
+  start ─> clients work, tables come and go, checkpoints ─> enough acknowledged ─> a second server, refused
+        ─> a random moment ─> the end by kind:
 
     busy          SIGKILL
     checkpoint    SIGKILL while a CHECKPOINT runs
@@ -19,6 +20,7 @@ import pathlib
 import random
 import resource
 import shutil
+import subprocess
 import time
 
 from crash.clients import Checkpoints, Life, TableChanges, Transfers
@@ -33,6 +35,7 @@ START_BALANCE = 10_000
 # Small ones have checkpoints come by themselves and log files go.
 CHECKPOINT_BYTES = ["256K", "4M", "256M"]
 LIFE_SECONDS_MAX = 300
+SECOND_SERVER_SECONDS_MAX = 60
 # What a SERIALIZABLE transaction hears that has to be tried again, and transfers among which one does at the latest.
 SERIALIZATION_FAILURE, WITHOUT_RETRY_MAX = "40001", 500
 
@@ -58,6 +61,7 @@ class Run:
         # Those that ended with SIGKILL, whatever else was killed in them.
         self.cycles, self.killed = 0, 0
         self.acknowledged, self.checkpoints, self.work_seconds = 0, 0, 0.0
+        self.second_servers, self.locks_removed = 0, 0
         self.recoveries = []
         self.violation = None
 
@@ -88,6 +92,7 @@ class Run:
             "checkpoints": self.checkpoints, "checked": total.checked, "lost": total.lost, "phantom": total.phantom,
             "half": total.half, "lost_asynchronous": total.lost_asynchronous,
             "retries": dict(sum((ledger.retries for ledger in self.ledgers), collections.Counter())),
+            "second_servers_refused": self.second_servers, "lock_files_removed": self.locks_removed,
             "recovery_seconds_max": round(max(recoveries), 3),
             "recovery_seconds_mean": round(sum(recoveries) / len(recoveries), 3),
             "commits_per_second": round(self.acknowledged / self.work_seconds) if self.work_seconds else 0,
@@ -117,6 +122,7 @@ class Run:
         rng = random.Random(seed)
         kind = kind_of(seed)
         life = self._work(server, rng, self.options.acknowledgements, rng.uniform(0, 0.2))
+        self._try_second_server(rng)
         if kind == "checkpoint":
             life.checkpoint_wanted.set()
             life.checkpoint_begun.wait(30)
@@ -155,6 +161,21 @@ class Run:
             state = "the server ended by itself" if died else f"{life.acknowledged} acknowledged in the cycle"
             raise Violated("\n".join([state, *life.troubles, errors]))
         return life
+
+    def _try_second_server(self, rng):
+        """A second server on the directory is refused under work, whether there is a lock file or not."""
+        if rng.random() < 0.5:
+            (self.directory / "eris.lock").unlink(missing_ok=True)
+            self.locks_removed += 1
+        command = [self.options.binary, "serve", "--db", self.directory, "--listen", "127.0.0.1:0"]
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                                  timeout=SECOND_SERVER_SECONDS_MAX)
+        except subprocess.TimeoutExpired as expired:
+            raise Violated("a second server has the directory") from expired
+        if done.returncode != 1 or "is in use" not in done.stderr:
+            raise Violated(f"a second server ended with {done.returncode}: {done.stderr}")
+        self.second_servers += 1
 
     def _end(self, life, kind):
         """Ends a server under work."""
@@ -199,6 +220,10 @@ class Run:
             raise Violated("\n".join([f"a check was refused: {error}", *verdict.words])) from error
         for name in ("checked", "lost", "phantom", "half", "lost_asynchronous"):
             setattr(self.total, name, getattr(self.total, name) + getattr(verdict, name))
+        temporary = self.directory / "temp"
+        left = sorted(path.name for path in temporary.iterdir()) if temporary.is_dir() else []
+        if left:
+            verdict.words.append(f"temporary files of a server that ended: {left[:20]}")
         if "panicked" in server.last_errors():
             verdict.words.append(server.last_errors())
         if verdict.words:

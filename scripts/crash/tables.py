@@ -37,10 +37,10 @@ class TablesLedger:
     def plan(self, rng):
         """Statements of the next change. They are one transaction."""
         mine = sorted(name for name in self.tables if name != "journal")
-        kind = rng.choice(["create", "create", "whole", "insert", "insert", "index", "index", "drop"])
+        kind = rng.choice(["create", "create", "whole", "insert", "insert", "index", "index", "truncate", "drop"])
         if kind in ("create", "whole") and len(mine) >= 6:
             kind = "drop"
-        if not mine and kind in ("insert", "drop"):
+        if not mine and kind in ("insert", "truncate", "drop"):
             kind = "create"
         if kind in ("create", "whole"):
             self.named += 1
@@ -58,6 +58,9 @@ class TablesLedger:
             rows = tuple(rng.randrange(1000) for _ in range(rng.randint(1, 30)))
             self.pending = name, Table(before.rows + rows, before.indexed)
             return [self._insert(name, len(before.rows), rows)]
+        if kind == "truncate":
+            self.pending = name, Table((), before.indexed)
+            return [f"TRUNCATE TABLE {name}"]
         if kind == "drop":
             self.pending = name, None
             return [f"DROP TABLE {name}"]

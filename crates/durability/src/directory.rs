@@ -3,20 +3,24 @@
 //! ```text
 //!   DIR/
 //!     eris.db       format version, id of the database; written once
-//!     eris.lock     locked by the process that has the database open, with its number
+//!     eris.lock     the number of the process that has the database open
 //!     checkpoint/   manifest, <number>.data: the last checkpoint
 //!     log/          <position, 16 hexadecimal digits>.log   and files that are not yet in use: <number>.spare
 //! ```
+
+mod lock;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use eris_platform::messages::tell;
-use eris_platform::{Env, FileLock, Files, OpenMode};
+use eris_platform::{Env, Files, OpenMode};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{DurabilityError, RESTORE};
+
+pub(crate) use lock::DirectoryLock;
 
 /// The version of all files that this version of ERIS writes, and the newest one that it reads.
 pub const FORMAT_VERSION: u64 = 1;
@@ -56,8 +60,13 @@ pub struct Directory {
     id: DatabaseId,
     is_new: bool,
     begins_with_checkpoint: bool,
-    /// None: it is only read, and nobody ever locked it.
-    _lock: Option<Box<dyn FileLock>>,
+    lock: Arc<DirectoryLock>,
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        self.lock.release();
+    }
 }
 
 impl Directory {
@@ -67,23 +76,24 @@ impl Directory {
         if !files.exists(path) {
             create(files, path)?;
         }
+        let lock = DirectoryLock::take(files, path)?;
         let identity = path.join(IDENTITY);
-        let is_new = !files.exists(&identity);
         let present = files.list(path).map_err(DurabilityError::io("list", path))?;
-        if is_new && present.iter().any(|name| name != LOCK && *name != temporary(IDENTITY)) {
+        let is_own = |name: &String| [IDENTITY, LOCK, &temporary(IDENTITY)].contains(&&**name);
+        if !files.exists(&identity) && !present.iter().all(is_own) {
             return Err(DurabilityError::NotADatabase { directory: path.to_path_buf() });
         }
-        let lock = lock(files, path)?;
-        if is_new {
-            refuse_unfinished(files, path)?;
-        }
+        lock.take_file(files)?;
+        let is_new = !files.exists(&identity);
         let (id, begins_with_checkpoint) = if is_new {
+            refuse_unfinished(files, path)?;
             let id = DatabaseId(env.random_u64());
             write_identity(files, path, id, false)?;
             (id, false)
         } else {
             read_identity(files, &identity)?
         };
+        lock.take_identity(files, id, begins_with_checkpoint)?;
         create_parts(files, path)?;
         restrict(files, path)?;
         // What an earlier attempt made may not be durable, if it did not come to its end.
@@ -92,7 +102,7 @@ impl Directory {
             // Where that is not allowed, somebody else made the directory.
             let _ = files.sync_directory(above);
         }
-        Ok(Self { path: path.to_path_buf(), id, is_new, begins_with_checkpoint, _lock: Some(lock) })
+        Ok(Self { path: path.to_path_buf(), id, is_new, begins_with_checkpoint, lock: Arc::new(lock) })
     }
 
     /// Opens the directory of a database that is not to be changed: nothing is written, and nobody opens it to change
@@ -104,14 +114,11 @@ impl Directory {
             refuse_unfinished(files, path)?;
             return Err(DurabilityError::NotADatabase { directory: path.to_path_buf() });
         }
-        let lock_path = path.join(LOCK);
-        let lock = match files.lock_shared(&lock_path) {
-            Ok(lock) => Some(lock),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(refused_lock(files, path, error)),
-        };
+        let lock = DirectoryLock::share(files, path)?;
+        lock.take_file(files)?;
         let (id, begins_with_checkpoint) = read_identity(files, &identity)?;
-        Ok(Self { path: path.to_path_buf(), id, is_new: false, begins_with_checkpoint, _lock: lock })
+        lock.take_identity(files, id, begins_with_checkpoint)?;
+        Ok(Self { path: path.to_path_buf(), id, is_new: false, begins_with_checkpoint, lock: Arc::new(lock) })
     }
 
     /// Where it is.
@@ -122,6 +129,11 @@ impl Directory {
     /// Whether the database was made when it was opened.
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// Keeps others out of it, and tells whether it is still where it was.
+    pub(crate) fn lock(&self) -> &Arc<DirectoryLock> {
+        &self.lock
     }
 
     pub(crate) fn id(&self) -> DatabaseId {
@@ -175,7 +187,8 @@ impl NewDirectory {
 
     fn lock_empty(files: &dyn Files, path: &Path, id: DatabaseId, made: bool) -> Result<Self, DurabilityError> {
         refuse_full(files, path, None)?;
-        let lock = lock(files, path)?;
+        let lock = DirectoryLock::take(files, path)?;
+        lock.take_file(files)?;
         // Somebody may have been faster.
         match refuse_full(files, path, Some(LOCK)) {
             Ok(()) => {}
@@ -185,18 +198,25 @@ impl NewDirectory {
                 return Err(error);
             }
         }
-        let (path, lock) = (path.to_path_buf(), Some(lock));
-        let directory = Directory { path, id, is_new: true, begins_with_checkpoint: true, _lock: lock };
+        let (path, lock) = (path.to_path_buf(), Arc::new(lock));
+        let directory = Directory { path, id, is_new: true, begins_with_checkpoint: true, lock };
         Ok(Self { directory, made })
     }
 
     /// From now on it is a database, also after a crash: everything else in it is durable.
     pub fn finish(&self, files: &dyn Files) -> Result<(), DurabilityError> {
+        let kept = self.directory.lock.keep()?;
+        kept.look_closely(files)?;
         write_identity(files, &self.directory.path, self.directory.id, true)
     }
 
     /// Removes what was made, as far as that can be: what is left is no database.
     pub fn remove(&self, files: &dyn Files) {
+        // Whatever is at the path by now is not to be touched.
+        let Ok(kept) = self.directory.lock.keep() else { return };
+        if kept.look_closely(files).is_err() {
+            return;
+        }
         let path = &self.directory.path;
         let (checkpoint, log) = (self.directory.checkpoint(), self.directory.log());
         // The identity first: without it the rest is nothing.
@@ -266,30 +286,15 @@ fn refuse_full(files: &dyn Files, path: &Path, own: Option<&str>) -> Result<(), 
     }
 }
 
-fn lock(files: &dyn Files, directory: &Path) -> Result<Box<dyn FileLock>, DurabilityError> {
-    let path = directory.join(LOCK);
-    match files.lock(&path) {
-        Ok(lock) => {
-            let holder = format!("process {}", std::process::id());
-            // Only for whoever finds the lock taken.
-            let _ = lock.write_contents(holder.as_bytes());
-            Ok(lock)
-        }
-        Err(error) => Err(refused_lock(files, directory, error)),
-    }
-}
-
-fn refused_lock(files: &dyn Files, directory: &Path, error: io::Error) -> DurabilityError {
-    let path = directory.join(LOCK);
-    if error.kind() == io::ErrorKind::WouldBlock {
-        let holder = files.read_to_string(&path).ok().filter(|holder| !holder.is_empty());
-        return DurabilityError::InUse { directory: directory.to_path_buf(), holder };
-    }
-    DurabilityError::io("lock", &path)(error)
-}
-
 fn temporary(name: &str) -> String {
     format!("{name}.new")
+}
+
+/// What the file says that says which database this is, without the end of its line.
+fn identity_text(id: DatabaseId, begins_with_checkpoint: bool) -> String {
+    let (kind, database) = (KIND.to_owned(), format!("{:016x}", id.0));
+    let identity = Identity { kind, format: FORMAT_VERSION, database, begins_with_checkpoint };
+    serde_json::to_string(&identity).unwrap_or_else(|_| unreachable!("numbers and texts are JSON"))
 }
 
 fn write_identity(
@@ -298,9 +303,7 @@ fn write_identity(
     id: DatabaseId,
     begins_with_checkpoint: bool,
 ) -> Result<(), DurabilityError> {
-    let (kind, database) = (KIND.to_owned(), format!("{:016x}", id.0));
-    let identity = Identity { kind, format: FORMAT_VERSION, database, begins_with_checkpoint };
-    let text = serde_json::to_string(&identity).unwrap_or_else(|_| unreachable!("numbers and texts are JSON"));
+    let text = identity_text(id, begins_with_checkpoint);
     let (temporary, path) = (directory.join(temporary(IDENTITY)), directory.join(IDENTITY));
     let written = || -> io::Result<()> {
         if files.exists(&temporary) {

@@ -101,6 +101,12 @@ pub enum DurabilityError {
         /// What is wrong.
         reason: String,
     },
+    /// The path of an open database leads to something else by now, or somebody else has it open, too.
+    #[error("{what}")]
+    Lost {
+        /// What happened, and what can be done.
+        what: String,
+    },
     /// The operating system refuses.
     #[error("could not {action} \"{}\": {error}{}", .path.display(), advice(.error))]
     Io {

@@ -28,6 +28,6 @@ pub use error::DurabilityError;
 pub use log::{Log, LogStatistics};
 pub use open::{Database, open};
 pub use options::{Damage, DurabilityOptions};
-pub use recover::{Phase, Progress};
+pub use recover::{Phase, Progress, RecoveryReport, Stop};
 pub use restore::{RestoreReport, restore};
 pub use verify::{VerifyReport, verify};

@@ -31,12 +31,12 @@ use std::task::{Context, Poll};
 
 use eris_engine::{Commit, CommitLog, Definition, Durability, Engine, LogError};
 use eris_platform::messages::tell;
-use eris_platform::{Env, IoQueue, NodeId};
+use eris_platform::{Env, Files, IoQueue, NodeId};
 use eris_storage::TransactionId;
 
 use crate::checkpoint::Control;
 use crate::definitions;
-use crate::directory::{DatabaseId, Directory};
+use crate::directory::{DatabaseId, Directory, DirectoryLock};
 use crate::error::{DurabilityError, is_full};
 use crate::options::DurabilityOptions;
 
@@ -45,7 +45,7 @@ use file::{LogFile, create_spare};
 use record::{Kind, RECORD_BYTES_MAX};
 use state::{Appending, State, no_file};
 
-pub(crate) use reader::{LogFiles, LogReader, Step};
+pub(crate) use reader::{LogFiles, LogReader, Rest, Step};
 pub(crate) use record::{Kind as RecordKind, Record};
 pub use state::LogStatistics;
 
@@ -66,6 +66,8 @@ struct Shared {
     env: Arc<dyn Env>,
     id: DatabaseId,
     directory: PathBuf,
+    /// Files are made, named and removed only while the directory is looked after.
+    lock: Arc<DirectoryLock>,
     options: DurabilityOptions,
     /// Writes and syncs; makes files.
     writes: Arc<dyn IoQueue>,
@@ -79,6 +81,39 @@ struct Shared {
 impl Shared {
     fn state(self: &Arc<Self>) -> Locked<'_> {
         Locked { shared: self, state: Some(self.state.lock().unwrap_or_else(PoisonError::into_inner)) }
+    }
+
+    /// Makes or removes files, if the directory is the one that was opened; else the log is at its end.
+    fn in_directory<T>(self: &Arc<Self>, files: &dyn Files, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let looked = self.lock.keep().and_then(|kept| kept.look_closely(files).map(|()| kept));
+        match looked {
+            Ok(_kept) => change(),
+            Err(error) => {
+                self.fail_if_lost(&error);
+                Err(io::Error::other(error.to_string()))
+            }
+        }
+    }
+
+    /// A directory that is not this database's any more takes no commits.
+    fn fail_if_lost(self: &Arc<Self>, error: &DurabilityError) {
+        if matches!(error, DurabilityError::Lost { .. }) {
+            self.fail(&error.to_string());
+        }
+    }
+
+    /// The log is at its end: nothing more is accepted, and what was on its way is not told to be durable. Said once.
+    fn fail(self: &Arc<Self>, reason: &str) {
+        let error = LogError::Failed { reason: reason.into(), is_over: true };
+        let (commits, wakers) = {
+            let mut state = self.state();
+            if !state.has_failed() {
+                tell(format_args!("the log could not be written ({reason}); no more commits are accepted"));
+            }
+            state.fail(error.clone())
+        };
+        self.decisions.push(commits, &Err(error));
+        wakers.into_iter().for_each(std::task::Waker::wake);
     }
 }
 
@@ -137,6 +172,7 @@ impl Log {
             env: Arc::clone(env),
             id: directory.id(),
             directory: path.clone(),
+            lock: Arc::clone(directory.lock()),
             options: options.clone(),
             writes: started(env.prompt_io_queue("eris-log"))?,
             allocations: started(env.io_queue("eris-log-files"))?,
@@ -172,6 +208,12 @@ impl Log {
         refused.into_iter().for_each(std::task::Waker::wake);
         let mut ticket = None;
         let durable = std::future::poll_fn(|context| self.poll_durable(context, &mut ticket)).await;
+        if durable.is_ok() {
+            self.shared.state().append_end(&self.shared);
+            let mut ticket = None;
+            // Nothing is lost without it.
+            let _ = std::future::poll_fn(|context| self.poll_durable(context, &mut ticket)).await;
+        }
         self.shared.decisions.end();
         durable
     }
@@ -201,13 +243,19 @@ impl Log {
         let shared = Arc::clone(&self.shared);
         self.shared.allocations.submit(Box::new(move |files| {
             // What stays is removed after the next checkpoint.
-            let _ = file::remove_in_front_of(files, &shared.directory, position);
+            let removed = shared.in_directory(files, || file::remove_in_front_of(files, &shared.directory, position));
+            drop(removed);
         }));
     }
 
     /// Whoever takes checkpoints is woken when the log grows.
     pub(crate) fn watch(&self, control: &Arc<Control>, log_bytes: u64) {
         self.shared.state().watch(control, log_bytes);
+    }
+
+    /// Whoever works in the directory found it to be another's, perhaps.
+    pub(crate) fn fail_if_lost(&self, error: &DurabilityError) {
+        self.shared.fail_if_lost(error);
     }
 
     /// Bytes since the last checkpoint began.

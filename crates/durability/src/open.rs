@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use eris_engine::{CancelHandle, Engine, EngineError};
+use eris_platform::messages::tell;
 use eris_platform::{Env, Files};
 
 use crate::backup::{BackupReport, back_up_outside};
@@ -15,13 +16,14 @@ use crate::directory::Directory;
 use crate::error::DurabilityError;
 use crate::log::{Log, LogFiles};
 use crate::options::DurabilityOptions;
-use crate::recover::{Progress, Recovered, recover};
+use crate::recover::{Progress, Recovered, RecoveryReport, recover};
 
 /// An open database: its files belong to this process until it is dropped.
 pub struct Database {
     log: Log,
     control: Arc<Control>,
     recovered: Progress,
+    report: RecoveryReport,
     took: Duration,
     /// Dropped last: its lock.
     directory: Directory,
@@ -41,7 +43,9 @@ pub async fn open(
     let begun = env.now();
     let directory = Directory::open(&env, path)?;
     let recovered = recover(engine, &directory, options, progress).await?;
-    make_durable(env.files(), &directory, &recovered)?;
+    // Reading may have taken long.
+    directory.lock().keep()?.look_closely(env.files())?;
+    let put_aside = make_durable(env.files(), &directory, &recovered)?;
     let path = directory.checkpoint();
     clean_up(env.files(), &path, &recovered.files).map_err(DurabilityError::io("sync", &path))?;
     let log = Log::begin(&env, &directory, options, recovered.position)?;
@@ -50,7 +54,12 @@ pub async fn open(
     let control = Arc::new(Control::default());
     log.watch(&control, options.checkpoint_log_bytes);
     engine.spawn(run(engine.clone(), log.clone(), Arc::downgrade(&control), checkpointer, options.clone()));
-    Ok(Database { directory, log, control, recovered: recovered.log, took: env.now() - begun })
+    let took = env.now() - begun;
+    let report = RecoveryReport { put_aside, took, ..recovered.report };
+    if let Some(told) = report.told() {
+        tell(format_args!("{told}"));
+    }
+    Ok(Database { directory, log, control, recovered: recovered.log, report, took })
 }
 
 /// Removes what the manifest does not name. What was read may not be durable yet, if the process ended while it was
@@ -64,7 +73,12 @@ fn clean_up(files: &dyn Files, directory: &Path, named: &[FileEntry]) -> io::Res
 
 /// Makes durable what was read of the log: from now on others see it. Files that are not read again get names by which
 /// they are not found.
-fn make_durable(files: &dyn Files, directory: &Directory, recovered: &Recovered) -> Result<(), DurabilityError> {
+fn make_durable(
+    files: &dyn Files,
+    directory: &Directory,
+    recovered: &Recovered,
+) -> Result<Vec<PathBuf>, DurabilityError> {
+    let mut put_aside = Vec::new();
     let log = directory.log();
     // Planted: what can be read is taken to be on the disk.
     if !cfg!(feature = "bug_log_read_is_durable") {
@@ -74,8 +88,10 @@ fn make_durable(files: &dyn Files, directory: &Directory, recovered: &Recovered)
         let aside = (1..).map(|number| path.with_extension(format!("log.abandoned.{number}")));
         let Some(aside) = aside.into_iter().find(|aside| !files.exists(aside)) else { unreachable!("numbers go on") };
         files.rename(path, &aside).map_err(DurabilityError::io("rename", path))?;
+        put_aside.push(aside);
     }
-    files.sync_directory(&log).map_err(DurabilityError::io("sync", &log))
+    files.sync_directory(&log).map_err(DurabilityError::io("sync", &log))?;
+    Ok(put_aside)
 }
 
 impl Database {
@@ -92,6 +108,11 @@ impl Database {
     /// What was done again when it was opened, and how long that took.
     pub fn recovered(&self) -> (Progress, Duration) {
         (self.recovered, self.took)
+    }
+
+    /// What opening it did and found.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.report
     }
 
     /// Takes a checkpoint that has every commit that was told before this call.

@@ -1,6 +1,7 @@
 //! Making an empty engine what the files of a directory say. Changes no file.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use eris_engine::Engine;
 use eris_storage::Timestamp;
@@ -8,7 +9,7 @@ use eris_storage::Timestamp;
 use crate::checkpoint::{FileEntry, Manifest, WrittenSegments, load};
 use crate::directory::Directory;
 use crate::error::{CUT, DurabilityError};
-use crate::log::{LogReader, Step};
+use crate::log::{LogReader, Rest, Step};
 use crate::options::{Damage, DurabilityOptions};
 use crate::replay::{Replay, Unusable};
 
@@ -37,6 +38,73 @@ pub struct Progress {
     pub transactions: u64,
 }
 
+/// Why reading the log came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Nothing follows.
+    End,
+    /// What follows was being written when the machine or the process ended: nobody was told that it is durable.
+    Torn,
+    /// What follows was durable and is damaged; the database was to be opened all the same.
+    Damage,
+}
+
+/// What opening did and found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// When it began, in microseconds since 1970.
+    pub opened_unix_micros: i64,
+    /// The timestamp of the checkpoint, if there was one, ...
+    pub checkpoint_timestamp: Option<u64>,
+    /// ... and the position up to which it has the log.
+    pub checkpoint_position: Option<u64>,
+    /// Where in the log reading began and ended.
+    pub from: u64,
+    /// See `from`.
+    pub to: u64,
+    /// Transactions and records that were read there; those that the checkpoint has are records only.
+    pub transactions: u64,
+    /// See `transactions`.
+    pub records: u64,
+    /// How long opening took.
+    pub took: Duration,
+    /// Why reading ended.
+    pub stop: Stop,
+    /// The file in which it ended, if there was one, ...
+    pub stop_file: Option<PathBuf>,
+    /// ... and at which byte of it.
+    pub stop_offset: u64,
+    /// Bytes that stand behind, up to the last one that is not zero.
+    pub bytes_after: u64,
+    /// Whole records among them.
+    pub records_after: u64,
+    /// Log files that were put aside, by their new names.
+    pub put_aside: Vec<PathBuf>,
+}
+
+impl RecoveryReport {
+    /// What somebody should know who opens the database, if there is anything.
+    pub(crate) fn told(&self) -> Option<String> {
+        let file = self.stop_file.as_ref().filter(|_| self.stop != Stop::End)?;
+        let why = match self.stop {
+            Stop::Damage => "is damaged, and what stands behind is left out, as was asked for",
+            Stop::Torn | Stop::End => "ends with what was being written when the server ended",
+        };
+        let mut told = format!(
+            "the log {why}: it stops at byte {} of \"{}\" (position {}), {} bytes with {} whole records follow",
+            self.stop_offset,
+            file.display(),
+            self.to,
+            self.bytes_after,
+            self.records_after
+        );
+        for aside in &self.put_aside {
+            told.push_str(&format!("; put aside as \"{}\"", aside.display()));
+        }
+        Some(told)
+    }
+}
+
 /// What was found.
 pub(crate) struct Recovered {
     /// The last commit that is there.
@@ -53,6 +121,8 @@ pub(crate) struct Recovered {
     pub written: WrittenSegments,
     /// What was done again.
     pub log: Progress,
+    /// The same, and why it ended, for people.
+    pub report: RecoveryReport,
 }
 
 /// Makes containers, rows and whatever is made of them, and sets the clock behind the last commit.
@@ -63,12 +133,14 @@ pub(crate) async fn recover(
     mut progress: impl FnMut(Progress) + Send,
 ) -> Result<Recovered, DurabilityError> {
     let _opening = engine.begin_opening();
+    let (begun, opened_unix_micros) = (engine.env().now(), engine.env().unix_micros());
     let all_files = engine.env().files();
     let manifest = Manifest::read(all_files, &directory.checkpoint(), directory.id())?;
     if manifest.is_none() && directory.begins_with_checkpoint() {
         let reason = format!("\"{}\" has no checkpoint, with which it began", directory.path().display());
         return Err(DurabilityError::Missing { reason });
     }
+    let checkpoint = manifest.as_ref().map(|manifest| (manifest.timestamp, manifest.position));
     let replay_from = manifest.as_ref().map_or(0, |manifest| manifest.replay_from);
     let mut reader = LogReader::open(all_files, &directory.log(), directory.id(), replay_from)?;
     let mut replay = Replay::new(engine, reader.files().clone(), options);
@@ -86,6 +158,7 @@ pub(crate) async fn recover(
     let state =
         |position, transactions| Progress { phase: Phase::Log, done_bytes: position - from, all_bytes, transactions };
     let (mut told, mut durable, mut abandoned) = (from, from, Vec::new());
+    let (mut records, mut is_damaged) = (0, false);
     loop {
         let position = reader.position();
         if position - told >= TELL_BYTES {
@@ -97,10 +170,17 @@ pub(crate) async fn recover(
             Ok(Step::End) => break,
             Err(DurabilityError::Damaged { help: CUT, .. }) if options.damage == Damage::EndThere => {
                 abandoned = reader.later_files();
+                is_damaged = true;
                 break;
+            }
+            Err(DurabilityError::Damaged { file, offset, reason, help: CUT }) => {
+                let Rest { bytes, records, .. } = reader.rest();
+                let reason = format!("{reason}; {bytes} bytes with {records} whole records stand there and behind");
+                return Err(DurabilityError::Damaged { file, offset, reason, help: CUT });
             }
             Err(error) => return Err(error),
         };
+        records += 1;
         durable = durable.max(record.durable);
         replay.record(record).await.map_err(|unusable| unusable_log(directory, unusable))?;
     }
@@ -113,10 +193,32 @@ pub(crate) async fn recover(
         );
         return Err(DurabilityError::Missing { reason });
     }
+    let rest = reader.rest();
     let (last, transactions) = (replay.last, replay.transactions);
     replay.finish().await.map_err(|unusable| unusable_log(directory, unusable))?;
     engine.continue_behind(last);
-    Ok(Recovered { last, position, durable, abandoned, files, written, log: state(position, transactions) })
+    let stop = match rest.bytes {
+        _ if is_damaged => Stop::Damage,
+        0 => Stop::End,
+        _ => Stop::Torn,
+    };
+    let report = RecoveryReport {
+        opened_unix_micros,
+        checkpoint_timestamp: checkpoint.map(|(timestamp, _)| timestamp),
+        checkpoint_position: checkpoint.map(|(_, position)| position),
+        from,
+        to: position,
+        transactions,
+        records,
+        took: engine.env().now() - begun,
+        stop,
+        stop_file: rest.file,
+        stop_offset: rest.offset,
+        bytes_after: rest.bytes,
+        records_after: rest.records,
+        put_aside: Vec::new(),
+    };
+    Ok(Recovered { last, position, durable, abandoned, files, written, log: state(position, transactions), report })
 }
 
 pub(crate) fn unusable_log(directory: &Directory, unusable: Unusable) -> DurabilityError {

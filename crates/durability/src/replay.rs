@@ -140,6 +140,7 @@ impl<'e> Replay<'e> {
                 self.parts.clear();
                 Ok(())
             }
+            RecordKind::Closed => Ok(()),
             // Planted: the record at the position itself counts as in front of it.
             RecordKind::Definition
                 if record.position < self.covered.1 + u64::from(cfg!(feature = "bug_definition_at_checkpoint")) =>
@@ -361,7 +362,7 @@ impl Known {
 /// What a record did; nothing, if it is of another kind.
 pub(crate) fn operations_of<'r>(record: &Record<'r>) -> Result<&'r [u8], Unusable> {
     match record.kind {
-        RecordKind::Start | RecordKind::Definition => Ok(&[]),
+        RecordKind::Start | RecordKind::Closed | RecordKind::Definition => Ok(&[]),
         RecordKind::Commit => Ok(record.body),
         RecordKind::Part => Ok(split_transaction(record)?.1),
         RecordKind::CommitWithParts => Ok(split_void(record.position, split_transaction(record)?.1)?.1),

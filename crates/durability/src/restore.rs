@@ -65,7 +65,7 @@ fn refuse_commits(files: &dyn Files, source: &Directory, manifest: &Manifest) ->
     while let Step::Record(record) = reader.next()? {
         let is_in_it = match record.kind {
             // Parts alone are of transactions that did not commit.
-            RecordKind::Start | RecordKind::Part => true,
+            RecordKind::Start | RecordKind::Part | RecordKind::Closed => true,
             RecordKind::Definition => record.position < manifest.position,
             RecordKind::Commit | RecordKind::CommitWithParts => record.timestamp <= manifest.timestamp,
         };

@@ -9,7 +9,7 @@ mod shelf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eris_durability::{Damage, DurabilityError, DurabilityOptions};
+use eris_durability::{Damage, DurabilityError, DurabilityOptions, Stop};
 use eris_engine::{Durability, EngineError, LogError};
 use eris_platform::simulated::{DiskFaults, FileFault};
 use eris_platform::{Env, SimulatedEnv};
@@ -82,23 +82,90 @@ fn an_empty_table_and_no_table_are_there_again() {
     assert_eq!(open_or_panic(&env).keys(), Vec::<i64>::new());
 }
 
-#[test]
-fn a_torn_tail_is_the_end() {
-    let env = closed_database();
-    let logs = files(&env).iter().filter(|(path, _)| is(path, "log")).count();
-    let (path, bytes) = log_file(&env, logs - 1);
+/// The same, killed: nothing says that the end is one.
+fn killed_database() -> SimulatedEnv {
+    let env = SimulatedEnv::new(1);
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    shelf.insert(0..40);
+    drop(shelf);
+    env.kill_process();
+    env
+}
+
+/// The last log file, and where its last byte is that is not zero.
+fn last_log_file(env: &SimulatedEnv) -> (String, usize) {
+    let logs = files(env).iter().filter(|(path, _)| is(path, "log")).count();
+    let (path, bytes) = log_file(env, logs - 1);
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("there are records") + 1;
-    // A byte of the last record, and all of it.
+    (path, end)
+}
+
+#[test]
+fn a_torn_tail_is_the_end_and_is_told() {
+    let env = killed_database();
+    let (path, end) = last_log_file(&env);
+    // A byte of the last record, and more of it.
     for cut in [end - 1, end - 20] {
         change(&env, &path, |bytes| bytes[cut..].fill(0));
+        // Its body must not be whole by chance: the last byte that counts.
+        change(&env, &path, |bytes| bytes[end - 12..].fill(0));
         let mut shelf = open_or_panic(&env);
         assert_eq!(shelf.keys(), (0..39).collect::<Vec<_>>());
+        let report = shelf.database.as_ref().expect("open").recovery().clone();
+        assert_eq!((report.stop, report.stop_file.as_deref()), (Stop::Torn, Some(path.as_ref())));
+        assert!(report.bytes_after > 0 && report.records_after == 0, "{report:?}");
+        assert_eq!((report.transactions, report.checkpoint_timestamp), (39, None));
         drop(shelf);
         env.lose_power();
     }
-    let shorter = closed_database();
-    change(&shorter, &path, |bytes| bytes.truncate(end - 3));
+    let shorter = killed_database();
+    change(&shorter, &path, |bytes| bytes.truncate(end - 12));
     assert_eq!(open_or_panic(&shorter).keys(), (0..39).collect::<Vec<_>>());
+    let mut whole = open_or_panic(&killed_database());
+    let report = whole.database.as_ref().expect("open").recovery().clone();
+    assert_eq!((report.stop, report.bytes_after, whole.keys().len()), (Stop::End, 0, 40));
+}
+
+/// The last record of all, of a process that was killed: a bit of it is another one, and all of it was written.
+#[test]
+fn a_flipped_bit_in_the_last_record_is_refused_and_told() {
+    let env = killed_database();
+    let (path, end) = last_log_file(&env);
+    let good = env.simulated_files().contents(&path).expect("there");
+    let mut refused = 0;
+    for byte in end - 60..end - 8 {
+        change(&env, &path, |bytes| bytes[byte] ^= 0x10);
+        if let Err(error) = try_open(&env, &options()).map(|_: Shelf| ()) {
+            let text = error.to_string();
+            assert!(text.contains("no crash leaves it like that") && text.contains("0 whole records"), "{text}");
+            refused += 1;
+        }
+        env.kill_process();
+        // What opening made.
+        for (other, _) in files(&env).into_iter().filter(|(other, _)| is(other, "spare")) {
+            env.files().remove(other.as_ref()).expect("there");
+        }
+        env.simulated_files().insert(&path, good.clone());
+    }
+    assert!(refused >= 40, "{refused} of 52");
+    change(&env, &path, |bytes| bytes[end - 20] ^= 0x10);
+    let told = DurabilityOptions { damage: Damage::EndThere, ..options() };
+    let mut shelf = try_open(&env, &told).unwrap_or_else(|error| panic!("it opens: {error}"));
+    assert_eq!(shelf.keys(), (0..39).collect::<Vec<_>>());
+    assert_eq!(shelf.database.as_ref().expect("open").recovery().stop, Stop::Damage);
+}
+
+/// What was closed says so: whatever is wrong in front of that is damage, sectors that were lost included.
+#[test]
+fn what_was_closed_ends_nowhere_else() {
+    let env = closed_database();
+    let (path, end) = last_log_file(&env);
+    // In front of the record that says that the log was closed.
+    let closed = end.next_multiple_of(8) - 40;
+    change(&env, &path, |bytes| bytes[closed - 60..closed].fill(0));
+    let text = refusal(&env);
+    assert!(text.contains("no whole record at position") && text.contains("1 whole records"), "{text}");
 }
 
 #[test]

@@ -13,7 +13,7 @@
 
 use std::fmt::{self, Debug, Display};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A place where files live.
@@ -79,9 +79,17 @@ pub trait Files: Send + Sync {
     /// processor for a moment whenever the job kept it for long enough.
     fn breathe(&self) {}
 
-    /// Keeps out whoever would [`lock`](Self::lock) an existing file, without writing anything: it needs no more than
-    /// the right to read. Others may do the same at the same time. `WouldBlock` if the file is locked.
+    /// As [`lock`](Self::lock), for a file or a directory that exists, and without writing anything. `Unsupported` if
+    /// it is a directory of a file system that does not lock directories, as those of a network.
+    fn lock_existing(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// Keeps out whoever would lock an existing file or directory, without writing anything: it needs no more than the
+    /// right to read. Others may do the same at the same time. `WouldBlock` if it is locked, `Unsupported` as
+    /// [`lock_existing`](Self::lock_existing).
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// The process that has locked a file or directory, as far as the system says.
+    fn lock_holder(&self, path: &Path) -> Option<u32>;
 }
 
 /// What a path leads to that is no regular file and no directory.
@@ -210,9 +218,16 @@ pub trait PositionedFile: Send + Sync + Debug {
 
 /// A locked file; see [`Files::lock`]. Dropping it ends the lock.
 pub trait FileLock: Send + Sync + Debug {
-    /// Replaces what the file holds, for people who look who has the lock. It is not made durable. An error for a
-    /// shared lock.
+    /// Replaces what the file holds, for people who look who has the lock. It is not made durable. An error unless
+    /// [`Files::lock`] made it.
     fn write_contents(&self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Whether the path that was locked still leads to the file or directory that is locked: not if it was moved,
+    /// removed or replaced, by itself or with a directory above it.
+    fn is_in_place(&self) -> io::Result<bool>;
+
+    /// Where the locked file or directory is now, if the system says.
+    fn moved_to(&self) -> Option<PathBuf>;
 }
 
 /// An open file with a position.

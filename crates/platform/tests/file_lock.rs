@@ -37,6 +37,7 @@ fn a_lock_ends_with_its_process() {
     let env = RealEnv::new();
     let error = env.files().lock(&locked).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(env.files().lock_holder(&locked), Some(child.id()));
     child.kill().unwrap();
     child.wait().unwrap();
     env.files().lock(&locked).unwrap();

@@ -182,6 +182,7 @@ impl Database {
 
     /// The files that the engine's commits go into: for checkpoints on demand. Once.
     pub fn attach_files(&self, files: Arc<Files>) {
+        self.inner.planner.attach_files(Arc::clone(&files));
         let first = self.inner.files.set(files).is_ok();
         assert!(first, "a database has one directory");
     }

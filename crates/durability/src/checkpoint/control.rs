@@ -103,6 +103,9 @@ pub(crate) async fn run(
             if failed_before { options.checkpoint_interval.max(RETRY_PAUSE) } else { options.checkpoint_interval };
         let Some(numbers) = wait(&engine, &log, &control, (options.checkpoint_log_bytes, pause)).await else { return };
         let outcome = checkpointer.take(&engine, &log).await.map_err(Arc::new);
+        if let Err(error) = &outcome {
+            log.fail_if_lost(error);
+        }
         log.checkpoint_ended(outcome.is_ok());
         if let Err(error) = &outcome
             && !failed_before

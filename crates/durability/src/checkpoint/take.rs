@@ -14,7 +14,7 @@ use super::block::{BlockKind, BlockPlace, DataWriter, HEADER_BYTES, live_count, 
 use super::histories::StoredHistory;
 use super::manifest::{BlockEntry, FileEntry, MANIFEST, Manifest};
 use crate::definitions::Stored;
-use crate::directory::{DatabaseId, Directory};
+use crate::directory::{DatabaseId, Directory, DirectoryLock};
 use crate::error::{DurabilityError, is_full};
 use crate::log::Log;
 
@@ -92,6 +92,7 @@ impl WrittenSegments {
 pub(crate) struct Checkpointer {
     env: Arc<dyn Env>,
     directory: PathBuf,
+    lock: Arc<DirectoryLock>,
     id: DatabaseId,
     queue: Arc<dyn IoQueue>,
     written: WrittenSegments,
@@ -124,13 +125,14 @@ impl Checkpointer {
     /// Of a directory that has no checkpoint, on a thread that is there.
     pub fn on(env: &Arc<dyn Env>, directory: &Directory, queue: &Arc<dyn IoQueue>) -> Self {
         let (env, queue, id) = (Arc::clone(env), Arc::clone(queue), directory.id());
-        let (directory, files) = (directory.checkpoint(), Vec::new());
-        Self { env, directory, id, queue, written: WrittenSegments::default(), files, next_file: 1 }
+        let (lock, directory, files) = (Arc::clone(directory.lock()), directory.checkpoint(), Vec::new());
+        Self { env, directory, lock, id, queue, written: WrittenSegments::default(), files, next_file: 1 }
     }
 
     /// Takes a checkpoint. If it fails, there is one all the same, this or the one before, and the log behind either.
     pub async fn take(&mut self, engine: &Engine, log: &Log) -> Result<CheckpointReport, DurabilityError> {
         let begun = self.env.now();
+        self.look_at_directory().await?;
         let positions = log.checkpoint_positions();
         let whole = engine.begin_whole().await;
         // Planted: commits that the snapshot does not see may be in front of the position already.
@@ -188,6 +190,7 @@ impl Checkpointer {
                 self.files = files;
                 Ok(report)
             }
+            Err(error @ DurabilityError::Lost { .. }) => Err(error),
             Err(error) => {
                 let path = lock(&data).path().to_path_buf();
                 // What nobody names is removed at the next opening, at the latest.
@@ -196,6 +199,13 @@ impl Checkpointer {
                 Err(error)
             }
         }
+    }
+
+    /// Files are made, named and removed only in the directory that was opened.
+    async fn look_at_directory(&self) -> Result<(), DurabilityError> {
+        let lock = Arc::clone(&self.lock);
+        let looked = io_queue::run(&self.queue, move |files| lock.keep()?.look_closely(files)).await;
+        looked.map_err(DurabilityError::io("look at", &self.directory))?
     }
 
     async fn begin_file(&mut self) -> Result<Data, DurabilityError> {
@@ -426,14 +436,19 @@ impl Checkpointer {
         .await
     }
 
-    /// Has the queue work on the manifest in the directory.
+    /// Has the queue work on the manifest in the directory, while that is the one that was opened.
     async fn with_directory(
         &self,
         work: impl FnOnce(&dyn Files, &Path) -> io::Result<()> + Send + 'static,
     ) -> Result<(), DurabilityError> {
-        let directory = self.directory.clone();
-        let done = io_queue::run(&self.queue, move |all| work(all, &directory)).await;
-        done.and_then(|done| done).map_err(DurabilityError::io("write the manifest in", &self.directory))
+        let (directory, lock) = (self.directory.clone(), Arc::clone(&self.lock));
+        let job = move |all: &dyn Files| {
+            let kept = lock.keep()?;
+            kept.look_closely(all)?;
+            work(all, &directory).map_err(DurabilityError::io("write the manifest in", &directory))
+        };
+        let done = io_queue::run(&self.queue, job).await;
+        done.map_err(DurabilityError::io("write the manifest in", &self.directory))?
     }
 }
 

@@ -4,13 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
-use eris_engine::LogError;
 use eris_platform::Files;
-use eris_platform::messages::tell;
 
 use super::Shared;
 use super::file::{file_name, header};
 use super::state::Batch;
+use crate::error::DurabilityError;
 
 /// Has a batch written that ends at a position.
 pub(super) fn submit(shared: &Arc<Shared>, batch: Batch, end: u64) {
@@ -23,30 +22,30 @@ fn flush(shared: &Arc<Shared>, files: &dyn Files, mut batch: Batch, end: u64) {
     let since = shared.state().begun(begun);
     let written = write(shared, files, &batch);
     let now = shared.env.now();
-    let (commits, wakers, outcome) = {
+    let (commits, wakers) = {
         let mut state = shared.state();
         state.synced(now - begun, since.map(|since| now - since));
         match written {
             Ok(()) => {
                 let buffer = batch.writes.pop().map(|last| last.bytes).unwrap_or_default();
                 // This has the next batch written, if there is one, before anybody is told of this one.
-                let (commits, wakers) = state.written(shared, end, buffer);
-                (commits, wakers, Ok(()))
+                state.written(shared, end, buffer)
             }
             Err(error) => {
-                tell(format_args!("the log could not be written ({error}); no more commits are accepted"));
-                let error = LogError::Failed { reason: error.to_string().into(), is_over: true };
-                let (commits, wakers) = state.fail(error.clone());
-                (commits, wakers, Err(error))
+                drop(state);
+                return shared.fail(&error.to_string());
             }
         }
     };
-    shared.decisions.push(commits, &outcome);
+    shared.decisions.push(commits, &Ok(()));
     wakers.into_iter().for_each(Waker::wake);
 }
 
-/// Writes a batch and makes it durable.
+/// Writes a batch and makes it durable, in the directory to which its path leads: files that nobody finds again are as
+/// good as none.
 fn write(shared: &Shared, files: &dyn Files, batch: &Batch) -> io::Result<()> {
+    let lost = |error: DurabilityError| io::Error::other(error.to_string());
+    let kept = shared.lock.keep().map_err(lost)?;
     for (place, write) in batch.writes.iter().enumerate() {
         if write.begins {
             write.file.file.write_all_at(&header(shared.id, write.file.first), 0)?;
@@ -57,13 +56,16 @@ fn write(shared: &Shared, files: &dyn Files, batch: &Batch) -> io::Result<()> {
             write.file.file.sync_data()?;
         }
         if write.begins {
+            kept.look_closely(files).map_err(lost)?;
             let name = shared.directory.join(file_name(write.file.first));
             files.rename(&write.file.spare_path, &name)?;
             // Planted: the file's bytes are durable, and its name is not.
             if !cfg!(feature = "bug_log_name_not_synced") {
                 files.sync_directory(&shared.directory)?;
             }
+            // The name may have been given in another directory.
+            kept.look_closely(files).map_err(lost)?;
         }
     }
-    Ok(())
+    kept.look(files).map_err(lost)
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   ... record record | record torn      no whole record behind it says that this place was durable: the end
 //!   ... record ??????? record            one does, or there is a further file: damage
+//!   ... record ???????                   all sectors of it were written, which no crash leaves: damage
 //! ```
 //! A file counts only up to the first position of the next one: what stands behind was cut off when the log was opened
 //! again.
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use eris_platform::{Files, OpenMode};
 
 use super::file::{BadHeader, FILE_HEADER_BYTES, check_header, position_of_name};
-use super::record::{ALIGNMENT, HEADER_BYTES, Record, length_of, read, whole};
+use super::record::{ALIGNMENT, HEADER_BYTES, Record, is_damage, length_of, read, whole};
 use crate::directory::DatabaseId;
 use crate::error::{CUT, DurabilityError, RESTORE};
 
@@ -104,6 +105,19 @@ pub(crate) struct LogReader<'f> {
     place: usize,
     bytes: Vec<u8>,
     position: u64,
+}
+
+/// What stands where reading stopped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rest {
+    /// None: there are no files.
+    pub file: Option<PathBuf>,
+    /// Where it stopped there.
+    pub offset: u64,
+    /// Bytes from there to the last one that is not zero, in this file and in later ones.
+    pub bytes: u64,
+    /// Whole records among them.
+    pub records: u64,
 }
 
 /// What comes next.
@@ -257,7 +271,47 @@ impl<'f> LogReader<'f> {
             }
             later += ALIGNMENT as usize;
         }
-        None
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        is_damage(rest, FILE_HEADER_BYTES + at as u64, self.position).then(|| {
+            format!(
+                "the record at position {} is not what was written, and no crash leaves it like that",
+                self.position
+            )
+        })
+    }
+
+    /// Where reading stopped, and what stands from there on.
+    pub fn rest(&self) -> Rest {
+        if self.log.firsts.is_empty() {
+            return Rest::default();
+        }
+        let at = (self.position - self.first()) as usize;
+        let (mut bytes, mut records) = self.count(self.bytes.get(at..).unwrap_or_default(), self.position);
+        for place in self.place + 1..self.log.firsts.len() {
+            let mut later = Self { log: self.log.clone(), place, bytes: Vec::new(), position: self.log.firsts[place] };
+            // What is wrong with its header is not what is asked.
+            if later.load().is_ok() {
+                let (more_bytes, more_records) = later.count(&later.bytes, later.position);
+                (bytes, records) = (bytes + more_bytes, records + more_records);
+            }
+        }
+        Rest { file: Some(self.path()), offset: FILE_HEADER_BYTES + at as u64, bytes, records }
+    }
+
+    /// Bytes up to the last one that is not zero, and whole records among them.
+    fn count(&self, rest: &[u8], position: u64) -> (u64, u64) {
+        let end = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let (mut at, mut records) = (0, 0);
+        while at < end {
+            match read(&rest[at..], self.log.id, position + at as u64) {
+                Some((_, length)) => {
+                    records += 1;
+                    at += length as usize;
+                }
+                None => at += ALIGNMENT as usize,
+            }
+        }
+        (end as u64, records)
     }
 
     /// The files that have nothing in front of the position.

@@ -8,15 +8,21 @@
 //!         part               transaction u64 | operations
 //!         definition         JSON
 //!         start              JSON: who opened the log
+//!         closed             nothing: the log was closed, and everything in front of it was durable before
 //! ```
 //! All numbers are little-endian. `check` is the CRC-32C of everything behind it, begun with the id of the database;
 //! `length` counts the record without the zeros; `position` is where the record stands in the log, so that what is left
-//! of an older use of the same file is not taken for a record; `durable` says up to where the log was durable when the
-//! record was written. A record that is not whole, with a whole one behind it that says so, is damage; without one, it
+//! of an older use of the same file is not taken for a record; `durable` says up to where the log was durable before the
+//! record was written: where its batch begins, because a batch is written when the one before is synced. The last of the
+//! zeros is none, so that it shows whether a record's last sector was written. A record that is not whole, with a whole one behind it that says so, is damage; without one, it
 //! is the end of what was written.
 
 use crate::directory::DatabaseId;
 
+/// The last byte behind a record that does not fill its last 8 bytes.
+const LAST: u8 = 0xE5;
+/// What a disk writes as a whole, or from its beginning on.
+const SECTOR_BYTES: u64 = 512;
 /// Bytes in front of the body.
 pub(super) const HEADER_BYTES: usize = 40;
 /// Records begin at multiples of this.
@@ -33,11 +39,12 @@ pub(crate) enum Kind {
     Part = 3,
     Definition = 4,
     Start = 5,
+    Closed = 6,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        [Self::Commit, Self::CommitWithParts, Self::Part, Self::Definition, Self::Start]
+        [Self::Commit, Self::CommitWithParts, Self::Part, Self::Definition, Self::Start, Self::Closed]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
@@ -83,6 +90,43 @@ pub(super) fn append(out: &mut Vec<u8>, id: DatabaseId, record: Record<'_>, writ
     let check = check(id, &out[start + 4..]);
     out[start..start + 4].copy_from_slice(&check.to_le_bytes());
     out.resize(start + record_bytes(length - HEADER_BYTES) as usize, 0);
+    if !length.is_multiple_of(ALIGNMENT as usize)
+        && let Some(last) = out.last_mut()
+    {
+        *last = LAST;
+    }
+}
+
+/// Whether no crash can have left what stands at `position`, where no whole record does; `rest` is the file from there
+/// on, `offset` where that is in it.
+///
+/// Nothing but zeros was there before, and whatever is written by and by into a sector is behind what it has. So a crash
+/// leaves of each sector a beginning of what was written, and zeros. A sector that has anything at or behind the last
+/// byte of a record has all of the record that belongs there. If all sectors of a record have that, it was written as a
+/// whole, and is another one by now.
+pub(super) fn is_damage(rest: &[u8], offset: u64, position: u64) -> bool {
+    let is_written = |length: usize| {
+        let mut begin = 0;
+        while begin < length {
+            let sector_end = (SECTOR_BYTES - (offset + begin as u64) % SECTOR_BYTES) as usize + begin;
+            let last = sector_end.min(length) - 1;
+            let Some(behind) = rest.get(last..) else { return false };
+            if behind.iter().take(sector_end - last).all(|byte| *byte == 0) {
+                return false;
+            }
+            begin = sector_end;
+        }
+        true
+    };
+    let Some(header) = rest.first_chunk::<HEADER_BYTES>() else { return false };
+    if !is_written(HEADER_BYTES) {
+        return false;
+    }
+    let length = length_of(header) as usize;
+    if long(header, 8) != position || length < HEADER_BYTES {
+        return true;
+    }
+    is_written(length)
 }
 
 /// How long a record with such a header says that it is.

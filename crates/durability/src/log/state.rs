@@ -105,6 +105,8 @@ pub(super) struct State {
     /// Where the next record goes.
     position: u64,
     durable: u64,
+    /// Where what was not handed over to be written begins: it is written when all in front of it is durable.
+    batch_from: u64,
     /// The file that takes it; none until there is one.
     current: Option<LogFile>,
     /// Whether the current file has records, written or not.
@@ -146,6 +148,7 @@ impl State {
         Self {
             position,
             durable: position,
+            batch_from: position,
             current: None,
             has_begun: false,
             next: None,
@@ -275,11 +278,13 @@ impl State {
         let capacity = shared.options.log_file_bytes.max(start + wanted);
         let of_job = Arc::clone(shared);
         shared.allocations.submit(Box::new(move |files| {
-            if let Some(old) = old {
-                // It may be needed for the new one's room; if it stays, it is removed when the log is opened again.
-                let _ = files.remove(&old.spare_path);
-            }
-            let made = create_spare(files, &of_job.directory, number, capacity);
+            let made = of_job.in_directory(files, || {
+                if let Some(old) = old {
+                    // It may be needed for the new one's room; if it stays, it is removed when the log is opened again.
+                    let _ = files.remove(&old.spare_path);
+                }
+                create_spare(files, &of_job.directory, number, capacity)
+            });
             let waiting = {
                 let mut state = of_job.state();
                 state.is_allocating = false;
@@ -317,7 +322,7 @@ impl State {
         }
         let Some(last) = self.batch.writes.last_mut() else { unreachable!("a write was pushed") };
         let before = last.bytes.len();
-        let record = Record { position: self.position, durable: self.durable, timestamp, kind, body: &[] };
+        let record = Record { position: self.position, durable: self.batch_from, timestamp, kind, body: &[] };
         record::append(&mut last.bytes, shared.id, record, write);
         let length = last.bytes.len() - before;
         self.batch.bytes += length;
@@ -400,6 +405,7 @@ impl State {
                 shared.watched_until.store((now + usual * 2).0, Ordering::Relaxed);
             }
         }
+        self.batch_from = self.position;
         self.to_write = Some((std::mem::take(&mut self.batch), self.position));
     }
 
@@ -470,6 +476,10 @@ impl State {
         (commits, wakers)
     }
 
+    pub fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
     /// The log is at its end.
     pub fn fail(&mut self, error: LogError) -> (Vec<PendingCommit>, Vec<Waker>) {
         self.is_writing = false;
@@ -478,6 +488,14 @@ impl State {
         let commits = self.in_flight.drain(..).map(|it| it.commit).collect();
         let durable = self.wait_for_durable.drain(..).map(|(_, waker)| waker);
         (commits, self.wait_for_room.drain(..).chain(durable).collect())
+    }
+
+    /// Appends that the log is closed, if anything was written to it and there is room: from then on whatever is wrong in
+    /// front of it is no end.
+    pub fn append_end(&mut self, shared: &Shared) {
+        if self.has_begun && self.failure.is_none() && self.left() >= record::record_bytes(0) {
+            self.append(shared, Kind::Closed, 0, |_| {});
+        }
     }
 
     /// Accepts nothing more; gives who waits for room in vain.

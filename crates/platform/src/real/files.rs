@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::file_lock::RealFileLock;
+use super::file_lock::{self, RealFileLock};
 use super::positioned::RealPositionedFile;
 use super::regular::{self, DIRECTORY_MODE, RIGHTS};
 use super::threads;
@@ -166,8 +166,16 @@ impl Files for RealFiles {
         Ok(Box::new(RealFileLock::take(&self.resolve(path))?))
     }
 
+    fn lock_existing(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        Ok(Box::new(RealFileLock::take_existing(&self.resolve(path))?))
+    }
+
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         Ok(Box::new(RealFileLock::share(&self.resolve(path))?))
+    }
+
+    fn lock_holder(&self, path: &Path) -> Option<u32> {
+        file_lock::holder(&self.resolve(path))
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) struct Disk {
     generation: Generation,
     pub(super) faults: DiskFaults,
     pub(super) capacity: Option<u64>,
+    pub(super) refuses_directory_locks: bool,
     random: SeededRandom,
 }
 
@@ -60,6 +61,7 @@ impl Disk {
             generation: Generation::default(),
             faults: DiskFaults::default(),
             capacity: None,
+            refuses_directory_locks: false,
             random,
         }
     }
@@ -116,19 +118,34 @@ impl Disk {
         assert!(!self.names.is_directory(&path), "{} is a directory", path.display());
         let directory = path.parent().map(Path::to_path_buf).unwrap_or_default();
         match self.names.missing_directories(&directory) {
-            Ok(missing) => missing.into_iter().for_each(|missing| self.names.create_directory(missing)),
+            Ok(missing) => missing.into_iter().for_each(|missing| self.add_directory(missing)),
             Err(error) => panic!("{} cannot be a file: {error}", path.display()),
         }
         self.add(path, Inode::durable(bytes));
         self.names.sync(&directory);
     }
 
-    fn add(&mut self, path: PathBuf, inode: Inode) -> InodeNumber {
+    fn add_inode(&mut self, inode: Inode) -> InodeNumber {
         let number = InodeNumber(self.inode_next);
         self.inode_next += 1;
         self.inodes.insert(number, inode);
+        number
+    }
+
+    fn add(&mut self, path: PathBuf, inode: Inode) -> InodeNumber {
+        let number = self.add_inode(inode);
         self.names.link(path, number);
         number
+    }
+
+    fn add_directory(&mut self, path: PathBuf) {
+        let number = self.add_inode(Inode::default());
+        self.names.create_directory(path, number);
+    }
+
+    pub(super) fn move_directory(&mut self, from: &Path, to: &Path) {
+        self.names.move_directory(from, to);
+        self.drop_unreferenced();
     }
 
     pub(super) fn contents(&self, path: &Path) -> Option<&[u8]> {
@@ -240,7 +257,7 @@ impl Disk {
         }
         for directory in missing? {
             self.begin(true)?;
-            self.names.create_directory(directory);
+            self.add_directory(directory);
         }
         Ok(())
     }
@@ -344,6 +361,15 @@ impl Disk {
 
     pub(super) fn lock(&mut self, path: PathBuf) -> io::Result<InodeNumber> {
         let number = self.open_or_create(path)?;
+        self.take_lock(number)
+    }
+
+    pub(super) fn lock_existing(&mut self, path: &Path) -> io::Result<InodeNumber> {
+        let number = self.open_to_lock(path)?;
+        self.take_lock(number)
+    }
+
+    fn take_lock(&mut self, number: InodeNumber) -> io::Result<InodeNumber> {
         if !self.shared.contains_key(&number) && self.locked.insert(number) {
             return Ok(number);
         }
@@ -352,13 +378,28 @@ impl Disk {
     }
 
     pub(super) fn lock_shared(&mut self, path: &Path) -> io::Result<InodeNumber> {
-        let number = self.open(path)?;
+        let number = self.open_to_lock(path)?;
         if self.locked.contains(&number) {
             self.close(number);
             return Err(os_error(libc::EWOULDBLOCK));
         }
         *self.shared.entry(number).or_default() += 1;
         Ok(number)
+    }
+
+    fn open_to_lock(&mut self, path: &Path) -> io::Result<InodeNumber> {
+        let Some(number) = self.names.directory(path) else { return self.open(path) };
+        self.begin(false)?;
+        if self.refuses_directory_locks {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.inode_mut(number).handles += 1;
+        Ok(number)
+    }
+
+    pub(super) fn leads_to(&self, path: &Path, number: InodeNumber) -> io::Result<bool> {
+        self.expect_power()?;
+        Ok(self.names.directory(path).or_else(|| self.names.get(path)) == Some(number))
     }
 
     /// Ends a lock; its handle is still to be closed.

@@ -76,6 +76,20 @@ impl SimulatedFiles {
         self.disk().capacity = bytes;
     }
 
+    /// Another process gives a directory another name, with all that is in it, which is durable then. Open files and
+    /// locks are of the same files and directories as before.
+    ///
+    /// # Panics
+    /// If there is no such directory, or something has the new name.
+    pub fn move_directory(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) {
+        self.disk().move_directory(&normal(from.as_ref()), &normal(to.as_ref()));
+    }
+
+    /// From now on directories cannot be locked, as on file systems of a network; or they can.
+    pub fn refuse_directory_locks(&self, refuses: bool) {
+        self.disk().refuses_directory_locks = refuses;
+    }
+
     /// The power is lost, and back at once.
     ///
     /// What was synced survives, of the rest what the random (see [`DiskFaults`]) leaves, and that is durable then.
@@ -203,11 +217,21 @@ impl Files for SimulatedFiles {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = self.handle(Access::Write, |disk| disk.lock(normal(path)))?;
-        Ok(Box::new(SimulatedFileLock::new(file, false)))
+        Ok(Box::new(SimulatedFileLock::new(file, normal(path), false)))
+    }
+
+    fn lock_existing(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = self.handle(Access::Read, |disk| disk.lock_existing(&normal(path)))?;
+        Ok(Box::new(SimulatedFileLock::new(file, normal(path), false)))
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = self.handle(Access::Read, |disk| disk.lock_shared(&normal(path)))?;
-        Ok(Box::new(SimulatedFileLock::new(file, true)))
+        Ok(Box::new(SimulatedFileLock::new(file, normal(path), true)))
+    }
+
+    /// There is one process.
+    fn lock_holder(&self, _path: &Path) -> Option<u32> {
+        None
     }
 }

@@ -20,8 +20,8 @@ pub(super) struct InodeNumber(pub(super) u64);
 
 #[derive(Default)]
 pub(super) struct Names {
-    /// All but the root, which always exists.
-    directories: BTreeSet<PathBuf>,
+    /// All but the root, which always exists. Their numbers say which directory it is, whatever its name.
+    directories: Table,
     live: Table,
     durable: Table,
     unsynced: Vec<NameChange>,
@@ -91,7 +91,7 @@ fn error(code: i32) -> io::Error {
 /// All paths are [normal](normal).
 impl Names {
     pub(super) fn is_directory(&self, path: &Path) -> bool {
-        self.directories.contains(path) || path.parent().is_none()
+        self.directories.contains_key(path) || path.parent().is_none()
     }
 
     pub(super) fn exists(&self, path: &Path) -> bool {
@@ -100,6 +100,17 @@ impl Names {
 
     pub(super) fn get(&self, path: &Path) -> Option<InodeNumber> {
         self.live.get(path).copied()
+    }
+
+    /// The number of a directory; none of the root.
+    pub(super) fn directory(&self, path: &Path) -> Option<InodeNumber> {
+        self.directories.get(path).copied()
+    }
+
+    /// The path of a file or directory.
+    pub(super) fn path_of(&self, inode: InodeNumber) -> Option<&Path> {
+        let mut all = self.live.iter().chain(&self.directories);
+        all.find(|(_, number)| **number == inode).map(|(path, _)| &**path)
     }
 
     /// The file of this name, or the kernel's error.
@@ -163,7 +174,7 @@ impl Names {
     /// Directories in a directory.
     pub(super) fn list_directories(&self, directory: &Path) -> io::Result<Vec<String>> {
         self.expect_directory(directory)?;
-        let within = self.directories.iter().filter(|path| path.parent() == Some(directory));
+        let within = self.directories.keys().filter(|path| path.parent() == Some(directory));
         // They were created by names that are text.
         Ok(within.filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect())
     }
@@ -173,7 +184,7 @@ impl Names {
         self.expect_directory(path)?;
         let within = |other: &Path| other.parent() == Some(path);
         let is_empty =
-            !self.live.keys().any(|file| within(file)) && !self.directories.iter().any(|other| within(other));
+            !self.live.keys().any(|file| within(file)) && !self.directories.keys().any(|other| within(other));
         if !is_empty || path.parent().is_none() {
             return Err(error(libc::ENOTEMPTY));
         }
@@ -196,9 +207,24 @@ impl Names {
         Ok(missing)
     }
 
-    pub(super) fn create_directory(&mut self, path: PathBuf) {
+    pub(super) fn create_directory(&mut self, path: PathBuf, inode: InodeNumber) {
         assert!(self.is_directory(directory_of(&path)), "{} would hang in the air", path.display());
-        self.directories.insert(path);
+        self.directories.insert(path, inode);
+    }
+
+    /// Gives a directory another name, with all that is in it; durable at once, and so is what happened there before.
+    pub(super) fn move_directory(&mut self, from: &Path, to: &Path) {
+        assert!(self.is_directory(from) && !self.exists(to), "{} cannot be moved", from.display());
+        let within: Vec<PathBuf> = self.directories.keys().filter(|path| path.starts_with(from)).cloned().collect();
+        within.iter().for_each(|directory| self.sync(directory));
+        let moved = |path: PathBuf| match path.strip_prefix(from) {
+            Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
+            Ok(rest) => to.join(rest),
+            Err(_) => path,
+        };
+        for table in [&mut self.directories, &mut self.live, &mut self.durable] {
+            *table = std::mem::take(table).into_iter().map(|(path, inode)| (moved(path), inode)).collect();
+        }
     }
 
     pub(super) fn link(&mut self, path: PathBuf, inode: InodeNumber) {
@@ -275,6 +301,7 @@ impl Names {
             NameChange::Link(_, inode) => Some(*inode),
             NameChange::Unlink(_) | NameChange::Rename { .. } => None,
         });
-        self.live.values().chain(self.durable.values()).copied().chain(linked).collect()
+        let named = self.live.values().chain(self.durable.values()).chain(self.directories.values());
+        named.copied().chain(linked).collect()
     }
 }

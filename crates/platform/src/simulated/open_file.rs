@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 
 use super::disk::{Disk, Generation};
@@ -143,12 +144,13 @@ impl File for SimulatedFile {
 #[derive(Debug)]
 pub(super) struct SimulatedFileLock {
     file: OpenFile,
+    path: PathBuf,
     shared: bool,
 }
 
 impl SimulatedFileLock {
-    pub(super) fn new(file: OpenFile, shared: bool) -> SimulatedFileLock {
-        SimulatedFileLock { file, shared }
+    pub(super) fn new(file: OpenFile, path: PathBuf, shared: bool) -> SimulatedFileLock {
+        SimulatedFileLock { file, path, shared }
     }
 }
 
@@ -156,6 +158,14 @@ impl FileLock for SimulatedFileLock {
     fn write_contents(&self, bytes: &[u8]) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.write_all_at(bytes, 0)
+    }
+
+    fn is_in_place(&self) -> io::Result<bool> {
+        self.file.live_disk()?.leads_to(&self.path, self.file.inode)
+    }
+
+    fn moved_to(&self) -> Option<PathBuf> {
+        self.file.disk()?.names().path_of(self.file.inode).map(Path::to_path_buf)
     }
 }
 

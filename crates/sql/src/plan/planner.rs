@@ -1,8 +1,8 @@
 //! The planner: DataFusion's rules and functions, set up once for a database.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::catalog::TableProvider;
@@ -14,6 +14,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::Optimizer;
+use eris_durability::Database as Files;
 use eris_engine::Engine;
 use eris_storage::BATCH_ROWS;
 
@@ -87,6 +88,8 @@ fn check_subqueries(plan: &LogicalPlan) -> datafusion::common::Result<()> {
 #[derive(Clone)]
 pub struct Planner {
     engine: Engine,
+    /// The files of the database, once it has some.
+    files: Arc<OnceLock<Arc<Files>>>,
     state: Arc<SessionState>,
     again: Arc<Optimizer>,
     expr_planners: Arc<[Arc<dyn ExprPlanner>]>,
@@ -134,6 +137,7 @@ impl Planner {
             .build();
         Self {
             engine,
+            files: Arc::default(),
             state: Arc::new(state),
             again: Arc::new(rules_again()),
             expr_planners: expr_planners.into(),
@@ -149,6 +153,12 @@ impl Planner {
     /// DataFusion's state: functions, rules, configuration.
     pub fn state(&self) -> &Arc<SessionState> {
         &self.state
+    }
+
+    /// Views tell of these files from now on.
+    pub fn attach_files(&self, files: Arc<Files>) {
+        let first = self.files.set(files).is_ok();
+        assert!(first, "a database has one directory");
     }
 
     /// The engine plans run on.
@@ -170,7 +180,8 @@ impl Planner {
         catalog: &CatalogVersion,
         values: &SessionValues,
     ) -> Option<Arc<dyn TableProvider>> {
-        let known = Named { engine: &self.engine, catalog, user: &values.user, database: &values.database };
+        let recovery = self.files.get().map(|files| files.recovery());
+        let known = Named { engine: &self.engine, recovery, catalog, user: &values.user, database: &values.database };
         system_view(name, &known)
     }
 

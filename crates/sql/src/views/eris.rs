@@ -1,20 +1,23 @@
 //! Schema `eris`: what the engine tells about itself.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, BooleanArray};
+use eris_durability::{RecoveryReport, Stop};
 use eris_engine::EVENTS;
 use eris_platform::SettingDeclaration;
 use eris_storage::ContainerId;
 
-use super::{Columns, Named, View, integers, texts};
+use super::{Columns, Named, Rows, View, integers, texts};
 use crate::catalog::CATALOG_CONTAINER;
 use crate::settings::declarations;
 
-pub(super) const VIEWS: [View; 5] = [
+pub(super) const VIEWS: [View; 6] = [
     ("counters", counters),
     ("memory", memory),
     ("partitions", partitions),
+    ("recovery", recovery),
     ("segments", segments),
     ("settings", settings),
 ];
@@ -56,6 +59,37 @@ fn partitions(known: &Named<'_>) -> Columns {
         ("rows", integers(list.iter().map(|partition| partition.rows))),
         ("bytes", integers(list.iter().map(|partition| partition.bytes))),
     ]
+}
+
+/// One row of how the database was opened; none if it lives in memory only.
+fn recovery(known: &Named<'_>) -> Columns {
+    let path = |path: &PathBuf| path.display().to_string();
+    let aside = |report: &&RecoveryReport| {
+        let names: Vec<String> = report.put_aside.iter().map(path).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let why = |report: &&RecoveryReport| match report.stop {
+        Stop::End => "end".to_owned(),
+        Stop::Torn => "torn".to_owned(),
+        Stop::Damage => "damage".to_owned(),
+    };
+    Rows::new(known.recovery.into_iter().collect())
+        .integer("opened_unix_us", |report: &&RecoveryReport| report.opened_unix_micros)
+        .integer_or_null("checkpoint_timestamp", |report| report.checkpoint_timestamp.map(|timestamp| timestamp as i64))
+        .integer_or_null("checkpoint_position", |report| report.checkpoint_position.map(|position| position as i64))
+        .integer("log_from", |report| report.from as i64)
+        .integer("log_to", |report| report.to as i64)
+        .integer("transactions", |report| report.transactions as i64)
+        .integer("records", |report| report.records as i64)
+        .integer("bytes", |report| (report.to - report.from) as i64)
+        .integer("took_us", |report| report.took.as_micros() as i64)
+        .text("stopped", why)
+        .text_or_null("stopped_file", |report| report.stop_file.as_ref().map(path))
+        .integer("stopped_offset", |report| report.stop_offset as i64)
+        .integer("bytes_after", |report| report.bytes_after as i64)
+        .integer("records_after", |report| report.records_after as i64)
+        .text_or_null("put_aside", aside)
+        .columns
 }
 
 fn segments(known: &Named<'_>) -> Columns {

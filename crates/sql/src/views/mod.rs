@@ -14,6 +14,7 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{Field, Schema as ArrowSchema};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
+use eris_durability::RecoveryReport;
 use eris_engine::Engine;
 
 use crate::catalog::CatalogVersion;
@@ -27,6 +28,8 @@ pub(crate) use postgres::{constraint_definition, index_definition, type_name};
 pub struct Named<'a> {
     /// Partitions, memory, counters.
     pub engine: &'a Engine,
+    /// How the database was opened, if it has files.
+    pub recovery: Option<&'a RecoveryReport>,
     /// Tables and indexes.
     pub catalog: &'a CatalogVersion,
     /// The session's user.

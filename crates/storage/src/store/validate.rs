@@ -8,19 +8,31 @@
 //! Whoever has the partition may ask at any time. A load that still enters its rows, and rows that left for another
 //! partition and whose entries go one by one, are passed over.
 
+#[cfg(test)]
+mod tests;
+
 use super::{Store, StoreIndex};
 use crate::address::RowAddress;
-use crate::batch::Batch;
+use crate::batch::{Batch, Column};
 use crate::ids::{AttributeId, RowOffset};
 use crate::key::{Key, KeyEncoder};
 use crate::modules::IndexScanState;
 use crate::mvcc::{Word, WordKind};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::segment::Segment;
+use std::collections::BTreeMap;
 
 /// Entries fetched in one go.
 const ENTRIES: usize = 1_024;
 /// Rows looked at in one go.
 const ROWS: usize = 1_024;
+
+/// The key whose entries a scan is at, and all rows that a search for it finds.
+#[derive(Default)]
+struct EntriesOfKey {
+    key: Option<Box<[u8]>>,
+    /// Ascending.
+    rows: Vec<u64>,
+}
 
 impl Store {
     /// Says what is wrong with an index, if anything is.
@@ -69,67 +81,117 @@ impl Store {
     fn live_rows(&self) -> impl Iterator<Item = RowAddress> {
         let segments = self.live_segments().filter(|segment| !self.attaching.contains(&segment.number));
         segments.flat_map(move |segment| {
-            (0..segment.rows()).filter_map(move |offset| {
-                let row = RowAddress::new(segment.number, RowOffset(offset));
-                let begun = matches!(segment.begin(offset).kind(), WordKind::Timestamp(_));
-                let live = begun && segment.begin(offset) != Word::NEVER && segment.end(offset) == Word::NEVER;
-                (live && !segment.is_vacated(offset) && !self.is_leaving(row)).then_some(row)
-            })
+            let live = move |offset: &u32| self.is_live(segment, *offset);
+            let rows = (0..segment.rows()).filter(live);
+            rows.map(|offset| RowAddress::new(segment.number, RowOffset(offset)))
         })
     }
 
+    fn is_live(&self, segment: &Segment, offset: u32) -> bool {
+        let begun = matches!(segment.begin(offset).kind(), WordKind::Timestamp(_));
+        let live = begun && segment.begin(offset) != Word::NEVER && segment.end(offset) == Word::NEVER;
+        live && !segment.is_vacated(offset) && !self.is_leaving(RowAddress::new(segment.number, RowOffset(offset)))
+    }
+
+    /// Costs n log n of the entries, however often a key repeats: a scan gives the entries of one key one after the
+    /// other, so each key is searched once, and what is found is compared with all of its entries. An entry under
+    /// another key than its row's stands between entries of that other key; it is refused where it stands, so that no
+    /// key is searched a second time.
     fn check_index(&self, index: &StoreIndex) -> Result<(), String> {
-        let mut entries = BTreeSet::new();
+        let mut entries = Vec::new();
         let mut scan = IndexScanState::new(Key::lowest(), None, false);
         let mut more = true;
+        let mut of_key = EntriesOfKey::default();
         while more {
             let mut found = Vec::new();
             more = index.path.scan(&mut scan, ENTRIES, &mut found);
-            for row in found {
-                if !entries.insert(row.to_bits()) {
-                    return Err(format!("two entries for {row:?}"));
-                }
-                if !self.is_leaving(row) {
-                    self.check_entry(index, row)?;
-                }
-            }
+            entries.extend(found.iter().map(|row| row.to_bits()));
+            found.retain(|row| !self.is_leaving(*row));
+            self.check_entries(index, &found, &mut of_key)?;
+        }
+        entries.sort_unstable();
+        if let Some(twice) = entries.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("two entries for {:?}", RowAddress::from_bits(twice[0])));
         }
         if entries.len() as u64 != index.path.entries() {
             return Err(format!("{} entries are counted, a scan finds {}", index.path.entries(), entries.len()));
         }
-        self.check_live_rows(index, &entries)
-    }
-
-    /// A row's entry leads to it by its key.
-    fn check_entry(&self, index: &StoreIndex, row: RowAddress) -> Result<(), String> {
-        let segment =
-            self.segment(row.segment()).ok_or_else(|| format!("an entry for {row:?}, whose segment is gone"))?;
-        if row.offset().0 >= segment.rows() || segment.is_vacated(row.offset().0) {
-            return Err(format!("an entry for {row:?}, which is not there"));
+        match self.live_rows().find(|row| entries.binary_search(&row.to_bits()).is_err()) {
+            Some(row) => Err(format!("{row:?} is live and has no entry")),
+            None => self.check_keys_differ(index),
         }
-        let columns = self.link_attributes(&index.definition.attributes, &[row]);
-        let mut found = false;
-        index.path.equal(&columns, 0, &mut |other| found |= other == row);
-        if found { Ok(()) } else { Err(format!("the entry for {row:?} has another key")) }
     }
 
-    fn check_live_rows(&self, index: &StoreIndex, entries: &BTreeSet<u64>) -> Result<(), String> {
-        let mut keys: BTreeMap<Key, RowAddress> = BTreeMap::new();
-        for row in self.live_rows() {
-            if !entries.contains(&row.to_bits()) {
-                return Err(format!("{row:?} is live and has no entry"));
+    /// Each row's entry leads to it by its key.
+    fn check_entries(&self, index: &StoreIndex, rows: &[RowAddress], of_key: &mut EntriesOfKey) -> Result<(), String> {
+        for row in rows {
+            let segment =
+                self.segment(row.segment()).ok_or_else(|| format!("an entry for {row:?}, whose segment is gone"))?;
+            if row.offset().0 >= segment.rows() || segment.is_vacated(row.offset().0) {
+                return Err(format!("an entry for {row:?}, which is not there"));
             }
-            let columns = self.link_attributes(&index.definition.attributes, &[row]);
-            if !index.definition.unique || columns.iter().any(|column| column.is_null(0)) {
-                continue;
+        }
+        self.for_each_key(index, rows, |row, columns, place, key| {
+            if of_key.key.as_deref() != Some(key) {
+                of_key.key = Some(key.into());
+                of_key.rows.clear();
+                index.path.equal(columns, place, &mut |other| of_key.rows.push(other.to_bits()));
+                of_key.rows.sort_unstable();
             }
-            let mut encoder = KeyEncoder::new();
+            match of_key.rows.binary_search(&row.to_bits()) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(format!("the entry for {row:?} has another key")),
+            }
+        })
+    }
+
+    /// Of the live rows of a unique index no two have one key, unless a part of it is NULL.
+    fn check_keys_differ(&self, index: &StoreIndex) -> Result<(), String> {
+        if !index.definition.unique {
+            return Ok(());
+        }
+        let mut keys: BTreeMap<Box<[u8]>, RowAddress> = BTreeMap::new();
+        let mut rows = self.live_rows();
+        loop {
+            let some: Vec<RowAddress> = rows.by_ref().take(ROWS).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            self.for_each_key(index, &some, |row, columns, place, key| {
+                if columns.iter().any(|column| column.is_null(place)) {
+                    return Ok(());
+                }
+                match keys.insert(key.into(), row) {
+                    Some(other) => Err(format!("{other:?} and {row:?} are live and have one key")),
+                    None => Ok(()),
+                }
+            })?;
+        }
+    }
+
+    /// Calls `visit` with each of the rows, the index's attributes of some of them and the row's place there, and its
+    /// key's bytes. The attributes are read in the order of addresses, which is much faster than in that of keys.
+    fn for_each_key(
+        &self,
+        index: &StoreIndex,
+        rows: &[RowAddress],
+        mut visit: impl FnMut(RowAddress, &[Column], usize, &[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut places: Vec<usize> = (0..rows.len()).collect();
+        places.sort_unstable_by_key(|place| rows[*place].to_bits());
+        let by_address: Vec<RowAddress> = places.iter().map(|place| rows[*place]).collect();
+        let columns = self.link_attributes(&index.definition.attributes, &by_address);
+        let mut place_of = vec![0; rows.len()];
+        for (at, place) in places.into_iter().enumerate() {
+            place_of[place] = at;
+        }
+        let mut encoder = KeyEncoder::new();
+        for (row, place) in rows.iter().zip(place_of) {
+            encoder.clear();
             for (column, part) in columns.iter().zip(index.path.parts()) {
-                encoder.push_row(column, 0, *part);
+                encoder.push_row(column, place, *part);
             }
-            if let Some(other) = keys.insert(encoder.finish(), row) {
-                return Err(format!("{other:?} and {row:?} are live and have one key"));
-            }
+            visit(*row, &columns, place, encoder.as_bytes())?;
         }
         Ok(())
     }
@@ -139,133 +201,5 @@ impl Store {
         self.departed.iter().any(|departed| {
             departed.number == row.segment() && departed.moved.as_ref().is_none_or(|moved| moved.has(row.offset().0))
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::ids::{ContainerId, IndexId, SchemaVersion};
-    use crate::mvcc::{Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId};
-    use crate::schema::{Attribute, IndexDefinition, IndexKind, Layout, Schema};
-    use crate::store::{Horizon, StoreOptions};
-    use crate::types::DataType;
-    use crate::value::Value;
-    use eris_platform::memory::MemoryPool;
-
-    /// Everything committed at once.
-    struct Committed;
-
-    impl Outcomes for Committed {
-        fn outcome(&self, _transaction: TransactionId, _statement: StatementNumber) -> Outcome {
-            Outcome::Committed(Timestamp(1))
-        }
-    }
-
-    /// Rows with keys 0 to 9 and a number that three of them share each.
-    fn filled(kind: IndexKind) -> Store {
-        let attribute = |name: &str| Attribute { name: name.into(), data_type: DataType::Int64, nullable: false };
-        let index = |id, name: &str, unique| IndexDefinition {
-            id: IndexId(id),
-            name: name.into(),
-            attributes: Box::new([AttributeId(id as u16)]),
-            unique,
-            primary: unique,
-            kind,
-        };
-        let schema = Schema {
-            container: ContainerId(1),
-            version: SchemaVersion(1),
-            attributes: Box::new([attribute("key"), attribute("number")]),
-            indexes: Box::new([index(0, "by_key", true), index(1, "by_number", false)]),
-            layout: Layout::Row,
-            physical: None,
-            segment_rows: 4,
-        };
-        let mut store = Store::new(StoreOptions::new(Arc::new(schema), MemoryPool::unlimited()));
-        let (transaction, statement) = (TransactionId(7), StatementNumber(1));
-        let snapshot = Snapshot { visible: Timestamp(0), transaction, statement, outcomes: &Committed };
-        for key in 0..10 {
-            let row = vec![Value::Int64(key), Value::Int64(key / 3)];
-            store.insert(&snapshot, &Batch::from_rows(&[DataType::Int64; 2], &[row])).unwrap();
-        }
-        store.maintain(&Horizon { oldest: Timestamp(1), outcomes: &Committed }, 1_000);
-        store
-    }
-
-    fn wrong(store: &Store) -> String {
-        store.check_indexes().expect_err("an index disagrees with the rows")
-    }
-
-    #[test]
-    fn indexes_that_agree_with_the_rows_pass() {
-        for kind in [IndexKind::Ordered, IndexKind::Hash, IndexKind::Inverted] {
-            let store = filled(kind);
-            assert_eq!((store.check_indexes(), store.check_quiet()), (Ok(()), Ok(())));
-        }
-    }
-
-    #[test]
-    fn a_row_without_an_entry_is_found() {
-        for kind in [IndexKind::Ordered, IndexKind::Hash, IndexKind::Inverted] {
-            let mut store = filled(kind);
-            let row = RowAddress::new(crate::ids::SegmentNumber(1), RowOffset(2));
-            let columns = store.link_attributes(&[AttributeId(1)], &[row]);
-            assert!(store.index_at_mut(1).path.remove(&columns, 0, row));
-            assert!(wrong(&store).contains("is live and has no entry"), "{}", wrong(&store));
-        }
-    }
-
-    #[test]
-    fn an_entry_under_another_key_is_found() {
-        for kind in [IndexKind::Ordered, IndexKind::Hash, IndexKind::Inverted] {
-            let mut store = filled(kind);
-            let row = RowAddress::new(crate::ids::SegmentNumber(0), RowOffset(0));
-            let other = RowAddress::new(crate::ids::SegmentNumber(2), RowOffset(0));
-            let columns = store.link_attributes(&[AttributeId(1)], &[row, other]);
-            let path = &mut store.index_at_mut(1).path;
-            assert!(path.remove(&columns, 0, row));
-            path.insert(&columns, 1, row).unwrap();
-            assert!(wrong(&store).contains("has another key"), "{}", wrong(&store));
-        }
-    }
-
-    #[test]
-    fn an_entry_for_a_row_that_is_gone_is_found() {
-        let mut store = filled(IndexKind::Ordered);
-        let row = RowAddress::new(crate::ids::SegmentNumber(1), RowOffset(2));
-        store.segment_mut(row.segment()).unwrap().vacate(2);
-        assert!(wrong(&store).contains("which is not there"), "{}", wrong(&store));
-    }
-
-    #[test]
-    fn a_key_of_two_rows_is_found() {
-        let mut store = filled(IndexKind::Ordered);
-        let rows = Batch::from_rows(&[DataType::Int64; 2], &[vec![Value::Int64(3), Value::Int64(1)]]);
-        // As a copy from another store, which nobody checks.
-        let words = [(Word::timestamp(Timestamp(1)), Word::NEVER)];
-        store.take_rows(&rows, &words).unwrap();
-        assert!(wrong(&store).contains("are live and have one key"), "{}", wrong(&store));
-    }
-
-    #[test]
-    fn what_a_transaction_left_behind_is_found() {
-        let mut store = filled(IndexKind::Ordered);
-        store.pending.enter(TransactionId(9));
-        assert_eq!(store.check_quiet(), Err("words of transactions remain".to_owned()));
-    }
-
-    #[test]
-    fn a_schema_whose_index_was_not_built_changes_nothing() {
-        let mut store = filled(IndexKind::Ordered);
-        let before = Arc::clone(store.schema());
-        let mut indexes = before.indexes.to_vec();
-        indexes.push(IndexDefinition { id: IndexId(2), name: "new".into(), ..indexes[1].clone() });
-        let next = Schema { version: SchemaVersion(2), indexes: indexes.into(), ..(*before).clone() };
-        assert!(store.set_schema(Arc::new(next)).is_err());
-        assert_eq!((store.schema().version, store.indexes.len()), (SchemaVersion(1), 2));
-        assert_eq!(store.check_indexes(), Ok(()));
     }
 }
