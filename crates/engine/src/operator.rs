@@ -53,8 +53,8 @@ impl Output<'_> {
         self.dataflow.emit(batch)
     }
 
-    /// Hands a batch to the task that there was no memory for where it belongs: the task makes room, and gives it to the
-    /// operator's sink itself. Counted, and refused by no limit.
+    /// Hands a batch to the task that there was no memory for where it belongs: the task makes room, and gives it to
+    /// the operator's sink itself. Counted, and refused by no limit.
     pub fn hand_back(&self, batch: Batch) -> Result<(), EngineError> {
         self.dataflow.hand_back(batch)
     }

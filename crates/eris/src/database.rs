@@ -25,7 +25,7 @@ pub enum OpenError {
          {fits}; raise that (ulimit -v), or lower --memory-limit or --workers"
     )]
     AddressSpace { given: u64, fits: u64 },
-    #[error("cannot keep temporary files in {}: {source}; choose another directory with --temp-dir", directory.display())]
+    #[error("cannot keep temporary files in {}: {source}; choose another --temp-dir", directory.display())]
     TempDirectory { directory: PathBuf, source: io::Error },
     #[error(transparent)]
     Placement(PlacementError),

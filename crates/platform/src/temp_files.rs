@@ -4,8 +4,8 @@
 //!   statement ── append ──> [queue "temp writes"] ──> DIR/spill-<process>-<number>.tmp
 //!             <── read ──── [queue "temp reads"]  <──     opened by the first write, and at once without a name
 //! ```
-//! A file loses its name as soon as it is open, so nothing of it outlives the process, however that ends, and nobody can
-//! take it away or change it meanwhile. Its space is free when the last [`TempFile`] is dropped: at the end of the
+//! A file loses its name as soon as it is open, so nothing of it outlives the process, however that ends, and nobody
+//! can take it away or change it meanwhile. Its space is free when the last [`TempFile`] is dropped: at the end of the
 //! statement, whether it succeeds, fails, is cancelled or its task is dropped. What a process left that was killed
 //! between the two calls is removed by [`TempFiles::clear`].
 //!

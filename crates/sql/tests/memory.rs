@@ -150,7 +150,8 @@ fn what_does_not_fit_is_sorted_and_grouped_in_files() {
     // Both inputs of a later stage that asks twice, and a limit.
     let twice = format!(
         "WITH q AS (SELECT t, min(k) AS k FROM ({MANY_WIDE_ROWS}) r GROUP BY t) \
-         SELECT (SELECT count(*) FROM q), (SELECT max(k) FROM q), count(*) FROM (SELECT t FROM q ORDER BY t LIMIT 70000) p"
+         SELECT (SELECT count(*) FROM q), (SELECT max(k) FROM q), count(*) FROM \
+         (SELECT t FROM q ORDER BY t LIMIT 70000) p"
     );
     assert_eq!(client.rows(&twice), ["250000|249999|70000"]);
     // The queue of the files lets go of them a moment after its answer.

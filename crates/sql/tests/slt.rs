@@ -1,6 +1,6 @@
 //! Runs every `.slt` file under `tests/slt` ([`support::records`] says what is in them), each under many ways of
-//! storing and dividing tables and of making it hard: tiny batches, buffers and quanta, little memory, temporary files, partitions
-//! that are split, merged, moved and stored in another way in the middle of queries.
+//! storing and dividing tables and of making it hard: tiny batches, buffers and quanta, little memory, temporary
+//! files, partitions that are split, merged, moved and stored in another way in the middle of queries.
 //!
 //! `ERIS_MATRIX=full` runs every way with every other; without it there are twelve, in which each layout meets each
 //! number of partitions and of nodes, and what makes it hard comes at least once. `SLT=name` runs the files with that

@@ -7,7 +7,8 @@
 //!
 //!   run 0  | <= s1 | <= s2 | ...        run 1  | <= s1 | <= s2 | ...        piece 1: the first of each, and so on
 //! ```
-//! Where memory is refused the sort goes on in files ([`super::external`]). With a small limit each slot keeps its first rows only ([`Top`]), and the task sorts those.
+//! Where memory is refused the sort goes on in files ([`super::external`]).
+//! With a small limit each slot keeps its first rows only ([`Top`]), and the task sorts those.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

@@ -1,7 +1,7 @@
 //! Going on in temporary files where memory is refused.
 //!
 //! ```text
-//!   sink ── a batch that it cannot take ──> emit ──> task     has the sink write what it holds, by jobs on all workers,
+//!   sink ── a batch that it cannot take ──> emit ──> task     has the sink write what it holds, by jobs on workers,
 //!                                                             waits for the disk, and gives the batch again
 //!   task ── all input was given ──> sink                      writes the rest; its rows are read as they are asked for
 //! ```
