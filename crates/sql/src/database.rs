@@ -182,7 +182,7 @@ impl Database {
 
     /// The files that the engine's commits go into: for checkpoints on demand. Once.
     pub fn attach_files(&self, files: Arc<Files>) {
-        self.inner.planner.attach_files(Arc::clone(&files));
+        self.inner.planner.tell_recovery(files.recovery().clone());
         let first = self.inner.files.set(files).is_ok();
         assert!(first, "a database has one directory");
     }

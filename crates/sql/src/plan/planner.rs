@@ -14,7 +14,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::Optimizer;
-use eris_durability::Database as Files;
+use eris_durability::RecoveryReport;
 use eris_engine::Engine;
 use eris_storage::BATCH_ROWS;
 
@@ -88,8 +88,8 @@ fn check_subqueries(plan: &LogicalPlan) -> datafusion::common::Result<()> {
 #[derive(Clone)]
 pub struct Planner {
     engine: Engine,
-    /// The files of the database, once it has some.
-    files: Arc<OnceLock<Arc<Files>>>,
+    /// How the database was opened, once it has files.
+    recovery: Arc<OnceLock<RecoveryReport>>,
     state: Arc<SessionState>,
     again: Arc<Optimizer>,
     expr_planners: Arc<[Arc<dyn ExprPlanner>]>,
@@ -137,7 +137,7 @@ impl Planner {
             .build();
         Self {
             engine,
-            files: Arc::default(),
+            recovery: Arc::default(),
             state: Arc::new(state),
             again: Arc::new(rules_again()),
             expr_planners: expr_planners.into(),
@@ -155,10 +155,10 @@ impl Planner {
         &self.state
     }
 
-    /// Views tell of these files from now on.
-    pub fn attach_files(&self, files: Arc<Files>) {
-        let first = self.files.set(files).is_ok();
-        assert!(first, "a database has one directory");
+    /// How the database was opened, for the view of it. Once.
+    pub fn tell_recovery(&self, report: RecoveryReport) {
+        let first = self.recovery.set(report).is_ok();
+        assert!(first, "a database is opened once");
     }
 
     /// The engine plans run on.
@@ -180,7 +180,7 @@ impl Planner {
         catalog: &CatalogVersion,
         values: &SessionValues,
     ) -> Option<Arc<dyn TableProvider>> {
-        let recovery = self.files.get().map(|files| files.recovery());
+        let recovery = self.recovery.get();
         let known = Named { engine: &self.engine, recovery, catalog, user: &values.user, database: &values.database };
         system_view(name, &known)
     }

@@ -163,8 +163,9 @@ impl Session {
             Ok(_) => Ok(()),
             Err(error) => {
                 let state = if error.is_full() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
-                Err(SqlError::new(state, format!("checkpoint failed: {error}"))
-                    .hint("The log is kept, so nothing is lost."))
+                let failed = SqlError::new(state, format!("checkpoint failed: {error}"));
+                let is_lost = matches!(*error, eris_durability::DurabilityError::Lost { .. });
+                Err(if is_lost { failed } else { failed.hint("The log is kept, so nothing is lost.") })
             }
         }
     }
