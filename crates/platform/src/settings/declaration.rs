@@ -18,12 +18,23 @@ pub enum Scope {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettingKind {
     Bool,
-    Integer { min: i64, max: i64 },
-    Duration { min: Duration, max: Duration },
+    Integer {
+        min: i64,
+        max: i64,
+    },
+    Duration {
+        min: Duration,
+        max: Duration,
+    },
     /// 0 up to [`Timeout::MAX`].
     Timeout,
-    Bytes { min: ByteSize, max: ByteSize },
-    Choice { choices: &'static [&'static str] },
+    Bytes {
+        min: ByteSize,
+        max: ByteSize,
+    },
+    Choice {
+        choices: &'static [&'static str],
+    },
     Text,
 }
 

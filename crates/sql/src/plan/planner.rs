@@ -28,6 +28,7 @@ use super::partial_functions::checked;
 use super::rules::{optimizer_rules, physical_rules, rules_again};
 use super::text_growth::bounded;
 use super::window_functions::window_functions;
+use crate::activity::Activities;
 use crate::catalog::{CatalogVersion, Table};
 use crate::errors::SqlError;
 use crate::fallback::PaddedSides;
@@ -87,6 +88,7 @@ fn check_subqueries(plan: &LogicalPlan) -> datafusion::common::Result<()> {
 #[derive(Clone)]
 pub struct Planner {
     engine: Engine,
+    activities: Arc<Activities>,
     state: Arc<SessionState>,
     again: Arc<Optimizer>,
     expr_planners: Arc<[Arc<dyn ExprPlanner>]>,
@@ -103,7 +105,13 @@ impl fmt::Debug for Planner {
 impl Planner {
     /// A planner whose fallback plans run with this many partitions, batches of this many rows at most, and account
     /// memory with this environment.
-    pub fn new(engine: Engine, partitions: usize, batch_rows: usize, runtime: Arc<RuntimeEnv>) -> Self {
+    pub fn new(
+        engine: Engine,
+        activities: Arc<Activities>,
+        partitions: usize,
+        batch_rows: usize,
+        runtime: Arc<RuntimeEnv>,
+    ) -> Self {
         let mut expr_planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Arithmetic::new())];
         expr_planners.extend(SessionStateDefaults::default_expr_planners());
         let mut config = SessionConfig::new()
@@ -134,6 +142,7 @@ impl Planner {
             .build();
         Self {
             engine,
+            activities,
             state: Arc::new(state),
             again: Arc::new(rules_again()),
             expr_planners: expr_planners.into(),
@@ -160,6 +169,10 @@ impl Planner {
         &self.expr_planners
     }
 
+    pub(super) fn activities(&self) -> &Arc<Activities> {
+        &self.activities
+    }
+
     pub(super) fn rows_of(&self, table: &Table) -> u64 {
         self.engine.container(table.container()).map_or(0, |container| container.rows())
     }
@@ -170,7 +183,8 @@ impl Planner {
         catalog: &CatalogVersion,
         values: &SessionValues,
     ) -> Option<Arc<dyn TableProvider>> {
-        let known = Named { engine: &self.engine, catalog, user: &values.user, database: &values.database };
+        let Self { engine, activities, .. } = self;
+        let known = Named { engine, activities, catalog, user: &values.user, database: &values.database };
         system_view(name, &known)
     }
 

@@ -112,6 +112,7 @@ impl Session {
             Command::Reset(name) => {
                 self.keep_settings(step);
                 self.settings.reset(name.as_deref())?;
+                self.tell_name();
                 if let Some((_, committed)) = &mut self.saved_settings {
                     committed.reset(name.as_deref())?;
                 }
@@ -145,6 +146,7 @@ impl Session {
                     self.block.refuse_inside("DISCARD ALL")?;
                     self.named.clear();
                     self.settings.reset(None)?;
+                    self.tell_name();
                     return done("DISCARD ALL");
                 }
                 done("DISCARD")
@@ -187,6 +189,7 @@ impl Session {
         }
         self.keep_settings(step);
         change(&mut self.settings, name, value)?;
+        self.tell_name();
         if let (false, Some((_, committed))) = (local, &mut self.saved_settings) {
             change(committed, name, value)?;
         }

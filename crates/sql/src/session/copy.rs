@@ -226,6 +226,7 @@ impl CopyIn<'_> {
                 }
             },
             Err(error) => {
+                let error = self.session.activity.explain(error);
                 self.session.fail(&error).await;
                 Err(error)
             }

@@ -3,6 +3,7 @@
 //!
 //! A view is a function from what is known to one batch, taken when a statement is planned.
 
+mod activity;
 mod eris;
 mod information;
 mod oids;
@@ -10,12 +11,13 @@ mod postgres;
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::datatypes::{Field, Schema as ArrowSchema};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use eris_engine::Engine;
 
+use crate::activity::Activities;
 use crate::catalog::CatalogVersion;
 use crate::front::TableName;
 
@@ -27,6 +29,8 @@ pub(crate) use postgres::{constraint_definition, index_definition, type_name};
 pub struct Named<'a> {
     /// Partitions, memory, counters.
     pub engine: &'a Engine,
+    /// Sessions.
+    pub activities: &'a Activities,
     /// Tables and indexes.
     pub catalog: &'a CatalogVersion,
     /// The session's user.
@@ -118,6 +122,19 @@ impl<R> Rows<R> {
 
     fn integer_or_null(mut self, name: &'static str, value: impl Fn(&R) -> Option<i64>) -> Self {
         let column = self.rows.iter().map(value).collect::<Int64Array>();
+        self.columns.push((name, Arc::new(column)));
+        self
+    }
+
+    fn small_integer(mut self, name: &'static str, value: impl Fn(&R) -> Option<i32>) -> Self {
+        let column = self.rows.iter().map(value).collect::<Int32Array>();
+        self.columns.push((name, Arc::new(column)));
+        self
+    }
+
+    /// Microseconds since 1970.
+    fn timestamp(mut self, name: &'static str, value: impl Fn(&R) -> Option<i64>) -> Self {
+        let column = self.rows.iter().map(value).collect::<TimestampMicrosecondArray>();
         self.columns.push((name, Arc::new(column)));
         self
     }
