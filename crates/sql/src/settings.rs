@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use eris_engine::{Durability, IsolationLevel};
 use eris_operators::{AggregationInput, SpillOptions};
-use eris_platform::settings::{
-    ByteSize, Scope, SettingDeclaration, SettingError, SettingKind, SettingValues, Timeout,
-};
+use eris_platform::settings::{ByteSize, Scope, SettingDeclaration, SettingError, SettingKind, SettingValues, Timeout};
 use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
 
 use crate::errors::{SqlError, SqlState};

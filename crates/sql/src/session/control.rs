@@ -161,7 +161,7 @@ impl Session {
             return Ok(());
         };
         // It is taken all the same.
-        match unless_cancelled(&self.cancel.handle(), files.checkpoint()).await? {
+        match unless_cancelled(&self.activity.handle(), files.checkpoint()).await? {
             Ok(_) => Ok(()),
             Err(error) => {
                 let state = if error.is_full() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
