@@ -2,7 +2,7 @@
 
 use eris_platform::{MemoryReport, NodeId};
 use eris_storage::{
-    ContainerId, MicroPlanDescription, PartitionId, SegmentDescription, StoreCounters, StoreStatistics,
+    ContainerId, MicroPlanDescription, PartitionId, SegmentDescription, StoreCounters, StoreStatistics, TransactionId,
 };
 use eris_sync::Guard;
 
@@ -98,6 +98,11 @@ impl Engine {
             memory_by_consumer: runtime.memory.by_consumer(),
             memory_report: runtime.machine.last_report(),
         }
+    }
+
+    /// The transaction that this one waits for, if it waits.
+    pub fn waits_for(&self, transaction: TransactionId) -> Option<TransactionId> {
+        self.runtime().transactions.waits_for(transaction)
     }
 
     /// What crossed between nodes so far.

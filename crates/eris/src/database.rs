@@ -122,6 +122,7 @@ impl Database {
             user: eris_server::protocol::startup::USER.to_owned(),
             database: eris_server::protocol::startup::DATABASE.to_owned(),
             application_name: "embedded".to_owned(),
+            ..SessionOptions::default()
         });
         Connection::new(self.engine.clone(), session)
     }

@@ -39,13 +39,14 @@ mod types;
 mod values;
 
 pub use declaration::{Scope, Setting, SettingDeclaration, SettingError, SettingKind};
-pub use types::{ByteSize, Choice, SettingType, SettingValue};
+pub use types::{ByteSize, Choice, SettingType, SettingValue, Timeout};
 pub use values::SettingValues;
 
 /// Declares settings as typed constants, and a slice of all their declarations. See the [module](self).
 ///
 /// The doc comment of a setting is its description. A setting without `default` is `auto`: its default is determined
-/// from the machine when the database opens. Types: `bool`, `i64`, `Duration`, `ByteSize`, `Choice`, `Text`.
+/// from the machine when the database opens. Types: `bool`, `i64`, `Duration`, `Timeout`, `ByteSize`, `Choice`,
+/// `Text`.
 #[macro_export]
 macro_rules! settings {
     (
@@ -92,6 +93,9 @@ macro_rules! __setting_type {
     (Duration) => {
         ::std::time::Duration
     };
+    (Timeout) => {
+        $crate::settings::Timeout
+    };
     (ByteSize) => {
         $crate::settings::ByteSize
     };
@@ -109,6 +113,7 @@ macro_rules! __setting_kind {
     (bool) => { $crate::settings::SettingKind::Bool };
     (i64, $min:expr, $max:expr) => { $crate::settings::SettingKind::Integer { min: $min, max: $max } };
     (Duration, $min:expr, $max:expr) => { $crate::settings::SettingKind::Duration { min: $min, max: $max } };
+    (Timeout) => { $crate::settings::SettingKind::Timeout };
     (ByteSize, $min:expr, $max:expr) => { $crate::settings::SettingKind::Bytes { min: $min, max: $max } };
     (Choice, [$($choice:literal),+]) => { $crate::settings::SettingKind::Choice { choices: &[$($choice),+] } };
     (Text) => { $crate::settings::SettingKind::Text };
@@ -128,6 +133,9 @@ macro_rules! __setting_default {
     };
     (Duration, $default:expr) => {
         ::std::option::Option::Some($crate::settings::SettingValue::Duration($default))
+    };
+    (Timeout, $default:expr) => {
+        ::std::option::Option::Some($crate::settings::SettingValue::Timeout($default))
     };
     (ByteSize, $default:expr) => {
         ::std::option::Option::Some($crate::settings::SettingValue::Bytes($default))

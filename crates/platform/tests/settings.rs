@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use eris_platform::settings::{ByteSize, Choice, Scope, SettingDeclaration, SettingValues};
+use eris_platform::settings::{ByteSize, Choice, Scope, SettingDeclaration, SettingError, SettingValues, Timeout};
 use eris_platform::{SeededRandom, test_load};
 
 eris_platform::settings! {
@@ -44,6 +44,13 @@ fn parsed(name: &str, text: &str) -> String {
             error.to_string()
         }
     }
+}
+
+eris_platform::settings! {
+    static TIMEOUTS;
+
+    /// How long to wait.
+    const PATIENCE: Timeout = { name: "patience", scope: Session, default: Timeout::NEVER };
 }
 
 #[test]
@@ -151,4 +158,35 @@ fn shown_values_parse_to_themselves() {
             }
         }
     }
+}
+
+#[test]
+fn timeouts_are_read_and_shown_as_in_postgresql() {
+    let timeout = |text: &str| TIMEOUTS[0].parse(text).map(|value| value.to_string());
+    for (text, shown) in [
+        ("0", "0"),
+        ("0ms", "0"),
+        ("250", "250ms"),
+        ("2s", "2s"),
+        (" 2 s ", "2s"),
+        ("1.5s", "1500ms"),
+        ("60000", "1min"),
+        ("90s", "90s"),
+        ("2h", "2h"),
+        ("1d", "1d"),
+        ("1e3", "1s"),
+        ("400us", "0"),
+        ("600us", "1ms"),
+        ("2147483647", "2147483647ms"),
+    ] {
+        assert_eq!(timeout(text).as_deref(), Ok(shown), "{text}");
+    }
+    for text in ["", "s", "fast", "2 parsecs", "1s 2", "2S", "nan", "inf", "1.2.3", "--1"] {
+        assert!(matches!(timeout(text), Err(SettingError::Malformed { .. })), "{text}");
+    }
+    for text in ["-1", "2147483648", "25d", "1e300s"] {
+        assert!(matches!(timeout(text), Err(SettingError::OutOfBounds { .. })), "{text}");
+    }
+    assert_eq!(SettingValues::default().get(PATIENCE).duration(), None, "0 is for ever");
+    assert_eq!(TIMEOUTS[0].bounds(), Some(("0".to_owned(), "2147483647ms".to_owned())));
 }

@@ -154,6 +154,10 @@ impl Transport for Box<dyn ByteStream> {
     fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         (**self).poll_write(context, bytes)
     }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        (**self).peer().parse().ok()
+    }
 }
 
 #[cfg(test)]

@@ -4,14 +4,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use eris_sql::{
-    ColumnDescription, CopyIn, Database, Notice, Prepared, Rows, Session, SessionOptions, SqlError, SqlType, pg_format,
+    Activity, ColumnDescription, CopyIn, Database, Notice, Prepared, Rows, Session, SessionOptions, SqlError, SqlType,
+    pg_format,
 };
 use eris_storage::{Batch, Value};
 
 use crate::protocol::backend::{
-    Backend, Cancel, ColumnInfo, Commit, CopySink, Outcome, Page, RowStream, TransactionStatus,
+    Backend, ColumnInfo, Commit, CopySink, Interrupts, Outcome, Page, RowStream, TransactionStatus,
 };
-use crate::protocol::connection::Host;
+use crate::protocol::connection::{Host, Peer};
 use crate::protocol::frontend::{Format, utf8};
 use crate::protocol::report::{Report, Severity, SqlState};
 use crate::protocol::startup::{DATABASE, Startup, USER};
@@ -30,11 +31,13 @@ impl SqlHost {
 impl Host for SqlHost {
     type Backend = SqlSession;
 
-    fn open(&self, startup: &Startup) -> Result<SqlSession, Report> {
+    fn open(&self, startup: &Startup, peer: &Peer) -> Result<SqlSession, Report> {
         let options = SessionOptions {
             user: USER.to_owned(),
             database: DATABASE.to_owned(),
             application_name: startup.application_name().to_owned(),
+            process: Some(peer.process),
+            client: peer.address,
         };
         Ok(SqlSession(self.database.session(options)))
     }
@@ -179,9 +182,8 @@ impl Backend for SqlSession {
         self.0.spoil();
     }
 
-    fn cancel(&self) -> Cancel {
-        let handle = self.0.cancel_handle();
-        Arc::new(move || handle.cancel())
+    fn interrupts(&self) -> Arc<dyn Interrupts> {
+        Arc::new(SqlInterrupts(self.0.activity().clone()))
     }
 
     fn setting(&self, name: &str) -> Option<Cow<'_, str>> {
@@ -194,6 +196,25 @@ impl Backend for SqlSession {
 
     async fn close(self) {
         self.0.close().await;
+    }
+}
+
+struct SqlInterrupts(Arc<Activity>);
+
+impl Interrupts for SqlInterrupts {
+    fn cancel(&self) {
+        self.0.cancel_for_client();
+    }
+
+    fn pending(&self) -> Option<Report> {
+        self.0.pending().map(|why| {
+            let severity = if why.ends_session() { Severity::Fatal } else { Severity::Error };
+            Report { severity, ..report(why.error()) }
+        })
+    }
+
+    fn listen(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        self.0.listen(listener);
     }
 }
 
@@ -221,6 +242,14 @@ impl RowStream for SqlRows<'_> {
 
     fn has_ended(&self) -> bool {
         self.rows.is_of_utility()
+    }
+
+    fn suspend(&mut self) {
+        self.rows.suspend();
+    }
+
+    fn resume(&mut self) {
+        self.rows.resume();
     }
 
     fn read_ahead(&mut self) {

@@ -267,3 +267,106 @@ with connect(autocommit=True) as connection:
 print('done')
 ");
 }
+
+#[test]
+fn timeouts_end_what_they_are_set_for() {
+    run("
+def fails(state, connection, statement):
+    try:
+        connection.execute(statement)
+    except psycopg.Error as error:
+        assert error.sqlstate == state, (statement, error.sqlstate, str(error))
+        return str(error)
+    assert False, statement
+
+with connect(autocommit=True, options='-c statement_timeout=100ms') as one, connect(autocommit=True) as two:
+    assert one.execute('SHOW statement_timeout').fetchone() == ('100ms',)
+    assert 'due to statement timeout' in fails('57014', one, 'SELECT pg_sleep(60)')
+    one.execute('CREATE TABLE t (id int PRIMARY KEY, n int)')
+    one.execute('INSERT INTO t VALUES (1, 1)')
+    one.execute('SET statement_timeout = 0')
+    one.execute('SELECT pg_sleep(0.2)')
+    with one.transaction():
+        one.execute(\"SET LOCAL statement_timeout = '1min'\")
+        assert one.execute('SHOW statement_timeout').fetchone() == ('1min',)
+    assert one.execute('SHOW statement_timeout').fetchone() == ('0',)
+    fails('22023', one, 'SET statement_timeout = -1')
+    fails('22023', one, \"SET lock_timeout = '2 parsecs'\")
+    with one.transaction():
+        one.execute('UPDATE t SET n = 2 WHERE id = 1')
+        two.execute('SET lock_timeout = 50')
+        assert 'due to lock timeout' in fails('55P03', two, 'UPDATE t SET n = 3 WHERE id = 1')
+
+for name, state, words, statements in [
+    ('idle_in_transaction_session_timeout', '25P03', 'idle-in-transaction', ['BEGIN', 'UPDATE t SET n = 7']),
+    ('idle_session_timeout', '57P05', 'idle-session', ['SELECT 1']),
+    ('transaction_timeout', '25P04', 'transaction timeout', ['BEGIN', 'UPDATE t SET n = 7']),
+]:
+    connection = connect(autocommit=True)
+    connection.execute(f'SET {name} = 100')
+    for statement in statements:
+        connection.execute(statement)
+    deadline = time.time() + 30
+    with connect(autocommit=True) as other:
+        pid = connection.info.backend_pid
+        there = 'SELECT count(*) FROM pg_stat_activity WHERE pid = %s'
+        while other.execute(there, (pid,)).fetchone() != (0,):
+            assert time.time() < deadline, name
+            time.sleep(0.02)
+        # What it had locked is free, and as it was.
+        other.execute('UPDATE t SET n = n + 0 WHERE id = 1')
+        assert other.execute('SELECT n FROM t').fetchone() == (2,), name
+    assert words in fails(state, connection, 'SELECT 1'), name
+print('done')
+");
+}
+
+#[test]
+fn sessions_cancel_and_terminate_each_other() {
+    run("
+def wait(condition):
+    deadline = time.time() + 30
+    while not condition():
+        assert time.time() < deadline
+        time.sleep(0.02)
+
+def run(connection, statement, told):
+    try:
+        connection.execute(statement)
+        told.append(None)
+    except psycopg.Error as error:
+        told.append(error.sqlstate)
+
+with connect(autocommit=True) as one, connect(autocommit=True, application_name='busy') as two:
+    pid = two.info.backend_pid
+    assert two.execute('SELECT pg_backend_pid()').fetchone() == (pid,)
+    state = 'SELECT state, query FROM pg_stat_activity WHERE pid = %s'
+    for function, code in [('pg_cancel_backend', '57014'), ('pg_terminate_backend', '57P01')]:
+        told = []
+        thread = threading.Thread(target=run, args=(two, 'SELECT pg_sleep(60)', told))
+        thread.start()
+        wait(lambda: one.execute(state, (pid,)).fetchone() == ('active', 'SELECT pg_sleep(60)'))
+        assert one.execute(f\"SELECT {function}(pid) FROM pg_stat_activity WHERE application_name = 'busy'\").fetchall() == [(True,)]
+        thread.join()
+        assert told == [code], told
+    wait(lambda: one.execute(state, (pid,)).fetchone() is None)
+    notices = []
+    one.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    assert one.execute('SELECT pg_cancel_backend(123456)').fetchone() == (False,)
+    assert one.execute('SELECT pg_terminate_backend(123456)').fetchone() == (False,)
+    assert notices == ['PID 123456 is not a PostgreSQL server process'] * 2, notices
+
+    # An idle session in a transaction: rolled back, its locks are free.
+    one.execute('CREATE TABLE t (id int PRIMARY KEY, n int)')
+    one.execute('INSERT INTO t VALUES (1, 1)')
+    three = connect(autocommit=True)
+    three.execute('BEGIN')
+    three.execute('UPDATE t SET n = 9')
+    pid = three.info.backend_pid
+    assert one.execute(state, (pid,)).fetchone() == ('idle in transaction', 'UPDATE t SET n = 9')
+    assert one.execute('SELECT pg_terminate_backend(%s, 10000)', (pid,)).fetchone() == (True,)
+    one.execute('UPDATE t SET n = n + 1')
+    assert one.execute('SELECT n FROM t').fetchone() == (2,)
+print('done')
+");
+}

@@ -11,6 +11,7 @@ use eris_platform::settings::{ByteSize, SettingValues};
 use eris_platform::{Env, TempDirectory, TempFiles};
 use eris_storage::Layout;
 
+use crate::activity::Activities;
 use crate::catalog::{self, Catalog};
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::Lane;
@@ -76,6 +77,7 @@ struct Inner {
     observer: OnceLock<Arc<dyn TransactionObserver>>,
     files: OnceLock<Arc<Files>>,
     temp_files: RwLock<Arc<TempFiles>>,
+    activities: Arc<Activities>,
 }
 
 impl fmt::Debug for Database {
@@ -110,7 +112,9 @@ impl Database {
         let threads = options.fallback_threads.unwrap_or_else(|| engine.worker_count());
         let lane = Lane::new(threads);
         let environment = Lane::environment(engine.memory())?;
-        let planner = Planner::new(engine.clone(), lane.threads(), options.batch_rows, environment);
+        let activities = Arc::new(Activities::default());
+        let planner =
+            Planner::new(engine.clone(), Arc::clone(&activities), lane.threads(), options.batch_rows, environment);
         let mut defaults = SettingValues::default();
         let mut set = |declaration, text: String| {
             defaults
@@ -145,6 +149,7 @@ impl Database {
             observer: OnceLock::new(),
             files: OnceLock::new(),
             temp_files: RwLock::new(temp_files),
+            activities,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -214,6 +219,11 @@ impl Database {
 
     pub(crate) fn observer(&self) -> Option<&dyn TransactionObserver> {
         self.inner.observer.get().map(AsRef::as_ref)
+    }
+
+    /// What its sessions are at.
+    pub fn activities(&self) -> &Arc<Activities> {
+        &self.inner.activities
     }
 
     /// How many queries were planned so far.

@@ -4,10 +4,12 @@
 //! - [`front`]: text to commands, and refusal of what is not planned.
 //! - [`catalog`], [`settings`], [`views`]: names, knobs, introspection.
 //! - [`plan`]: commands to plans; DataFusion binds and optimises, we lower to access primitives or compile dataflows.
+//! - [`activity`]: what sessions are at; cancelling, terminating, timeouts.
 //! - [`statistics`]: what is known of tables when a query is compiled.
 //! - [`native`]: plans on the engine. [`fallback`]: plans on DataFusion's operators over pinned segments.
 //! - [`session`]: statements, transactions, COPY. [`errors`]: every SQLSTATE there is.
 
+pub mod activity;
 pub mod arrow_view;
 pub mod ast;
 pub mod catalog;
@@ -25,6 +27,7 @@ pub mod statistics;
 pub mod types;
 pub mod views;
 
+pub use activity::{Activities, Activity, ActivityReport, Interruption, Phase};
 pub use database::{Database, DatabaseOptions};
 pub use errors::SqlError;
 pub use session::{

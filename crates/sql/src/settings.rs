@@ -5,10 +5,11 @@
 //! sets `TimeZone` to something believes it.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use eris_engine::{Durability, IsolationLevel};
 use eris_operators::{AggregationInput, SpillOptions};
-use eris_platform::settings::{ByteSize, Scope, SettingDeclaration, SettingValues};
+use eris_platform::settings::{ByteSize, Scope, SettingDeclaration, SettingError, SettingKind, SettingValues, Timeout};
 use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
 
 use crate::errors::{SqlError, SqlState};
@@ -50,6 +51,20 @@ eris_platform::settings! {
     /// number without a unit is one of kB.
     pub const TEMP_FILE_LIMIT: ByteSize = {
         name: "temp_file_limit", scope: Session, default: ByteSize::MAX, min: ByteSize(0), max: ByteSize::MAX,
+    };
+    /// How long a statement may take from when it is asked for to its last row; 0: for ever. The statement ends.
+    pub const STATEMENT_TIMEOUT: Timeout = { name: "statement_timeout", scope: Session, default: Timeout::NEVER };
+    /// How long a statement waits for each lock; 0: for ever. The statement ends.
+    pub const LOCK_TIMEOUT: Timeout = { name: "lock_timeout", scope: Session, default: Timeout::NEVER };
+    /// How long a transaction may take; 0: for ever. The session ends.
+    pub const TRANSACTION_TIMEOUT: Timeout = { name: "transaction_timeout", scope: Session, default: Timeout::NEVER };
+    /// How long a session may wait for its client in a transaction block; 0: for ever. The session ends.
+    pub const IDLE_IN_TRANSACTION_SESSION_TIMEOUT: Timeout = {
+        name: "idle_in_transaction_session_timeout", scope: Session, default: Timeout::NEVER,
+    };
+    /// How long a session may wait for its client outside of transactions; 0: for ever. The session ends.
+    pub const IDLE_SESSION_TIMEOUT: Timeout = {
+        name: "idle_session_timeout", scope: Session, default: Timeout::NEVER,
     };
     /// How often a single statement outside of a transaction block is run again after a serialization failure.
     pub const RETRIES: i64 = { name: "retries", scope: Session, default: 100, min: 0, max: 1_000_000 };
@@ -129,12 +144,10 @@ const COMPATIBILITY: &[Compatibility] = &[
     fixed("default_transaction_read_only", "off", &["false"]),
     // Floats are always written with the digits that read back exactly, which is what 1 to 3 ask for.
     fixed("extra_float_digits", "1", &["2", "3"]),
-    fixed("idle_in_transaction_session_timeout", "0", &[]),
     fixed("in_hot_standby", "off", &[]),
     fixed("integer_datetimes", "on", &[]),
     fixed("intervalstyle", "postgres", &[]),
     fixed("is_superuser", "on", &[]),
-    fixed("lock_timeout", "0", &["0ms"]),
     fixed("max_identifier_length", "63", &[]),
     fixed("search_path", "public", &["\"$user\", public", "$user, public", "\"public\"", ""]),
     fixed("server_encoding", "UTF8", &[]),
@@ -142,7 +155,6 @@ const COMPATIBILITY: &[Compatibility] = &[
     fixed("server_version_num", "150000", &[]),
     fixed("session_authorization", "eris", &[]),
     fixed("standard_conforming_strings", "on", &["true", "yes", "1"]),
-    fixed("statement_timeout", "0", &["0ms"]),
     fixed("timezone", "UTC", &["etc/utc", "gmt", "0", "utc0"]),
     fixed(TRANSACTION_ISOLATION, "repeatable read", &["read committed", "read uncommitted"]),
     fixed("transaction_read_only", "off", &["false"]),
@@ -187,10 +199,7 @@ impl SessionSettings {
                     format!("parameter \"{name}\" cannot be changed after the server has started"),
                 ));
             }
-            return self
-                .own
-                .set_text(declaration, text)
-                .map_err(|error| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()));
+            return self.own.set_text(declaration, text).map_err(|error| refused(declaration, error));
         }
         let Some(at) = COMPATIBILITY.iter().position(|setting| setting.name == name) else {
             return Err(unknown(name));
@@ -324,6 +333,27 @@ impl SessionSettings {
         self.shown_as(DEFAULT_ISOLATION).and_then(level_named).unwrap_or_default()
     }
 
+    pub fn statement_timeout(&self) -> Timeout {
+        self.own.get(STATEMENT_TIMEOUT)
+    }
+
+    pub fn transaction_timeout(&self) -> Timeout {
+        self.own.get(TRANSACTION_TIMEOUT)
+    }
+
+    pub fn idle_in_transaction_timeout(&self) -> Timeout {
+        self.own.get(IDLE_IN_TRANSACTION_SESSION_TIMEOUT)
+    }
+
+    pub fn idle_session_timeout(&self) -> Timeout {
+        self.own.get(IDLE_SESSION_TIMEOUT)
+    }
+
+    /// How long to wait for a lock; none: for ever, where the engine's zero is not to wait at all.
+    pub fn lock_timeout(&self) -> Option<Duration> {
+        self.own.get(LOCK_TIMEOUT).duration()
+    }
+
     /// Silent retries of single statements.
     pub fn retries(&self) -> u64 {
         self.own.get(RETRIES) as u64
@@ -363,6 +393,25 @@ pub fn layout_name(layout: Layout) -> &'static str {
         Layout::Mixed => "mixed",
         Layout::Default => "default",
     }
+}
+
+/// A value that a setting cannot take; of timeouts in PostgreSQL's words.
+fn refused(declaration: &SettingDeclaration, error: SettingError) -> SqlError {
+    let name = declaration.name;
+    let error = match (declaration.kind, error) {
+        (SettingKind::Timeout, SettingError::Malformed { value, .. }) => {
+            return SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"{name}\": \"{value}\""),
+            )
+            .hint("Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".");
+        }
+        (SettingKind::Timeout, SettingError::OutOfBounds { value, min, max, .. }) => {
+            format!("{value} is outside the valid range for parameter \"{name}\" ({min} .. {max})")
+        }
+        (_, error) => error.to_string(),
+    };
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error)
 }
 
 fn unknown(name: &str) -> SqlError {

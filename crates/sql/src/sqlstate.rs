@@ -45,6 +45,8 @@ macro_rules! states {
 states! {
     /// successful_completion: what notices have
     SUCCESS = b"00000";
+    /// warning
+    WARNING = b"01000";
     /// feature_not_supported
     FEATURE_NOT_SUPPORTED = b"0A000";
     /// cardinality_violation: a scalar subquery gave more than one row
@@ -99,6 +101,10 @@ states! {
     READ_ONLY_TRANSACTION = b"25006";
     /// no_active_sql_transaction
     NO_ACTIVE_TRANSACTION = b"25P01";
+    /// idle_in_transaction_session_timeout
+    IDLE_IN_TRANSACTION_TIMEOUT = b"25P03";
+    /// transaction_timeout
+    TRANSACTION_TIMEOUT = b"25P04";
     /// in_failed_sql_transaction
     FAILED_TRANSACTION = b"25P02";
     /// invalid_sql_statement_name: no such prepared statement
@@ -185,6 +191,10 @@ states! {
     LOCK_NOT_AVAILABLE = b"55P03";
     /// query_canceled
     CANCELED = b"57014";
+    /// idle_session_timeout
+    IDLE_SESSION_TIMEOUT = b"57P05";
+    /// snapshot_too_old
+    SNAPSHOT_TOO_OLD = b"72000";
     /// admin_shutdown
     SHUTDOWN = b"57P01";
     /// undefined_file

@@ -113,6 +113,11 @@ impl TransactionManager {
         self.waits.count()
     }
 
+    /// Whom a transaction waits for.
+    pub fn waits_for(&self, transaction: TransactionId) -> Option<TransactionId> {
+        self.waits.holder(transaction)
+    }
+
     /// Who waits for whom, in words.
     pub fn describe_waits(&self) -> Vec<String> {
         self.waits.describe()

@@ -55,6 +55,11 @@ impl WaitsFor {
         lock(&self.edges).remove(&waiter);
     }
 
+    /// Whom a transaction waits for.
+    pub(super) fn holder(&self, waiter: TransactionId) -> Option<TransactionId> {
+        lock(&self.edges).get(&waiter).map(|edge| edge.holder.id)
+    }
+
     /// Each wait in words.
     pub(super) fn describe(&self) -> Vec<String> {
         let describe = |(waiter, edge): (&TransactionId, &Edge)| {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::types::{ByteSize, SettingType, SettingValue};
+use super::types::{ByteSize, SettingType, SettingValue, Timeout};
 
 /// Where a setting can be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -18,10 +18,23 @@ pub enum Scope {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettingKind {
     Bool,
-    Integer { min: i64, max: i64 },
-    Duration { min: Duration, max: Duration },
-    Bytes { min: ByteSize, max: ByteSize },
-    Choice { choices: &'static [&'static str] },
+    Integer {
+        min: i64,
+        max: i64,
+    },
+    Duration {
+        min: Duration,
+        max: Duration,
+    },
+    /// 0 up to [`Timeout::MAX`].
+    Timeout,
+    Bytes {
+        min: ByteSize,
+        max: ByteSize,
+    },
+    Choice {
+        choices: &'static [&'static str],
+    },
     Text,
 }
 
@@ -54,6 +67,7 @@ impl SettingDeclaration {
             SettingKind::Bool => "bool",
             SettingKind::Integer { .. } => "integer",
             SettingKind::Duration { .. } => "duration",
+            SettingKind::Timeout => "timeout",
             SettingKind::Bytes { .. } => "bytes",
             SettingKind::Choice { .. } => "enum",
             SettingKind::Text => "text",
@@ -66,6 +80,7 @@ impl SettingDeclaration {
             SettingKind::Integer { min, max } => (SettingValue::Integer(min), SettingValue::Integer(max)),
             SettingKind::Duration { min, max } => (SettingValue::Duration(min), SettingValue::Duration(max)),
             SettingKind::Bytes { min, max } => (SettingValue::Bytes(min), SettingValue::Bytes(max)),
+            SettingKind::Timeout => (SettingValue::Timeout(Timeout::NEVER), SettingValue::Timeout(Timeout::MAX)),
             SettingKind::Bool | SettingKind::Choice { .. } | SettingKind::Text => return None,
         };
         Some((min.to_string(), max.to_string()))

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::declaration::{SettingDeclaration, SettingError, SettingKind};
-use super::types::{ByteSize, SettingValue, duration_text};
+use super::types::{ByteSize, SettingValue, Timeout, duration_text};
 
 impl SettingDeclaration {
     /// The value that `text` means for this setting. Units and words are read without regard to case.
@@ -26,6 +26,14 @@ impl SettingDeclaration {
                 let value = parse_duration(text)
                     .ok_or_else(|| self.malformed(text, "a time with a unit (ns, us, ms, s, min, h)"))?;
                 self.bounded(text, value, min, max, duration_text).map(SettingValue::Duration)
+            }
+            SettingKind::Timeout => {
+                let value = parse_milliseconds(text)
+                    .ok_or_else(|| self.malformed(text, "a time, with or without a unit (us, ms, s, min, h, d)"))?;
+                if (0.0..=f64::from(Timeout::MAX.0)).contains(&value) {
+                    return Ok(SettingValue::Timeout(Timeout(value as u32)));
+                }
+                Err(self.out_of_bounds(text, &"0 ms", &format!("{} ms", Timeout::MAX.0)))
             }
             SettingKind::Bytes { min, max } => {
                 let value = parse_bytes(text).ok_or_else(|| {
@@ -110,6 +118,32 @@ fn parse_duration(text: &str) -> Option<Duration> {
     };
     let nanoseconds = billionths.checked_mul(nanoseconds_per_unit)? / 1_000_000_000;
     u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
+}
+
+/// As PostgreSQL reads it: a number that may have a sign, a fraction and an exponent, then a unit; rounded to whole
+/// milliseconds.
+fn parse_milliseconds(text: &str) -> Option<f64> {
+    let unit_start = text
+        .char_indices()
+        .find(|(at, character)| {
+            let exponent = matches!(character, 'e' | 'E')
+                && text[at + 1..].starts_with(|next: char| next.is_ascii_digit() || next == '-' || next == '+');
+            !(character.is_ascii_digit() || matches!(character, '.' | '-' | '+') || exponent)
+        })
+        .map_or(text.len(), |(at, _)| at);
+    let (number, unit) = text.split_at(unit_start);
+    // Words for infinity and the like are no numbers here: they begin with a letter.
+    let number: f64 = number.parse().ok()?;
+    let milliseconds = match unit.trim() {
+        "us" => 0.001,
+        "" | "ms" => 1.0,
+        "s" => 1_000.0,
+        "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        "d" => 86_400_000.0,
+        _ => return None,
+    };
+    Some((number * milliseconds).round_ties_even())
 }
 
 fn parse_bytes(text: &str) -> Option<ByteSize> {

@@ -12,6 +12,22 @@ impl ByteSize {
     pub const MAX: ByteSize = ByteSize(1 << 62);
 }
 
+/// How long something may take, in milliseconds; 0: for ever. Written as in PostgreSQL: `2s`, `500ms`, or a number of
+/// milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Timeout(pub u32);
+
+impl Timeout {
+    pub const NEVER: Timeout = Timeout(0);
+    /// PostgreSQL's largest: 24 days.
+    pub const MAX: Timeout = Timeout(i32::MAX as u32);
+
+    /// `None`: for ever.
+    pub fn duration(self) -> Option<Duration> {
+        (self.0 > 0).then(|| Duration::from_millis(u64::from(self.0)))
+    }
+}
+
 /// One of the words a setting allows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Choice(pub &'static str);
@@ -22,6 +38,7 @@ pub enum SettingValue {
     Bool(bool),
     Integer(i64),
     Duration(Duration),
+    Timeout(Timeout),
     Bytes(ByteSize),
     /// One of the declared words, never another.
     Choice(&'static str),
@@ -49,6 +66,12 @@ impl SettingType for i64 {
 impl SettingType for Duration {
     fn from_value(value: &SettingValue) -> Option<Duration> {
         if let SettingValue::Duration(value) = value { Some(*value) } else { None }
+    }
+}
+
+impl SettingType for Timeout {
+    fn from_value(value: &SettingValue) -> Option<Timeout> {
+        if let SettingValue::Timeout(value) = value { Some(*value) } else { None }
     }
 }
 
@@ -80,12 +103,24 @@ impl fmt::Display for ByteSize {
     }
 }
 
+impl fmt::Display for Timeout {
+    /// The largest unit that divides; zero has none.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")];
+        match units.into_iter().find(|(length, _)| self.0 > 0 && self.0.is_multiple_of(*length)) {
+            Some((length, name)) => write!(formatter, "{}{name}", self.0 / length),
+            None => formatter.write_str("0"),
+        }
+    }
+}
+
 impl fmt::Display for SettingValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SettingValue::Bool(value) => formatter.write_str(if *value { "on" } else { "off" }),
             SettingValue::Integer(value) => write!(formatter, "{value}"),
             SettingValue::Duration(value) => formatter.write_str(&duration_text(*value)),
+            SettingValue::Timeout(value) => write!(formatter, "{value}"),
             SettingValue::Bytes(value) => write!(formatter, "{value}"),
             SettingValue::Choice(value) => formatter.write_str(value),
             SettingValue::Text(value) => formatter.write_str(value),

@@ -37,8 +37,18 @@ pub enum Commit {
     AtSync,
 }
 
-/// Ends the running statement from another task.
-pub type Cancel = Arc<dyn Fn() + Send + Sync>;
+/// How a session and its connection interrupt each other.
+pub trait Interrupts: Send + Sync {
+    /// Ends the running statement.
+    fn cancel(&self);
+
+    /// Why the running statement is to end, or the connection (then the report is fatal): a timeout, or another
+    /// session.
+    fn pending(&self) -> Option<Report>;
+
+    /// Has this called when there is something pending.
+    fn listen(&self, listener: Box<dyn Fn() + Send + Sync>);
+}
 
 /// What came of an execution.
 pub enum Outcome<R, C> {
@@ -119,7 +129,7 @@ pub trait Backend: Send {
     /// message that makes no sense, rows that were not sent to their end.
     fn spoil(&mut self);
 
-    fn cancel(&self) -> Cancel;
+    fn interrupts(&self) -> Arc<dyn Interrupts>;
 
     /// The value of a setting that clients are told about.
     fn setting(&self, name: &str) -> Option<Cow<'_, str>>;
@@ -154,6 +164,11 @@ pub trait RowStream: Send {
     fn has_ended(&self) -> bool {
         false
     }
+
+    /// The client has what it asked for and may ask for more: no timeout of the statement runs until [`Self::resume`].
+    fn suspend(&mut self) {}
+
+    fn resume(&mut self) {}
 
     /// The rest is fetched before the client asks for it: an error ends the result, and the open transaction only once
     /// the client is told of it (see [`Backend::spoil`]).

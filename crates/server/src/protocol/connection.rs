@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -35,11 +36,20 @@ const REPORTED_SETTINGS: [(&str, &str); 12] = [
     ("in_hot_standby", "off"),
 ];
 
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// The number of the connection, by which it is cancelled.
+    pub process: u32,
+    /// `None`: not of the network.
+    pub address: Option<SocketAddr>,
+}
+
 /// Opens sessions for clients that were let in.
 pub trait Host: Send + Sync {
     type Backend: Backend;
 
-    fn open(&self, startup: &Startup) -> Result<Self::Backend, Report>;
+    fn open(&self, startup: &Startup, peer: &Peer) -> Result<Self::Backend, Report>;
 }
 
 /// What the message loop works on.
@@ -70,7 +80,7 @@ pub async fn serve<T: Transport, H: Host>(
     let failure = match greeting {
         Ok(Some(startup)) => match open(&mut wire, host, &startup, &registration) {
             Ok(backend) => {
-                registration.signal.attach(backend.cancel());
+                registration.signal.attach(backend.interrupts());
                 let mut connection =
                     Connection { wire, backend, portals: Portals::default(), skip_to_sync: false, told: Vec::new() };
                 let failure = connection.run(&startup, &registration).await;
@@ -140,7 +150,7 @@ fn open<T: Transport, H: Host>(
     if startup.minor_version > 0 || !options.is_empty() {
         wire.reply.negotiate_protocol_version(0, &options);
     }
-    Ok(host.open(startup)?)
+    Ok(host.open(startup, &Peer { process: registration.process, address: wire.peer() })?)
 }
 
 impl<T: Transport, B: Backend> Connection<T, B> {
@@ -198,9 +208,10 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             self.wire.reply.report(&notice);
         }
         match result {
-            // Cancelled because the server stops: that is what the client is told, and nothing before it.
+            // Cancelled because the connection ends: that is what the client is told, and nothing before it.
             Err(Failure::Statement(report))
-                if self.wire.signal.is_stopping() && report.sqlstate == SqlState::QUERY_CANCELED =>
+                if self.wire.signal.is_stopping()
+                    && [SqlState::QUERY_CANCELED, self.wire.signal.dismissal().sqlstate].contains(&report.sqlstate) =>
             {
                 Err(Stop::Dismissed.into())
             }

@@ -294,9 +294,11 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             wire.reply.portal_suspended();
             // Between two executions no statement runs that a request could cancel.
             wire.signal.statement_ends();
+            rows.suspend();
             let next = after_suspension(wire, name, in_block).await?;
             if !rows.has_ended() {
                 wire.signal.statement_begins();
+                rows.resume();
             }
             match next {
                 Next::More(more) => limit = more,

@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use crate::protocol::backend::{
-    Backend, Cancel, ColumnInfo, Commit, CopySink, Outcome, Page, RowStream, TransactionStatus,
+    Backend, ColumnInfo, Commit, CopySink, Interrupts, Outcome, Page, RowStream, TransactionStatus,
 };
-use crate::protocol::connection::Host;
+use crate::protocol::connection::{Host, Peer};
 use crate::protocol::frontend::{Format, utf8};
 use crate::protocol::report::{Report, Severity, SqlState};
 use crate::protocol::startup::Startup;
@@ -56,7 +56,7 @@ pub struct ScriptedHost {
 impl Host for ScriptedHost {
     type Backend = Scripted;
 
-    fn open(&self, startup: &Startup) -> Result<Scripted, Report> {
+    fn open(&self, startup: &Startup, _peer: &Peer) -> Result<Scripted, Report> {
         self.calls.add(format!("open {}", startup.application_name()));
         Ok(Scripted {
             calls: self.calls.clone(),
@@ -83,7 +83,11 @@ pub struct Scripted {
 struct Interrupt {
     cancelled: AtomicBool,
     waker: Mutex<Option<Waker>>,
+    pending: Mutex<Option<Report>>,
+    listener: Mutex<Option<Listener>>,
 }
+
+type Listener = Box<dyn Fn() + Send + Sync>;
 
 impl Interrupt {
     async fn wait(&self) -> Report {
@@ -93,6 +97,24 @@ impl Interrupt {
         })
         .await;
         Report::cancelled()
+    }
+}
+
+impl Interrupts for Interrupt {
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn pending(&self) -> Option<Report> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn listen(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 }
 
@@ -367,15 +389,8 @@ impl Backend for Scripted {
         }
     }
 
-    fn cancel(&self) -> Cancel {
-        let interrupt = self.interrupt.clone();
-        Arc::new(move || {
-            interrupt.cancelled.store(true, Ordering::SeqCst);
-            let waker = interrupt.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        })
+    fn interrupts(&self) -> Arc<dyn Interrupts> {
+        self.interrupt.clone()
     }
 
     fn setting(&self, name: &str) -> Option<Cow<'_, str>> {

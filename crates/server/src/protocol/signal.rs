@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-use crate::protocol::backend::Cancel;
-use crate::protocol::report::{Report, SqlState};
+use crate::protocol::backend::Interrupts;
+use crate::protocol::report::{Report, Severity, SqlState};
 
 /// Sessions at one time.
 pub const CONNECTIONS_MAX: usize = 1_000;
@@ -26,6 +26,9 @@ pub struct Signal {
     running: AtomicBool,
     cancelled: AtomicBool,
     stopping: AtomicBool,
+    /// The session may have something pending.
+    nudged: AtomicBool,
+    session: OnceLock<Arc<dyn Interrupts>>,
     state: Mutex<State>,
 }
 
@@ -34,7 +37,6 @@ struct State {
     /// Whether a statement is being executed. Under the lock, so that a cancel never hits the statement after.
     running: bool,
     waker: Option<Waker>,
-    cancel: Option<Cancel>,
     /// What the client is told when it is asked to go.
     dismissal: Option<Report>,
 }
@@ -48,8 +50,8 @@ impl Signal {
                 return;
             }
             self.cancelled.store(true, Ordering::Release);
-            if let Some(cancel) = &state.cancel {
-                cancel();
+            if let Some(session) = self.session.get() {
+                session.cancel();
             }
             state.waker.take()
         };
@@ -71,9 +73,39 @@ impl Signal {
         }
     }
 
-    /// Names how the backend's running statement is cancelled.
-    pub(crate) fn attach(&self, cancel: Cancel) {
-        self.state().cancel = Some(cancel);
+    /// Names how the backend's running statement is cancelled, and listens to what interrupts the session.
+    pub(crate) fn attach(self: &Arc<Self>, session: Arc<dyn Interrupts>) {
+        let this: Weak<Signal> = Arc::downgrade(self);
+        session.listen(Box::new(move || {
+            if let Some(signal) = this.upgrade() {
+                signal.nudge();
+            }
+        }));
+        let first = self.session.set(session).is_ok();
+        assert!(first, "a connection has one session");
+    }
+
+    /// Has the connection look at what the session has pending.
+    fn nudge(&self) {
+        self.nudged.store(true, Ordering::Release);
+        let waker = self.state().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// What the session has pending.
+    fn pending(&self) -> Option<Report> {
+        if !self.nudged.load(Ordering::Acquire) {
+            return None;
+        }
+        // Taken back before the look, so that what comes after it is looked at again.
+        self.nudged.store(false, Ordering::Release);
+        let pending = self.session.get().and_then(|session| session.pending());
+        if pending.is_some() {
+            self.nudged.store(true, Ordering::Release);
+        }
+        pending
     }
 
     /// Only the connection's own task calls this and [`Signal::statement_ends`], so its copy needs no order.
@@ -95,15 +127,22 @@ impl Signal {
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
+            || self.pending().is_some_and(|report| report.severity != Severity::Fatal)
+    }
+
+    /// What the client is told of a statement that is cancelled.
+    pub(crate) fn cancellation(&self) -> Report {
+        self.pending().filter(|report| report.severity != Severity::Fatal).unwrap_or_else(Report::cancelled)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.stopping.load(Ordering::Acquire) || self.pending().is_some_and(|report| report.severity == Severity::Fatal)
     }
 
     /// Why the connection was asked to end.
     pub(crate) fn dismissal(&self) -> Report {
-        self.state().dismissal.clone().unwrap_or_else(stopping)
+        let own = self.state().dismissal.clone();
+        own.or_else(|| self.pending().filter(|report| report.severity == Severity::Fatal)).unwrap_or_else(stopping)
     }
 
     /// To be called before the flags are looked at, so that a change after the look wakes the task.
@@ -116,9 +155,8 @@ impl Signal {
     }
 
     pub(crate) fn cancel_backend(&self) {
-        let cancel = self.state().cancel.clone();
-        if let Some(cancel) = cancel {
-            cancel();
+        if let Some(session) = self.session.get() {
+            session.cancel();
         }
     }
 

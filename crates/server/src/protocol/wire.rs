@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -42,6 +43,11 @@ thread_local! {
 pub trait Transport: Send {
     fn poll_read(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
     fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+
+    /// Where the client is, if it comes over a network.
+    fn peer(&self) -> Option<SocketAddr> {
+        None
+    }
 }
 
 /// Why a connection ends.
@@ -112,6 +118,10 @@ impl<T: Transport> Wire<T> {
         self.input.pool()
     }
 
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.transport.peer()
+    }
+
     /// Waits for the next whole message and leaves it in the buffer.
     pub async fn frame(&mut self) -> Result<Frame, Failure> {
         self.take_turn().await;
@@ -158,7 +168,7 @@ impl<T: Transport> Wire<T> {
                 return Poll::Ready(Err(Stop::Dismissed.into()));
             }
             if self.signal.is_cancelled() {
-                return Poll::Ready(Err(Report::cancelled().into()));
+                return Poll::Ready(Err(self.signal.cancellation().into()));
             }
             match self.poll_receive(context) {
                 Poll::Ready(true) => Poll::Ready(Ok(())),
@@ -206,7 +216,7 @@ impl<T: Transport> Wire<T> {
                             return Poll::Ready(Err(Stop::Dismissed.into()));
                         }
                         if self.signal.is_cancelled() {
-                            return Poll::Ready(Err(Report::cancelled().into()));
+                            return Poll::Ready(Err(self.signal.cancellation().into()));
                         }
                         return Poll::Pending;
                     }
@@ -259,7 +269,7 @@ impl<T: Transport> Wire<T> {
             self.take_turn().await;
         }
         if self.signal.is_cancelled() {
-            return Err(Report::cancelled().into());
+            return Err(self.signal.cancellation().into());
         }
         if self.signal.is_stopping() {
             return Err(Stop::Dismissed.into());

@@ -1,6 +1,7 @@
 //! Queries bound and optimised by DataFusion.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::planner::ParserOptions;
@@ -16,7 +17,7 @@ use crate::arrow_view::field_sql_type;
 use crate::ast::{Query, Statement};
 use crate::catalog::CatalogVersion;
 use crate::errors::SqlError;
-use crate::session::ColumnDescription;
+use crate::session::{ColumnDescription, Notice};
 use crate::types::SqlType;
 
 /// What functions about the session answer.
@@ -30,6 +31,10 @@ pub struct SessionValues {
     pub database: String,
     /// Names, values and descriptions of all settings.
     pub settings: Vec<[String; 3]>,
+    /// `pg_backend_pid()`
+    pub process: u32,
+    /// Where functions leave their warnings.
+    pub warnings: Arc<Mutex<Vec<Notice>>>,
 }
 
 /// A bound and optimised query.

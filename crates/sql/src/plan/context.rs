@@ -11,6 +11,7 @@ use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanne
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 
 use super::analyze::row_in;
+use super::backend_functions::backend_function;
 use super::bind::SessionValues;
 use super::catalog_functions::catalog_function;
 use super::functions::session_function;
@@ -56,6 +57,10 @@ impl ContextProvider for Context<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         session_function(name, self.values, &self.momentary)
+            .or_else(|| {
+                let (engine, activities) = (self.planner.engine(), self.planner.activities());
+                backend_function(name, engine, activities, self.values, &self.momentary)
+            })
             .or_else(|| catalog_function(name, self.catalog, self.values, &self.momentary))
             .or_else(|| self.planner.state().scalar_functions().get(name).cloned())
             .or_else(|| (name == ROW_IN).then(|| Arc::new(row_in())))

@@ -23,9 +23,10 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
         EngineError::ReadOnly => SqlError::new(SqlState::READ_ONLY_TRANSACTION, error.to_string()),
         EngineError::Deadlock => SqlError::new(SqlState::DEADLOCK_DETECTED, error.to_string())
             .hint("The transaction might succeed if retried."),
-        EngineError::LockTimeout | EngineError::LockNotAvailable => {
-            SqlError::new(SqlState::LOCK_NOT_AVAILABLE, error.to_string())
+        EngineError::LockTimeout => {
+            SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
         }
+        EngineError::LockNotAvailable => SqlError::new(SqlState::LOCK_NOT_AVAILABLE, error.to_string()),
         EngineError::TooManyStatements => SqlError::new(SqlState::LIMIT_EXCEEDED, error.to_string()),
         EngineError::NoSuchSavepoint => SqlError::new(SqlState::NO_SUCH_SAVEPOINT, error.to_string()),
         EngineError::ForeignKeyViolation(violation) => foreign_key_violation(violation),

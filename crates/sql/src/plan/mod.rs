@@ -11,6 +11,7 @@
 mod aggregates;
 mod analyze;
 mod arithmetic;
+mod backend_functions;
 mod bind;
 mod catalog_functions;
 mod checked;

@@ -29,6 +29,7 @@ use super::partial_functions::checked;
 use super::rules::{optimizer_rules, physical_rules, rules_again};
 use super::text_growth::bounded;
 use super::window_functions::window_functions;
+use crate::activity::Activities;
 use crate::catalog::{CatalogVersion, Table};
 use crate::errors::SqlError;
 use crate::fallback::PaddedSides;
@@ -90,6 +91,7 @@ pub struct Planner {
     engine: Engine,
     /// How the database was opened, once it has files.
     recovery: Arc<OnceLock<RecoveryReport>>,
+    activities: Arc<Activities>,
     state: Arc<SessionState>,
     again: Arc<Optimizer>,
     expr_planners: Arc<[Arc<dyn ExprPlanner>]>,
@@ -106,7 +108,13 @@ impl fmt::Debug for Planner {
 impl Planner {
     /// A planner whose fallback plans run with this many partitions, batches of this many rows at most, and account
     /// memory with this environment.
-    pub fn new(engine: Engine, partitions: usize, batch_rows: usize, runtime: Arc<RuntimeEnv>) -> Self {
+    pub fn new(
+        engine: Engine,
+        activities: Arc<Activities>,
+        partitions: usize,
+        batch_rows: usize,
+        runtime: Arc<RuntimeEnv>,
+    ) -> Self {
         let mut expr_planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Arithmetic::new())];
         expr_planners.extend(SessionStateDefaults::default_expr_planners());
         let mut config = SessionConfig::new()
@@ -138,6 +146,7 @@ impl Planner {
         Self {
             engine,
             recovery: Arc::default(),
+            activities,
             state: Arc::new(state),
             again: Arc::new(rules_again()),
             expr_planners: expr_planners.into(),
@@ -170,6 +179,10 @@ impl Planner {
         &self.expr_planners
     }
 
+    pub(super) fn activities(&self) -> &Arc<Activities> {
+        &self.activities
+    }
+
     pub(super) fn rows_of(&self, table: &Table) -> u64 {
         self.engine.container(table.container()).map_or(0, |container| container.rows())
     }
@@ -180,8 +193,10 @@ impl Planner {
         catalog: &CatalogVersion,
         values: &SessionValues,
     ) -> Option<Arc<dyn TableProvider>> {
+        let Self { engine, activities, .. } = self;
         let recovery = self.recovery.get();
-        let known = Named { engine: &self.engine, recovery, catalog, user: &values.user, database: &values.database };
+        let (user, database) = (&values.user, &values.database);
+        let known = Named { engine, recovery, activities, catalog, user, database };
         system_view(name, &known)
     }
 

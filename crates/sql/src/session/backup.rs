@@ -48,7 +48,7 @@ impl Session {
             return Err(SqlError::new(SqlState::INVALID_NAME, "relative path not allowed for BACKUP")
                 .hint("The server writes it: name the directory from the root of the server's file system."));
         }
-        let cancel = self.cancel.handle();
+        let cancel = self.activity.handle();
         let waiting = Waiting(cancel.clone());
         let (engine, files) = (self.database.engine().clone(), self.database.files().cloned());
         let (sender, mut receiver) = oneshot::channel();

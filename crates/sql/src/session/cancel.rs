@@ -1,12 +1,14 @@
 //! Cancelling whatever a session runs.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 
 use eris_engine::CancelHandle;
 
+use crate::activity::Activity;
 use crate::errors::SqlError;
 
 /// What `work` gives, unless `end` comes first: then `work` is dropped.
@@ -29,54 +31,24 @@ pub(super) async fn unless_cancelled<T>(cancel: &CancelHandle, work: impl Future
 }
 
 /// Cancels the running statement of a session from anywhere; with none running it does nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct SessionCancel {
-    running: Arc<Mutex<Option<CancelHandle>>>,
+    activity: Arc<Activity>,
+}
+
+impl fmt::Debug for SessionCancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionCancel({})", self.activity.process)
+    }
 }
 
 impl SessionCancel {
+    pub(super) fn new(activity: &Arc<Activity>) -> Self {
+        Self { activity: Arc::clone(activity) }
+    }
+
     /// Asks the running statement to stop.
     pub fn cancel(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(handle) = running {
-            handle.cancel();
-        }
-    }
-
-    /// A statement begins: what was asked of the one before is over.
-    pub(super) fn begin(&self) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(CancelHandle::default());
-    }
-
-    /// The handle of the running statement: one for all it does, so that whoever cancels it while it is planned has
-    /// cancelled what it would have read.
-    pub(super) fn handle(&self) -> CancelHandle {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().clone()
-    }
-
-    /// No statement runs any more.
-    pub(super) fn end(&self) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_that_a_statement_does_is_cancelled_and_nothing_of_the_next() {
-        let session = SessionCancel::default();
-        session.begin();
-        let planning = session.handle();
-        session.cancel();
-        let reading = session.handle();
-        assert!(planning.is_cancelled() && reading.is_cancelled());
-        session.end();
-        session.cancel();
-        assert!(!session.handle().is_cancelled(), "none ran");
-        session.cancel();
-        session.begin();
-        assert!(!session.handle().is_cancelled(), "it was asked of the one before");
+        self.activity.cancel_for_client();
     }
 }

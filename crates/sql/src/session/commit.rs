@@ -21,6 +21,7 @@ impl Session {
             Ok(()) => {
                 if let Some((_, committed)) = self.saved_settings.take() {
                     self.settings = committed;
+                    self.tell_name();
                 }
             }
             Err(_) => self.roll_back(),
@@ -64,7 +65,9 @@ impl Session {
         committed.map(drop)
     }
 
+    /// Of data; names and settings may follow.
     fn tell_end(&self, snapshot: Timestamp, committed: Option<Timestamp>) {
+        self.activity.clear_transaction();
         if let Some(observer) = self.database.observer() {
             observer.transaction_ended(&EndedTransaction { session: &self.options, snapshot, committed });
         }
@@ -76,6 +79,7 @@ impl Session {
         self.level = None;
         if let Some((before, _)) = self.saved_settings.take() {
             self.settings = before;
+            self.tell_name();
         }
         if let Some(transaction) = self.transaction.take() {
             let snapshot = transaction.snapshot_timestamp();

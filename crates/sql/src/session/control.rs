@@ -112,6 +112,7 @@ impl Session {
             Command::Reset(name) => {
                 self.keep_settings(step);
                 self.settings.reset(name.as_deref())?;
+                self.tell_name();
                 if let Some((_, committed)) = &mut self.saved_settings {
                     committed.reset(name.as_deref())?;
                 }
@@ -145,6 +146,7 @@ impl Session {
                     self.block.refuse_inside("DISCARD ALL")?;
                     self.named.clear();
                     self.settings.reset(None)?;
+                    self.tell_name();
                     return done("DISCARD ALL");
                 }
                 done("DISCARD")
@@ -159,7 +161,7 @@ impl Session {
             return Ok(());
         };
         // It is taken all the same.
-        match unless_cancelled(&self.cancel.handle(), files.checkpoint()).await? {
+        match unless_cancelled(&self.activity.handle(), files.checkpoint()).await? {
             Ok(_) => Ok(()),
             Err(error) => {
                 let state = if error.is_full() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
@@ -188,6 +190,7 @@ impl Session {
         }
         self.keep_settings(step);
         change(&mut self.settings, name, value)?;
+        self.tell_name();
         if let (false, Some((_, committed))) = (local, &mut self.saved_settings) {
             change(committed, name, value)?;
         }

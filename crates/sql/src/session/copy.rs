@@ -154,7 +154,7 @@ impl Session {
         // Who may read the file but not fill the table is to hear of the table.
         self.overlay.version(self.database.catalog())?.table(&command.table)?;
         let env = Arc::clone(self.database.engine().env());
-        let mut source = SourceFile::open(&env, path, self.cancel.handle()).await?;
+        let mut source = SourceFile::open(&env, path, self.activity.handle()).await?;
         let mut load = self.start_load(command)?;
         let outcome = loop {
             let fed = match source.next().await {
@@ -226,6 +226,7 @@ impl CopyIn<'_> {
                 }
             },
             Err(error) => {
+                let error = self.session.activity.explain(error);
                 self.session.fail(&error).await;
                 Err(error)
             }

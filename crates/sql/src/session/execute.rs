@@ -31,12 +31,15 @@ impl Session {
             Ok(step) => step,
             Err(error) => {
                 self.block = self.block.after_error();
+                self.rest();
                 return Err(error);
             }
         };
         match step {
             Step::Begin | Step::Adopt | Step::Commit | Step::Rollback | Step::Nothing => {
-                return self.control(&statement.planned.command, step).await.map(Outcome::Complete);
+                let controlled = self.control(&statement.planned.command, step).await.map(Outcome::Complete);
+                self.rest();
+                return controlled;
             }
             Step::Alone | Step::Inside { .. } => {}
         }
@@ -44,14 +47,14 @@ impl Session {
         // The first statement of its transaction may begin again; a later one would lose what came before it.
         let mut retries = if self.block == Block::Idle { self.settings.retries() } else { 0 };
         loop {
-            self.cancel.begin();
             match self.attempt(&statement.planned, &parameters, step).await {
                 Ok(Attempt::Tag(tag)) => match self.succeeded(step).await {
                     Ok(()) => return Ok(Outcome::Complete(tag)),
                     // A commit may have lost, too: it took everything back.
                     Err(error) if retries > 0 && error.is_retryable() && !is_utility(statement) => {
                         retries -= 1;
-                        self.fail(&error).await;
+                        self.begin_statement(statement.text());
+                        self.take_back().await;
                         self.pause(retries).await;
                     }
                     Err(error) => {
@@ -60,6 +63,10 @@ impl Session {
                     }
                 },
                 Ok(Attempt::Rows { source, columns, word }) => {
+                    if word != QUERY {
+                        // It has had its effect.
+                        self.activity.end_statement();
+                    }
                     return Ok(Outcome::Rows(Rows {
                         session: self,
                         source,
@@ -79,10 +86,11 @@ impl Session {
                 }
                 Err(error) if retries > 0 && error.is_retryable() => {
                     retries -= 1;
-                    self.fail(&error).await;
+                    self.take_back().await;
                     self.pause(retries).await;
                 }
                 Err(error) => {
+                    let error = self.activity.explain(error);
                     self.fail(&error).await;
                     return Err(statement.placed(error));
                 }

@@ -24,7 +24,9 @@ impl Notice {
 impl Session {
     /// What came up since the last call. A statement that is not asked about loses its notices to the next one.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.append(&mut self.lock_warnings());
+        notices
     }
 
     pub(super) fn notice(&mut self, sqlstate: SqlState, message: impl Into<String>) {

@@ -9,6 +9,7 @@ use super::copy::CopyIn;
 use super::prepared::ColumnDescription;
 use super::session::Session;
 use super::states::Step;
+use crate::activity::Timeouts;
 use crate::errors::SqlError;
 use crate::fallback::FallbackRows;
 use crate::native::NativeRows;
@@ -97,6 +98,17 @@ impl Rows<'_> {
         self.word != QUERY
     }
 
+    /// The client has what it asked for and may ask for more: until then no timeout of the statement runs.
+    pub fn suspend(&mut self) {
+        self.session.activity.suspend_statement();
+    }
+
+    /// The client asks for more.
+    pub fn resume(&mut self) {
+        let Session { activity, database, settings, .. } = &*self.session;
+        activity.resume_statement(database.engine(), &Timeouts::of(settings));
+    }
+
     /// From now on rows are fetched before anyone asks for them: an error ends the statement, but no block.
     pub fn read_ahead(&mut self) {
         self.ahead = true;
@@ -115,6 +127,7 @@ impl Rows<'_> {
             }
             Ok(None) => Ok(None),
             Err(error) => {
+                let error = self.session.activity.explain(error);
                 self.done = true;
                 if self.ahead {
                     self.session.abandoned(self.step);

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use eris_engine::{IsolationLevel, Transaction};
@@ -16,6 +17,7 @@ use super::outcome::Outcome;
 use super::prepared::{Prepared, placed};
 use super::statement::{Planned, kind_of, plan};
 use super::states::{Block, Place, Step, TransactionStatus};
+use crate::activity::{Activity, Phase, Timeouts};
 use crate::catalog::{CatalogVersion, IndexClaim, Overlay, settle_indexes};
 use crate::database::Database;
 use crate::errors::{SqlError, SqlState};
@@ -40,11 +42,21 @@ pub struct SessionOptions {
     pub database: String,
     /// What the client calls itself.
     pub application_name: String,
+    /// The number that the session is to have, `pg_backend_pid()`; without one it gets one.
+    pub process: Option<u32>,
+    /// Where the client is.
+    pub client: Option<SocketAddr>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { user: "eris".to_string(), database: "eris".to_string(), application_name: String::new() }
+        Self {
+            user: "eris".to_string(),
+            database: "eris".to_string(),
+            application_name: String::new(),
+            process: None,
+            client: None,
+        }
     }
 }
 
@@ -63,11 +75,14 @@ pub struct Session {
     pub(super) overlay: Overlay,
     /// Of the tables whose indexes the open transaction changes.
     pub(super) claims: Vec<IndexClaim>,
-    pub(super) cancel: SessionCancel,
+    /// How others see and interrupt it.
+    pub(super) activity: Arc<Activity>,
     /// `PREPAREd` by name.
     pub(super) named: BTreeMap<String, Arc<Prepared>>,
     /// Of the last statement.
     pub(super) notices: Vec<Notice>,
+    /// The same, of functions that ran elsewhere.
+    pub(super) warnings: Arc<Mutex<Vec<Notice>>>,
     /// What EXPLAIN ANALYZE wants to know of the query that runs.
     pub(super) analysis: Analysis,
     /// Bytes that were reserved in the database when the transaction began, or the last statement outside of one.
@@ -77,6 +92,7 @@ pub struct Session {
 impl Session {
     pub(crate) fn new(database: Database, options: SessionOptions) -> Self {
         let settings = SessionSettings::new(database.defaults().clone(), &options.application_name);
+        let activity = database.activities().add(&options, database.engine().env().now());
         Self {
             database,
             options,
@@ -88,9 +104,10 @@ impl Session {
             level: None,
             overlay: Overlay::default(),
             claims: Vec::new(),
-            cancel: SessionCancel::default(),
+            activity,
             named: BTreeMap::new(),
             notices: Vec::new(),
+            warnings: Arc::default(),
             analysis: Analysis::default(),
             memory_before: 0,
         }
@@ -101,11 +118,37 @@ impl Session {
     /// Plans are made against the catalog as it is: in `CREATE TABLE t (...); INSERT INTO t ...` the second statement
     /// is planned when it runs. As an error in the execution of a statement, an error here ends the open transaction.
     pub fn parse(&mut self, sql: &str, parameter_types: &[Option<SqlType>]) -> Result<Vec<Arc<Prepared>>, SqlError> {
-        let parsed = self.parse_and_plan(sql, parameter_types);
+        self.activity.check()?;
+        self.begin_statement(sql);
+        let parsed = self.parse_and_plan(sql, parameter_types).map_err(|error| self.activity.explain(error));
         if parsed.is_err() {
             self.spoil();
         }
+        self.rest();
         parsed
+    }
+
+    pub(super) fn begin_statement(&self, text: &str) {
+        let engine = self.database.engine();
+        self.activity.begin_statement(engine, text, &Timeouts::of(&self.settings));
+    }
+
+    /// The name that others see.
+    pub(super) fn tell_name(&self) {
+        if let Some(name) = self.settings.show("application_name") {
+            self.activity.set_application_name(&name);
+        }
+    }
+
+    /// A statement is over; the client says what is next.
+    pub(super) fn rest(&self) {
+        let phase = match self.block {
+            Block::Implicit => return self.activity.end_statement(),
+            Block::Idle => Phase::Idle,
+            Block::Open => Phase::IdleInTransaction,
+            Block::Failed => Phase::Failed,
+        };
+        self.activity.rest(self.database.engine(), phase, &Timeouts::of(&self.settings));
     }
 
     fn parse_and_plan(
@@ -178,6 +221,8 @@ impl Session {
             user: self.options.user.clone(),
             database: self.options.database.clone(),
             settings: self.shown_settings(),
+            process: self.activity.process,
+            warnings: Arc::clone(&self.warnings),
         }
     }
 
@@ -233,6 +278,9 @@ impl Session {
             return Err(crate::plan::wrong_count(statement.parameters().len(), parameters.len()));
         }
         self.notices.clear();
+        self.lock_warnings().clear();
+        self.activity.check()?;
+        self.begin_statement(statement.text());
         self.settle().await;
         if self.transaction.is_none() {
             self.memory_before = self.database.engine().memory().used();
@@ -247,8 +295,9 @@ impl Session {
         }
         self.block = Block::Idle;
         let committed = self.commit().await;
-        if let Err(error) = &committed {
-            self.fail(error).await;
+        match &committed {
+            Ok(()) => self.rest(),
+            Err(error) => self.fail(error).await,
         }
         committed
     }
@@ -268,7 +317,16 @@ impl Session {
 
     /// Cancels whatever runs.
     pub fn cancel_handle(&self) -> SessionCancel {
-        self.cancel.clone()
+        SessionCancel::new(&self.activity)
+    }
+
+    /// How others see and interrupt it.
+    pub fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+
+    pub(super) fn lock_warnings(&self) -> std::sync::MutexGuard<'_, Vec<Notice>> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value of a setting.
@@ -290,7 +348,8 @@ impl Session {
     /// The open transaction at a new statement, beginning one if there is none.
     pub(super) fn transaction(&mut self) -> &mut Transaction {
         let engine = self.database.engine();
-        let handle = self.cancel.handle();
+        let handle = self.activity.handle();
+        let lock_timeout = self.settings.lock_timeout();
         let level = self.isolation_level();
         let transaction = match &mut self.transaction {
             Some(transaction) => {
@@ -302,16 +361,18 @@ impl Session {
                 if self.read_only {
                     transaction.declare_read_only();
                 }
+                self.activity.set_transaction(transaction.id(), transaction.snapshot_timestamp());
                 none.insert(transaction)
             }
         };
         transaction.set_cancel(handle);
+        transaction.set_lock_timeout(lock_timeout);
         transaction
     }
 
     /// The statement succeeded: commits if it was the last of its transaction.
     pub(super) async fn succeeded(&mut self, step: Step) -> Result<(), SqlError> {
-        self.cancel.end();
+        self.activity.end_statement();
         match step {
             Step::Alone | Step::Inside { ends: true } => self.commit().await?,
             Step::Inside { ends: false }
@@ -322,14 +383,22 @@ impl Session {
             | Step::Nothing => {}
         }
         self.block = self.block.after(step);
+        self.rest();
         Ok(())
     }
 
     /// The statement failed: its transaction is over, a block waits for its end.
     pub(super) fn failed(&mut self) {
-        self.cancel.end();
         self.roll_back();
         self.block = self.block.after_error();
+        self.rest();
+    }
+
+    /// What the statement did is taken back, to be done once more.
+    pub(super) async fn take_back(&mut self) {
+        self.roll_back();
+        self.block = self.block.after_error();
+        self.settle().await;
     }
 
     /// The same, before the client hears of the error: what the statement built is dropped, and if memory ran out,
@@ -360,16 +429,18 @@ impl Session {
 
     /// The rows of a statement were not all fetched.
     pub(super) fn abandoned(&mut self, step: Step) {
-        self.cancel.end();
         if matches!(step, Step::Alone | Step::Inside { ends: true }) {
             self.roll_back();
         }
         self.block = self.block.after(step);
+        self.rest();
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.activity.end();
+        self.database.activities().remove(self.activity.process);
         self.roll_back();
         let claims = std::mem::take(&mut self.claims);
         if !claims.is_empty() {

@@ -3,6 +3,7 @@
 //!
 //! A view is a function from what is known to one batch, taken when a statement is planned.
 
+mod activity;
 mod eris;
 mod information;
 mod oids;
@@ -10,13 +11,14 @@ mod postgres;
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::datatypes::{Field, Schema as ArrowSchema};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use eris_durability::RecoveryReport;
 use eris_engine::Engine;
 
+use crate::activity::Activities;
 use crate::catalog::CatalogVersion;
 use crate::front::TableName;
 
@@ -30,6 +32,8 @@ pub struct Named<'a> {
     pub engine: &'a Engine,
     /// How the database was opened, if it has files.
     pub recovery: Option<&'a RecoveryReport>,
+    /// Sessions.
+    pub activities: &'a Activities,
     /// Tables and indexes.
     pub catalog: &'a CatalogVersion,
     /// The session's user.
@@ -121,6 +125,19 @@ impl<R> Rows<R> {
 
     fn integer_or_null(mut self, name: &'static str, value: impl Fn(&R) -> Option<i64>) -> Self {
         let column = self.rows.iter().map(value).collect::<Int64Array>();
+        self.columns.push((name, Arc::new(column)));
+        self
+    }
+
+    fn small_integer(mut self, name: &'static str, value: impl Fn(&R) -> Option<i32>) -> Self {
+        let column = self.rows.iter().map(value).collect::<Int32Array>();
+        self.columns.push((name, Arc::new(column)));
+        self
+    }
+
+    /// Microseconds since 1970.
+    fn timestamp(mut self, name: &'static str, value: impl Fn(&R) -> Option<i64>) -> Self {
+        let column = self.rows.iter().map(value).collect::<TimestampMicrosecondArray>();
         self.columns.push((name, Arc::new(column)));
         self
     }

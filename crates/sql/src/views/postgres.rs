@@ -8,12 +8,12 @@ use std::sync::Arc;
 use eris_storage::{IndexDefinition, IndexKind};
 
 use super::oids::{FIRST_USER_OID, index_oid, table_oid};
-use super::{Columns, Named, Rows, View, view_names};
+use super::{Columns, Named, Rows, View, activity, view_names};
 use crate::catalog::{ColumnDefault, Table};
 use crate::pg_format::value_text;
 use crate::types::SqlType;
 
-pub(super) const VIEWS: [View; 10] = [
+pub(super) const VIEWS: [View; 11] = [
     ("pg_am", access_methods),
     ("pg_attrdef", defaults),
     ("pg_attribute", attributes),
@@ -23,10 +23,11 @@ pub(super) const VIEWS: [View; 10] = [
     ("pg_index", indexes),
     ("pg_namespace", namespaces),
     ("pg_roles", roles),
+    ("pg_stat_activity", activity::sessions),
     ("pg_type", types),
 ];
 
-const OWNER: i64 = 10;
+pub(super) const OWNER: i64 = 10;
 const CATALOG_SCHEMA: i64 = 11;
 const PUBLIC_SCHEMA: i64 = 2_200;
 const INFORMATION_SCHEMA: i64 = 13_000;
