@@ -60,6 +60,8 @@ pub struct Session {
     pub(super) read_only: bool,
     /// What the open transaction was told to be; none: the session's default.
     pub(super) level: Option<IsolationLevel>,
+    /// Whether a statement of the open transaction has begun and done nothing but lock tables.
+    pub(super) begun: bool,
     pub(super) overlay: Overlay,
     /// Of the tables whose indexes the open transaction changes.
     pub(super) claims: Vec<IndexClaim>,
@@ -86,6 +88,7 @@ impl Session {
             transaction: None,
             read_only: false,
             level: None,
+            begun: false,
             overlay: Overlay::default(),
             claims: Vec::new(),
             cancel: SessionCancel::default(),
@@ -233,6 +236,7 @@ impl Session {
             return Err(crate::plan::wrong_count(statement.parameters().len(), parameters.len()));
         }
         self.notices.clear();
+        self.begun = false;
         self.settle().await;
         if self.transaction.is_none() {
             self.memory_before = self.database.engine().memory().used();
@@ -287,12 +291,23 @@ impl Session {
         self.settle().await;
     }
 
-    /// The open transaction at a new statement, beginning one if there is none.
+    /// The same, and what runs next belongs to that statement.
+    pub(super) fn begin_statement(&mut self) -> &mut Transaction {
+        self.begun = false;
+        self.transaction();
+        self.begun = true;
+        self.transaction.as_mut().unwrap_or_else(|| unreachable!("it has just begun"))
+    }
+
+    /// The open transaction at a new statement, beginning one if there is none; the one that has
+    /// [begun](Self::begin_statement), if it has done nothing yet.
     pub(super) fn transaction(&mut self) -> &mut Transaction {
+        let begun = std::mem::take(&mut self.begun);
         let engine = self.database.engine();
         let handle = self.cancel.handle();
         let level = self.isolation_level();
         let transaction = match &mut self.transaction {
+            Some(transaction) if begun => return transaction,
             Some(transaction) => {
                 transaction.next_statement();
                 transaction
