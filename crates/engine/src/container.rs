@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 
-use eris_storage::{ContainerDictionaries, ContainerId, PartitionId, Schema, SegmentLayouts};
+use eris_storage::{ContainerDictionaries, ContainerId, PartitionId, Schema, SegmentLayouts, Timestamp};
 
 use crate::foreign_key::References;
 use crate::global_index::GlobalIndex;
@@ -13,6 +13,7 @@ use crate::partition::Partition;
 use crate::partition_table::{PartitionTable, Partitioning};
 use crate::placement::Group;
 use crate::serializable::AccessRegistry;
+use crate::table_locks::TableLocks;
 use crate::write_rules::WriteRules;
 
 /// The id that [`crate::Engine::next_container_id`] never gives: of the container in which a layer above keeps what it
@@ -45,6 +46,10 @@ pub struct Container {
     rules: WriteRules,
     /// What SERIALIZABLE transactions read and wrote here.
     accesses: Arc<AccessRegistry>,
+    /// Which transactions use it.
+    locks: Arc<TableLocks>,
+    /// Snapshots older than this had another container in its place.
+    visible_from: AtomicU64,
     /// Whether its rows are in the log: not if they follow from those of other containers.
     logged: bool,
     dropped: AtomicBool,
@@ -71,9 +76,11 @@ impl Container {
         table: PartitionTable,
         dictionaries: Arc<ContainerDictionaries>,
         logged: bool,
+        workers: usize,
     ) -> Self {
+        let id = schema.container;
         Self {
-            id: schema.container,
+            id,
             schema: RwLock::new(schema),
             announced: Lock::default(),
             table: RwLock::new(Arc::new(table)),
@@ -82,6 +89,8 @@ impl Container {
             references: References::default(),
             rules: WriteRules::default(),
             accesses: Arc::default(),
+            locks: Arc::new(TableLocks::new(id, workers)),
+            visible_from: AtomicU64::new(0),
             logged,
             dropped: AtomicBool::new(false),
             version: AtomicU64::new(0),
@@ -113,6 +122,25 @@ impl Container {
     /// What SERIALIZABLE transactions read and wrote here.
     pub(crate) fn accesses(&self) -> &Arc<AccessRegistry> {
         &self.accesses
+    }
+
+    /// Which transactions use it.
+    #[inline]
+    pub(crate) fn locks(&self) -> &Arc<TableLocks> {
+        &self.locks
+    }
+
+    /// It took the place of another container when the transaction of this timestamp committed: a transaction whose
+    /// snapshot is older would find nothing here where that one had rows, so it fails instead. To be said before others
+    /// learn of the container.
+    pub fn set_visible_from(&self, timestamp: Timestamp) {
+        self.visible_from.store(timestamp.0, Ordering::Release);
+    }
+
+    /// Whether a snapshot is not older than the container.
+    #[inline]
+    pub(crate) fn is_visible_at(&self, snapshot: Timestamp) -> bool {
+        self.visible_from.load(Ordering::Acquire) <= snapshot.0
     }
 
     /// Whether what is written to it is in the log.

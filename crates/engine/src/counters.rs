@@ -74,6 +74,10 @@ pub enum Event {
     Deadlocks,
     /// Waits that were given up: the lock timeout was over.
     LockTimeouts,
+    /// Times a transaction waited for a table lock.
+    TableLockWaits,
+    /// Waits for table locks that were refused, because they would never end.
+    TableDeadlocks,
     /// Statements that ran again with a newer snapshot (READ COMMITTED).
     StatementRestarts,
     /// SERIALIZABLE transactions that committed.
@@ -87,7 +91,7 @@ pub enum Event {
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 37] = [
+pub const EVENTS: [Event; 39] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
@@ -120,6 +124,8 @@ pub const EVENTS: [Event; 37] = [
     Event::LockWaits,
     Event::Deadlocks,
     Event::LockTimeouts,
+    Event::TableLockWaits,
+    Event::TableDeadlocks,
     Event::StatementRestarts,
     Event::SerializableCommits,
     Event::DangerousStructures,
@@ -163,6 +169,8 @@ impl Event {
             Self::LockWaits => "lock_waits",
             Self::Deadlocks => "deadlocks",
             Self::LockTimeouts => "lock_timeouts",
+            Self::TableLockWaits => "table_lock_waits",
+            Self::TableDeadlocks => "table_deadlocks",
             Self::StatementRestarts => "statement_restarts",
             Self::SerializableCommits => "serializable_commits",
             Self::DangerousStructures => "dangerous_structures",

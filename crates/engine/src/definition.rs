@@ -110,7 +110,9 @@ impl Engine {
         let _held = self.runtime().hold_definitions();
         let logged = self.runtime().containers().into_iter().filter(|container| container.is_logged());
         let containers = logged.map(|container| (Arc::clone(&container), container.defined_schema())).collect();
-        Whole { snapshot: self.begin(), definitions: self.list_definitions(), containers }
+        let mut snapshot = self.begin();
+        snapshot.pass_table_locks();
+        Whole { snapshot, definitions: self.list_definitions(), containers }
     }
 
     /// Everything that exists, in an order in which it can be made again. Taken while definitions change, it has each

@@ -25,6 +25,7 @@ use crate::options::EngineOptions;
 use crate::partition::{Bounds, LivingPartition};
 use crate::partition_table::{Entry, PartitionTable, Partitioning};
 use crate::runtime::{Runtime, current_node};
+use crate::table_locks::TableLockDescription;
 use crate::task::{Task, give_up_all};
 use crate::timer::Sleep;
 use crate::transaction::{IsolationLevel, Transaction, until_visible};
@@ -244,7 +245,7 @@ impl Engine {
             entries.push(Entry::new(lower.clone(), partition));
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(spec.partitioning), entries);
-        let container = Arc::new(Container::new(spec.schema, table, dictionaries, logged));
+        let container = Arc::new(Container::new(spec.schema, table, dictionaries, logged, runtime.options.workers));
         let definitions = self.begin_definition();
         if logged {
             definitions.note(|| Definition::of_container(&container, None))?;
@@ -254,8 +255,10 @@ impl Engine {
         Ok(container)
     }
 
-    /// Drops a container, its global indexes and its foreign keys. Statements that run on it finish on what they
-    /// pinned.
+    /// Drops a container, its global indexes and its foreign keys, at once: whoever is to wait for the transactions that
+    /// use it takes [`AccessExclusive`](crate::TableLockMode::AccessExclusive) first, and drops it before the lock is
+    /// given back. Statements that run on it finish on what they pinned; a transaction of others that wrote to it fails
+    /// when it commits.
     ///
     /// # Errors
     /// [`EngineError::ForeignKey`] if others refer to it.
@@ -293,6 +296,14 @@ impl Engine {
     /// A container by id.
     pub fn container(&self, id: ContainerId) -> Option<Arc<Container>> {
         self.runtime.container(id).ok()
+    }
+
+    /// All table locks that are held or waited for.
+    pub fn table_locks(&self) -> Vec<TableLockDescription> {
+        let mut locks = Vec::new();
+        self.runtime.containers().iter().for_each(|container| container.locks().describe(&mut locks));
+        locks.sort_unstable();
+        locks
     }
 
     /// Begins a transaction with one snapshot for all its statements, and publishes it.
@@ -333,6 +344,11 @@ impl Engine {
         let transactions = &self.runtime.transactions;
         until_visible(transactions, transactions.last_taken()).await;
         self.begin()
+    }
+
+    /// The engine of a transaction.
+    pub(crate) fn of(runtime: &Near<Runtime>) -> Self {
+        Self { runtime: runtime.clone() }
     }
 
     pub(crate) fn runtime(&self) -> &Arc<Runtime> {

@@ -39,6 +39,13 @@ pub enum EngineError {
     /// Another transaction has a row, and the request was not to wait (55P03).
     #[error("could not obtain lock on row")]
     LockNotAvailable,
+    /// Another transaction has a lock of the container, and the request was not to wait (55P03).
+    #[error("could not obtain lock on container {}", .0.0)]
+    TableLockNotAvailable(ContainerId),
+    /// The container took the place of another one after the transaction's snapshot, or was dropped after the
+    /// transaction had written to it (40001).
+    #[error("could not serialize access: container {} came or went after the transaction's snapshot", .0.0)]
+    ContainerReplaced(ContainerId),
     /// The transaction has as many statements as a lock word can number (54000).
     #[error("a transaction has at most {} statements", StatementNumber::MAX)]
     TooManyStatements,
@@ -118,7 +125,7 @@ impl EngineError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_retryable(),
-            Self::SchemaMoved | Self::Deadlock | Self::Unserializable { .. } => true,
+            Self::SchemaMoved | Self::Deadlock | Self::Unserializable { .. } | Self::ContainerReplaced(_) => true,
             _ => false,
         }
     }

@@ -117,6 +117,7 @@ impl Engine {
         findings: &mut Findings,
     ) -> Result<(), EngineError> {
         let mut transaction = self.begin();
+        transaction.pass_table_locks();
         let hidden = index.container().id();
         let told = |wrong: &str| format!("global index {} of container {}: {wrong}", hidden.0, container.id().0);
         let all = |attributes: Arc<[AttributeId]>| ReadRequest {

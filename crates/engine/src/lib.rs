@@ -5,7 +5,8 @@
 //! - Workers ([`worker`]) poll tasks ([`task`]), process partitions and coordinate their [`node`].
 //! - A [`message`] names a [`dataflow`], whose counter says when it is done.
 //! - [`admission`] limits what runs at once; [`scatter`] moves messages in groups; [`traffic`] counts between nodes.
-//! - [`transactions`] hands out snapshots and timestamps; [`serializable`] says which of them may not commit together.
+//! - [`transactions`] hands out snapshots and timestamps; [`serializable`] says which of them may not commit together,
+//!   [`table_locks`] which of them may use a container at the same time.
 //!   What they wrote ([`redo`]) goes into a [`commit_log`], and so does every [`definition`]. [`maintenance`] and
 //!   [`placement`] keep partitions in shape; [`integrity`] says whether they are.
 
@@ -50,6 +51,7 @@ mod sequence;
 mod serializable;
 mod simulator;
 mod spinning;
+mod table_locks;
 mod task;
 mod ticket;
 mod timer;
@@ -84,9 +86,11 @@ pub use redo::{NotRedo, RedoChange, RedoFormats, RedoHeader, RedoOperation, redo
 pub use results::Results;
 pub use sequence::{Sequence, SequenceError, SequenceId, SequenceSpec, SequenceState};
 pub use simulator::{FAULTS, Fault, FaultOptions, Simulation, SimulationError};
+pub use table_locks::{TableLockDescription, TableLockMode};
 pub use task::{yield_now, yield_to_tasks};
 pub use traffic::NodeTraffic;
 pub use transaction::{
-    BulkLoad, IsolationLevel, LockWait, PinStream, PinnedScan, ProbeReport, Probes, Read, Savepoint, Transaction,
+    BulkLoad, HeldTableLocks, IsolationLevel, LockWait, PinStream, PinnedScan, ProbeReport, Probes, Read, Savepoint,
+    Transaction,
 };
 pub use transactions::SnapshotHandle;

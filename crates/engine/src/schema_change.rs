@@ -16,16 +16,25 @@ use crate::container::Container;
 use crate::definition::Definition;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::table_locks::TableLockMode;
 use crate::ticket::Ticket;
-use crate::transaction::until_visible;
+use crate::transaction::{Transaction, until_visible};
 
 impl Engine {
-    /// Builds an index in every partition, then moves the container to `schema`, which has it. If a partition cannot
-    /// (a key is not unique, memory), the container stays as it was. It goes on if the future is dropped.
+    /// Builds an index in every partition, then moves the container to `schema`, which has it. Waits for transactions
+    /// that write to the container, and keeps new ones out meanwhile. If a partition cannot (a key is not unique,
+    /// memory), the container stays as it was. It goes on if the future is dropped.
     ///
     /// # Errors
     /// [`StorageError::Busy`] while another change of the container's schema is under way.
     pub async fn create_index(&self, definition: IndexDefinition, schema: Arc<Schema>) -> Result<(), EngineError> {
+        let mut transaction = self.begin();
+        transaction.create_index(definition, schema).await?;
+        transaction.commit().await.map(drop)
+    }
+
+    /// The same while somebody keeps writers out, or there are none.
+    pub(crate) async fn add_index(&self, definition: IndexDefinition, schema: Arc<Schema>) -> Result<(), EngineError> {
         let container = self.runtime().container(schema.container)?;
         let engine = self.clone();
         let change = {
@@ -105,6 +114,18 @@ impl Engine {
             end.0.resolve(outcome);
         });
         ticket.outcome().await
+    }
+}
+
+impl Transaction {
+    /// [`Engine::create_index`] beside what the transaction itself has written: it keeps
+    /// [`Share`](TableLockMode::Share) until it ends. The index stays, whatever becomes of the transaction.
+    ///
+    /// # Errors
+    /// As there, and as [`Transaction::lock_table`].
+    pub async fn create_index(&mut self, definition: IndexDefinition, schema: Arc<Schema>) -> Result<(), EngineError> {
+        self.lock_table(schema.container, TableLockMode::Share).await?;
+        self.engine().add_index(definition, schema).await
     }
 }
 

@@ -12,6 +12,7 @@ mod memory;
 mod pin;
 mod savepoint;
 mod serializable;
+mod table_locks;
 mod through_index;
 mod wait;
 mod write;
@@ -30,6 +31,7 @@ use crate::cancel::CancelHandle;
 use crate::commit_log::Durability;
 use crate::container::Container;
 use crate::dataflow::{Dataflow, Operator, Work};
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::ids::OperatorIndex;
 use crate::message::{Header, Message, Primitive};
@@ -39,6 +41,7 @@ use crate::partition::Partition;
 use crate::partition_table::PartitionTable;
 use crate::results::Results;
 use crate::runtime::{Runtime, current_node};
+use crate::table_locks::TableLockMode;
 use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold, TransactionObject};
 
 pub use bulk::BulkLoad;
@@ -48,6 +51,7 @@ use in_place::{InPlace, Patience};
 pub use lookup::{ProbeReport, Probes};
 pub use pin::{PinStream, PinnedScan};
 pub use savepoint::Savepoint;
+pub use table_locks::HeldTableLocks;
 use through_index::Resolved;
 pub(crate) use wait::until_visible;
 pub use write::LockWait;
@@ -97,6 +101,9 @@ pub struct Transaction {
     exhausted: bool,
     /// The first statements behind the savepoints, ascending.
     savepoints: Vec<StatementNumber>,
+    locks: HeldTableLocks,
+    /// Whether it has looked at nothing so far, so that its snapshot may be taken anew.
+    is_untouched: bool,
     /// Foreign keys that are not checked yet.
     checks: Checks,
     lock_timeout: Option<Duration>,
@@ -135,6 +142,8 @@ impl Transaction {
             operations: 0,
             exhausted: false,
             savepoints: Vec::new(),
+            locks: HeldTableLocks::none(object.id),
+            is_untouched: true,
             checks: Checks::default(),
             lock_timeout: None,
             parallelism: None,
@@ -149,6 +158,10 @@ impl Transaction {
     /// Its number.
     pub fn id(&self) -> TransactionId {
         self.hold.object().id
+    }
+
+    pub(crate) fn engine(&self) -> Engine {
+        Engine::of(&self.runtime)
     }
 
     /// What its statements see.
@@ -233,6 +246,7 @@ impl Transaction {
     /// Reads a small result: point and range accesses.
     pub async fn read(&mut self, read: &Read) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
+        self.use_table(&container, TableLockMode::AccessShare).await?;
         self.begin_operation()?;
         self.track_read(&container, &read.request.predicate)?;
         match self.resolve(&container, &read.request).await? {
@@ -246,6 +260,7 @@ impl Transaction {
     /// read.
     pub async fn read_rows(&mut self, read: &Read, rows: &mut PackedRows) -> Result<(), EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
+        self.use_table(&container, TableLockMode::AccessShare).await?;
         self.begin_operation()?;
         self.track_read(&container, &read.request.predicate)?;
         match self.resolve(&container, &read.request).await? {
@@ -302,7 +317,8 @@ impl Transaction {
     /// Streams the qualifying rows of all partitions, or what `operator` makes of them inside each partition.
     pub fn scan(&mut self, read: Read, operator: Option<Arc<dyn MicroOperator>>) -> Result<Results, EngineError> {
         let Read { container, request } = read;
-        let container = self.runtime.container(container)?;
+        let container = self.runtime.view(container)?.container.clone();
+        self.use_table_now(&container, TableLockMode::AccessShare)?;
         self.track_read(&container, &request.predicate)?;
         self.start_scan(&container, &request, operator)
     }
@@ -367,6 +383,8 @@ impl Transaction {
 
     /// A bulk load into a container: sealed segments, built outside of the partitions.
     pub fn bulk(&mut self, container: ContainerId) -> Result<BulkLoad<'_>, EngineError> {
+        let near = self.runtime.view(container)?.container.clone();
+        self.use_table_now(&near, TableLockMode::RowExclusive)?;
         self.begin_operation()?;
         self.check_may_write()?;
         BulkLoad::new(self, container)
@@ -391,6 +409,7 @@ impl Transaction {
     fn end(&mut self) {
         self.ended = true;
         self.snapshot = None;
+        drop(self.locks.take());
         hand_to_maintenance(&self.runtime, self.hold.object());
     }
 

@@ -14,4 +14,4 @@ mod waits;
 pub(crate) use manager::TransactionManager;
 pub(crate) use object::{StreamGuard, TransactionHold, TransactionObject};
 pub use snapshots::SnapshotHandle;
-pub(crate) use waits::Wait;
+pub(crate) use waits::{TableLockWait, Wait};

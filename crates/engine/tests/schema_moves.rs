@@ -343,7 +343,10 @@ fn commands_under_way_finish_on_a_container_that_vanished() {
     assert!(matches!(later, Err(EngineError::NoSuchContainer(gone)) if gone == id), "{later:?}");
     let (rows, committed) = take(&written).expect("it is answered");
     assert_eq!(rows.expect("updated"), ROWS as u64);
-    committed.expect("nothing conflicts");
+    assert!(
+        matches!(committed, Err(EngineError::ContainerReplaced(gone)) if gone == id),
+        "its rows are gone: {committed:?}"
+    );
     bench.simulation.run_until_idle().expect("comes to rest");
     let statistics = bench.engine.statistics();
     assert_eq!((statistics.known_transactions, statistics.snapshots), (0, 0));

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
+mod table_locks;
 
 use std::fs;
 use std::path::PathBuf;

@@ -79,7 +79,7 @@ impl Engine {
         }
         let new = schema.indexes.iter().find(|index| !before.indexes.contains(index));
         match new {
-            Some(definition) => self.create_index(definition.clone(), Arc::clone(schema)).await,
+            Some(definition) => self.add_index(definition.clone(), Arc::clone(schema)).await,
             None => self.drop_index(Arc::clone(schema)).await,
         }
     }

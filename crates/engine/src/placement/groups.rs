@@ -113,7 +113,7 @@ impl Engine {
             entries.push(Entry::new(entry.lower.clone(), partition));
         }
         let table = PartitionTable::new(TableVersion(1), Arc::new(partitioning), entries);
-        let container = Arc::new(Container::new(schema, table, dictionaries, true));
+        let container = Arc::new(Container::new(schema, table, dictionaries, true, runtime.options.workers));
         let definitions = self.begin_definition();
         let noted = definitions.note(|| Definition::of_container(&container, Some(like.id())));
         noted.map_err(|_| PlacementError::NotLogged)?;

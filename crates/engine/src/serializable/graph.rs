@@ -108,6 +108,26 @@ impl ConflictGraph {
         published
     }
 
+    /// A transaction that has read and written nothing begins once more, with the snapshot that `publish` publishes.
+    #[cold]
+    pub fn renew<S>(
+        &self,
+        transaction: TransactionId,
+        publish: impl FnOnce() -> S,
+        timestamp: impl FnOnce(&S) -> Timestamp,
+    ) -> S {
+        let nodes = &mut *lock(&self.inner);
+        let published = publish();
+        let snapshot = timestamp(&published);
+        if let Some(node) = nodes.by_id.get_mut(&transaction) {
+            assert!(node.incoming.is_empty() && node.outgoing.is_empty(), "it depends on nobody yet");
+            nodes.undecided.remove(&(node.snapshot, transaction));
+            nodes.undecided.insert((snapshot, transaction));
+            node.snapshot = snapshot;
+        }
+        published
+    }
+
     /// The transaction says that it will write nothing.
     pub fn declare_read_only(&self, transaction: TransactionId) {
         let nodes = &mut *lock(&self.inner);

@@ -128,6 +128,13 @@ impl AccessRegistry {
         entries.any(|entries| entries.writes_any || entries.writes.iter().any(moved))
     }
 
+    /// Whether one of these transactions wrote some row.
+    pub fn has_writes_of(&self, writers: &BTreeSet<TransactionId>) -> bool {
+        let accesses = &*lock(&self.inner);
+        let mut entries = writers.iter().filter_map(|writer| accesses.entries.get(writer));
+        entries.any(|entries| entries.writes_any || !entries.writes.is_empty())
+    }
+
     /// Takes out what a transaction read. Planted: it matters after the commit.
     #[cfg(feature = "bug_ssi_forgets_committed_reader")]
     pub fn forget_reads(&self, transaction: TransactionId) {

@@ -120,6 +120,22 @@ impl<'a> Tracking<'a> {
         self.must_not_have_missed(attributes, keys);
     }
 
+    /// All rows go at once, whoever wrote them. No row is left at which somebody could lose: who wrote one since the
+    /// snapshot and committed is one that the transaction has missed.
+    #[cold]
+    pub fn replaced(self) {
+        self.read(&Predicate::all());
+        let container = self.container.id();
+        let met = self.tracked.write(self.container.accesses(), container, None, self.entries_max());
+        self.count_coarsened(met.coarsened);
+        let serializable = &self.runtime.transactions.serializable;
+        self.count(serializable.add_readers(self.tracked.id, &met.others));
+        let writers = serializable.committed_since(self.tracked.id);
+        if self.container.accesses().has_writes_of(&writers) {
+            self.count(serializable.doom(self.tracked.id));
+        }
+    }
+
     fn write(self, rows: usize, write: impl Fn(usize) -> RowWrite) {
         if rows == 0 {
             return;

@@ -25,7 +25,15 @@ impl Transaction {
     ///
     /// A future that is dropped while the record is on its way leaves the decision to the log.
     pub async fn commit(mut self) -> Result<Timestamp, EngineError> {
+        let timestamp = self.commit_all().await?;
+        self.end();
+        Ok(timestamp)
+    }
+
+    /// All but the end: table locks are still held.
+    pub(super) async fn commit_all(&mut self) -> Result<Timestamp, EngineError> {
         self.check_all().await?;
+        self.check_containers()?;
         self.prepare_serializable()?;
         let manager = self.hold.manager().clone();
         let log = self.runtime.log().filter(|_| self.hold.object().has_redo()).cloned();
@@ -34,7 +42,6 @@ impl Transaction {
             Some(log) => Box::pin(self.commit_logged(&*log)).await?,
         };
         until_visible(&manager, timestamp).await;
-        self.end();
         self.count_serializable();
         Ok(timestamp)
     }
@@ -109,9 +116,13 @@ impl Transaction {
         let hold = TransactionHold::new(self.hold.manager(), self.hold.object());
         let node = runtime.next_node();
         let of_task = Arc::clone(&runtime);
+        let locks = self.locks.take();
         let end = async move {
             // Nobody is left to be told of an error.
-            let _ = decided(hold.object()).await;
+            if let Ok(timestamp) = decided(hold.object()).await {
+                until_visible(hold.manager(), timestamp).await;
+            }
+            drop(locks);
             hand_to_maintenance(&of_task, hold.object());
         };
         Task::start(&runtime, node, Box::pin(end));

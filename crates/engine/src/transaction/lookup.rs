@@ -22,6 +22,7 @@ use crate::partition::{Partition, probe_value};
 use crate::partition_table::{PartitionTable, Partitioning};
 use crate::results::Results;
 use crate::runtime::Runtime;
+use crate::table_locks::TableLockMode;
 use crate::transactions::SnapshotHandle;
 
 /// Messages with keys are not longer than this, so that a sender's buffer is filled by several.
@@ -72,6 +73,8 @@ impl Transaction {
         operator: Option<Arc<dyn MicroOperator>>,
     ) -> Result<Results, EngineError> {
         let operator = operator.unwrap_or_else(|| Arc::new(Collect));
+        let container = self.runtime.view(lookup.container)?.container.clone();
+        self.use_table_now(&container, TableLockMode::AccessShare)?;
         self.track_lookup(&lookup, keys)?;
         let snapshot = Arc::clone(self.snapshot());
         self.send_lookup(lookup, keys, snapshot, |lookup, codec| Work::Lookup { lookup, codec, operator })

@@ -10,6 +10,7 @@ use crate::dataflow::Work;
 use crate::error::EngineError;
 use crate::message::Primitive;
 use crate::results::Results;
+use crate::table_locks::TableLockMode;
 
 /// Sealed segments and copies of open rows.
 pub struct PinnedScan {
@@ -30,6 +31,8 @@ impl Transaction {
     /// Pins the sealed segments of a container and copies the qualifying rows of its open ones. A SERIALIZABLE
     /// transaction counts as having read what qualifies, so it must not look at others in the segments.
     pub async fn pin(&mut self, container: ContainerId, request: &ReadRequest) -> Result<PinnedScan, EngineError> {
+        let near = self.runtime.view(container)?.container.clone();
+        self.use_table(&near, TableLockMode::AccessShare).await?;
         let container = self.runtime.container(container)?;
         let mut stream = self.pin_stream(&container, request)?;
         let mut open = Vec::new();
@@ -42,6 +45,8 @@ impl Transaction {
     /// The same for who does not want all open rows at once. The container may be dropped by now: its rows are there
     /// for who has it.
     pub fn pin_stream(&mut self, container: &Arc<Container>, request: &ReadRequest) -> Result<PinStream, EngineError> {
+        let near = self.runtime.view_of(container).container.clone();
+        self.use_table_now(&near, TableLockMode::AccessShare)?;
         self.begin_operation()?;
         self.track_read(container, &request.predicate)?;
         let table = container.table();

@@ -30,7 +30,7 @@ impl Transaction {
         Savepoint { transaction: self.id(), first }
     }
 
-    /// Takes back what was written behind the savepoint, and lets go of the rows locked there. The savepoint stays,
+    /// Takes back what was written behind the savepoint, and lets go of the rows and tables locked there. The savepoint stays,
     /// later ones are gone.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<(), EngineError> {
         let position = self.find(savepoint)?;
@@ -38,6 +38,7 @@ impl Transaction {
         if savepoint.first <= self.statement {
             self.hold.object().void(savepoint.first..=self.statement);
         }
+        self.locks.release_from(savepoint.first);
         self.next_statement();
         Ok(())
     }

@@ -3,9 +3,7 @@
 //! The task waits, not the command: nothing is kept in a partition meanwhile but the words of what is done, so rows may
 //! move, partitions split, and a task that is cancelled or dropped leaves nothing behind.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
+use std::future::poll_fn;
 use std::time::Duration;
 
 use eris_storage::{Holder, Timestamp};
@@ -13,7 +11,6 @@ use eris_storage::{Holder, Timestamp};
 use super::{IsolationLevel, Transaction};
 use crate::counters::Event;
 use crate::error::EngineError;
-use crate::timer::Sleep;
 use crate::transactions::{TransactionManager, Wait};
 
 /// How often a statement under READ COMMITTED begins again before it is told that it lost: with that many writers at a
@@ -34,7 +31,7 @@ impl Attempt {
 }
 
 impl Transaction {
-    /// How long a write waits for another transaction's row or key; `None` (the default): until it is decided. Zero:
+    /// How long a write waits for another transaction's row or key, and any access for a table lock; `None` (the default): until it is decided. Zero:
     /// not at all. Each wait has this time anew.
     pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
         self.lock_timeout = timeout;
@@ -57,24 +54,7 @@ impl Transaction {
             return Err(EngineError::Deadlock);
         };
         runtime.counters.add(Event::LockWaits, 1);
-        let mut timeout = self.lock_timeout.map(|timeout| Sleep::until(&runtime, runtime.env.now() + timeout));
-        poll_fn(|context| {
-            if wait.poll(context).is_ready() {
-                return Poll::Ready(Ok(()));
-            }
-            self.cancel().register(context.waker());
-            if self.cancel().is_cancelled() {
-                return Poll::Ready(Err(EngineError::Cancelled));
-            }
-            if let Some(sleep) = &mut timeout
-                && Pin::new(sleep).poll(context).is_ready()
-            {
-                runtime.counters.add(Event::LockTimeouts, 1);
-                return Poll::Ready(Err(EngineError::LockTimeout));
-            }
-            Poll::Pending
-        })
-        .await
+        self.sleep_until_ready(|context| wait.poll(context)).await
     }
 
     /// Counts an operation of the current statement.

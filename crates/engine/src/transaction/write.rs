@@ -19,6 +19,7 @@ use crate::error::EngineError;
 use crate::ids::OperatorIndex;
 use crate::message::{Message, Primitive};
 use crate::operator::{RowChange, RowFilter};
+use crate::table_locks::TableLockMode;
 
 /// What a request for row locks does about rows that others have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +36,7 @@ impl Transaction {
     /// Inserts rows, columns in schema order; returns their number.
     pub async fn insert(&mut self, container: ContainerId, rows: Batch) -> Result<u64, EngineError> {
         let container = self.runtime.view(container)?.container.clone();
+        self.use_table(&container, TableLockMode::RowExclusive).await?;
         let count = rows.rows as u64;
         let mut attempt = self.begin_operation()?;
         self.check_may_write()?;
@@ -59,6 +61,7 @@ impl Transaction {
     pub async fn update(&mut self, read: &Read, change: Arc<dyn RowChange>) -> Result<u64, EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
         assert_eq!(change.inputs(), read.request.desired.len(), "a change reads the desired attributes");
+        self.use_table(&container, TableLockMode::RowExclusive).await?;
         let mut attempt = self.begin_operation()?;
         self.check_may_write()?;
         self.track_read(&container, &read.request.predicate)?;
@@ -76,6 +79,7 @@ impl Transaction {
     /// Deletes qualifying rows, those that `filter` selects of them; returns their number.
     pub async fn delete(&mut self, read: &Read, filter: Option<Arc<dyn RowFilter>>) -> Result<u64, EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
+        self.use_table(&container, TableLockMode::RowExclusive).await?;
         let mut attempt = self.begin_operation()?;
         self.check_may_write()?;
         self.track_read(&container, &read.request.predicate)?;
@@ -94,6 +98,7 @@ impl Transaction {
     /// attributes of the rows that it has locked.
     pub async fn lock_rows(&mut self, read: &Read, lock: RowLock, wait: LockWait) -> Result<Vec<Batch>, EngineError> {
         let container = self.runtime.view(read.container)?.container.clone();
+        self.use_table(&container, TableLockMode::RowShare).await?;
         let mut attempt = self.begin_operation()?;
         self.track_read(&container, &read.request.predicate)?;
         loop {

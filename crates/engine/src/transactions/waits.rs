@@ -1,13 +1,14 @@
 //! Who waits for whom.
 //!
-//! A transaction does one thing at a time, so it waits for at most one statement of another one: the graph has at most
-//! one edge out of each transaction, and a cycle is found by following edges from the one that is about to be added.
-//! Whoever would close it is refused; all others go on once it has rolled back.
+//! A transaction does one thing at a time: it waits for one statement of another one, or for one table lock, that is
+//! for all who have a lock in its way and for all who want one and came before. A cycle is found by following edges
+//! from the wait that is about to begin. Whoever would close it is refused; all others go on once it has rolled back.
 //!
-//! An edge counts only while the statement it points to is undecided: somebody who was released and has not run yet
-//! is no part of a cycle.
+//! An edge counts only while there is something to wait for: somebody who was released and has not run yet is no part
+//! of a cycle. So whom a table lock waits for is looked up anew each time. That misses no cycle: whoever comes between a
+//! waiter and its lock later had it in its way before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -16,43 +17,67 @@ use eris_storage::{Outcome, StatementNumber, TransactionId};
 use super::manager::TransactionManager;
 use super::object::TransactionObject;
 use crate::lock::{Lock, lock};
+use crate::table_locks::{TableLockMode, TableLocks};
 
 /// The waits-for graph.
 #[derive(Debug, Default)]
 pub(super) struct WaitsFor {
-    edges: Lock<BTreeMap<TransactionId, Edge>>,
+    waits: Lock<BTreeMap<TransactionId, Edges>>,
 }
 
+/// What a transaction waits for.
 #[derive(Debug)]
-struct Edge {
-    holder: Arc<TransactionObject>,
-    statement: StatementNumber,
+enum Edges {
+    Statement { holder: Arc<TransactionObject>, statement: StatementNumber },
+    TableLock { locks: Arc<TableLocks>, mode: TableLockMode, ticket: u64 },
 }
 
-impl Edge {
-    fn is_undecided(&self) -> bool {
-        self.holder.outcome(self.statement) == Outcome::Active
+impl Edges {
+    /// Whom it waits for by now.
+    fn heads(&self) -> Vec<TransactionId> {
+        match self {
+            Self::Statement { holder, statement } => {
+                let is_undecided = holder.outcome(*statement) == Outcome::Active;
+                is_undecided.then_some(holder.id).into_iter().collect()
+            }
+            Self::TableLock { locks, ticket, .. } => locks.blockers(*ticket),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Statement { holder, statement } => {
+                format!("statement {statement:?} of {}: {:?}", holder.id, holder.outcome(*statement))
+            }
+            Self::TableLock { locks, mode, ticket } => {
+                let (mode, container) = (mode.name(), locks.container().0);
+                format!("{mode} of container {container}, held or wanted by {:?}", locks.blockers(*ticket))
+            }
+        }
     }
 }
 
 impl WaitsFor {
-    /// Adds an edge; false if it would close a cycle.
-    fn add(&self, waiter: TransactionId, edge: Edge) -> bool {
-        let mut edges = lock(&self.edges);
-        let mut at = edge.holder.id;
-        while let Some(next) = edges.get(&at).filter(|next| next.is_undecided()) {
-            if next.holder.id == waiter {
+    /// Adds a wait; false if it would close a cycle.
+    fn add(&self, waiter: TransactionId, edges: Edges) -> bool {
+        let mut waits = lock(&self.waits);
+        let mut met = BTreeSet::new();
+        let mut heads = edges.heads();
+        while let Some(head) = heads.pop() {
+            if head == waiter {
                 return false;
             }
-            at = next.holder.id;
+            if met.insert(head) {
+                heads.extend(waits.get(&head).into_iter().flat_map(Edges::heads));
+            }
         }
-        let before = edges.insert(waiter, edge);
-        assert!(before.is_none(), "a transaction waits for one other at a time");
+        let before = waits.insert(waiter, edges);
+        assert!(before.is_none(), "a transaction waits for one thing at a time");
         true
     }
 
     fn remove(&self, waiter: TransactionId) {
-        lock(&self.edges).remove(&waiter);
+        lock(&self.waits).remove(&waiter);
     }
 
     /// Whom a transaction waits for.
@@ -62,16 +87,13 @@ impl WaitsFor {
 
     /// Each wait in words.
     pub(super) fn describe(&self) -> Vec<String> {
-        let describe = |(waiter, edge): (&TransactionId, &Edge)| {
-            let outcome = edge.holder.outcome(edge.statement);
-            format!("transaction {waiter} waits for statement {:?} of {}: {outcome:?}", edge.statement, edge.holder.id)
-        };
-        lock(&self.edges).iter().map(describe).collect()
+        let waits = lock(&self.waits);
+        waits.iter().map(|(waiter, edges)| format!("transaction {waiter} waits for {}", edges.describe())).collect()
     }
 
     /// Transactions that wait.
     pub(super) fn count(&self) -> u64 {
-        lock(&self.edges).len() as u64
+        lock(&self.waits).len() as u64
     }
 }
 
@@ -94,8 +116,8 @@ impl Wait {
         statement: StatementNumber,
     ) -> Option<Self> {
         assert!(waiter != holder.id, "nobody waits for itself");
-        let edge = Edge { holder: Arc::clone(&holder), statement };
-        manager.waits.add(waiter, edge).then(|| Self {
+        let edges = Edges::Statement { holder: Arc::clone(&holder), statement };
+        manager.waits.add(waiter, edges).then(|| Self {
             manager: Arc::clone(manager),
             waiter,
             holder,
@@ -121,6 +143,52 @@ impl Drop for Wait {
     }
 }
 
+/// One transaction waiting for a table lock. Dropping it takes the request back.
+#[derive(Debug)]
+pub(crate) struct TableLockWait {
+    manager: Arc<TransactionManager>,
+    waiter: TransactionId,
+    locks: Arc<TableLocks>,
+    mode: TableLockMode,
+    ticket: u64,
+    is_over: bool,
+}
+
+impl TableLockWait {
+    /// For a request that stands in the queue. None, and it is taken back: the wait would be for ever.
+    pub fn begin(
+        manager: &Arc<TransactionManager>,
+        waiter: TransactionId,
+        locks: &Arc<TableLocks>,
+        mode: TableLockMode,
+        ticket: u64,
+    ) -> Option<Self> {
+        let edges = Edges::TableLock { locks: Arc::clone(locks), mode, ticket };
+        if !manager.waits.add(waiter, edges) {
+            locks.give_up(waiter, mode, ticket);
+            return None;
+        }
+        let (manager, locks) = (Arc::clone(manager), Arc::clone(locks));
+        Some(Self { manager, waiter, locks, mode, ticket, is_over: false })
+    }
+
+    /// Ready when the lock is the transaction's, which gives it back from then on.
+    pub fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        let polled = self.locks.poll(self.ticket, context);
+        self.is_over = polled.is_ready();
+        polled
+    }
+}
+
+impl Drop for TableLockWait {
+    fn drop(&mut self) {
+        self.manager.waits.remove(self.waiter);
+        if !self.is_over {
+            self.locks.give_up(self.waiter, self.mode, self.ticket);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,8 +197,8 @@ mod tests {
         [1, 2, 3, 4].map(|id| Arc::new(TransactionObject::new(TransactionId(id))))
     }
 
-    fn edge(holder: &Arc<TransactionObject>) -> Edge {
-        Edge { holder: Arc::clone(holder), statement: StatementNumber(1) }
+    fn edge(holder: &Arc<TransactionObject>) -> Edges {
+        Edges::Statement { holder: Arc::clone(holder), statement: StatementNumber(1) }
     }
 
     #[test]
@@ -151,5 +219,21 @@ mod tests {
         // One has not run since, but it will find its way free.
         two.void(StatementNumber(1)..=StatementNumber(1));
         assert!(waits.add(two.id, edge(&one)));
+    }
+
+    #[test]
+    fn a_cycle_goes_through_rows_and_tables() {
+        let [one, two, three, _] = objects();
+        let waits = WaitsFor::default();
+        let locks = Arc::new(TableLocks::new(eris_storage::ContainerId(1), 1));
+        let free = |requested| matches!(requested, crate::table_locks::Requested::Granted(_));
+        let ask = |object: &TransactionObject| {
+            locks.request(object.id, crate::table_locks::TableLockModes::NONE, TableLockMode::AccessExclusive, true)
+        };
+        assert!(free(ask(&three)));
+        let crate::table_locks::Requested::Waits(ticket) = ask(&one) else { panic!("three has it") };
+        let table = Edges::TableLock { locks: Arc::clone(&locks), mode: TableLockMode::AccessExclusive, ticket };
+        assert!(waits.add(one.id, table) && waits.add(two.id, edge(&one)));
+        assert!(!waits.add(three.id, edge(&two)), "three, two by a row, one by a row, three by its table lock");
     }
 }

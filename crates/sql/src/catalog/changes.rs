@@ -48,6 +48,15 @@ impl CatalogChange {
         }
     }
 
+    /// Whether what it makes takes the place of another container: snapshots older than that cannot be served.
+    pub(super) fn takes_place(&self, current: &CatalogVersion) -> bool {
+        match self {
+            Self::Create(table) => current.find(&table.name).is_some(),
+            Self::Drop(_) => false,
+            Self::Replace { .. } => self.made().is_some(),
+        }
+    }
+
     /// The container that nobody needs once the transaction has committed.
     pub fn replaced(&self) -> Option<ContainerId> {
         match self {

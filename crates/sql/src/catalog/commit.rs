@@ -30,7 +30,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use eris_engine::{CancelHandle, EngineError, Transaction};
+use eris_engine::{CancelHandle, Engine, EngineError, HeldTableLocks, Transaction};
 use eris_storage::Timestamp;
 
 use super::changes::CatalogChange;
@@ -41,12 +41,14 @@ use super::version::{Catalog, CatalogVersion};
 use crate::errors::SqlError;
 use crate::plan::engine_error;
 
-/// Commits a transaction and these changes of names: steps 1 to 5. On an error neither has happened.
+/// Commits a transaction and these changes of names: steps 1 to 5. On an error neither has happened. The table locks are
+/// to be kept through step 6.
 pub async fn commit_names(
+    engine: &Engine,
     catalog: &Catalog,
     mut transaction: Transaction,
     changes: &[CatalogChange],
-) -> Result<Timestamp, SqlError> {
+) -> Result<(Timestamp, HeldTableLocks), SqlError> {
     let turn = catalog.turn().await;
     let current = catalog.current();
     let mut next = CatalogVersion::clone(&current);
@@ -58,7 +60,11 @@ pub async fn commit_names(
     for write in writes(&current, &next, changes) {
         write.run(&mut transaction).await?;
     }
-    let committed = transaction.commit().await.map_err(|error| engine_error(&error, None))?;
+    let committed = transaction.commit_and_keep_locks().await.map_err(|error| engine_error(&error, None))?;
+    let names_taken = |change: &CatalogChange| change.takes_place(&current);
+    for container in changes.iter().filter(|change| names_taken(change)).filter_map(CatalogChange::made) {
+        engine.container(container).iter().for_each(|container| container.set_visible_from(committed.0));
+    }
     catalog.publish(&turn, next);
     Ok(committed)
 }

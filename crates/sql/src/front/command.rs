@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use eris_engine::IsolationLevel;
+use eris_engine::{IsolationLevel, TableLockMode};
 use eris_storage::IndexKind;
 
 use crate::ast;
@@ -70,6 +70,15 @@ pub enum Command {
         names: Vec<TableName>,
         /// No error if one is missing.
         if_exists: bool,
+    },
+    /// LOCK TABLE.
+    LockTable {
+        /// Which.
+        names: Vec<TableName>,
+        /// IN ... MODE.
+        mode: TableLockMode,
+        /// NOWAIT: fail instead of waiting.
+        nowait: bool,
     },
     /// BEGIN, START TRANSACTION.
     Begin(Isolation),

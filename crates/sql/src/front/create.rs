@@ -1,4 +1,4 @@
-//! CREATE TABLE, CREATE INDEX, TRUNCATE.
+//! CREATE TABLE, CREATE INDEX, TRUNCATE, LOCK TABLE.
 
 use super::command::{Command, CreateIndexCommand, CreateTableCommand, NewColumn, NewConstraint};
 use super::names::{fold, simple_name, table_name};
@@ -10,6 +10,7 @@ use crate::ast::{
     TableConstraint, UniqueConstraint,
 };
 use crate::errors::{SqlError, SqlState};
+use eris_engine::TableLockMode;
 use eris_storage::IndexKind;
 
 const NO_FOREIGN_KEYS: &str = "Foreign keys are not enforced yet: leave REFERENCES out.";
@@ -391,4 +392,26 @@ pub(super) fn truncate(truncate: &ast::Truncate) -> Lowered<Command> {
         })
         .collect::<Lowered<Vec<_>>>()?;
     Ok(Command::Truncate { names, if_exists: *if_exists })
+}
+
+pub(super) fn lock_table(lock: &ast::Lock) -> Lowered<Command> {
+    let ast::Lock { tables, lock_mode, nowait } = lock;
+    let names = tables
+        .iter()
+        .map(|target| {
+            refuse_if(target.only, "LOCK TABLE ONLY", "Leave ONLY out.")?;
+            table_name(&target.name)
+        })
+        .collect::<Lowered<Vec<_>>>()?;
+    let mode = match lock_mode {
+        Some(ast::LockTableMode::AccessShare) => TableLockMode::AccessShare,
+        Some(ast::LockTableMode::RowShare) => TableLockMode::RowShare,
+        Some(ast::LockTableMode::RowExclusive) => TableLockMode::RowExclusive,
+        Some(ast::LockTableMode::ShareUpdateExclusive) => TableLockMode::ShareUpdateExclusive,
+        Some(ast::LockTableMode::Share) => TableLockMode::Share,
+        Some(ast::LockTableMode::ShareRowExclusive) => TableLockMode::ShareRowExclusive,
+        Some(ast::LockTableMode::Exclusive) => TableLockMode::Exclusive,
+        Some(ast::LockTableMode::AccessExclusive) | None => TableLockMode::AccessExclusive,
+    };
+    Ok(Command::LockTable { names, mode, nowait: *nowait })
 }

@@ -38,6 +38,7 @@ pub fn lower(statement: &Statement) -> Lowered<Command> {
             }
         }
         Statement::Truncate(truncate) => create::truncate(truncate),
+        Statement::Lock(lock) => create::lock_table(lock),
         Statement::Explain {
             describe_alias: _,
             analyze,

@@ -27,6 +27,16 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
             SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
         }
         EngineError::LockNotAvailable => SqlError::new(SqlState::LOCK_NOT_AVAILABLE, error.to_string()),
+        EngineError::TableLockNotAvailable(_) => {
+            let name = table.map_or_else(
+                || error.to_string(),
+                |table| format!("could not obtain lock on relation \"{}\"", table.name),
+            );
+            SqlError::new(SqlState::LOCK_NOT_AVAILABLE, name)
+        }
+        EngineError::ContainerReplaced(_) => {
+            SqlError::serialization().detail("A table was truncated or dropped after the transaction's snapshot.")
+        }
         EngineError::TooManyStatements => SqlError::new(SqlState::LIMIT_EXCEEDED, error.to_string()),
         EngineError::NoSuchSavepoint => SqlError::new(SqlState::NO_SUCH_SAVEPOINT, error.to_string()),
         EngineError::ForeignKeyViolation(violation) => foreign_key_violation(violation),

@@ -111,11 +111,12 @@ impl Names {
     /// Commits, then drops what nobody names any more.
     async fn commit(self, transaction: Transaction) -> Result<Timestamp, SqlError> {
         let Self { database, changes, claims } = self;
-        let committed = commit_names(database.catalog(), transaction, &changes).await;
+        let committed = commit_names(database.engine(), database.catalog(), transaction, &changes).await;
         let unnamed = if committed.is_ok() { CatalogChange::replaced } else { CatalogChange::made };
         drop_containers(&database, changes.iter().filter_map(unnamed));
         settle_indexes(database.engine(), database.catalog(), claims).await;
-        committed
+        // Those who wait for the tables find out then what became of them.
+        committed.map(|(timestamp, _locks)| timestamp)
     }
 }
 

@@ -12,6 +12,7 @@ use super::prepared::Prepared;
 use super::session::Session;
 use super::statement::Planned;
 use super::states::{Block, Place, Step};
+use super::table_locks::Locking;
 use crate::ast::Expr;
 use crate::catalog::CatalogVersion;
 use crate::errors::{SqlError, SqlState};
@@ -151,6 +152,10 @@ impl Session {
                 }
                 done("DISCARD")
             }
+            Command::LockTable { names, mode, nowait } => {
+                let locking = if *nowait { Locking::NoWait(*mode) } else { Locking::In(*mode) };
+                self.lock_tables_named(names, locking, step).await.map(Attempt::Tag)
+            }
             other => self.define_table(other).await.map(Attempt::Tag),
         }
     }
@@ -264,12 +269,19 @@ impl Session {
         }
         let values: Arc<[Value]> = values.into();
         // The plan may have to be made again: its text is that of PREPARE, so it does not go through the cache.
-        let catalog = self.overlay.version(self.database.catalog())?;
-        let mut planned = Arc::clone(&prepared.planned);
-        if !planned.holds(catalog.number, self.settings.lanes()) || catalog.number == u64::MAX {
-            planned = self.plan_in(planned.text.clone(), planned.command.clone(), &planned.declared, &catalog)?;
-        }
+        let planned = self.locked_plan(|session| session.named_plan(&prepared.planned)).await?;
         self.run_plan(&planned, &values).await
+    }
+}
+
+impl Session {
+    /// The plan of PREPARE, made again if it no longer holds.
+    fn named_plan(&mut self, planned: &Arc<Planned>) -> Result<Arc<Planned>, SqlError> {
+        let catalog = self.overlay.version(self.database.catalog())?;
+        if planned.holds(catalog.number, self.settings.lanes()) && catalog.number != u64::MAX {
+            return Ok(Arc::clone(planned));
+        }
+        self.plan_in(planned.text.clone(), planned.command.clone(), &planned.declared, &catalog)
     }
 }
 

@@ -7,6 +7,7 @@ use eris_storage::{Schema, SchemaVersion, Value};
 
 use super::outcome::CommandTag;
 use super::session::Session;
+use super::table_locks::Locking;
 use crate::ast::Expr;
 use crate::catalog::{CatalogChange, CatalogVersion, ColumnDefault, NewTable, Table, new_table, suggestions};
 use crate::errors::{SqlError, SqlState};
@@ -19,9 +20,9 @@ impl Session {
     pub(super) async fn define_table(&mut self, command: &Command) -> Result<CommandTag, SqlError> {
         match command {
             Command::CreateTable(create) => self.create_table(create).await,
-            Command::DropTable { names, if_exists } => self.drop_tables(names, *if_exists),
+            Command::DropTable { names, if_exists } => self.drop_tables(names, *if_exists).await,
             Command::CreateIndex(create) => self.create_index(create).await,
-            Command::DropIndex { names, if_exists } => self.drop_index(names, *if_exists),
+            Command::DropIndex { names, if_exists } => self.drop_index(names, *if_exists).await,
             Command::Truncate { names, if_exists } => self.truncate(names, *if_exists).await,
             _ => Err(SqlError::internal("a statement without a plan")),
         }
@@ -83,7 +84,7 @@ impl Session {
         engine.create_container(spec).map(drop).map_err(|error: EngineError| engine_error(&error, Some(table)))
     }
 
-    fn table_named(&mut self, name: &TableName, if_exists: bool) -> Result<Option<Arc<Table>>, SqlError> {
+    pub(super) fn table_named(&mut self, name: &TableName, if_exists: bool) -> Result<Option<Arc<Table>>, SqlError> {
         let catalog = self.overlay.version(self.database.catalog())?;
         match catalog.table(name) {
             Ok(table) => Ok(Some(Arc::clone(table))),
@@ -92,9 +93,9 @@ impl Session {
         }
     }
 
-    fn drop_tables(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
+    async fn drop_tables(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
         for name in names {
-            let found = self.table_named(name, if_exists).map_err(|mut error| {
+            let found = self.lock_named(name, if_exists, Locking::ToReplace).await.map_err(|mut error| {
                 if error.sqlstate == SqlState::NO_SUCH_TABLE {
                     error.message = format!("table \"{name}\" does not exist");
                 }
@@ -126,7 +127,7 @@ impl Session {
     /// A truncated table is a new, empty container under the old name.
     async fn truncate(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
         for name in names {
-            let Some(old) = self.table_named(name, if_exists)? else {
+            let Some(old) = self.lock_named(name, if_exists, Locking::ToReplace).await? else {
                 self.skipped("table", name);
                 continue;
             };

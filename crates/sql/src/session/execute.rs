@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use eris_engine::TableLockMode;
 use eris_platform::Nanos;
 use eris_storage::{Batch, Value};
 
@@ -11,6 +12,7 @@ use super::prepared::{ColumnDescription, Prepared};
 use super::session::Session;
 use super::statement::{Body, Planned};
 use super::states::{Block, Place, Step};
+use super::table_locks::Locking;
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::FallbackRows;
 use crate::front::Command;
@@ -113,7 +115,7 @@ impl Session {
         parameters: &Arc<[Value]>,
         step: Step,
     ) -> Result<Attempt, SqlError> {
-        let planned = self.current_plan(statement)?;
+        let planned = self.locked_plan(|session| session.current_plan(statement)).await?;
         match &planned.body {
             Body::Utility => {
                 self.check_writes(&planned)?;
@@ -250,10 +252,15 @@ impl Session {
 
     async fn utility(&mut self, planned: &Planned, parameters: &Arc<[Value]>, step: Step) -> Result<Attempt, SqlError> {
         match &planned.command {
-            Command::Copy(copy) => match copy.source {
-                crate::front::CopySource::Stdin => Ok(Attempt::CopyIn(copy.clone())),
-                crate::front::CopySource::File(_) => Ok(Attempt::Tag(CommandTag::Copy(self.copy_file(copy).await?))),
-            },
+            Command::Copy(copy) => {
+                self.lock_named(&copy.table, false, Locking::In(TableLockMode::RowExclusive)).await?;
+                match copy.source {
+                    crate::front::CopySource::Stdin => Ok(Attempt::CopyIn(copy.clone())),
+                    crate::front::CopySource::File(_) => {
+                        Ok(Attempt::Tag(CommandTag::Copy(self.copy_file(copy).await?)))
+                    }
+                }
+            }
             Command::Explain(explain) => self.explain(explain, planned, parameters).await,
             Command::Execute { name, arguments } => self.execute_named(name, arguments).await,
             other => self.define(other, planned, step).await,

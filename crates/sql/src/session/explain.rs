@@ -52,9 +52,12 @@ impl Session {
         planned: &Planned,
         parameters: &Arc<[Value]>,
     ) -> Result<Attempt, SqlError> {
-        let catalog = self.overlay.version(self.database.catalog())?;
         let started = self.database.engine().env().now();
-        let inner = self.plan_in(planned.text.clone(), (*explain.statement).clone(), &planned.declared, &catalog)?;
+        let plan = |session: &mut Self| {
+            let catalog = session.overlay.version(session.database.catalog())?;
+            session.plan_in(planned.text.clone(), (*explain.statement).clone(), &planned.declared, &catalog)
+        };
+        let inner = self.locked_plan(plan).await?;
         let planning = self.database.engine().env().now().0.saturating_sub(started.0);
         let ran = if explain.analyze { Some(self.analyze(&inner, parameters).await?) } else { None };
         let analysis = ran.as_ref().map(|ran| &ran.analysis);

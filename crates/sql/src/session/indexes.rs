@@ -10,11 +10,12 @@
 
 use std::sync::Arc;
 
-use eris_engine::Engine;
+use eris_engine::{Engine, TableLockMode};
 use eris_storage::{ContainerId, IndexDefinition, Schema, SchemaVersion};
 
 use super::outcome::CommandTag;
 use super::session::Session;
+use super::table_locks::Locking;
 use crate::catalog::{CatalogChange, CatalogVersion, Table, index_of_columns, suggestions};
 use crate::errors::{SqlError, SqlState};
 use crate::front::{CreateIndexCommand, TableName};
@@ -36,8 +37,11 @@ impl Session {
     }
 
     pub(super) async fn create_index(&mut self, create: &CreateIndexCommand) -> Result<CommandTag, SqlError> {
+        // PostgreSQL takes SHARE, so that several are built at the same time; here one after another.
+        let locking = Locking::In(TableLockMode::ShareRowExclusive);
+        let locked = self.lock_named(&create.table, false, locking).await?;
         let catalog = self.overlay.version(self.database.catalog())?;
-        let old = Arc::clone(catalog.table(&create.table)?);
+        let Some(old) = locked else { return Err(SqlError::internal("a table that is locked")) };
         let named = create.name.clone().unwrap_or_else(|| free_name(create, &old, &catalog));
         if catalog.is_taken(&named) {
             if create.if_not_exists {
@@ -56,15 +60,20 @@ impl Session {
             ..Schema::clone(&stored)
         };
         let new = Arc::new(old.with_indexes(old.schema.indexes.iter().chain([&definition]).cloned().collect()));
-        let built = engine.create_index(definition, Arc::new(schema)).await;
+        let built = self.transaction().create_index(definition, Arc::new(schema)).await;
         built.map_err(|error| not_built(engine_error(&error, Some(&new)), &named))?;
         self.overlay.add(self.database.catalog(), CatalogChange::Replace { old, new })?;
         Ok(CommandTag::Done("CREATE INDEX"))
     }
 
-    pub(super) fn drop_index(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
+    pub(super) async fn drop_index(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
         for name in names {
-            let catalog = self.overlay.version(self.database.catalog())?;
+            let mut catalog = self.overlay.version(self.database.catalog())?;
+            if let Some(table) = catalog.table_of_index(&name.name).filter(|_| name.is_public()) {
+                let table = TableName { schema: None, name: table.name.clone() };
+                self.lock_named(&table, true, Locking::In(TableLockMode::AccessExclusive)).await?;
+                catalog = self.overlay.version(self.database.catalog())?;
+            }
             let Some(old) = catalog.table_of_index(&name.name).filter(|_| name.is_public()).map(Arc::clone) else {
                 if if_exists && !catalog.is_taken(&name.name) {
                     self.skipped("index", name);

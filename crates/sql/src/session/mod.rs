@@ -22,6 +22,7 @@ mod sleep;
 mod source_file;
 mod statement;
 mod states;
+mod table_locks;
 
 pub use cache::PlanCache;
 pub use cancel::SessionCancel;

@@ -7,6 +7,7 @@ use eris_engine::CancelHandle;
 use eris_storage::Value;
 
 use super::prepared::ColumnDescription;
+use crate::catalog::Table;
 use crate::database::Database;
 use crate::errors::SqlError;
 use crate::native::{MacroQep, Node};
@@ -39,11 +40,14 @@ pub struct QueryPlan {
     pub columns: Arc<[ColumnDescription]>,
     /// The types of its parameters.
     pub parameters: Vec<SqlType>,
+    /// The tables that it reads.
+    pub tables: Arc<[Arc<Table>]>,
 }
 
 impl QueryPlan {
     /// Lowers a bound query; refuses it if it is not native and may not fall back.
     pub fn make(bound: BoundQuery, lanes: Lanes) -> Result<Self, SqlError> {
+        let tables = tables_of(&bound.plan)?.into();
         let native = if lanes.native { native_body(&bound) } else { Err(NotNative("native = off".to_string())) };
         let body = match native {
             Ok(body) => body,
@@ -55,7 +59,7 @@ impl QueryPlan {
                 ));
             }
         };
-        Ok(Self { body, columns: bound.columns.into(), parameters: bound.parameters })
+        Ok(Self { body, columns: bound.columns.into(), parameters: bound.parameters, tables })
     }
 
     /// The dataflows of one execution.

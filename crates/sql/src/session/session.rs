@@ -72,6 +72,8 @@ pub struct Session {
     pub(super) read_only: bool,
     /// What the open transaction was told to be; none: the session's default.
     pub(super) level: Option<IsolationLevel>,
+    /// Whether a statement of the open transaction has begun and done nothing but lock tables.
+    pub(super) begun: bool,
     pub(super) overlay: Overlay,
     /// Of the tables whose indexes the open transaction changes.
     pub(super) claims: Vec<IndexClaim>,
@@ -102,6 +104,7 @@ impl Session {
             transaction: None,
             read_only: false,
             level: None,
+            begun: false,
             overlay: Overlay::default(),
             claims: Vec::new(),
             activity,
@@ -281,6 +284,7 @@ impl Session {
         self.lock_warnings().clear();
         self.activity.check()?;
         self.begin_statement(statement.text());
+        self.begun = false;
         self.settle().await;
         if self.transaction.is_none() {
             self.memory_before = self.database.engine().memory().used();
@@ -345,13 +349,25 @@ impl Session {
         self.settle().await;
     }
 
-    /// The open transaction at a new statement, beginning one if there is none.
+    /// The open transaction at a new statement, for the locks that come before the statement itself: the next call of
+    /// [`transaction`](Self::transaction) goes on with it.
+    pub(super) fn transaction_for_locks(&mut self) -> &mut Transaction {
+        self.begun = false;
+        self.transaction();
+        self.begun = true;
+        self.transaction.as_mut().unwrap_or_else(|| unreachable!("it has just begun"))
+    }
+
+    /// The open transaction at a new statement, beginning one if there is none; the statement that has
+    /// [taken its locks](Self::transaction_for_locks), if it has done nothing else yet.
     pub(super) fn transaction(&mut self) -> &mut Transaction {
+        let begun = std::mem::take(&mut self.begun);
         let engine = self.database.engine();
         let handle = self.activity.handle();
         let lock_timeout = self.settings.lock_timeout();
         let level = self.isolation_level();
         let transaction = match &mut self.transaction {
+            Some(transaction) if begun => return transaction,
             Some(transaction) => {
                 transaction.next_statement();
                 transaction

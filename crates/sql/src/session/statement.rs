@@ -7,6 +7,7 @@ use super::plans::QueryPlan;
 use super::prepared::ColumnDescription;
 use super::sleep::{SleepPlan, split_sleep};
 use super::states::StatementKind;
+use super::table_locks::{TableLock, locks_of};
 use crate::ast;
 use crate::catalog::CatalogVersion;
 use crate::errors::SqlError;
@@ -33,6 +34,8 @@ pub(super) struct Planned {
     pub momentary: bool,
     /// The plan.
     pub body: Body,
+    /// What it locks before it runs.
+    pub locks: Box<[TableLock]>,
     /// The types of its parameters.
     pub parameters: Vec<SqlType>,
     /// Its result.
@@ -166,7 +169,9 @@ pub(super) fn plan(
             parameters.push(sql_type.unwrap_or(SqlType::Text));
         }
     }
+    let locks = locks_of(&body);
     Ok(Planned {
+        locks,
         text,
         command,
         declared: declared.to_vec(),
@@ -205,6 +210,7 @@ impl Planned {
             lanes: Lanes::BOTH,
             momentary: true,
             body: Body::Utility,
+            locks: Box::default(),
             parameters: declared.iter().map(|known| known.unwrap_or(SqlType::Text)).collect(),
             columns: None,
         }

@@ -31,6 +31,8 @@ pub(super) async fn take_sample(
     let request = ReadRequest { predicate: Predicate::all(), desired: table.attributes(), order: None };
     let mut transaction = engine.begin();
     transaction.set_cancel(cancel.clone());
+    // The statement that asks has locked the table.
+    transaction.pass_table_locks();
     let pinned = match transaction.pin(table.container(), &request).await {
         Ok(pinned) => pinned,
         Err(_) if !cancel.is_cancelled() => return Ok(None),
