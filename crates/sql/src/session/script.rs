@@ -73,8 +73,9 @@ impl Session {
     pub fn next_of(&mut self, script: &mut Script) -> Result<Option<Arc<Prepared>>, SqlError> {
         let piece = Cutter::from(&script.text, script.at).next();
         let text: Box<str> = piece.map(|piece| script.text[piece.range].into()).unwrap_or_default();
-        if script.ready.is_empty() && text.is_empty() {
-            return Ok(None);
+        if text.is_empty() {
+            // What is left was read before, if anything is.
+            return self.plan_next(script);
         }
         self.heard(&text, |session| session.plan_next(script))
     }
