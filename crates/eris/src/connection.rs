@@ -82,24 +82,42 @@ impl Connection {
 
     /// Prepares one statement, with parameters `$1`, `$2` and onwards.
     pub fn prepare(&mut self, sql: &str) -> Result<Statement, SqlError> {
-        let mut statements = self.session()?.parse(sql, &[])?;
-        match (statements.pop(), statements.is_empty()) {
-            (Some(statement), true) => Ok(Statement(statement)),
-            _ => Err(SqlError::new(SqlState::SYNTAX, "expected one statement to prepare")),
+        match self.session()?.prepare_one(sql, &[])? {
+            Some(statement) => Ok(Statement(statement)),
+            None => Err(SqlError::new(SqlState::SYNTAX, "expected one statement to prepare")),
         }
     }
 
     /// Runs a prepared statement.
     pub fn execute_prepared(&mut self, statement: &Statement, parameters: &[Value]) -> Result<QueryResult, SqlError> {
         let mut collector = Collector::default();
-        self.execute_all(vec![statement.0.clone()], parameters.to_vec(), |event| collector.add(event))?;
+        let (statement, parameters) = (Arc::clone(&statement.0), parameters.to_vec());
+        let answers = self.start(|mut session, sender| async move {
+            let result = execute_one(&mut session, &statement, &parameters, &sender).await;
+            sender.send(Message::End(Box::new(session), result)).await;
+        })?;
+        self.finish(&answers, |event| collector.add(event))?;
         Ok(collector.last)
     }
 
     /// Runs all statements of a text and hands over what comes, while it comes.
     pub fn run(&mut self, sql: &str, on_event: impl FnMut(Event)) -> Result<(), SqlError> {
-        let statements = self.session()?.parse(sql, &[])?;
-        self.execute_all(statements, Vec::new(), on_event)
+        let mut script = self.session()?.script(sql)?;
+        let answers = self.start(|mut session, sender| async move {
+            let result = loop {
+                let statement = match session.next_of(&mut script) {
+                    Ok(Some(statement)) => statement,
+                    Ok(None) => break Ok(()),
+                    Err(error) => break Err(error),
+                };
+                let executed = execute_one(&mut session, &statement, &[], &sender).await;
+                if executed.is_err() {
+                    break executed;
+                }
+            };
+            sender.send(Message::End(Box::new(session), result)).await;
+        })?;
+        self.finish(&answers, on_event)
     }
 
     /// Runs a `COPY ... FROM STDIN` with the data of `input`; returns the rows copied. All of them are, or none.
@@ -144,25 +162,6 @@ impl Connection {
 
     fn session(&mut self) -> Result<&mut Session, SqlError> {
         self.session.as_mut().ok_or_else(gone)
-    }
-
-    fn execute_all(
-        &mut self,
-        statements: Vec<Arc<Prepared>>,
-        parameters: Vec<Value>,
-        on_event: impl FnMut(Event),
-    ) -> Result<(), SqlError> {
-        let answers = self.start(|mut session, sender| async move {
-            let mut result = Ok(());
-            for statement in &statements {
-                result = execute_one(&mut session, statement, &parameters, &sender).await;
-                if result.is_err() {
-                    break;
-                }
-            }
-            sender.send(Message::End(Box::new(session), result)).await;
-        })?;
-        self.finish(&answers, on_event)
     }
 
     /// Sends the session into a task.

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use eris_sql::{
-    Activity, ColumnDescription, CopyIn, Database, Notice, Prepared, Rows, Session, SessionOptions, SqlError, SqlType,
-    pg_format,
+    Activity, ColumnDescription, CopyIn, Database, Notice, Prepared, Rows, Script, Session, SessionOptions, SqlError,
+    SqlType, pg_format,
 };
 use eris_storage::{Batch, Value};
 
@@ -78,8 +78,9 @@ impl Backend for SqlSession {
     type Page = Batch;
     type Rows<'s> = SqlRows<'s>;
     type CopyIn<'s> = SqlCopyIn<'s>;
+    type Script = Script;
 
-    fn parse(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Vec<Arc<Prepared>>, Report> {
+    fn prepare(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Option<Arc<Prepared>>, Report> {
         let types: Vec<Option<SqlType>> = parameter_types
             .iter()
             .map(|oid| match (*oid, SqlType::from_oid(*oid)) {
@@ -91,7 +92,23 @@ impl Backend for SqlSession {
                 )),
             })
             .collect::<Result<_, _>>()?;
-        self.0.parse(sql, &types).map_err(report)
+        self.0.prepare_one(sql, &types).map_err(report)
+    }
+
+    fn script(&mut self, sql: &str) -> Result<Script, Report> {
+        self.0.script(sql).map_err(report)
+    }
+
+    fn next_of(&mut self, script: &mut Script) -> Result<Option<Arc<Prepared>>, Report> {
+        self.0.next_of(script).map_err(report)
+    }
+
+    fn statement_bytes(statement: &Arc<Prepared>) -> usize {
+        statement.bytes()
+    }
+
+    fn text_bytes_max(&self) -> usize {
+        self.0.text_bytes_max()
     }
 
     fn parameter_types(statement: &Arc<Prepared>) -> Vec<u32> {

@@ -319,3 +319,57 @@ fn a_cancelled_statement_is_over_and_its_connection_usable() {
     drop(client);
     assert_unharmed(&server, witness);
 }
+
+#[test]
+fn a_text_that_is_too_long_is_refused_by_its_header() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    let used = server.memory_used();
+    let mut client = Wire::start(&server);
+    // A hundred megabytes are announced and not sent: the answer comes all the same.
+    let bytes = 100_u32 << 20;
+    client.send(&[b"Q", &(bytes + 5).to_be_bytes()[..]].concat());
+    let reply = client.until_ready();
+    assert_eq!((reply.sqlstate(), reply.status), ("54000", Some('I')), "{:?}", reply.errors);
+    assert!(reply.errors[0].hint.contains("max_text_bytes"), "{:?}", reply.errors);
+    // What is sent of it then is skipped, and is held by nobody.
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..100 {
+        client.send(&piece);
+        assert!(server.memory_used() < used + (8 << 20), "{}", server.memory_used());
+    }
+    client.send(b"\0");
+    assert_eq!(client.run("SELECT 1").value(), "1");
+    // The bound is the session's own.
+    client.run("SET max_text_bytes = 2000");
+    assert_eq!(client.query(&format!("SELECT '{}'", "x".repeat(3_000))).sqlstate(), "54000");
+    assert_eq!(client.query("SET max_text_bytes = '1TB'").sqlstate(), "22023");
+    client.run("RESET max_text_bytes");
+    assert_eq!(client.run("SHOW max_text_bytes").value(), "64MB");
+    drop(client);
+    assert_unharmed(&server, witness);
+}
+
+#[test]
+fn texts_of_many_statements_run_one_by_one_or_not_at_all() {
+    let server = Server::start();
+    let witness = with_witness(&server);
+    let mut client = Wire::start(&server);
+    let used = server.memory_used();
+    let many = format!("INSERT INTO t VALUES (7, 1);{}", "SELECT 1;".repeat(1_000_000));
+    assert_eq!(client.query(&many).sqlstate(), "54000", "a million statements");
+    // A mistake at the end keeps the first from running.
+    let wrong = format!("INSERT INTO t VALUES (7, 1);COMMIT;{}SELEC 1", "SELECT 1;".repeat(100));
+    let reply = client.query(&wrong);
+    assert_eq!((reply.sqlstate(), reply.tags.len()), ("42601", 0), "{:?}", reply.errors);
+    // Later statements see what earlier ones made; all are one transaction.
+    let reply = client.query("CREATE TABLE u (a int);INSERT INTO u VALUES (1);SELECT a FROM u;SELECT nothing FROM u");
+    assert_eq!((reply.sqlstate(), reply.tags.len()), ("42703", 3), "{:?}", reply.errors);
+    assert_eq!(client.query("SELECT a FROM u").sqlstate(), "42P01");
+    let reply = client.run(&"SELECT 1;".repeat(2_000));
+    assert_eq!(reply.tags.len(), 2_000);
+    assert_eq!(client.run("SELECT count(*) FROM t WHERE id = 7").value(), "0");
+    drop(client);
+    server.wait_for_memory(used);
+    assert_unharmed(&server, witness);
+}

@@ -235,3 +235,26 @@ fn tables_of_a_full_database_are_dropped_and_truncated() {
         client.run("INSERT INTO u VALUES (1)");
     }
 }
+
+#[test]
+fn prepared_statements_without_end_are_refused() {
+    let server = server();
+    let mut client = Wire::start(&server);
+    let before = server.memory_used();
+    let text = format!("SELECT 1 AS {}", "x".repeat(5_000));
+    let mut count = 0;
+    let refused = loop {
+        let reply = client.query(&format!("PREPARE p{count} AS {text}"));
+        if !reply.errors.is_empty() {
+            break reply;
+        }
+        count += 1;
+        assert!(count < 1_000, "{} bytes are used", server.memory_used());
+    };
+    assert_eq!(refused.sqlstate(), "53200", "{refused:?}");
+    assert!(count > 10, "{count}");
+    client.run("DEALLOCATE ALL");
+    server.wait_for_memory(before + SLACK);
+    client.run(&format!("PREPARE p AS {text}"));
+    assert_eq!(client.run("EXECUTE p").value(), "1");
+}

@@ -31,8 +31,8 @@ pub use activity::{Activities, Activity, ActivityReport, Interruption, Phase};
 pub use database::{Database, DatabaseOptions};
 pub use errors::SqlError;
 pub use session::{
-    ColumnDescription, CommandTag, CopyIn, EndedTransaction, Notice, Outcome, Prepared, Rows, Session, SessionCancel,
-    SessionOptions, TransactionObserver, TransactionStatus,
+    ColumnDescription, CommandTag, CopyIn, EndedTransaction, Notice, Outcome, Prepared, Rows, Script, Session,
+    SessionCancel, SessionOptions, TransactionObserver, TransactionStatus,
 };
 pub use sqlstate::SqlState;
 pub use types::SqlType;

@@ -13,6 +13,7 @@ use eris_platform::settings::{ByteSize, Scope, SettingDeclaration, SettingError,
 use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
 
 use crate::errors::{SqlError, SqlState};
+use crate::front::{BOUNDS_DEFAULT, BOUNDS_MAX, Bounds};
 
 eris_platform::settings! {
     /// The settings of the SQL layer.
@@ -68,6 +69,56 @@ eris_platform::settings! {
     };
     /// How often a single statement outside of a transaction block is run again after a serialization failure.
     pub const RETRIES: i64 = { name: "retries", scope: Session, default: 100, min: 0, max: 1_000_000 };
+    /// Bytes of a query text, which is one message; a longer one is refused by its header (54000).
+    pub const TEXT_BYTES: ByteSize = {
+        name: "max_text_bytes", scope: Session, default: ByteSize(BOUNDS_DEFAULT.text_bytes as u64),
+        min: ByteSize(1_000), max: ByteSize(BOUNDS_MAX.text_bytes as u64),
+    };
+    /// Statements of a query text; more are refused before any runs (54000).
+    pub const TEXT_STATEMENTS: i64 = {
+        name: "max_text_statements", scope: Session, default: BOUNDS_DEFAULT.statements as i64,
+        min: 1, max: BOUNDS_MAX.statements as i64,
+    };
+    /// Tokens of a statement (54000).
+    pub const STATEMENT_TOKENS: i64 = {
+        name: "max_statement_tokens", scope: Session, default: BOUNDS_DEFAULT.tokens as i64,
+        min: 100, max: BOUNDS_MAX.tokens as i64,
+    };
+    /// Expressions and queries within each other (54001).
+    pub const NESTING: i64 = {
+        name: "max_nesting", scope: Session, default: BOUNDS_DEFAULT.nesting as i64,
+        min: 10, max: BOUNDS_MAX.nesting as i64,
+    };
+    /// Items of a list: of IN, of VALUES, of a function's arguments (54000).
+    pub const LIST_ITEMS: i64 = {
+        name: "max_list_items", scope: Session, default: BOUNDS_DEFAULT.list_items as i64,
+        min: 10, max: BOUNDS_MAX.list_items as i64,
+    };
+    /// Operators, calls and branches of one expression, AND and OR between its conditions aside (54001).
+    pub const EXPRESSION_TERMS: i64 = {
+        name: "max_expression_terms", scope: Session, default: BOUNDS_DEFAULT.expression_terms as i64,
+        min: 10, max: BOUNDS_MAX.expression_terms as i64,
+    };
+    /// AND and OR of one condition; rows of an IN list count as many (54001).
+    pub const CONDITIONS: i64 = {
+        name: "max_conditions", scope: Session, default: BOUNDS_DEFAULT.conditions as i64,
+        min: 10, max: BOUNDS_MAX.conditions as i64,
+    };
+    /// Tables and subqueries of a statement, those of WITH as often as they are named (54001).
+    pub const RELATIONS: i64 = {
+        name: "max_relations", scope: Session, default: BOUNDS_DEFAULT.relations as i64,
+        min: 1, max: BOUNDS_MAX.relations as i64,
+    };
+    /// Columns of a select list and of a table (54011).
+    pub const COLUMNS: i64 = {
+        name: "max_columns", scope: Session, default: BOUNDS_DEFAULT.columns as i64,
+        min: 1, max: BOUNDS_MAX.columns as i64,
+    };
+    /// Expressions and relations of a statement when everything that is written short is written out (54001).
+    pub const PLAN_PARTS: i64 = {
+        name: "max_plan_parts", scope: Session, default: BOUNDS_DEFAULT.plan_parts as i64,
+        min: 100, max: BOUNDS_MAX.plan_parts as i64,
+    };
 }
 
 /// All settings of a session that are ours: those of this crate, and those that the operators obey.
@@ -352,6 +403,28 @@ impl SessionSettings {
     /// How long to wait for a lock; none: for ever, where the engine's zero is not to wait at all.
     pub fn lock_timeout(&self) -> Option<Duration> {
         self.own.get(LOCK_TIMEOUT).duration()
+    }
+
+    /// What texts and statements may have at most.
+    pub fn bounds(&self) -> Bounds {
+        let number = |setting| usize::try_from(self.own.get::<i64>(setting)).unwrap_or(0);
+        Bounds {
+            text_bytes: self.text_bytes_max(),
+            statements: number(TEXT_STATEMENTS),
+            tokens: number(STATEMENT_TOKENS),
+            nesting: number(NESTING),
+            list_items: number(LIST_ITEMS),
+            expression_terms: number(EXPRESSION_TERMS),
+            conditions: number(CONDITIONS),
+            relations: number(RELATIONS),
+            columns: number(COLUMNS),
+            plan_parts: number(PLAN_PARTS),
+        }
+    }
+
+    /// Bytes of a query text at most.
+    pub fn text_bytes_max(&self) -> usize {
+        usize::try_from(self.own.get(TEXT_BYTES).0).unwrap_or(usize::MAX)
     }
 
     /// Silent retries of single statements.

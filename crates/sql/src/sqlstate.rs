@@ -177,6 +177,8 @@ states! {
     LIMIT_EXCEEDED = b"54000";
     /// statement_too_complex
     TOO_COMPLEX = b"54001";
+    /// too_many_columns
+    TOO_MANY_COLUMNS = b"54011";
     /// object_not_in_prerequisite_state
     WRONG_STATE = b"55000";
     /// configuration_limit_exceeded

@@ -78,8 +78,23 @@ pub trait Backend: Send {
     where
         Self: 's;
 
-    /// Prepares all statements of a text; `parameter_types` are OIDs, zero for "find out".
-    fn parse(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Vec<Self::Statement>, Report>;
+    /// The statements of a text, before they run.
+    type Script: Send;
+
+    /// Prepares a text of one statement or none; `parameter_types` are OIDs, zero for "find out".
+    fn prepare(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Option<Self::Statement>, Report>;
+
+    /// Looks at a text of any number of statements.
+    fn script(&mut self, sql: &str) -> Result<Self::Script, Report>;
+
+    /// The next statement of a text; the one before it has run.
+    fn next_of(&mut self, script: &mut Self::Script) -> Result<Option<Self::Statement>, Report>;
+
+    /// About how many bytes a prepared statement keeps.
+    fn statement_bytes(statement: &Self::Statement) -> usize;
+
+    /// The longest query text that the session takes.
+    fn text_bytes_max(&self) -> usize;
 
     /// The OIDs of a statement's parameters.
     fn parameter_types(statement: &Self::Statement) -> Vec<u32>;

@@ -180,7 +180,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
     async fn introduce(&mut self, startup: &Startup, registration: &Registration) -> Result<(), Failure> {
         for (name, value) in startup.settings()? {
             let assignment = format!("SET \"{}\" TO '{}'", name.replace('"', "\"\""), value.replace('\'', "''"));
-            for statement in self.backend.parse(&assignment, &[])? {
+            if let Some(statement) = self.backend.prepare(&assignment, &[])? {
                 self.wire.watch(pin!(self.backend.execute(&statement, &[], Commit::WithText))).await?;
             }
         }
@@ -193,6 +193,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
 
     /// Works on the next message. An error leaves the connection ready for the one after.
     async fn step(&mut self) -> Result<(), Failure> {
+        self.wire.frames.text_bytes_max = self.backend.text_bytes_max();
         let (kind, result) = match self.wire.frame().await {
             Ok(frame) if self.skip_to_sync && !matches!(frame.kind, Kind::Sync | Kind::Terminate) => {
                 self.wire.frames.release(&frame);
@@ -233,13 +234,13 @@ impl<T: Transport, B: Backend> Connection<T, B> {
     async fn dispatch(&mut self, frame: Frame) -> Result<(), Failure> {
         match frame.kind {
             Kind::Query => {
-                let statements = frontend::query(self.wire.frames.body(&frame)).and_then(|sql| {
+                let script = frontend::query(self.wire.frames.body(&frame)).and_then(|sql| {
                     // As in PostgreSQL, a simple query ends the unnamed statement and portal.
                     self.portals.simple_query();
-                    self.backend.parse(sql, &[])
+                    self.backend.script(sql)
                 });
                 self.wire.frames.release(&frame);
-                self.simple(&statements?).await
+                self.simple(script?).await
             }
             Kind::Parse => self.parse(&frame),
             Kind::Bind => self.bind(&frame),

@@ -9,6 +9,9 @@
 //! Sync commits it.
 
 use std::pin::pin;
+use std::sync::Arc;
+
+use eris_platform::{MemoryPool, Reservation};
 
 use crate::protocol::backend::{Backend, Commit, Outcome, RowStream, TransactionStatus};
 use crate::protocol::connection::Connection;
@@ -23,7 +26,7 @@ use crate::protocol::wire::{Failure, Transport, Wire};
 /// Prepared statements and portals of a connection; the unnamed ones have the empty name.
 pub(crate) struct Portals<B: Backend> {
     /// `None` is a statement without text.
-    statements: ByName<Option<B::Statement>>,
+    statements: ByName<Named<B>>,
     portals: ByName<Portal<B>>,
 }
 
@@ -44,7 +47,7 @@ impl<B: Backend> Portals<B> {
     }
 
     fn statement(&self, name: &str) -> Result<&Option<B::Statement>, Report> {
-        self.statements.get(name).ok_or_else(|| {
+        self.statements.get(name).map(|named| &named.statement).ok_or_else(|| {
             let message = match name {
                 "" => "unnamed prepared statement does not exist".to_owned(),
                 name => format!("prepared statement \"{name}\" does not exist"),
@@ -54,9 +57,18 @@ impl<B: Backend> Portals<B> {
     }
 }
 
+/// A prepared statement.
+struct Named<B: Backend> {
+    statement: Option<B::Statement>,
+    /// Of one with a name: a client may give as many as it likes.
+    _memory: Option<Reservation>,
+}
+
 /// A statement with its parameters.
 struct Portal<B: Backend> {
     statement: Option<B::Statement>,
+    /// Of one with a name, or with large parameters.
+    _memory: Option<Reservation>,
     parameters: Vec<B::Value>,
     formats: Formats,
     state: State<B>,
@@ -71,6 +83,21 @@ enum State<B: Backend> {
     Lost(Report),
     /// Executed to its end, or failed.
     Done,
+}
+
+/// Bytes of a portal without its parameters, about.
+const PORTAL_BYTES: usize = 1 << 10;
+/// Parameters of the unnamed portal that are not accounted for: of these there is one set in a connection.
+const PORTAL_BYTES_FREE: usize = 1 << 16;
+
+/// Reserves what a client has given a name to.
+fn kept(memory: &Arc<MemoryPool>, what: &'static str, bytes: usize) -> Result<Reservation, Report> {
+    let reservation = memory.reserve(what);
+    reservation.grow(bytes as u64).map_err(|exceeded| {
+        Report::error(SqlState::OUT_OF_MEMORY, exceeded.to_string())
+            .with_hint("Close prepared statements and portals that are not needed any more, or raise --memory-limit.")
+    })?;
+    Ok(reservation)
 }
 
 /// What an execution came to.
@@ -91,7 +118,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         Ok(())
     }
 
-    fn parse_body(&mut self, frame: &Frame) -> Result<(String, Option<B::Statement>), Report> {
+    fn parse_body(&mut self, frame: &Frame) -> Result<(String, Named<B>), Report> {
         let parse = frontend::parse(self.wire.frames.body(frame))?;
         if parse.name.is_empty() {
             self.portals.statements.remove("");
@@ -101,15 +128,14 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 format!("prepared statement \"{}\" already exists", parse.name),
             ));
         }
-        let mut statements = self.backend.parse(parse.sql, &parse.parameter_types)?;
-        let statement = statements.pop();
-        if !statements.is_empty() {
-            return Err(Report::error(
-                SqlState::SYNTAX_ERROR,
-                "cannot insert multiple commands into a prepared statement",
-            ));
-        }
-        Ok((parse.name.to_owned(), statement))
+        let statement = self.backend.prepare(parse.sql, &parse.parameter_types)?;
+        let memory = if parse.name.is_empty() {
+            None
+        } else {
+            let bytes = parse.name.len() + statement.as_ref().map_or(0, B::statement_bytes);
+            Some(kept(self.wire.memory(), "prepared statements", bytes)?)
+        };
+        Ok((parse.name.to_owned(), Named { statement, _memory: memory }))
     }
 
     pub(crate) fn bind(&mut self, frame: &Frame) -> Result<(), Failure> {
@@ -158,8 +184,15 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 parameters.push(B::value(statement, index, bind.parameter_formats.of(index), *bytes)?);
             }
         }
+        let bytes = self.wire.frames.body(frame).len();
+        let memory = if bind.portal.is_empty() && bytes <= PORTAL_BYTES_FREE {
+            None
+        } else {
+            Some(kept(self.wire.memory(), "portals", PORTAL_BYTES + 2 * bytes)?)
+        };
         let formats = bind.result_formats;
-        Ok((bind.portal.to_owned(), Portal { statement: statement.clone(), parameters, formats, state: State::Bound }))
+        let (statement, state) = (statement.clone(), State::Bound);
+        Ok((bind.portal.to_owned(), Portal { statement, _memory: memory, parameters, formats, state }))
     }
 
     pub(crate) fn describe(&mut self, frame: &Frame) -> Result<(), Failure> {

@@ -19,6 +19,8 @@ pub const STARTUP_BYTES_MAX: usize = 10_000;
 pub const MESSAGE_BYTES_MAX: usize = 1 << 30;
 /// Longest message of any other kind.
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 10_000;
+/// What a Parse message has beside its text: the types of parameters, and a name.
+const PARSE_BYTES_MAX: usize = 1 << 19;
 /// Memory that an emptied buffer may keep between two messages.
 const KEPT_BYTES_MAX: usize = 1 << 14;
 /// Memory that an emptied buffer may keep through a wait for the client.
@@ -32,13 +34,21 @@ pub struct Frame {
 }
 
 /// Bytes received and not used yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Frames {
     bytes: Vec<u8>,
     /// Everything before this is used.
     start: usize,
     /// Bytes still to come that nobody wants.
     unwanted: usize,
+    /// The longest query text that is wanted.
+    pub(crate) text_bytes_max: usize,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Frames { bytes: Vec::new(), start: 0, unwanted: 0, text_bytes_max: MESSAGE_BYTES_MAX }
+    }
 }
 
 impl Frames {
@@ -62,6 +72,18 @@ impl Frames {
     /// Memory the buffer holds.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
+    }
+
+    /// Bytes of the message that is arriving, if it is a query text that is longer than wanted: its header says so.
+    pub fn beyond(&self) -> Option<usize> {
+        let rest = &self.bytes[self.start..];
+        let beside = match Kind::from_byte(*rest.first()?)? {
+            Kind::Query => 5,
+            Kind::Parse => PARSE_BYTES_MAX,
+            _ => return None,
+        };
+        let bytes = usize::try_from(length_at(rest, 1)?).ok()?;
+        (bytes <= MESSAGE_BYTES_MAX && bytes > self.text_bytes_max.saturating_add(beside)).then_some(bytes)
     }
 
     /// Gives up the message that is arriving, and what is still to come of it; `None` if none is.
@@ -220,6 +242,23 @@ mod tests {
         frames.push(b"deS\0\0\0\x04");
         assert_eq!(frames.next().unwrap().unwrap().kind, Kind::Sync);
         assert_eq!(frames.give_up(), None, "a whole message is not given up");
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_seen_in_its_header() {
+        let mut frames = Frames { text_bytes_max: 1_000, ..Frames::default() };
+        for (header, beyond) in [
+            (&b"Q\0\0\x03\xed"[..], None),
+            (b"Q\0\0\x03\xee", Some(1_006)),
+            (b"P\0\0\x03\xee", None),
+            (b"P\x06\0\0\0", Some(6 << 24)),
+            (b"B\x06\0\0\0", None),
+            (b"Q\x06\0\0", None),
+        ] {
+            frames.push(header);
+            assert_eq!(frames.beyond(), beyond, "{header:?}");
+            frames.use_up(header.len());
+        }
     }
 
     #[test]

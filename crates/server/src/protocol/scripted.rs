@@ -15,7 +15,7 @@
 //! ```
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -237,17 +237,13 @@ impl Scripted {
     }
 }
 
-impl Backend for Scripted {
-    type Statement = ScriptedStatement;
-    type Value = Option<String>;
-    type Columns = usize;
-    type Page = ScriptedPage;
-    type Rows<'s> = ScriptedRows<'s>;
-    type CopyIn<'s> = ScriptedCopy<'s>;
+/// The longest text of these sessions.
+const TEXT_BYTES_MAX: usize = 1 << 20;
 
-    fn parse(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Vec<ScriptedStatement>, Report> {
+impl Scripted {
+    fn parse(&mut self, sql: &str, parameter_types: &[u32]) -> Result<VecDeque<ScriptedStatement>, Report> {
         self.calls.add(format!("parse {sql} {parameter_types:?}"));
-        let mut statements = Vec::new();
+        let mut statements = VecDeque::new();
         for command in sql.split(';').map(str::trim).filter(|command| !command.is_empty()) {
             let mut statement = ScriptedStatement { command: command.into(), parameters: 0 };
             match statement.words().0 {
@@ -260,9 +256,46 @@ impl Backend for Scripted {
                     return Err(self.failed(report));
                 }
             }
-            statements.push(statement);
+            statements.push_back(statement);
         }
         Ok(statements)
+    }
+}
+
+impl Backend for Scripted {
+    type Statement = ScriptedStatement;
+    type Value = Option<String>;
+    type Columns = usize;
+    type Page = ScriptedPage;
+    type Rows<'s> = ScriptedRows<'s>;
+    type CopyIn<'s> = ScriptedCopy<'s>;
+
+    type Script = VecDeque<ScriptedStatement>;
+
+    fn prepare(&mut self, sql: &str, parameter_types: &[u32]) -> Result<Option<ScriptedStatement>, Report> {
+        let mut statements = self.parse(sql, parameter_types)?;
+        let only = statements.pop_front();
+        if !statements.is_empty() {
+            let message = "cannot insert multiple commands into a prepared statement";
+            return Err(self.failed(Report::error(SqlState::SYNTAX_ERROR, message)));
+        }
+        Ok(only)
+    }
+
+    fn script(&mut self, sql: &str) -> Result<VecDeque<ScriptedStatement>, Report> {
+        self.parse(sql, &[])
+    }
+
+    fn next_of(&mut self, script: &mut VecDeque<ScriptedStatement>) -> Result<Option<ScriptedStatement>, Report> {
+        Ok(script.pop_front())
+    }
+
+    fn statement_bytes(statement: &ScriptedStatement) -> usize {
+        statement.command.len()
+    }
+
+    fn text_bytes_max(&self) -> usize {
+        TEXT_BYTES_MAX
     }
 
     fn parameter_types(statement: &ScriptedStatement) -> Vec<u32> {

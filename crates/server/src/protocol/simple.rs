@@ -8,15 +8,19 @@ use crate::protocol::copy::copy_in;
 use crate::protocol::frontend::{Format, Formats};
 use crate::protocol::report::{Report, SqlState};
 use crate::protocol::rows::Sender;
-use crate::protocol::wire::{Failure, Transport};
+use crate::protocol::wire::{Failure, Transport, step_back};
 
 impl<T: Transport, B: Backend> Connection<T, B> {
     /// Runs the statements one after the other; the first that fails ends the message.
-    pub(crate) async fn simple(&mut self, statements: &[B::Statement]) -> Result<(), Failure> {
-        if statements.is_empty() {
-            self.wire.reply.empty_query();
-        }
-        for statement in statements {
+    pub(crate) async fn simple(&mut self, mut script: B::Script) -> Result<(), Failure> {
+        let mut statements = 0_u64;
+        while let Some(statement) = self.backend.next_of(&mut script)? {
+            let statement = &statement;
+            if statements > 0 {
+                // Planning one may take long, and running it may never wait.
+                step_back().await;
+            }
+            statements += 1;
             if B::parameter_count(statement) > 0 {
                 return Err(Report::error(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
                     .with_hint("Parameters belong to the extended protocol: prepare the statement and bind them.")
@@ -32,6 +36,9 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 self.wire.reply.report(&notice);
             }
             self.complete(&tag);
+        }
+        if statements == 0 {
+            self.wire.reply.empty_query();
         }
         self.ready().await
     }

@@ -133,6 +133,12 @@ impl<T: Transport> Wire<T> {
                 self.input.shrink(self.input.bytes());
                 return Err(Failure::Refused(kind, Report::error(SqlState::OUT_OF_MEMORY, exceeded.to_string())));
             }
+            if let Some(bytes) = self.frames.beyond()
+                && let Some(kind) = self.frames.give_up()
+            {
+                self.input.shrink(self.input.bytes());
+                return Err(Failure::Refused(kind, text_too_long(bytes, self.frames.text_bytes_max)));
+            }
             if let Some((kind, report)) = self.refused.take() {
                 return Err(Failure::Refused(kind, report));
             }
@@ -312,6 +318,13 @@ impl<T: Transport> Wire<T> {
         self.turn = 0;
         step_back().await;
     }
+}
+
+/// A message that is skipped as it arrives.
+fn text_too_long(bytes: usize, most: usize) -> Report {
+    let message = format!("message of {bytes} bytes is too large: a query text has at most {most}");
+    Report::error(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+        .with_hint("Send less at a time, use COPY, or raise the setting max_text_bytes.")
 }
 
 /// Lets other tasks work.

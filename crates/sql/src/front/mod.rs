@@ -9,8 +9,10 @@
 //! nothing else.
 
 mod arrays;
+mod bounds;
 mod copy;
 mod create;
+mod cut;
 mod dialect;
 mod dml;
 mod expressions;
@@ -21,6 +23,7 @@ mod nothing;
 mod operators;
 mod parse;
 mod query;
+mod size;
 mod type_names;
 mod utility;
 mod windows;
@@ -28,16 +31,19 @@ mod windows;
 mod command;
 
 pub use arrays::array_items;
+pub use bounds::{BOUNDS_DEFAULT, BOUNDS_MAX, Bounds};
 pub use command::{
     Assignment, Command, CopyCommand, CopyFormat, CopySource, CreateIndexCommand, CreateTableCommand, DeleteCommand,
     ExplainCommand, InsertCommand, InsertSource, Isolation, NewColumn, NewConstraint, SetValue, TableName,
     UpdateCommand,
 };
+pub use cut::{Cutter, Piece};
 pub use expressions::PLAIN_OPERATORS;
 pub use locate::locate;
 pub use lower::lower;
 pub use nothing::{aggregates, reads_nothing};
-pub use parse::{ParsedStatement, parse, parse_expression, template};
+pub use parse::{ParsedStatement, parse, parse_expression, parse_within, template};
+pub use size::Size;
 pub use type_names::{is_bare_numeric, sql_type_of};
 pub(crate) use windows::resolve as resolve_windows;
 

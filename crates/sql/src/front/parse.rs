@@ -7,6 +7,7 @@
 //! as deep as they are long without recursion, so chains are limited here, before anything walks the tree. How often
 //! the parser may try again is limited for expressions by the [dialect](super::dialect), for queries here.
 
+use super::bounds::{BOUNDS_DEFAULT, Bounds, too_complex};
 use super::dialect::BoundedDialect;
 use super::{nothing, operators};
 use crate::ast::{
@@ -15,9 +16,6 @@ use crate::ast::{
 };
 use crate::errors::{SqlError, SqlState};
 
-/// Nesting the parser follows before it gives up. PostgreSQL's default stack holds a few thousand levels; nobody writes
-/// a hundred by hand.
-const NESTING_MAX: usize = 100;
 /// Tokens between two commas of one bracket level. A chain this long is at most this deep a tree, which every pass
 /// over it can walk on a worker's stack.
 const CHAIN_MAX: usize = 6_000;
@@ -36,9 +34,6 @@ const BEGINNINGS: [Keyword; 8] = [
     Keyword::DELETE,
     Keyword::MERGE,
 ];
-/// The longest statement, in bytes.
-pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
-
 /// One statement of a text.
 #[derive(Clone, Debug)]
 pub struct ParsedStatement {
@@ -50,14 +45,15 @@ pub struct ParsedStatement {
     pub ast: Statement,
 }
 
-/// All statements of a text; empty ones are left out.
+/// All statements of a text within the bounds that a session begins with; empty ones are left out.
 pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
-    if sql.len() > STATEMENT_BYTES_MAX {
-        return Err(SqlError::new(
-            SqlState::LIMIT_EXCEEDED,
-            format!("statement of {} bytes exceeds the maximum of {STATEMENT_BYTES_MAX}", sql.len()),
-        ));
-    }
+    parse_within(sql, &BOUNDS_DEFAULT)
+}
+
+/// The same within these bounds. What they say of whole texts is looked at, the rest is for who
+/// [cuts](super::Cutter) and [measures](super::Size).
+pub fn parse_within(sql: &str, bounds: &Bounds) -> Result<Vec<ParsedStatement>, SqlError> {
+    bounds.check_text(sql.len())?;
     if sql.contains('\0') {
         return Err(SqlError::new(SqlState::INVALID_ENCODING, "invalid byte sequence for encoding \"UTF8\": 0x00"));
     }
@@ -85,7 +81,7 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         offset += sql[before..start].chars().count();
         let stop = place.advance(sql, own[own.len() - 1].span.end);
         let text = sql[start..stop].to_string();
-        let ast = parse_one(own).map_err(|error| parser_error(sql, &lines, own, &error))?;
+        let ast = parse_one(own, bounds.nesting).map_err(|error| parser_error(sql, &lines, own, &error))?;
         statements.push(ParsedStatement { text, offset, ast });
         offset += sql[start..stop].chars().count();
     }
@@ -156,7 +152,7 @@ fn begins_query(token: &TokenWithSpan) -> bool {
     matches!(&token.token, Token::Word(word) if BEGINNINGS.contains(&word.keyword))
 }
 
-fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
+fn parse_one(tokens: &[TokenWithSpan], nesting_max: usize) -> Result<Statement, ParserError> {
     if let Some(call) = as_call(tokens) {
         return Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(call).parse_statement();
     }
@@ -173,7 +169,7 @@ fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
     if copy {
         terminated.push(TokenWithSpan::wrap(Token::SemiColon));
     }
-    let mut parser = Parser::new(&dialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(terminated);
+    let mut parser = Parser::new(&dialect).with_recursion_limit(nesting_max).with_tokens_with_locations(terminated);
     let mut statement = parser.parse_statement()?;
     // A walk over the whole tree: only for who names such a table.
     if is_empty_named {
@@ -186,7 +182,7 @@ fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
         && let Some(query) =
             tokens.iter().position(|token| begins_query(token) && token.token.to_string() == table_name.to_string())
     {
-        parse_one(&tokens[query..])?;
+        parse_one(&tokens[query..], nesting_max)?;
     }
     if next.token == Token::EOF {
         return Ok(statement);
@@ -274,11 +270,6 @@ fn check_readings(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
         run = 0;
     }
     Ok(())
-}
-
-fn too_complex() -> SqlError {
-    SqlError::new(SqlState::TOO_COMPLEX, "statement is too complex: nesting or a chain of operators is too deep")
-        .hint("Use IN lists, temporary steps or COPY instead of very long expressions.")
 }
 
 /// Byte offsets at which lines begin.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use eris_platform::DeterministicMap;
 
+use super::prepared::plan_bytes;
 use super::statement::Planned;
 use crate::settings::Lanes;
 use crate::types::SqlType;
@@ -14,10 +15,20 @@ const PLANS_MAX: usize = 2_048;
 /// Longer texts are not kept: loads that write their values into the text would fill the cache with them.
 const TEXT_BYTES_MAX: usize = 16_384;
 
+/// Bytes of all plans together, as [`plan_bytes`] has them.
+const BYTES_MAX: usize = 64 << 20;
+
 /// The cache.
 #[derive(Debug, Default)]
 pub struct PlanCache {
-    plans: Mutex<DeterministicMap<Box<str>, Vec<Arc<Planned>>>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    plans: DeterministicMap<Box<str>, Vec<Arc<Planned>>>,
+    /// Of those that were put in since all was dropped.
+    bytes: usize,
 }
 
 impl PlanCache {
@@ -29,8 +40,9 @@ impl PlanCache {
         catalog: u64,
         lanes: Lanes,
     ) -> Option<Arc<Planned>> {
-        let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = plans.get(text)?.iter().find(|plan| plan.declared == declared && plan.holds(catalog, lanes))?;
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let found =
+            kept.plans.get(text)?.iter().find(|plan| plan.declared == declared && plan.holds(catalog, lanes))?;
         Some(Arc::clone(found))
     }
 
@@ -39,11 +51,13 @@ impl PlanCache {
         if plan.momentary || text.len() > TEXT_BYTES_MAX || plan.catalog == u64::MAX {
             return;
         }
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if plans.len() >= PLANS_MAX {
-            plans.clear();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = plan_bytes(text);
+        if kept.plans.len() >= PLANS_MAX || kept.bytes + bytes > BYTES_MAX {
+            *kept = Kept::default();
         }
-        let same = plans.entry(text.into()).or_default();
+        kept.bytes += bytes;
+        let same = kept.plans.entry(text.into()).or_default();
         same.retain(|known| known.catalog == plan.catalog && known.declared != plan.declared);
         same.push(Arc::clone(plan));
     }

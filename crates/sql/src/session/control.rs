@@ -247,7 +247,13 @@ impl Session {
         let declared: Vec<_> = parameter_types.iter().map(|sql_type| Some(*sql_type)).collect();
         let catalog = self.overlay.version(self.database.catalog())?;
         let planned = self.plan_in(planned.text.clone(), statement.clone(), &declared, &catalog)?;
-        self.named.insert(name.to_string(), Arc::new(Prepared { planned, place: Place::ALONE, offset: 0 }));
+        let memory = self.database.engine().memory().reserve("prepared statements");
+        let prepared = Prepared { planned, place: Place::ALONE, offset: 0, _memory: None };
+        let bytes = (prepared.bytes() + name.len()) as u64;
+        memory.grow(bytes).map_err(|exceeded| {
+            SqlError::out_of_memory(&exceeded).hint("DEALLOCATE prepared statements that are not needed any more.")
+        })?;
+        self.named.insert(name.to_string(), Arc::new(Prepared { _memory: Some(memory), ..prepared }));
         Ok(())
     }
 

@@ -16,6 +16,7 @@ mod observer;
 mod outcome;
 mod plans;
 mod prepared;
+mod script;
 #[allow(clippy::module_inception)]
 mod session;
 mod sleep;
@@ -32,5 +33,6 @@ pub use observer::{EndedTransaction, TransactionObserver};
 pub use outcome::{CommandTag, Outcome, Rows};
 pub use plans::{QueryBody, QueryPlan};
 pub use prepared::{ColumnDescription, Prepared};
+pub use script::Script;
 pub use session::{Session, SessionOptions};
 pub use states::{Block, Place, StatementKind, Step, TransactionStatus};

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use eris_platform::Reservation;
+
 use super::statement::Planned;
 use super::states::Place;
 use crate::errors::SqlError;
@@ -24,9 +26,25 @@ pub struct Prepared {
     pub(super) place: Place,
     /// Characters of the client's text before the statement: positions in errors count from there.
     pub(super) offset: usize,
+    /// What is reserved for it as long as it has a name in the session.
+    pub(super) _memory: Option<Reservation>,
+}
+
+/// Bytes that a plan keeps, by what was measured: schemas and nodes that each has, and for each byte of its text.
+const PLAN_BYTES: usize = 8 << 10;
+const PLAN_BYTES_PER_TEXT_BYTE: usize = 100;
+
+/// About how many bytes the plan of a text keeps.
+pub(super) fn plan_bytes(text: &str) -> usize {
+    PLAN_BYTES + PLAN_BYTES_PER_TEXT_BYTE * text.len()
 }
 
 impl Prepared {
+    /// About how many bytes it keeps.
+    pub fn bytes(&self) -> usize {
+        plan_bytes(&self.planned.text)
+    }
+
     /// The error with its place in the client's text.
     pub(super) fn placed(&self, error: SqlError) -> SqlError {
         placed(error, &self.planned.text, self.offset)

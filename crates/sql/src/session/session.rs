@@ -14,14 +14,14 @@ use super::cancel::SessionCancel;
 use super::explain::Analysis;
 use super::notices::Notice;
 use super::outcome::Outcome;
-use super::prepared::{Prepared, placed};
-use super::statement::{Planned, kind_of, plan};
+use super::prepared::Prepared;
+use super::statement::{Planned, plan};
 use super::states::{Block, Place, Step, TransactionStatus};
 use crate::activity::{Activity, Phase, Timeouts};
 use crate::catalog::{CatalogVersion, IndexClaim, Overlay, settle_indexes};
 use crate::database::Database;
 use crate::errors::{SqlError, SqlState};
-use crate::front::{self, Command};
+use crate::front::Command;
 use crate::plan::{Scope, SessionValues};
 use crate::settings::SessionSettings;
 use crate::types::SqlType;
@@ -116,21 +116,6 @@ impl Session {
         }
     }
 
-    /// Parses and plans all statements of a text; runs none. Types of parameters may be declared, others are inferred.
-    ///
-    /// Plans are made against the catalog as it is: in `CREATE TABLE t (...); INSERT INTO t ...` the second statement
-    /// is planned when it runs. As an error in the execution of a statement, an error here ends the open transaction.
-    pub fn parse(&mut self, sql: &str, parameter_types: &[Option<SqlType>]) -> Result<Vec<Arc<Prepared>>, SqlError> {
-        self.activity.check()?;
-        self.begin_statement(sql);
-        let parsed = self.parse_and_plan(sql, parameter_types).map_err(|error| self.activity.explain(error));
-        if parsed.is_err() {
-            self.spoil();
-        }
-        self.rest();
-        parsed
-    }
-
     pub(super) fn begin_statement(&self, text: &str) {
         let engine = self.database.engine();
         self.activity.begin_statement(engine, text, &Timeouts::of(&self.settings));
@@ -152,50 +137,6 @@ impl Session {
             Block::Failed => Phase::Failed,
         };
         self.activity.rest(self.database.engine(), phase, &Timeouts::of(&self.settings));
-    }
-
-    fn parse_and_plan(
-        &mut self,
-        sql: &str,
-        parameter_types: &[Option<SqlType>],
-    ) -> Result<Vec<Arc<Prepared>>, SqlError> {
-        let catalog = self.overlay.version(self.database.catalog())?;
-        let lanes = self.settings.lanes();
-        let cache = self.database.plan_cache();
-        if let Some(planned) = cache.find(sql, parameter_types, catalog.number, lanes) {
-            let offset = sql.find(&planned.text).map_or(0, |start| sql[..start].chars().count());
-            return Ok(vec![Arc::new(Prepared { planned, place: Place::ALONE, offset })]);
-        }
-        let statements = front::parse(sql)?;
-        let count = statements.len();
-        let mut prepared = Vec::with_capacity(count);
-        for (index, statement) in statements.into_iter().enumerate() {
-            let place = Place { index, count };
-            let cached = cache.find(&statement.text, parameter_types, catalog.number, lanes);
-            let planned = if let Some(planned) = cached {
-                planned
-            } else {
-                let command = front::lower(&statement.ast)?;
-                if index == 0 {
-                    // A failed block names nothing that could be wrong with its statements.
-                    self.block.step(kind_of(&command), place)?;
-                }
-                // Later statements of a text may need what earlier ones create: they are planned when they run.
-                match self.plan_in(statement.text.clone(), command.clone(), parameter_types, &catalog) {
-                    Ok(planned) => {
-                        cache.keep(&statement.text, &planned);
-                        if count == 1 && statement.text != sql {
-                            cache.keep(sql, &planned);
-                        }
-                        planned
-                    }
-                    Err(_) if index > 0 => Arc::new(Planned::later(statement.text, command, parameter_types)),
-                    Err(error) => return Err(placed(error, &statement.text, statement.offset)),
-                }
-            };
-            prepared.push(Arc::new(Prepared { planned, place, offset: statement.offset }));
-        }
-        Ok(prepared)
     }
 
     pub(super) fn plan_in(
@@ -331,6 +272,11 @@ impl Session {
 
     pub(super) fn lock_warnings(&self) -> std::sync::MutexGuard<'_, Vec<Notice>> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of a query text at most.
+    pub fn text_bytes_max(&self) -> usize {
+        self.settings.text_bytes_max()
     }
 
     /// The value of a setting.
