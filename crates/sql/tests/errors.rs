@@ -238,3 +238,62 @@ fn the_session_goes_on() {
     }
     assert_eq!(client.rows("SELECT sum(total) FROM orders"), ["10.00"]);
 }
+
+#[test]
+fn what_is_too_large_is_refused_by_its_bound() {
+    use eris_sql::SqlError;
+    use eris_sql::front::{self, BOUNDS_DEFAULT, Cutter, Size};
+    // As a session does it: the piece, the text, the size.
+    let refused = |sql: &str| -> Option<SqlError> {
+        for piece in Cutter::new(sql) {
+            let checked = BOUNDS_DEFAULT.check_piece(&piece).and_then(|()| {
+                for statement in front::parse_within(&sql[piece.range.clone()], &BOUNDS_DEFAULT)? {
+                    BOUNDS_DEFAULT.check_size(&Size::of(&statement.ast))?;
+                }
+                Ok(())
+            });
+            if let Err(error) = checked {
+                return Some(error);
+            }
+        }
+        None
+    };
+    let doubling: String = (1..31).map(|at| format!(", c{at} AS (SELECT a.x FROM c{0} a, c{0} b)", at - 1)).collect();
+    let nested =
+        |open: &str, close: &str, depth: usize| format!("SELECT {}1{}", open.repeat(depth), close.repeat(depth));
+    let joins: String = (0..1_000).map(|at| format!(" JOIN t t{at} ON t{at}.a = t.a")).collect();
+    for (sql, state) in [
+        (format!("WITH c0 AS (SELECT 1 AS x){doubling} SELECT * FROM c30"), "54001"),
+        (nested("(", " BETWEEN 1 AND 2)", 40), "54001"),
+        (nested("nullif(", ", 1)", 40), "54001"),
+        (nested("(", ")", 10_000), "54001"),
+        (nested("NOT ", "", 10_000), "54001"),
+        (nested("- ", "", 10_000), "54001"),
+        (format!("SELECT 1{}", " + 1".repeat(299)), "54001"),
+        (format!("SELECT 'a'{}", " || 'a'".repeat(1_500)), "54001"),
+        (format!("SELECT CASE{} END", " WHEN a THEN 1".repeat(1_200)), "54001"),
+        (format!("SELECT 1 WHERE true{}", " OR true".repeat(10_000)), "54001"),
+        (format!("SELECT 1 WHERE (a, b) IN ((1, 2){})", ", (1, 2)".repeat(6_000)), "54001"),
+        (format!("SELECT 1 FROM t{joins}"), "54001"),
+        (format!("SELECT 1{}", ", 1".repeat(1_700)), "54011"),
+        (
+            format!("CREATE TABLE t (a0 int{})", (1..1_700).map(|at| format!(", a{at} int")).collect::<String>()),
+            "54011",
+        ),
+        (format!("SELECT 1 IN (1{})", ", 1".repeat(1_000_000)), "54000"),
+        (format!("INSERT INTO t VALUES (1){}", ", (1)".repeat(1_000_000)), "54000"),
+    ] {
+        let error = refused(&sql).map(|error| error.sqlstate.to_string());
+        assert_eq!(error.as_deref(), Some(state), "{}", &sql[..sql.len().min(60)]);
+    }
+    // What is large and honest passes.
+    for sql in [
+        format!("SELECT 1 IN (1{})", ", 1".repeat(100_000)),
+        format!("INSERT INTO t VALUES (1, 'x'){}", ", (1, 'x')".repeat(50_000)),
+        format!("SELECT 1 WHERE a = 0{}", " OR a = 1".repeat(1_400)),
+        format!("SELECT 1 FROM t{}", (0..100).map(|at| format!(" JOIN t t{at} ON t{at}.a = t.a")).collect::<String>()),
+        format!("{}SELECT 1{}", "SELECT EXISTS (".repeat(40), ")".repeat(40)),
+    ] {
+        assert_eq!(refused(&sql), None, "{}", &sql[..sql.len().min(60)]);
+    }
+}
