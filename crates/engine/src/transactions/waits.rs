@@ -80,9 +80,9 @@ impl WaitsFor {
         lock(&self.waits).remove(&waiter);
     }
 
-    /// Whom a transaction waits for.
+    /// A transaction that this one waits for; of several that hold a table's lock, any.
     pub(super) fn holder(&self, waiter: TransactionId) -> Option<TransactionId> {
-        lock(&self.edges).get(&waiter).map(|edge| edge.holder.id)
+        lock(&self.waits).get(&waiter).and_then(|edges| edges.heads().pop())
     }
 
     /// Each wait in words.
