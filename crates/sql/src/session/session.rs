@@ -313,9 +313,10 @@ impl Session {
         let lock_timeout = self.settings.lock_timeout();
         let level = self.isolation_level();
         let transaction = match &mut self.transaction {
-            Some(transaction) if begun => return transaction,
             Some(transaction) => {
-                transaction.next_statement();
+                if !begun {
+                    transaction.next_statement();
+                }
                 transaction
             }
             none => {
