@@ -46,10 +46,10 @@ pub(super) fn backend_function(
         }),
         "pg_cancel_backend" => ScalarUDF::new_from_impl(Cancel {
             parts: parts(),
-            signature: Signature::exact(vec![ArrowType::Int32], Volatility::Volatile),
+            signature: Signature::exact(vec![ArrowType::Int64], Volatility::Volatile),
         }),
         "pg_terminate_backend" => {
-            let counts = [vec![ArrowType::Int32], vec![ArrowType::Int32, ArrowType::Int64]];
+            let counts = [vec![ArrowType::Int64], vec![ArrowType::Int64, ArrowType::Int64]];
             let signature = Signature::one_of(counts.map(TypeSignature::Exact).into(), Volatility::Volatile);
             AsyncScalarUDF::new(Arc::new(Terminate { parts: parts(), signature })).into_scalar_udf()
         }
