@@ -102,8 +102,6 @@ pub struct Transaction {
     /// The first statements behind the savepoints, ascending.
     savepoints: Vec<StatementNumber>,
     locks: HeldTableLocks,
-    /// Whether it has looked at nothing so far, so that its snapshot may be taken anew.
-    is_untouched: bool,
     /// Foreign keys that are not checked yet.
     checks: Checks,
     lock_timeout: Option<Duration>,
@@ -143,7 +141,6 @@ impl Transaction {
             exhausted: false,
             savepoints: Vec::new(),
             locks: HeldTableLocks::none(object.id),
-            is_untouched: true,
             checks: Checks::default(),
             lock_timeout: None,
             parallelism: None,

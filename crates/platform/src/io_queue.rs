@@ -50,11 +50,11 @@ pub fn run<T: Send + 'static>(
     IoTask { outcome }
 }
 
-/// Lets go of a queue without waiting for its jobs, which a drop of the last reference does. For a worker whose job may
-/// wait for a disk that does not answer.
-pub fn release(queue: Arc<dyn IoQueue>) {
-    let last = Arc::clone(&queue);
-    // Behind all others: it drops the last reference, unless that is dropped here when there is nothing left to do.
+/// Call it before dropping a reference to a queue: dropping the last one waits for the queue's jobs, and after this call
+/// the queue itself holds that one. For a worker whose job may wait for a disk that does not answer.
+pub fn release(queue: &Arc<dyn IoQueue>) {
+    let last = Arc::clone(queue);
+    // It runs after all other jobs, so that what it drops has nothing left to wait for.
     queue.submit(Box::new(move |_| drop(last)));
 }
 

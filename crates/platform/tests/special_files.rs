@@ -209,7 +209,8 @@ fn a_queue_that_is_released_is_not_waited_for() {
     queue.submit(Box::new(move |_| started.recv().unwrap()));
     queue.submit(Box::new(move |_| end.send(()).unwrap()));
     let held = Arc::downgrade(&queue);
-    io_queue::release(queue);
+    io_queue::release(&queue);
+    drop(queue);
     assert!(ended.try_recv().is_err(), "its jobs have not run");
     start.send(()).unwrap();
     ended.recv_timeout(Duration::from_mins(1)).unwrap();

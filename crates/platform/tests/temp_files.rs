@@ -71,7 +71,7 @@ fn pieces_are_read_and_the_space_is_free_afterwards() {
         env.run_io();
     }
     let again = temp.create(&budget).unwrap();
-    write(&env, &again, &[1; 19_500]).unwrap();
+    write(&env, &again, &vec![1; 19_500]).unwrap();
 }
 
 #[test]

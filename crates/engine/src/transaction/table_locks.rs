@@ -31,6 +31,8 @@ pub struct HeldTableLocks {
     /// Most transactions use one container in one mode.
     first: Option<Held>,
     more: Vec<Held>,
+    /// Whether the transaction has looked at no table so far, so that its snapshot may be taken anew.
+    is_untouched: bool,
     /// It takes none.
     passes: bool,
 }
@@ -53,7 +55,7 @@ impl fmt::Debug for Held {
 
 impl HeldTableLocks {
     pub(super) fn none(transaction: TransactionId) -> Self {
-        Self { transaction, first: None, more: Vec::new(), passes: false }
+        Self { transaction, first: None, more: Vec::new(), is_untouched: true, passes: false }
     }
 
     fn iter(&self) -> impl Iterator<Item = &Held> {
@@ -217,7 +219,7 @@ impl Transaction {
         if !self.note_use(container, mode) {
             Box::pin(self.lock_use(container, mode)).await?;
         }
-        self.is_untouched = false;
+        self.locks.is_untouched = false;
         Ok(())
     }
 
@@ -232,7 +234,7 @@ impl Transaction {
             self.lock_table_now(container.id(), mode)?;
             self.check_fits(container)?;
         }
-        self.is_untouched = false;
+        self.locks.is_untouched = false;
         Ok(())
     }
 
@@ -368,7 +370,7 @@ impl Transaction {
     fn renew_if_untouched(&mut self) {
         let is_untouched = match self.level {
             IsolationLevel::ReadCommitted => self.operations == 0,
-            IsolationLevel::RepeatableRead | IsolationLevel::Serializable => self.is_untouched,
+            IsolationLevel::RepeatableRead | IsolationLevel::Serializable => self.locks.is_untouched,
         };
         if !is_untouched {
             return;

@@ -216,7 +216,9 @@ impl Names {
     pub(super) fn move_directory(&mut self, from: &Path, to: &Path) {
         assert!(self.is_directory(from) && !self.exists(to), "{} cannot be moved", from.display());
         let within: Vec<PathBuf> = self.directories.keys().filter(|path| path.starts_with(from)).cloned().collect();
-        within.iter().for_each(|directory| self.sync(directory));
+        for directory in &within {
+            self.sync(directory);
+        }
         let moved = |path: PathBuf| match path.strip_prefix(from) {
             Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
             Ok(rest) => to.join(rest),

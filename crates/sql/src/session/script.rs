@@ -30,7 +30,7 @@ const TOKEN_BYTES: u64 = 700;
 /// Bytes of the plan, its copies under way and its schemas for each part of a statement.
 const PART_BYTES: u64 = 2_000;
 /// A statement that takes less is not charged: honest ones by the thousand would all wait for one counter.
-const FREE_BYTES: u64 = 1 << 20;
+const FREE_BYTES: u64 = 4 << 20;
 
 /// The statements of a text, of which none has run that [`Session::next_of`] has not given.
 #[derive(Debug)]

@@ -89,7 +89,7 @@ impl SourceFile {
 impl Drop for SourceFile {
     fn drop(&mut self) {
         // The thread may be waiting for the file still.
-        io_queue::release(Arc::clone(&self.queue));
+        io_queue::release(&self.queue);
     }
 }
 
