@@ -4,7 +4,7 @@ mod accounts;
 
 use std::sync::Arc;
 
-use eris_engine::{ContainerSpec, EngineOptions, Partitioning, Simulation};
+use eris_engine::{ContainerSpec, EngineError, EngineOptions, Partitioning, Simulation};
 use eris_platform::test_load;
 use eris_storage::Layout;
 
@@ -37,7 +37,8 @@ fn transactions_with_words_in_a_dropped_container_are_forgotten() {
                 ended.commit().await.expect("committed");
                 task.drop_container(containers[1]).expect("it is there");
                 let known = task.statistics().known_transactions;
-                running.commit().await.expect("committed");
+                let refused = running.commit().await.expect_err("its rows are gone");
+                assert!(matches!(refused, EngineError::ContainerReplaced(lost) if lost == containers[1]), "{refused}");
                 known
             })
             .expect("runs");

@@ -117,6 +117,7 @@ impl HeldTableLocks {
             transaction: self.transaction,
             first: self.first.take(),
             more: std::mem::take(&mut self.more),
+            is_untouched: self.is_untouched,
             passes: self.passes,
         }
     }
