@@ -55,7 +55,7 @@ pub async fn open(
     log.watch(&control, options.checkpoint_log_bytes);
     engine.spawn(run(engine.clone(), log.clone(), Arc::downgrade(&control), checkpointer, options.clone()));
     let took = env.now() - begun;
-    let report = RecoveryReport { put_aside, took, ..recovered.report };
+    let report = RecoveryReport { took, put_aside, ..recovered.report };
     if let Some(told) = report.told() {
         tell(format_args!("{told}"));
     }

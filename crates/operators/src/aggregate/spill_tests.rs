@@ -70,7 +70,7 @@ fn check(seed: u64, memory: u64, options: SpillOptions, is_required: bool) {
     let batches = batches(&mut random, 30, [40, 5_000, 1 << 40][seed as usize % 3]);
     let keys: Vec<Expression> =
         [vec![0], vec![1], vec![0, 1], vec![1, 2, 3]][seed as usize % 4].iter().map(|at| column(*at)).collect();
-    let calls = calls(seed % 2 == 0);
+    let calls = calls(seed.is_multiple_of(2));
     let make = |pool| GroupBy::with_calls(keys.clone().into(), calls.clone().into(), [].into(), pool, 2);
     let unlimited = MemoryPool::unlimited();
     let expected = Disk::new(seed).run(&make(&unlimited), &batches, 2).unwrap().0;

@@ -12,7 +12,7 @@ use eris_storage::Batch;
 
 use super::Sink;
 use crate::error::OperatorError;
-use crate::spill::{Spill, SpillOptions};
+use crate::spill::{Spill, SpillOptions, SpillingSink};
 
 /// A simulated disk, and what a statement may do with it.
 pub(crate) struct Disk {
@@ -66,7 +66,7 @@ impl Disk {
                     }
                 }
             }
-            if !sink.spilling().is_some_and(|sink| sink.ends_in_files()) {
+            if !sink.spilling().is_some_and(SpillingSink::ends_in_files) {
                 return Ok((super::finish(sink, threads)?, false));
             }
             write_out(sink, threads).await?;
@@ -80,7 +80,7 @@ impl Disk {
     }
 }
 
-fn spilling(sink: &dyn Sink) -> &dyn crate::spill::SpillingSink {
+fn spilling(sink: &dyn Sink) -> &dyn SpillingSink {
     sink.spilling().expect("only what spills hands batches back")
 }
 

@@ -34,7 +34,7 @@ fn batches(random: &mut SeededRandom, count: usize, rows: usize) -> Vec<Batch> {
         values
     };
     let mut batch = |random: &mut SeededRandom| {
-        Batch::from_rows(&TYPES, &(0..random.index(rows) + 1).map(|_| row(random)).collect::<Vec<_>>())
+        Batch::from_rows(&TYPES, &(0..=random.index(rows)).map(|_| row(random)).collect::<Vec<_>>())
     };
     (0..count).map(|_| batch(random)).collect()
 }
@@ -45,7 +45,7 @@ fn keys(random: &mut SeededRandom) -> SortKeys {
         descending: random.below(2) == 0,
         nulls_first: random.below(2) == 0,
     };
-    SortKeys((0..1 + random.index(3)).map(|_| key(random)).collect())
+    SortKeys((0..=random.index(3)).map(|_| key(random)).collect())
 }
 
 /// The rows in order, with those that compare equal sorted by their texts.

@@ -273,7 +273,9 @@ mod tests {
             // Slices begin within bytes of validity, too.
             let parts: Vec<Batch> =
                 batches.iter().map(|batch| batch.slice(batch.rows / 3, batch.rows - batch.rows / 3)).collect();
-            parts.iter().for_each(|batch| put_frame(batch, &mut bytes));
+            for batch in &parts {
+                put_frame(batch, &mut bytes);
+            }
             let mut rest = &bytes[..];
             for expected in &parts {
                 let (found, taken) = take_frame(rest, &TYPES).unwrap();

@@ -38,7 +38,7 @@ impl Activities {
             let last = sessions.last_key_value().map_or(0, |(last, _)| *last);
             let next = last.wrapping_add(1).max(FIRST_OWN_PROCESS) & (i32::MAX as u32);
             let free = |process: &u32| *process > 0 && !sessions.contains_key(process);
-            [next].into_iter().chain(FIRST_OWN_PROCESS..).find(free).unwrap_or(next)
+            [next].into_iter().chain(FIRST_OWN_PROCESS..=u32::MAX).find(free).unwrap_or(next)
         });
         let activity = Arc::new(Activity::new(process, options, now));
         sessions.insert(process, Arc::clone(&activity));

@@ -94,8 +94,8 @@ impl Count {
 
     /// The query of WITH that a name means here.
     fn named(&self, name: &str) -> Option<(usize, usize)> {
-        let named = self.frames.iter().rev().flat_map(|frame| frame.with.iter().rev());
-        named.filter_map(|(known, size)| size.filter(|_| known == name)).next()
+        let mut named = self.frames.iter().rev().flat_map(|frame| frame.with.iter().rev());
+        named.find_map(|(known, size)| size.filter(|_| known == name))
     }
 }
 

@@ -53,7 +53,7 @@ pub struct Script {
 #[derive(Debug)]
 enum Ready {
     Planned(Arc<Prepared>),
-    Parsed(ParsedStatement),
+    Parsed(Box<ParsedStatement>),
 }
 
 impl Script {
@@ -199,7 +199,7 @@ impl Session {
         {
             script.before += script.text[script.at..piece.range.start].chars().count();
             let (statements, charged) = self.parse_piece(&script.text, &piece, script.before, &bounds)?;
-            script.ready.extend(statements.into_iter().map(Ready::Parsed));
+            script.ready.extend(statements.into_iter().map(|statement| Ready::Parsed(Box::new(statement))));
             charge = charged;
             script.before += script.text[piece.range.clone()].chars().count();
             script.at = piece.range.end;
@@ -210,7 +210,7 @@ impl Session {
             None => None,
             Some(Ready::Planned(prepared)) => Some(prepared),
             Some(Ready::Parsed(statement)) => {
-                Some(self.plan_statement(&script.text, statement, &[], place, &charge, false)?)
+                Some(self.plan_statement(&script.text, *statement, &[], place, &charge, false)?)
             }
         })
     }

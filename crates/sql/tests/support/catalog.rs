@@ -32,11 +32,7 @@ pub const NAMES: [&str; 7] = [
 
 /// Names, rows and plans as text.
 pub fn picture(client: &mut Client) -> Vec<String> {
-    let mut picture = Vec::new();
-    for query in NAMES {
-        picture.push(query.to_string());
-        picture.extend(client.rows(query));
-    }
+    let mut picture = names(client);
     for table in client.rows("SELECT table_name FROM information_schema.tables ORDER BY 1") {
         let select = format!("SELECT * FROM \"{}\"", table.replace('"', "\"\""));
         let mut rows = client.rows(&select);
@@ -46,6 +42,16 @@ pub fn picture(client: &mut Client) -> Vec<String> {
         picture.extend(client.rows(&format!("EXPLAIN {select}")));
     }
     picture
+}
+
+/// The part of a picture that no table has to be read for.
+pub fn names(client: &mut Client) -> Vec<String> {
+    let mut names = Vec::new();
+    for query in NAMES {
+        names.push(query.to_string());
+        names.extend(client.rows(query));
+    }
+    names
 }
 
 /// Runs a task and waits for it.
