@@ -87,11 +87,12 @@ fn of_two_transactions_the_second_commit_fails() {
 /// names of then.
 #[test]
 fn of_two_transactions_the_second_waits_for_the_table() {
-    let created = ["DROP TABLE old", "CREATE TABLE old (a int)"];
+    const RECREATED: [&str; 2] = ["DROP TABLE old", "CREATE TABLE old (a int)"];
+    type Case = (&'static [&'static str], &'static str, Option<&'static str>, &'static [&'static str]);
     // The first, what the second says, what becomes of that if the first commits, the names that are left.
-    let cases: [(&[&str], &'static str, Option<&str>, &[&str]); 5] = [
+    let cases: [Case; 5] = [
         (&["DROP TABLE old"], "DROP TABLE old", Some("42P01"), &[]),
-        (&created, "DROP TABLE old", None, &[]),
+        (&RECREATED, "DROP TABLE old", None, &[]),
         (&["TRUNCATE old"], "TRUNCATE old", None, &["old", "old_n", "old_pkey"]),
         (&["DROP INDEX old_n"], "TRUNCATE old", None, &["old", "old_pkey"]),
         (

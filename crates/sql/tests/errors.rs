@@ -258,10 +258,11 @@ fn what_is_too_large_is_refused_by_its_bound() {
         }
         None
     };
-    let doubling: String = (1..31).map(|at| format!(", c{at} AS (SELECT a.x FROM c{0} a, c{0} b)", at - 1)).collect();
+    let doubling: String =
+        (1..31).map(|at| format!(", c{at} AS (SELECT a.x FROM c{0} a, c{0} b)", at - 1)).collect::<Vec<_>>().concat();
     let nested =
         |open: &str, close: &str, depth: usize| format!("SELECT {}1{}", open.repeat(depth), close.repeat(depth));
-    let joins: String = (0..1_000).map(|at| format!(" JOIN t t{at} ON t{at}.a = t.a")).collect();
+    let joins: String = (0..1_000).map(|at| format!(" JOIN t t{at} ON t{at}.a = t.a")).collect::<Vec<_>>().concat();
     for (sql, state) in [
         (format!("WITH c0 AS (SELECT 1 AS x){doubling} SELECT * FROM c30"), "54001"),
         (nested("(", " BETWEEN 1 AND 2)", 40), "54001"),
@@ -277,7 +278,10 @@ fn what_is_too_large_is_refused_by_its_bound() {
         (format!("SELECT 1 FROM t{joins}"), "54001"),
         (format!("SELECT 1{}", ", 1".repeat(1_700)), "54011"),
         (
-            format!("CREATE TABLE t (a0 int{})", (1..1_700).map(|at| format!(", a{at} int")).collect::<String>()),
+            format!(
+                "CREATE TABLE t (a0 int{})",
+                (1..1_700).map(|at| format!(", a{at} int")).collect::<Vec<_>>().concat()
+            ),
             "54011",
         ),
         (format!("SELECT 1 IN (1{})", ", 1".repeat(1_000_000)), "54000"),
@@ -291,7 +295,10 @@ fn what_is_too_large_is_refused_by_its_bound() {
         format!("SELECT 1 IN (1{})", ", 1".repeat(100_000)),
         format!("INSERT INTO t VALUES (1, 'x'){}", ", (1, 'x')".repeat(50_000)),
         format!("SELECT 1 WHERE a = 0{}", " OR a = 1".repeat(1_400)),
-        format!("SELECT 1 FROM t{}", (0..100).map(|at| format!(" JOIN t t{at} ON t{at}.a = t.a")).collect::<String>()),
+        format!(
+            "SELECT 1 FROM t{}",
+            (0..100).map(|at| format!(" JOIN t t{at} ON t{at}.a = t.a")).collect::<Vec<_>>().concat()
+        ),
         format!("{}SELECT 1{}", "SELECT EXISTS (".repeat(40), ")".repeat(40)),
     ] {
         assert_eq!(refused(&sql), None, "{}", &sql[..sql.len().min(60)]);

@@ -122,7 +122,7 @@ fn instance_with_rows(memory_limit_bytes: u64) -> Instance {
     let instance = Instance::with_engine(engine, DatabaseOptions::default());
     let mut client = instance.session();
     client.ok("CREATE TABLE s (n int PRIMARY KEY)");
-    let lines: String = (0..500).map(|n| format!("{n}\n")).collect();
+    let lines: String = (0..500).map(|n| format!("{n}\n")).collect::<Vec<_>>().concat();
     client.run_with("COPY s FROM STDIN (FORMAT csv)", &[], Some(&lines)).unwrap();
     drop(client);
     instance
@@ -144,7 +144,7 @@ fn what_does_not_fit_is_sorted_and_grouped_in_files() {
         "SELECT count(*), sum(g.c), min(g.low), max(g.low) FROM \
          (SELECT k, count(*) AS c, min(t) AS low, count(DISTINCT t) AS d FROM ({MANY_WIDE_ROWS}) q GROUP BY k) g"
     );
-    let expected = format!("250000|250000|{}|{}", "0".repeat(100), format!("{:0>100}", 249_999));
+    let expected = format!("250000|250000|{}|{:0>100}", "0".repeat(100), 249_999);
     assert_eq!(client.rows(&grouped), [expected]);
     assert!(files.statistics().written_bytes > spilled, "the groups fitted");
     // Both inputs of a later stage that asks twice, and a limit.
@@ -184,8 +184,10 @@ fn work_mem_changes_no_answer() {
     let instance = instance_with_rows(1 << 30);
     let mut client = instance.session();
     client.ok("CREATE TABLE v (id int PRIMARY KEY, g int, t text, d numeric(12, 2))");
-    let lines: String =
-        (0..20_000).map(|n| format!("{n},{},text {},{}.25\n", n % 700, n * 7_919 % 3_000, n % 97)).collect();
+    let lines: String = (0..20_000)
+        .map(|n| format!("{n},{},text {},{}.25\n", n % 700, n * 7_919 % 3_000, n % 97))
+        .collect::<Vec<_>>()
+        .concat();
     client.run_with("COPY v FROM STDIN (FORMAT csv)", &[], Some(&lines)).unwrap();
     let queries = [
         "SELECT g, count(*), sum(d), avg(d), min(t), max(id), count(DISTINCT t) FROM v GROUP BY g ORDER BY g",

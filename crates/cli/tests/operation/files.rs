@@ -131,7 +131,7 @@ fn a_copy_of_a_file_is_cancelled() {
     let server = server(&place.path("db"));
     server.run("CREATE TABLE t (id int PRIMARY KEY, text text)").unwrap();
     let file = place.path("rows");
-    let rows: String = (0..3_000_000).map(|id| format!("{id}\ttext\n")).collect();
+    let rows: String = (0..3_000_000).map(|id| format!("{id}\ttext\n")).collect::<Vec<_>>().concat();
     std::fs::write(&file, rows).unwrap();
     let mut connection = server.try_connect().unwrap();
     let token = connection.cancel_token().unwrap();
@@ -156,7 +156,7 @@ fn a_file_that_does_not_answer_keeps_its_own_statement() {
     let server = server(&place.path("db"));
     server.run("CREATE TABLE t (id int PRIMARY KEY, text text)").unwrap();
     let file = place.path("rows");
-    let rows: String = (0..3_000_000).map(|id| format!("{id}\ttext\n")).collect();
+    let rows: String = (0..3_000_000).map(|id| format!("{id}\ttext\n")).collect::<Vec<_>>().concat();
     std::fs::write(&file, rows).unwrap();
     let mut connection = server.try_connect().unwrap();
     let token = connection.cancel_token().unwrap();
@@ -257,7 +257,9 @@ fn databases_and_backups_belong_to_their_user() {
     server.run(&format!("BACKUP TO '{backup}'")).unwrap();
     assert_eq!(server.stop(), "");
     assert!(Command::new(eris()).args(["restore", &backup, &restored]).status().unwrap().success());
-    [&directory, &backup, &restored].into_iter().for_each(|directory| assert_private(directory));
+    for directory in [&directory, &backup, &restored] {
+        assert_private(directory);
+    }
     // As a copy may be, or a version of ERIS left it that kept to the mask.
     let mut found = Vec::new();
     modes(Path::new(&directory), &mut found);

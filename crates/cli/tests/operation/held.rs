@@ -39,7 +39,9 @@ pub fn see_the_end(threads: &[libc::pid_t]) {
             }
             if begun.elapsed() >= PATIENCE {
                 // Otherwise nobody could wait for the process that is killed behind this.
-                threads.iter().for_each(|thread| release(*thread));
+                for thread in threads {
+                    release(*thread);
+                }
                 panic!("it does not end");
             }
             std::thread::sleep(Duration::from_millis(10));

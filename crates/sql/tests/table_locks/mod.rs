@@ -10,7 +10,7 @@ use eris_engine::TableLockMode;
 use super::support::{Answer, Client, Instance};
 use eris_sql::SqlError;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn instance() -> Instance {
     let instance = super::instance();
