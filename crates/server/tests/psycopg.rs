@@ -365,7 +365,7 @@ with connect(autocommit=True) as one, connect(autocommit=True, application_name=
     three.execute('UPDATE t SET n = 9')
     pid = three.info.backend_pid
     assert one.execute(state, (pid,)).fetchone() == ('idle in transaction', 'UPDATE t SET n = 9')
-    assert one.execute('SELECT pg_terminate_backend(%s, 10000)', (pid,)).fetchone() == (True,)
+    assert one.execute('SELECT pg_terminate_backend(%s)', (pid,)).fetchone() == (True,)
     one.execute('UPDATE t SET n = n + 1')
     assert one.execute('SELECT n FROM t').fetchone() == (2,)
 print('done')

@@ -1,44 +1,31 @@
-//! Functions about sessions: `pg_backend_pid()`, `pg_cancel_backend(pid)`, `pg_terminate_backend(pid [, timeout])`.
+//! Functions about sessions: `pg_backend_pid()`, `pg_cancel_backend(pid)`, `pg_terminate_backend(pid)`.
 //!
 //! The last two do something each time they are evaluated, so they are never folded into a constant.
 
 use std::fmt;
-use std::future::Future;
 use std::hash::{Hash, Hasher};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType as ArrowType, Int64Type};
-use datafusion::common::{DataFusionError, Result, ScalarValue};
-use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
-};
-use eris_engine::Engine;
-use eris_platform::Nanos;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use super::bind::SessionValues;
 use crate::activity::Activities;
-use crate::errors::{SqlError, SqlState};
+use crate::errors::SqlState;
 use crate::session::Notice;
-
-/// How often who waits for the end of a session looks.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Finds a function by name; notes that the plan depends on the session.
 pub(super) fn backend_function(
     name: &str,
-    engine: &Engine,
     activities: &Arc<Activities>,
     values: &SessionValues,
     used: &AtomicBool,
 ) -> Option<Arc<ScalarUDF>> {
-    let parts =
-        || Parts { engine: engine.clone(), activities: Arc::clone(activities), warnings: Arc::clone(&values.warnings) };
+    let parts = || Parts { activities: Arc::clone(activities), warnings: Arc::clone(&values.warnings) };
     let function = match name {
         "pg_backend_pid" => ScalarUDF::new_from_impl(OwnProcess {
             process: values.process as i32,
@@ -48,11 +35,10 @@ pub(super) fn backend_function(
             parts: parts(),
             signature: Signature::exact(vec![ArrowType::Int64], Volatility::Volatile),
         }),
-        "pg_terminate_backend" => {
-            let counts = [vec![ArrowType::Int64], vec![ArrowType::Int64, ArrowType::Int64]];
-            let signature = Signature::one_of(counts.map(TypeSignature::Exact).into(), Volatility::Volatile);
-            AsyncScalarUDF::new(Arc::new(Terminate { parts: parts(), signature })).into_scalar_udf()
-        }
+        "pg_terminate_backend" => ScalarUDF::new_from_impl(Terminate {
+            parts: parts(),
+            signature: Signature::exact(vec![ArrowType::Int64], Volatility::Volatile),
+        }),
         _ => return None,
     };
     used.store(true, Ordering::Relaxed);
@@ -86,7 +72,6 @@ impl ScalarUDFImpl for OwnProcess {
 /// What the functions reach others with.
 #[derive(Clone)]
 struct Parts {
-    engine: Engine,
     activities: Arc<Activities>,
     warnings: Arc<Mutex<Vec<Notice>>>,
 }
@@ -99,25 +84,6 @@ impl Parts {
 
     fn not_there(&self, process: i64) {
         self.warn(format!("PID {process} is not a PostgreSQL server process"));
-    }
-
-    fn is_there(&self, process: u32) -> bool {
-        self.activities.has(process)
-    }
-
-    /// Waits until a session is over.
-    async fn ended(&self, process: u32, milliseconds: u64) -> bool {
-        let now = || self.engine.env().now();
-        let deadline = now().0.saturating_add(milliseconds.saturating_mul(1_000_000));
-        while self.is_there(process) {
-            if now().0 >= deadline {
-                self.warn(format!("backend with PID {process} did not terminate within {milliseconds} milliseconds"));
-                return false;
-            }
-            let next = now().0.saturating_add(LOOK_AGAIN.as_nanos() as u64);
-            self.engine.sleep_until(Nanos(next.min(deadline))).await;
-        }
-        true
     }
 }
 
@@ -200,47 +166,21 @@ impl ScalarUDFImpl for Terminate {
         Ok(ArrowType::Boolean)
     }
 
-    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Err(DataFusionError::External(Box::new(SqlError::unsupported(
-            "pg_terminate_backend at this place",
-            "Write it into the select list.",
-        ))))
-    }
-}
-
-impl AsyncScalarUDFImpl for Terminate {
-    fn invoke_async_with_args<'s, 'a>(
-        &'s self,
-        args: ScalarFunctionArgs,
-    ) -> Pin<Box<dyn Future<Output = Result<ColumnarValue>> + Send + 'a>>
-    where
-        's: 'a,
-        Self: 'a,
-    {
-        Box::pin(async move {
-            let arguments = Arguments::of(args)?;
-            let mut answers = Vec::with_capacity(arguments.rows);
-            for (row, process) in arguments.processes().enumerate() {
-                let timeout = arguments.timeout(row)?;
-                let (Some(process), Some(timeout)) = (process, timeout) else {
-                    answers.push(None);
-                    continue;
-                };
-                let found = u32::try_from(process).ok().filter(|process| self.parts.activities.terminate(*process));
-                answers.push(Some(match found {
-                    None => {
-                        self.parts.not_there(process);
-                        false
-                    }
-                    Some(process) => timeout == 0 || self.parts.ended(process, timeout).await,
-                }));
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arguments = Arguments::of(args)?;
+        let answers = arguments.processes().map(|process| {
+            let process = process?;
+            let found = u32::try_from(process).is_ok_and(|process| self.parts.activities.terminate(process));
+            if !found {
+                self.parts.not_there(process);
             }
-            arguments.answer(answers.into_iter().collect())
-        })
+            Some(found)
+        });
+        arguments.answer(answers.collect())
     }
 }
 
-/// Process ids and timeouts, row by row.
+/// Process ids, row by row.
 struct Arguments {
     columns: Vec<ArrayRef>,
     rows: usize,
@@ -263,18 +203,6 @@ impl Arguments {
     fn value(&self, column: usize, row: usize) -> Option<i64> {
         let numbers = self.columns.get(column)?.as_primitive::<Int64Type>();
         numbers.is_valid(row).then(|| numbers.value(row))
-    }
-
-    /// Milliseconds; 0 if there is no such argument.
-    fn timeout(&self, row: usize) -> Result<Option<u64>> {
-        if self.columns.len() < 2 {
-            return Ok(Some(0));
-        }
-        let Some(timeout) = self.value(1, row) else { return Ok(None) };
-        u64::try_from(timeout).map(Some).map_err(|_| {
-            let error = SqlError::new(SqlState::OUT_OF_RANGE, "\"timeout\" must not be negative");
-            DataFusionError::External(Box::new(error))
-        })
     }
 
     fn answer(&self, answers: BooleanArray) -> Result<ColumnarValue> {

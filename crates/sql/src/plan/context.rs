@@ -57,10 +57,7 @@ impl ContextProvider for Context<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         session_function(name, self.values, &self.momentary)
-            .or_else(|| {
-                let (engine, activities) = (self.planner.engine(), self.planner.activities());
-                backend_function(name, engine, activities, self.values, &self.momentary)
-            })
+            .or_else(|| backend_function(name, self.planner.activities(), self.values, &self.momentary))
             .or_else(|| catalog_function(name, self.catalog, self.values, &self.momentary))
             .or_else(|| self.planner.state().scalar_functions().get(name).cloned())
             .or_else(|| (name == ROW_IN).then(|| Arc::new(row_in())))

@@ -29,8 +29,9 @@ use crate::types::SqlType;
 const TOKEN_BYTES: u64 = 700;
 /// Bytes of the plan, its copies under way and its schemas for each part of a statement.
 const PART_BYTES: u64 = 2_000;
-/// A statement that takes less is not charged: honest ones by the thousand would all wait for one counter.
-const FREE_BYTES: u64 = 4 << 20;
+/// A statement that takes less is not charged: honest ones by the thousand would all wait for one counter, and as a
+/// worker plans one at a time there are no more of them than workers.
+const FREE_BYTES: u64 = 16 << 20;
 /// Nor is the text of several statements that is not longer: in a full database, `BEGIN; DROP TABLE t; COMMIT` works.
 const FREE_TEXT_BYTES: u64 = 64 << 10;
 

@@ -161,7 +161,7 @@ fn a_message_beyond_the_memory_is_refused_and_the_connection_stays() {
     assert!(client.query(&large)[0].starts_with("error 54000"));
     let answers = client.ask([execute("p", 0), sync()]);
     assert!(answers[0].starts_with("error 25P02"), "the block has failed, and its portals: {answers:?}");
-    assert_eq!(memory.used(), 0);
+    assert!(memory.used() < 4 << 10, "only what the portal itself takes: {}", memory.used());
 }
 
 #[test]
