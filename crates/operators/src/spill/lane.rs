@@ -221,7 +221,8 @@ impl LaneReader {
     pub async fn next_batch(&mut self) -> Result<Option<Batch>, OperatorError> {
         let written = Arc::clone(&self.lane.0);
         if self.at == self.piece.len() {
-            self.piece = Vec::new();
+            // Both at once: a reader that is asked again after its end has nothing to take a frame from.
+            (self.piece, self.at) = (Vec::new(), 0);
             let Some(extent) = written.extents.get(self.next) else {
                 self.held.resize(0)?;
                 return Ok(None);
@@ -231,7 +232,6 @@ impl LaneReader {
             self.held.resize(u64::from(extent.bytes) + FRAME_BYTES as u64)?;
             let file = &written.file;
             self.piece = file.spill.wait(file.file.read(*extent), |error| file.file.lost(error)).await?;
-            self.at = 0;
         }
         let (batch, taken) = take_frame(&self.piece[self.at..], &written.types)
             .map_err(|error| OperatorError::TempFile(written.file.file.damaged(error.to_string())))?;
