@@ -49,10 +49,6 @@ impl Activities {
         self.sessions().remove(&process);
     }
 
-    pub fn has(&self, process: u32) -> bool {
-        self.sessions().contains_key(&process)
-    }
-
     /// Ends what a session runs; false if there is no such session.
     pub fn cancel(&self, process: u32) -> bool {
         self.interrupt(process, Interruption::UserRequest)

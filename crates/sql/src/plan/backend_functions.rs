@@ -7,9 +7,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::array::{AsArray, BooleanArray};
 use datafusion::arrow::datatypes::{DataType as ArrowType, Int64Type};
+use datafusion::common::utils::take_function_args;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
@@ -25,20 +25,21 @@ pub(super) fn backend_function(
     values: &SessionValues,
     used: &AtomicBool,
 ) -> Option<Arc<ScalarUDF>> {
-    let parts = || Parts { activities: Arc::clone(activities), warnings: Arc::clone(&values.warnings) };
+    let interrupt = |name, interrupt| {
+        ScalarUDF::new_from_impl(Interrupt {
+            name,
+            interrupt,
+            parts: Parts { activities: Arc::clone(activities), warnings: Arc::clone(&values.warnings) },
+            signature: Signature::exact(vec![ArrowType::Int64], Volatility::Volatile),
+        })
+    };
     let function = match name {
         "pg_backend_pid" => ScalarUDF::new_from_impl(OwnProcess {
             process: values.process as i32,
             signature: Signature::exact(vec![], Volatility::Stable),
         }),
-        "pg_cancel_backend" => ScalarUDF::new_from_impl(Cancel {
-            parts: parts(),
-            signature: Signature::exact(vec![ArrowType::Int64], Volatility::Volatile),
-        }),
-        "pg_terminate_backend" => ScalarUDF::new_from_impl(Terminate {
-            parts: parts(),
-            signature: Signature::exact(vec![ArrowType::Int64], Volatility::Volatile),
-        }),
+        "pg_cancel_backend" => interrupt("pg_cancel_backend", Activities::cancel),
+        "pg_terminate_backend" => interrupt("pg_terminate_backend", Activities::terminate),
         _ => return None,
     };
     used.store(true, Ordering::Relaxed);
@@ -87,41 +88,40 @@ impl Parts {
     }
 }
 
-/// Functions are compared by what they are called and declared as.
-macro_rules! compared_by_signature {
-    ($function:ident) => {
-        impl fmt::Debug for $function {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-
-        impl PartialEq for $function {
-            fn eq(&self, other: &Self) -> bool {
-                self.signature == other.signature
-            }
-        }
-
-        impl Eq for $function {}
-
-        impl Hash for $function {
-            fn hash<H: Hasher>(&self, state: &mut H) {
-                self.signature.hash(state);
-            }
-        }
-    };
-}
-
-struct Cancel {
+/// Interrupts another session: its statement, or all of it.
+struct Interrupt {
+    name: &'static str,
+    /// False if there is no such session.
+    interrupt: fn(&Activities, u32) -> bool,
     parts: Parts,
     signature: Signature,
 }
 
-compared_by_signature!(Cancel);
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
 
-impl ScalarUDFImpl for Cancel {
+// Functions are compared by name and signature: the rest is the session's, in which a plan stays.
+impl PartialEq for Interrupt {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.signature == other.signature
+    }
+}
+
+impl Eq for Interrupt {}
+
+impl Hash for Interrupt {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+        self.signature.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Interrupt {
     fn name(&self) -> &'static str {
-        "pg_cancel_backend"
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -133,80 +133,23 @@ impl ScalarUDFImpl for Cancel {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arguments = Arguments::of(args)?;
-        let answers = arguments.processes().map(|process| {
-            let process = process?;
-            let found = u32::try_from(process).is_ok_and(|process| self.parts.activities.cancel(process));
-            if !found {
-                self.parts.not_there(process);
-            }
-            Some(found)
-        });
-        arguments.answer(answers.collect())
-    }
-}
-
-struct Terminate {
-    parts: Parts,
-    signature: Signature,
-}
-
-compared_by_signature!(Terminate);
-
-impl ScalarUDFImpl for Terminate {
-    fn name(&self) -> &'static str {
-        "pg_terminate_backend"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _types: &[ArrowType]) -> Result<ArrowType> {
-        Ok(ArrowType::Boolean)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arguments = Arguments::of(args)?;
-        let answers = arguments.processes().map(|process| {
-            let process = process?;
-            let found = u32::try_from(process).is_ok_and(|process| self.parts.activities.terminate(process));
-            if !found {
-                self.parts.not_there(process);
-            }
-            Some(found)
-        });
-        arguments.answer(answers.collect())
-    }
-}
-
-/// Process ids, row by row.
-struct Arguments {
-    columns: Vec<ArrayRef>,
-    rows: usize,
-    is_scalar: bool,
-}
-
-impl Arguments {
-    fn of(args: ScalarFunctionArgs) -> Result<Self> {
         let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if is_scalar { 1 } else { args.number_rows };
-        let columns =
-            args.args.into_iter().map(|arg| cast(&arg.into_array(rows)?, &ArrowType::Int64).map_err(Into::into));
-        Ok(Self { columns: columns.collect::<Result<_>>()?, rows, is_scalar })
-    }
-
-    fn processes(&self) -> impl Iterator<Item = Option<i64>> + '_ {
-        (0..self.rows).map(|row| self.value(0, row))
-    }
-
-    fn value(&self, column: usize, row: usize) -> Option<i64> {
-        let numbers = self.columns.get(column)?.as_primitive::<Int64Type>();
-        numbers.is_valid(row).then(|| numbers.value(row))
-    }
-
-    fn answer(&self, answers: BooleanArray) -> Result<ColumnarValue> {
-        if self.is_scalar {
+        let processes = take_function_args(self.name, args.args)?;
+        let [processes] = processes.map(|processes| processes.into_array(rows));
+        let answers: BooleanArray = processes?
+            .as_primitive::<Int64Type>()
+            .iter()
+            .map(|process| {
+                let process = process?;
+                let found = u32::try_from(process).is_ok_and(|number| (self.interrupt)(&self.parts.activities, number));
+                if !found {
+                    self.parts.not_there(process);
+                }
+                Some(found)
+            })
+            .collect();
+        if is_scalar {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&answers, 0)?));
         }
         Ok(ColumnarValue::Array(Arc::new(answers)))
