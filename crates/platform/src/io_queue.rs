@@ -50,8 +50,8 @@ pub fn run<T: Send + 'static>(
     IoTask { outcome }
 }
 
-/// Call it before dropping a reference to a queue: dropping the last one waits for the queue's jobs, and after this call
-/// the queue itself holds that one. For a worker whose job may wait for a disk that does not answer.
+/// Call it before dropping a reference to a queue: dropping the last one waits for the queue's jobs, and after this
+/// call the queue itself holds that one. For a worker whose job may wait for a disk that does not answer.
 pub fn release(queue: &Arc<dyn IoQueue>) {
     let last = Arc::clone(queue);
     // It runs after all other jobs, so that what it drops has nothing left to wait for.

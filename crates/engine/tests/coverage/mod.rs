@@ -62,8 +62,8 @@ const NO_MEMORY: &str = "no memory for ";
 
 /// What no simulated run can reach, and why.
 fn is_out_of_reach(event: Event) -> bool {
-    // Workers are stepped by the simulator and never sleep, and its clock stands still within a step. The clients of the
-    // histories take no strong table locks, so these close no cycle; `table_locks.rs` does.
+    // Workers are stepped by the simulator and never sleep, and its clock stands still within a step. The clients of
+    // the histories take no strong table locks, so these close no cycle; `table_locks.rs` does.
     matches!(event, Event::Parks | Event::Watches | Event::LongPolls | Event::TableDeadlocks)
 }
 

@@ -25,10 +25,10 @@ pub(super) fn backend_function(
     values: &SessionValues,
     used: &AtomicBool,
 ) -> Option<Arc<ScalarUDF>> {
-    let interrupt = |name, interrupt| {
+    let interrupt = |name, reach| {
         ScalarUDF::new_from_impl(Interrupt {
             name,
-            interrupt,
+            reach,
             parts: Parts { activities: Arc::clone(activities), warnings: Arc::clone(&values.warnings) },
             signature: Signature::exact(vec![ArrowType::Int64], Volatility::Volatile),
         })
@@ -92,7 +92,7 @@ impl Parts {
 struct Interrupt {
     name: &'static str,
     /// False if there is no such session.
-    interrupt: fn(&Activities, u32) -> bool,
+    reach: fn(&Activities, u32) -> bool,
     parts: Parts,
     signature: Signature,
 }
@@ -142,7 +142,7 @@ impl ScalarUDFImpl for Interrupt {
             .iter()
             .map(|process| {
                 let process = process?;
-                let found = u32::try_from(process).is_ok_and(|number| (self.interrupt)(&self.parts.activities, number));
+                let found = u32::try_from(process).is_ok_and(|number| (self.reach)(&self.parts.activities, number));
                 if !found {
                     self.parts.not_there(process);
                 }
