@@ -152,18 +152,31 @@ impl GroupBy {
         self.external.as_deref().ok_or_else(|| OperatorError::Internal("a grouping that has no files".to_string()))
     }
 
-    /// What the rounds take in memory besides the groups of the slots, and the results.
+    /// What the rounds take in memory besides the groups of the slots: the results, and if groups are divided, a copy of
+    /// all of them and the tables of the parts that are merged at the same time, which grow by doubling.
     fn bytes_to_finish(&self) -> u64 {
-        let (mut used, mut bytes) = (0, 0);
+        let (mut used, mut held, mut results, mut largest, mut most_values) = (0, 0, 0, 0, 0);
+        let mut workers = 0;
         for slot in self.slots.iter() {
+            workers += 1;
             if let Some(grouped) = &*slot {
                 used += 1;
-                let results = grouped.result_bytes() as u64;
-                bytes +=
-                    grouped.len() as u64 * (results + if used > 1 { grouped.room.group_bytes() + results } else { 0 });
+                held += grouped.bytes();
+                results += (grouped.len() * grouped.result_bytes()) as u64;
+                largest += grouped.len().max(values_of(grouped));
+                most_values = most_values.max(values_of(grouped));
             }
         }
-        bytes
+        if used <= 1 && most_values <= JOB_GROUPS {
+            return results;
+        }
+        let parts = self.parts_of(largest) as u64;
+        results + held + 2 * held.div_ceil(parts) * parts.min(workers)
+    }
+
+    /// Parts that so many groups or values are divided into.
+    fn parts_of(&self, largest: usize) -> usize {
+        if self.groups.is_empty() { 1 } else { largest.div_ceil(PART_GROUPS).clamp(1, PARTS_MAX) }
     }
 
     /// The same, of codes or of values.
@@ -192,20 +205,13 @@ impl GroupBy {
     /// The first round.
     fn collected(&self) -> Result<Phase, OperatorError> {
         let mut slots: Vec<Grouped> = self.slots.iter().filter_map(|mut slot| slot.take()).collect();
-        let values = |slot: &Grouped| {
-            let distinct = slot.states.iter().map(|state| match state {
-                CallState::Plain(_) => 0,
-                CallState::Distinct(distinct) => distinct.len(),
-            });
-            distinct.max().unwrap_or(0)
-        };
-        let largest = slots.iter().map(|slot| slot.len().max(values(slot))).sum::<usize>();
-        if slots.len() <= 1 && slots.iter().all(|slot| values(slot) <= JOB_GROUPS) {
+        let largest = slots.iter().map(|slot| slot.len().max(values_of(slot))).sum::<usize>();
+        if slots.len() <= 1 && slots.iter().all(|slot| values_of(slot) <= JOB_GROUPS) {
             let mut alone = slots.pop().unwrap_or_else(|| self.grouped());
             alone.complete()?;
             return Ok(Phase::Alone(Box::new(alone)));
         }
-        let parts = if self.groups.is_empty() { 1 } else { largest.div_ceil(PART_GROUPS).clamp(1, PARTS_MAX) };
+        let parts = self.parts_of(largest);
         let slots = match Ranges::of(slots, parts) {
             Ok(ranges) => return Ok(Phase::Ranges(Box::new(ranges))),
             Err(slots) => slots,
@@ -286,6 +292,15 @@ impl GroupBy {
             None => Err(OperatorError::Internal("the groups are taken already".to_string())),
         }
     }
+}
+
+/// Values of the DISTINCT call that has most.
+fn values_of(slot: &Grouped) -> usize {
+    let distinct = slot.states.iter().map(|state| match state {
+        CallState::Plain(_) => 0,
+        CallState::Distinct(distinct) => distinct.len(),
+    });
+    distinct.max().unwrap_or(0)
 }
 
 impl Sink for GroupBy {
