@@ -2,13 +2,20 @@
 //!
 //! ```text
 //!   admit --> running < running_max ----------------------------> Permit --(dropped)--> the first that waits
-//!         \-> waiting < waiting_max --> queue, first in first out --> Permit
-//!          \-> refused: too many wait         \-> refused: waited too long
+//!         \-> waiting < waiting_max --> queue, first in first out --> Permit     ^
+//!          \-> refused: too many wait         \-> refused: waited too long      |
+//!                                                                               |
+//!   Permit --(refused memory)--> wait_for_memory: back into the queue, at the place of its first ticket
 //! ```
 //! A point statement does not wait behind scans: each class has a limit of its own. The limit stands in front of the
 //! workers; what was admitted is scheduled by class inside every partition.
+//!
+//! A long statement that is refused memory while others run gives back what it holds and waits here until there is
+//! room, or until none of its class runs any more; while one waits for memory, none that came later is admitted. So
+//! statements that do not fit beside each other follow one another in the order in which they came. Nobody waits with
+//! memory, so that those who wait do not stop those who run.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -72,6 +79,8 @@ pub enum AdmissionError {
     QueueFull { running: usize, waiting: usize },
     #[error("the statement waited {0:?} for others of its class to end")]
     TimedOut(Duration),
+    #[error("the statement waited {0:?} for memory that others hold")]
+    NoMemory(Duration),
 }
 
 /// The gates of all classes.
@@ -80,7 +89,7 @@ pub(crate) struct Admission {
 }
 
 struct Gate {
-    limit: ClassLimit,
+    limit: Option<ClassLimit>,
     queue: Lock<Queue>,
 }
 
@@ -88,22 +97,37 @@ struct Gate {
 struct Queue {
     running: usize,
     next_ticket: u64,
-    waiting: VecDeque<(u64, Waker)>,
+    /// By ticket: the first is the next.
+    waiting: BTreeMap<u64, Waiting>,
     /// Tickets whose turn has come and who do not know it yet; they count as running.
     called: Vec<u64>,
 }
 
+struct Waiting {
+    waker: Waker,
+    /// It ran before and was refused memory. It decides itself when it goes on.
+    for_memory: bool,
+}
+
+/// How often the first that waits for memory looks whether there is some: not all that frees memory ends a statement.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
 impl Admission {
     pub fn new(options: &AdmissionOptions) -> Self {
-        let gate = |class| options.of(class).map(|limit| Arc::new(Gate { limit, queue: Lock::default() }));
+        // Point statements never wait for memory: without a limit they need no gate, and share nothing.
+        let gate = |class| {
+            let limit = options.of(class);
+            let needed = limit.is_some() || class != StatementClass::Point;
+            needed.then(|| Arc::new(Gate { limit, queue: Lock::default() }))
+        };
         Self { gates: STATEMENT_CLASSES.map(gate) }
     }
 
     /// Waits for a place among the running statements of the class.
     pub fn admit(&self, runtime: &Arc<Runtime>, class: StatementClass) -> Admit {
         let gate = self.gates[class as usize].clone();
-        let deadline = gate.as_ref().map(|gate| runtime.env.now() + gate.limit.wait_max);
-        let timeout = deadline.map(|deadline| Sleep::until(runtime, deadline));
+        let limit = gate.as_ref().and_then(|gate| gate.limit);
+        let timeout = limit.map(|limit| Sleep::until(runtime, runtime.env.now() + limit.wait_max));
         let runtime = gate.as_ref().map(|_| Arc::clone(runtime));
         Admit { runtime, gate, timeout, ticket: None }
     }
@@ -118,31 +142,54 @@ impl Admission {
 }
 
 impl Gate {
-    /// Gives the place of a statement that ended to the first that waits.
-    fn leave(&self) {
-        let waker = {
+    fn running_max(&self) -> usize {
+        self.limit.map_or(usize::MAX, |limit| limit.running_max.max(1))
+    }
+
+    /// A statement ended, or one that waited left: the next ones may go on.
+    fn leave(&self, running: usize) {
+        let wakers = {
             let mut queue = lock(&self.queue);
-            assert!(queue.running > 0, "only a statement that runs ends");
-            match queue.waiting.pop_front() {
-                None => {
-                    queue.running -= 1;
-                    None
-                }
-                Some((ticket, waker)) => {
-                    queue.called.push(ticket);
-                    Some(waker)
-                }
-            }
+            assert!(queue.running >= running, "only a statement that runs ends");
+            queue.running -= running;
+            self.call_next(&mut queue)
         };
-        if let Some(waker) = waker {
-            waker.wake();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Gives free places to those that wait, in their order. One that waits for memory is asked to look.
+    fn call_next(&self, queue: &mut Queue) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        while queue.running < self.running_max()
+            && let Some(first) = queue.waiting.first_entry()
+        {
+            if first.get().for_memory {
+                wakers.push(first.get().waker.clone());
+                break;
+            }
+            let (ticket, waiting) = first.remove_entry();
+            queue.running += 1;
+            queue.called.push(ticket);
+            wakers.push(waiting.waker);
         }
+        wakers
+    }
+
+    /// One that waited, or was called, goes without a place.
+    fn forget(&self, ticket: u64) {
+        let called = {
+            let mut queue = lock(&self.queue);
+            queue.waiting.remove(&ticket);
+            let place = queue.called.iter().position(|known| *known == ticket);
+            place.map(|place| queue.called.swap_remove(place))
+        };
+        self.leave(usize::from(called.is_some()));
     }
 }
 
 /// See [`crate::Engine::admit`].
 pub struct Admit {
-    /// Counts its waits; none without a limit.
+    /// Counts its waits; none without a gate.
     runtime: Option<Arc<Runtime>>,
     gate: Option<Arc<Gate>>,
     timeout: Option<Sleep>,
@@ -155,8 +202,11 @@ impl Future for Admit {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let Some(gate) = this.gate.clone() else { return Poll::Ready(Ok(Permit { gate: None })) };
-        let limit = gate.limit;
+        let (Some(gate), Some(runtime)) = (&this.gate, &this.runtime) else { return Poll::Ready(Ok(Permit(None))) };
+        let permit = |ticket| {
+            let (runtime, gate) = (Arc::clone(runtime), Arc::clone(gate));
+            Poll::Ready(Ok(Permit(Some(Place { runtime, gate, ticket }))))
+        };
         {
             let mut queue = lock(&gate.queue);
             let Queue { running, next_ticket, waiting, called } = &mut *queue;
@@ -165,68 +215,146 @@ impl Future for Admit {
                     if let Some(place) = called.iter().position(|known| *known == ticket) {
                         called.swap_remove(place);
                         this.ticket = None;
-                        drop(queue);
-                        return Poll::Ready(Ok(Permit { gate: Some(gate) }));
+                        return permit(ticket);
                     }
-                    if let Some((_, waker)) = waiting.iter_mut().find(|(known, _)| *known == ticket) {
-                        waker.clone_from(context.waker());
+                    if let Some(waiting) = waiting.get_mut(&ticket) {
+                        waiting.waker.clone_from(context.waker());
                     }
-                }
-                None if *running < limit.running_max.max(1) => {
-                    *running += 1;
-                    drop(queue);
-                    return Poll::Ready(Ok(Permit { gate: Some(gate) }));
-                }
-                None if waiting.len() >= limit.waiting_max => {
-                    return Poll::Ready(Err(AdmissionError::QueueFull { running: *running, waiting: waiting.len() }));
                 }
                 None => {
                     let ticket = *next_ticket;
                     *next_ticket += 1;
-                    waiting.push_back((ticket, context.waker().clone()));
-                    if let Some(runtime) = &this.runtime {
-                        runtime.counters.add(Event::AdmissionWaits, 1);
+                    if waiting.is_empty() && *running < gate.running_max() {
+                        *running += 1;
+                        return permit(ticket);
                     }
+                    if gate.limit.is_some_and(|limit| waiting.len() >= limit.waiting_max) {
+                        let (running, waiting) = (*running, waiting.len());
+                        return Poll::Ready(Err(AdmissionError::QueueFull { running, waiting }));
+                    }
+                    waiting.insert(ticket, Waiting { waker: context.waker().clone(), for_memory: false });
+                    runtime.counters.add(Event::AdmissionWaits, 1);
                     this.ticket = Some(ticket);
                 }
             }
         }
         let timed_out = this.timeout.as_mut().is_some_and(|timeout| Pin::new(timeout).poll(context).is_ready());
         // Its turn may have come between the two looks: leaving the queue then hands it on.
-        if timed_out { Poll::Ready(Err(AdmissionError::TimedOut(limit.wait_max))) } else { Poll::Pending }
+        match gate.limit {
+            Some(limit) if timed_out => Poll::Ready(Err(AdmissionError::TimedOut(limit.wait_max))),
+            _ => Poll::Pending,
+        }
     }
 }
 
 impl Drop for Admit {
     fn drop(&mut self) {
-        let (Some(gate), Some(ticket)) = (&self.gate, self.ticket) else { return };
-        let called = {
-            let mut queue = lock(&gate.queue);
-            queue.waiting.retain(|(known, _)| *known != ticket);
-            let place = queue.called.iter().position(|known| *known == ticket);
-            place.map(|place| queue.called.swap_remove(place))
-        };
-        if called.is_some() {
-            gate.leave();
+        if let (Some(gate), Some(ticket)) = (&self.gate, self.ticket) {
+            gate.forget(ticket);
         }
     }
 }
 
 /// A place among the running statements of a class, until it is dropped.
-pub struct Permit {
-    gate: Option<Arc<Gate>>,
+pub struct Permit(Option<Place>);
+
+struct Place {
+    runtime: Arc<Runtime>,
+    gate: Arc<Gate>,
+    ticket: u64,
+}
+
+impl Permit {
+    /// Whether other statements of the class run, or wait.
+    pub fn has_others(&self) -> bool {
+        self.0.as_ref().is_some_and(|place| {
+            let queue = lock(&place.gate.queue);
+            queue.running > 1 || !queue.waiting.is_empty()
+        })
+    }
+
+    /// The statement was refused memory and has given back what it held. It waits until `bytes` are free, or until no
+    /// other of its class runs (`None`: only for that), for `wait_max`; those that came later wait behind it.
+    pub fn wait_for_memory(mut self, bytes: Option<u64>, wait_max: Duration) -> WaitForMemory {
+        let place = self.0.take();
+        let mut timeout = None;
+        if let Some(Place { runtime, gate, ticket }) = &place {
+            timeout = Some(Sleep::until(runtime, runtime.env.now() + wait_max));
+            lock(&gate.queue).waiting.insert(*ticket, Waiting { waker: Waker::noop().clone(), for_memory: true });
+            runtime.counters.add(Event::AdmissionWaits, 1);
+            gate.leave(1);
+        }
+        WaitForMemory { place, bytes, wait_max, timeout, look: None }
+    }
+}
+
+/// See [`Permit::wait_for_memory`].
+pub struct WaitForMemory {
+    /// To be had again; none: it was, or there is no gate.
+    place: Option<Place>,
+    bytes: Option<u64>,
+    wait_max: Duration,
+    timeout: Option<Sleep>,
+    look: Option<Sleep>,
+}
+
+impl Future for WaitForMemory {
+    type Output = Result<Permit, AdmissionError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let Some(place) = &this.place else { return Poll::Ready(Ok(Permit(None))) };
+        let (runtime, gate) = (&place.runtime, &place.gate);
+        let wakers = {
+            let mut queue = lock(&gate.queue);
+            let is_first = queue.waiting.first_key_value().is_some_and(|(first, _)| *first == place.ticket);
+            let has_room = || this.bytes.is_some_and(|bytes| runtime.memory.free() >= bytes);
+            if is_first && queue.running < gate.running_max() && (queue.running == 0 || has_room()) {
+                queue.waiting.remove(&place.ticket);
+                queue.running += 1;
+                Some(gate.call_next(&mut queue))
+            } else {
+                if let Some(waiting) = queue.waiting.get_mut(&place.ticket) {
+                    waiting.waker.clone_from(context.waker());
+                }
+                None
+            }
+        };
+        if let Some(wakers) = wakers {
+            wakers.into_iter().for_each(Waker::wake);
+            return Poll::Ready(Ok(Permit(this.place.take())));
+        }
+        if this.timeout.as_mut().is_some_and(|timeout| Pin::new(timeout).poll(context).is_ready()) {
+            return Poll::Ready(Err(AdmissionError::NoMemory(this.wait_max)));
+        }
+        loop {
+            let again = || Sleep::until(runtime, runtime.env.now() + LOOK_INTERVAL);
+            match Pin::new(this.look.get_or_insert_with(again)).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(()) => this.look = None,
+            }
+        }
+    }
+}
+
+impl Drop for WaitForMemory {
+    fn drop(&mut self) {
+        if let Some(place) = &self.place {
+            place.gate.forget(place.ticket);
+        }
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(gate) = &self.gate {
-            gate.leave();
+        if let Some(place) = &self.0 {
+            place.gate.leave(1);
         }
     }
 }
 
 impl std::fmt::Debug for Permit {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Permit(limited: {})", self.gate.is_some())
+        write!(formatter, "Permit(limited: {})", self.0.is_some())
     }
 }

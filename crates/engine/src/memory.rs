@@ -103,7 +103,39 @@ pub struct NodeMemory {
     pub remark: Option<String>,
 }
 
+/// How often one that waits for memory looks.
+const AWAIT_STEP: Duration = Duration::from_millis(1);
+/// So many looks in a row find nothing to do before it is believed.
+const AWAIT_LOOKS: u32 = 3;
+/// Busy partitions always want maintenance: if nothing was freed for so long, what was to be freed is.
+const AWAIT_STILL: Duration = Duration::from_millis(30);
+
 impl Engine {
+    /// Has partitions vacate what ended statements left, in front of other work, and workers give back what the
+    /// allocator keeps; ends when nothing of it is left, or nothing comes any more, or after `wait_max`. A statement
+    /// that was refused memory calls it before it is tried again.
+    pub async fn reclaim_memory(&self, wait_max: Duration) {
+        let runtime = self.runtime();
+        let _awaited = runtime.await_memory();
+        let now = || runtime.env.now();
+        let (end, mut least, mut still_until) = (now() + wait_max, u64::MAX, now() + AWAIT_STILL);
+        // A partition that is being maintained right now is not marked.
+        let mut looks_in_vain = 0;
+        loop {
+            self.sleep_until(now() + AWAIT_STEP).await;
+            let used = self.memory().used();
+            if used < least {
+                (least, still_until) = (used, now() + AWAIT_STILL);
+            }
+            looks_in_vain = if runtime.has_maintenance() { 0 } else { looks_in_vain + 1 };
+            if now() >= end || now() >= still_until || looks_in_vain >= AWAIT_LOOKS {
+                break;
+            }
+        }
+        // What was found is in force for whoever asks next.
+        self.memory_report();
+    }
+
     /// What is accounted, what the process holds, and which limit is in force, as of now; none if nobody watches
     /// (a simulated machine, or as configured).
     pub fn memory_report(&self) -> Option<MemoryReport> {

@@ -256,6 +256,10 @@ impl LivingPartition {
         self.maintenance_queued.mark()
     }
 
+    pub fn is_marked_for_maintenance(&self) -> bool {
+        self.maintenance_queued.is_marked()
+    }
+
     pub fn unmark_maintenance(&self) {
         self.maintenance_queued.unmark();
     }

@@ -74,6 +74,8 @@ pub(crate) struct Runtime {
     retry_scheduled: AtomicBool,
     /// Those who fill the engine with a database.
     opening: AtomicU64,
+    /// Those who wait until memory of ended statements is given back.
+    memory_waits: AtomicU64,
 }
 
 thread_local! {
@@ -148,6 +150,15 @@ pub(crate) fn with_nearby<T>(runtime: &Arc<Runtime>, look: impl FnOnce(&mut Near
     })
 }
 
+/// See [`Runtime::await_memory`].
+pub(crate) struct MemoryAwaited(Arc<Runtime>);
+
+impl Drop for MemoryAwaited {
+    fn drop(&mut self) {
+        self.0.memory_waits.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Runtime {
     pub fn new(
         env: Arc<dyn Env>,
@@ -186,6 +197,7 @@ impl Runtime {
             blocked_count: AtomicU64::new(0),
             retry_scheduled: AtomicBool::new(false),
             opening: AtomicU64::new(0),
+            memory_waits: AtomicU64::new(0),
         }
     }
 
@@ -237,6 +249,25 @@ impl Runtime {
             allocator::ask();
             self.unpark_all();
         }
+    }
+
+    /// Whether maintenance goes first, because somebody waits for the memory that it frees.
+    #[inline]
+    pub fn memory_is_awaited(&self) -> bool {
+        self.memory_waits.load(Ordering::Relaxed) > 0
+    }
+
+    /// Maintenance goes first until what is returned is dropped, and workers give back what the allocator keeps.
+    pub fn await_memory(self: &Arc<Self>) -> MemoryAwaited {
+        self.memory_waits.fetch_add(1, Ordering::Relaxed);
+        allocator::ask();
+        self.unpark_all();
+        MemoryAwaited(Arc::clone(self))
+    }
+
+    /// Whether some partition is to be maintained now.
+    pub fn has_maintenance(&self) -> bool {
+        read(&self.partitions).iter().filter_map(Weak::upgrade).any(|partition| partition.is_marked_for_maintenance())
     }
 
     pub fn attach_log(&self, log: Arc<dyn CommitLog>) {

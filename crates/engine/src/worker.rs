@@ -129,7 +129,7 @@ impl Worker {
         let worked = self.play_roles();
         let Some(outbox) = swap_outbox(before) else { unreachable!("a step leaves its outbox in place") };
         self.outbox = outbox;
-        if !worked || self.steps.is_multiple_of(MAINTENANCE_SHARE) {
+        if !worked || self.steps.is_multiple_of(MAINTENANCE_SHARE) || self.runtime.memory_is_awaited() {
             drop(self.outbox.take_views(!worked));
             self.give_back_if_asked();
         }
@@ -190,7 +190,7 @@ impl Worker {
             Urgency::Later
         };
         worked |= self.visit_partitions(&runtime, node, least);
-        if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE))
+        if (!worked || self.steps.is_multiple_of(MAINTENANCE_SHARE) || runtime.memory_is_awaited())
             && let Some(partition) = node.maintenance.pop()
         {
             self.be_busy();

@@ -49,7 +49,9 @@ async fn statement(
             log.others_waited += usize::from(!free);
         }
         Err(AdmissionError::QueueFull { .. }) => log.lock().expect("one thread").full += 1,
-        Err(AdmissionError::TimedOut(_)) => log.lock().expect("one thread").timed_out += 1,
+        Err(AdmissionError::TimedOut(_) | AdmissionError::NoMemory(_)) => {
+            log.lock().expect("one thread").timed_out += 1
+        }
     }
     drop(admitted);
     log.lock().expect("one thread").done += 1;
@@ -106,4 +108,71 @@ fn nobody_waits_longer_than_the_limit() {
         assert!(log.timed_out >= 7 && log.most == 1, "seed {seed}: {} timed out", log.timed_out);
         assert_eq!(log.admitted.len() + log.timed_out, 10);
     }
+}
+
+/// One statement of a class that was refused memory goes on when there is some; those that came later wait behind it,
+/// whether there is room for them or not.
+#[test]
+fn who_waits_for_memory_goes_on_before_those_that_came_later() {
+    for seed in 0..test_load(20) {
+        let options = EngineOptions { workers: 2, memory_limit_bytes: 64 << 20, ..EngineOptions::default() };
+        let mut simulation = Simulation::new(seed, options).expect("starts");
+        let engine = simulation.engine().clone();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let note = |what: &'static str| order.lock().expect("one thread").push(what);
+        let first = simulation.block_on(engine.admit(StatementClass::Scan)).expect("runs").expect("nobody runs");
+        let second = simulation.block_on(engine.admit(StatementClass::Scan)).expect("runs").expect("no limit");
+        assert!(first.has_others());
+        let held = engine.memory().reserve("test");
+        held.grow(48 << 20).expect("there is room");
+        let waits = second.wait_for_memory(Some(32 << 20), Duration::from_secs(60));
+        let spawn = |name: &'static str, engine: &Engine| {
+            let (order, admit) = (Arc::clone(&order), engine.admit(StatementClass::Scan));
+            engine.spawn(async move {
+                let _permit = admit.await.expect("its turn comes");
+                order.lock().expect("one thread").push(name);
+            });
+        };
+        let (told, waiting) = (Arc::clone(&order), engine.clone());
+        engine.spawn(async move {
+            let _permit = waits.await.expect("memory comes");
+            told.lock().expect("one thread").push("refused");
+            let pause = waiting.env().now() + Duration::from_millis(1);
+            waiting.sleep_until(pause).await;
+        });
+        spawn("later", &engine);
+        let pause = engine.clone();
+        let nap = async move { pause.sleep_until(pause.env().now() + Duration::from_millis(50)).await };
+        simulation.block_on(nap).expect("runs");
+        assert_eq!(engine.admitted(StatementClass::Scan), (1, 2), "seed {seed}");
+        note("memory");
+        drop(held);
+        simulation.run_until(|| order.lock().expect("one thread").len() == 3).expect("both go on");
+        assert_eq!(*order.lock().expect("one thread"), ["memory", "refused", "later"], "seed {seed}");
+        drop(first);
+    }
+}
+
+/// Alone it goes on whatever is free; and not for ever does it wait.
+#[test]
+fn who_waits_for_memory_goes_on_alone_or_gives_up() {
+    let options = EngineOptions { workers: 2, memory_limit_bytes: 64 << 20, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(3, options).expect("starts");
+    let engine = simulation.engine().clone();
+    let held = engine.memory().reserve("test");
+    held.grow(48 << 20).expect("there is room");
+    let admit = |simulation: &mut Simulation| {
+        simulation.block_on(engine.admit(StatementClass::Scan)).expect("runs").expect("no limit")
+    };
+    let (first, second) = (admit(&mut simulation), admit(&mut simulation));
+    let waits = second.wait_for_memory(Some(32 << 20), Duration::from_millis(100));
+    let refused = simulation.block_on(waits).expect("runs").map(drop);
+    assert_eq!(refused, Err(AdmissionError::NoMemory(Duration::from_millis(100))));
+    assert_eq!(engine.admitted(StatementClass::Scan), (1, 0), "it left the queue");
+    let second = admit(&mut simulation);
+    drop(first);
+    let waits = second.wait_for_memory(None, Duration::from_secs(60));
+    let permit = simulation.block_on(waits).expect("runs").expect("it is alone");
+    assert!(!permit.has_others());
+    drop((permit, held));
 }

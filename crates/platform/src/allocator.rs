@@ -24,7 +24,7 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 #[cfg(target_env = "gnu")]
 use std::sync::{Mutex, PoisonError};
 
@@ -49,6 +49,7 @@ static COUNTS: [Slot; SLOTS] = [const { Slot { bytes: AtomicI64::new(0) } }; SLO
 /// How many threads have counted.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 static ASKED: AtomicUsize = AtomicUsize::new(0);
+static KEEPS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// This thread's slot; `SLOTS`: it has none yet. Constant and without a destructor, so that reading it neither
@@ -68,19 +69,27 @@ pub fn heap_bytes() -> Option<u64> {
     (threads > 0).then(|| u64::try_from(sum).unwrap_or(0))
 }
 
-/// Freed memory is kept for whoever wants some next: a fresh page costs a microsecond or two.
+/// Whether freed memory is kept for whoever wants some next, as a fresh page costs a microsecond or two. Else it goes
+/// back to the system when it is freed. What is kept when this changes stays so until it is [given back](give_back).
+pub fn keep(keeps: bool) {
+    // Asked at each look; threads that allocate read what is written here.
+    if KEEPS.swap(keeps, Ordering::Relaxed) != keeps {
+        set_purge_delay(keeps);
+    }
+}
+
 #[cfg(target_env = "gnu")]
-fn keep_freed() {
+fn set_purge_delay(keeps: bool) {
     /// For parts of what mimalloc has of the system in one piece; ten times as long for whole ones.
     const KEPT_MS: libc::c_long = 10_000;
     /// The number of `mi_option_purge_delay`.
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-    // SAFETY: the first thread that counts does it, at its first block: others that might read it are still to come.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, KEPT_MS) };
+    // SAFETY: a word is written that threads read when they free: they see the delay before or the one after.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, if keeps { KEPT_MS } else { 0 }) };
 }
 
 #[cfg(not(target_env = "gnu"))]
-fn keep_freed() {}
+fn set_purge_delay(_keeps: bool) {}
 
 /// Gives memory that was freed back to the system at once: what blocks of this thread left, and what no thread has.
 pub fn give_back() {
@@ -122,7 +131,7 @@ fn count_elsewhere(slot: usize, bytes: i64) {
     let slot = if slot == SLOTS {
         let given = THREADS.fetch_add(1, Ordering::AcqRel).min(SHARED);
         if given == 0 {
-            keep_freed();
+            keep(true);
         }
         SLOT.set(given);
         given

@@ -18,7 +18,7 @@
 //! since whoever deletes a row notes that first ([`MemoryPool::reserve_for_release`]).
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::memory_faults::MemoryFaults;
@@ -28,12 +28,17 @@ use crate::memory_faults::MemoryFaults;
 pub struct MemoryPool {
     /// What its bytes count in, too; none: a database.
     parent: Option<Arc<MemoryPool>>,
-    /// A child that no limit refuses.
-    only_counts: bool,
+    kind: PoolKind,
     /// As set.
     configured: AtomicU64,
     /// As it is in force: the one set, or less.
     limit: AtomicU64,
+    /// For what gives memory back: as set, also while less is in force because of memory that nobody accounted for.
+    release_limit: AtomicU64,
+    /// Before more than this is used, the controller looks.
+    look_at: AtomicU64,
+    /// Set while a few rows are changed in a store whose pool this is.
+    takes_what_is_kept: AtomicBool,
     used: AtomicU64,
     peak: AtomicU64,
     /// Of a child: none, its consumers are those of the database.
@@ -44,10 +49,26 @@ pub struct MemoryPool {
     relief: Mutex<Option<Weak<dyn Relief>>>,
 }
 
+/// Whose memory a pool is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PoolKind {
+    /// Of a database, or of a part with a limit of its own.
+    Limited,
+    /// No limit refuses it.
+    OnlyCounts,
+    /// Of what a statement works with, which leaves room for short transactions.
+    Working,
+    /// Of a store.
+    Store,
+}
+
 /// Tightens the limit of a pool, and may loosen it again for one that is to be refused because of that.
 pub(crate) trait Relief: fmt::Debug + Send + Sync {
     /// Finds more room, if it can; `missing` bytes of it are needed. They are asked for once more.
     fn relieve(&self, missing: u64);
+
+    /// So much is used that the limit is to be decided anew before there is more.
+    fn look_again(&self);
 }
 
 #[derive(Debug)]
@@ -114,13 +135,23 @@ const ROOM_SHARE: u64 = 8;
 /// So much each such consumer may have all the same, to be worth the trouble.
 const SPILL_FLOOR_BYTES: u64 = 2 << 20;
 
-/// How far a reservation may go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Beside what is kept, one part in so many is left to short transactions by what statements work with: joins, sorts,
+/// groups and results may fill the rest, and one row is still written and found.
+const SHORT_SHARE: u64 = 32;
+
+/// How far a reservation may go. The later may go further.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum MayTake {
     /// For what can be written to files instead: leaves some room for that, and for others.
     LeavingRoom,
+    /// What a long statement works with.
+    NotWhatIsShort,
+    /// Rows, and what a short one works with.
     NotWhatIsKept,
+    /// Changes of a few rows: what they replace goes soon.
     WhatIsKept,
+    /// What gives memory back, whatever is unaccounted.
+    Release,
     Everything,
 }
 
@@ -136,27 +167,51 @@ impl MemoryExceeded {
 
 impl MemoryPool {
     pub fn new(limit_bytes: u64) -> Arc<MemoryPool> {
-        MemoryPool::with_parent(None, false, limit_bytes)
+        MemoryPool::with_parent(None, PoolKind::Limited, limit_bytes)
     }
 
     /// A pool within this one, with a limit of its own: for a statement or a task. Its bytes count here, too; both
     /// limits hold. It may outlive what it was made for, as long as somebody holds a reservation of it.
     pub fn child(self: &Arc<Self>, limit_bytes: u64) -> Arc<MemoryPool> {
-        MemoryPool::with_parent(Some(Arc::clone(self)), false, limit_bytes)
+        MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Limited, limit_bytes)
+    }
+
+    /// A pool within this one for what a long statement works with. It leaves a part to short transactions, so that
+    /// none of them is refused because of what joins, sorts and groups hold.
+    pub fn working(self: &Arc<Self>) -> Arc<MemoryPool> {
+        MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Working, u64::MAX)
+    }
+
+    /// A pool within this one for the rows of one store, see [`MemoryPool::change_few_rows`].
+    pub fn of_store(self: &Arc<Self>) -> Arc<MemoryPool> {
+        MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Store, u64::MAX)
+    }
+
+    /// Until what is returned is dropped, the store that this pool [is of](MemoryPool::of_store) may also take what is
+    /// kept for what gives memory back: a changed row replaces another, which goes soon. One thread at a time works on
+    /// a store.
+    pub fn change_few_rows(self: &Arc<Self>) -> Option<FewRows> {
+        (self.kind == PoolKind::Store).then(|| {
+            self.takes_what_is_kept.store(true, Ordering::Relaxed);
+            FewRows(Arc::clone(self))
+        })
     }
 
     /// A pool within this one whose bytes count here, but are refused by no limit; only the system may have no more.
     /// For what stays small, and what a full database needs to become emptier.
     pub fn counted(self: &Arc<Self>) -> Arc<MemoryPool> {
-        MemoryPool::with_parent(Some(Arc::clone(self)), true, u64::MAX)
+        MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::OnlyCounts, u64::MAX)
     }
 
-    fn with_parent(parent: Option<Arc<MemoryPool>>, only_counts: bool, limit_bytes: u64) -> Arc<MemoryPool> {
+    fn with_parent(parent: Option<Arc<MemoryPool>>, kind: PoolKind, limit_bytes: u64) -> Arc<MemoryPool> {
         Arc::new(MemoryPool {
             parent,
-            only_counts,
+            kind,
             configured: AtomicU64::new(limit_bytes),
             limit: AtomicU64::new(limit_bytes),
+            release_limit: AtomicU64::new(limit_bytes),
+            look_at: AtomicU64::new(u64::MAX),
+            takes_what_is_kept: AtomicBool::new(false),
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             consumers: Mutex::default(),
@@ -186,7 +241,7 @@ impl MemoryPool {
 
     /// The same for what is needed to give memory back: it may also take what is kept for that.
     pub fn reserve_for_release(self: &Arc<Self>, consumer: &'static str) -> Reservation {
-        self.reservation(consumer, MayTake::WhatIsKept)
+        self.reservation(consumer, MayTake::Release)
     }
 
     /// The same for what its consumer writes to temporary files when it is refused. It is refused earlier than others,
@@ -216,9 +271,20 @@ impl MemoryPool {
     pub fn limit(&self) -> u64 {
         let own = self.limit.load(Ordering::Relaxed);
         match &self.parent {
-            Some(parent) if !self.only_counts => own.min(parent.limit().saturating_sub(parent.kept())),
+            Some(parent) if self.kind == PoolKind::Working => {
+                let (limit, kept) = (parent.limit(), parent.kept());
+                own.min(limit.saturating_sub(kept + short_of(limit)))
+            }
+            Some(parent) if self.kind != PoolKind::OnlyCounts => own.min(parent.limit().saturating_sub(parent.kept())),
             _ => own,
         }
+    }
+
+    /// Bytes that a long statement may still reserve.
+    pub fn free(&self) -> u64 {
+        let root = self.root();
+        let limit = root.limit();
+        limit.saturating_sub(kept_of(limit) + short_of(limit)).saturating_sub(root.used())
     }
 
     /// The limit as it was set, which a controller may have tightened.
@@ -235,11 +301,15 @@ impl MemoryPool {
     pub fn set_limit(&self, limit_bytes: u64) {
         self.configured.store(limit_bytes, Ordering::Relaxed);
         self.limit.store(limit_bytes, Ordering::Relaxed);
+        self.release_limit.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// Puts a limit in force that is at most the one set.
-    pub(crate) fn tighten(&self, limit_bytes: u64) {
+    /// Puts limits in force that are at most the one set: for all, and for what gives memory back. Before more than
+    /// `look_at` bytes are used, they are decided anew.
+    pub(crate) fn tighten(&self, limit_bytes: u64, release_bytes: u64, look_at: u64) {
         self.limit.store(limit_bytes.min(self.configured_limit()), Ordering::Relaxed);
+        self.release_limit.store(release_bytes.min(self.configured_limit()), Ordering::Relaxed);
+        self.look_at.store(look_at, Ordering::Relaxed);
     }
 
     /// Before this pool refuses because its limit was tightened, `relief` is asked for more.
@@ -256,7 +326,13 @@ impl MemoryPool {
     /// The sum is raised first and taken back if it passed the limit, so that two growing at once cannot both slip
     /// under it; near the limit one may therefore be refused because of another that is being refused.
     fn take(&self, consumer: &Consumer, bytes: u64, may_take: MayTake) -> Result<(), MemoryExceeded> {
-        let may_take = if self.only_counts { MayTake::Everything } else { may_take };
+        let may_take = match self.kind {
+            PoolKind::Limited => may_take,
+            PoolKind::OnlyCounts => MayTake::Everything,
+            PoolKind::Working => may_take.min(MayTake::NotWhatIsShort),
+            PoolKind::Store if self.takes_what_is_kept.load(Ordering::Relaxed) => may_take.max(MayTake::WhatIsKept),
+            PoolKind::Store => may_take,
+        };
         if let Some(faults) = self.faults.get()
             && bytes > 0
             && faults.refuses(consumer.name)
@@ -270,8 +346,10 @@ impl MemoryPool {
         let unkept = if self.parent.is_none() { in_force - kept_of(in_force) } else { in_force };
         let limit = match may_take {
             MayTake::LeavingRoom => unkept - unkept / ROOM_SHARE,
-            MayTake::NotWhatIsKept => unkept,
+            MayTake::NotWhatIsShort if self.parent.is_none() => unkept - short_of(in_force),
+            MayTake::NotWhatIsShort | MayTake::NotWhatIsKept => unkept,
             MayTake::WhatIsKept => in_force,
+            MayTake::Release => self.release_limit.load(Ordering::Relaxed),
             MayTake::Everything => u64::MAX,
         };
         let refused = match before.checked_add(bytes) {
@@ -297,14 +375,23 @@ impl MemoryPool {
 
     /// The same, once more if the limit was tightened by somebody who may find more room.
     fn take_or_find(&self, consumer: &Consumer, bytes: u64, may_take: MayTake) -> Result<(), MemoryExceeded> {
+        let root = self.root();
+        if root.used().saturating_add(bytes) > root.look_at.load(Ordering::Relaxed)
+            && let Some(relief) = root.relief()
+        {
+            relief.look_again();
+        }
         let refused = match self.take(consumer, bytes, may_take) {
             Err(refused) if refused.refused_by == RefusedBy::Unaccounted => refused,
             taken => return taken,
         };
-        let relief = self.root().relief.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(relief) = relief.and_then(|relief| relief.upgrade()) else { return Err(refused) };
+        let Some(relief) = root.relief() else { return Err(refused) };
         relief.relieve(refused.used.saturating_add(bytes).saturating_sub(refused.limit));
         self.take(consumer, bytes, may_take)
+    }
+
+    fn relief(&self) -> Option<Arc<dyn Relief>> {
+        self.relief.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.upgrade()
     }
 
     /// Why this pool refuses with this limit.
@@ -343,6 +430,20 @@ impl MemoryPool {
 
 fn kept_of(limit: u64) -> u64 {
     if limit < KEPT_FROM_BYTES { 0 } else { (limit / KEPT_SHARE).min(KEPT_BYTES_MAX) }
+}
+
+fn short_of(limit: u64) -> u64 {
+    if limit < KEPT_FROM_BYTES { 0 } else { limit / SHORT_SHARE }
+}
+
+/// A store changes a few rows: see [`MemoryPool::change_few_rows`].
+#[derive(Debug)]
+pub struct FewRows(Arc<MemoryPool>);
+
+impl Drop for FewRows {
+    fn drop(&mut self) {
+        self.0.takes_what_is_kept.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Bytes held by one consumer; given back when dropped. May be shared between threads.
@@ -416,163 +517,4 @@ impl Drop for Reservation {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::random::SeededRandom;
-
-    #[test]
-    fn what_can_be_spilled_leaves_room_for_that() {
-        let limit = 160 << 20;
-        let pool = MemoryPool::new(limit);
-        let unkept = limit - limit / KEPT_SHARE;
-        let (sort, join) = (pool.reserve_spillable("sort"), pool.reserve("join"));
-        let most = unkept - unkept / ROOM_SHARE;
-        assert!(sort.grow(most + 1).is_err());
-        sort.grow(most).unwrap();
-        assert!(sort.grow(1).is_err());
-        // A second one has at least a little, others have the rest.
-        let group = pool.reserve_spillable("aggregate");
-        group.grow(SPILL_FLOOR_BYTES).unwrap();
-        assert!(group.grow(1).is_err());
-        join.grow(unkept / ROOM_SHARE - SPILL_FLOOR_BYTES).unwrap();
-        assert!(join.grow(1).is_err());
-        drop((sort, group, join));
-        assert_eq!(pool.used(), 0);
-        let child = pool.child(16 << 20);
-        assert!(child.reserve_spillable("sort").grow(15 << 20).is_err());
-        assert!(child.reserve_spillable("sort").grow(14 << 20).is_ok());
-    }
-
-    #[test]
-    fn refuses_beyond_the_limit_and_says_why() {
-        let pool = MemoryPool::new(1_000);
-        let scan = pool.reserve("scan");
-        scan.grow(700).unwrap();
-        let join = pool.reserve("hash join");
-        let refused = join.grow(301).unwrap_err();
-        let expected = (("hash join", 301), (700, 1_000), RefusedBy::Limit);
-        assert_eq!(((refused.consumer, refused.asked), (refused.used, refused.limit), refused.refused_by), expected);
-        assert!(refused.to_string().contains("hash join asked for 301 bytes"), "{refused}");
-        assert!(refused.to_string().contains("memory_limit"), "{refused}");
-        join.grow(300).unwrap();
-        assert_eq!(pool.by_consumer(), [("hash join", 300), ("scan", 700)]);
-        drop(scan);
-        assert_eq!((pool.used(), pool.peak()), (300, 1_000));
-        assert!(join.grow(u64::MAX).is_err(), "an overflowing sum is beyond the limit");
-        assert_eq!(pool.used(), 300);
-        drop(join);
-        assert_eq!(pool.used(), 0);
-    }
-
-    #[test]
-    fn what_is_only_counted_is_not_refused() {
-        let pool = MemoryPool::new(16 << 20);
-        pool.reserve("rows").grow(17 << 20).unwrap_err();
-        let (rows, counted) = (pool.reserve("rows"), pool.counted());
-        rows.grow(15 << 20).unwrap();
-        pool.set_limit(1 << 20);
-        let names = counted.reserve("names");
-        names.grow(2 << 20).unwrap();
-        assert_eq!((pool.used(), counted.used(), counted.limit()), (17 << 20, 2 << 20, u64::MAX));
-        rows.grow(1).expect_err("others are refused as before");
-        assert_eq!(pool.by_consumer(), [("names", 2 << 20), ("rows", 15 << 20)]);
-        drop(names);
-        assert_eq!((pool.used(), counted.used()), (15 << 20, 0));
-    }
-
-    #[test]
-    fn a_part_is_kept_for_what_gives_memory_back() {
-        let pool = MemoryPool::new(16 << 20);
-        assert_eq!(pool.kept(), 1 << 20);
-        let rows = pool.reserve("rows");
-        rows.grow(15 << 20).unwrap();
-        let refused = rows.grow(1).unwrap_err();
-        assert_eq!((refused.used, refused.limit), (15 << 20, 15 << 20));
-        let deletes = pool.reserve_for_release("deletes");
-        deletes.grow(1 << 20).unwrap();
-        assert_eq!(deletes.grow(1).unwrap_err().limit, 16 << 20);
-        rows.shrink(1 << 20);
-        assert!(rows.grow(1).is_err(), "what deletes took is missing elsewhere");
-        drop(deletes);
-        rows.grow(1 << 20).unwrap();
-        pool.set_limit(1 << 40);
-        assert_eq!(pool.kept(), KEPT_BYTES_MAX);
-    }
-
-    #[test]
-    fn a_statement_fails_at_its_own_limit_before_it_starves_others() {
-        let database = MemoryPool::new(1_000);
-        let statement = database.child(300);
-        assert_eq!((statement.limit(), statement.kept()), (300, 0));
-        let join = statement.reserve("hash join");
-        join.grow(300).unwrap();
-        let refused = join.grow(1).unwrap_err();
-        let expected = (("hash join", 1), (300, 300), RefusedBy::Statement);
-        assert_eq!(((refused.consumer, refused.asked), (refused.used, refused.limit), refused.refused_by), expected);
-        assert!(refused.to_string().contains("300 of 300 bytes are in use; this is the limit of one"), "{refused}");
-        // What it holds counts above, under its consumer's name.
-        assert_eq!((database.used(), statement.used()), (300, 300));
-        assert_eq!(database.by_consumer(), statement.by_consumer());
-        let other = database.reserve("scan");
-        other.grow(600).unwrap();
-        // The limit above holds, too, and nothing stays counted below.
-        let second = database.child(500);
-        assert_eq!((second.limit(), second.peak()), (500, 0));
-        let sort = second.reserve("sort");
-        let refused = sort.grow(101).unwrap_err();
-        assert_eq!((refused.consumer, refused.limit, refused.refused_by), ("sort", 1_000, RefusedBy::Limit));
-        assert_eq!((second.used(), second.peak(), database.used()), (0, 0, 900));
-        sort.grow(100).unwrap();
-        drop((join, other));
-        assert_eq!(database.by_consumer(), [("hash join", 0), ("scan", 0), ("sort", 100)]);
-        drop(sort);
-        assert_eq!((database.used(), second.used(), statement.used()), (0, 0, 0));
-    }
-
-    #[test]
-    fn a_tightened_limit_says_so_and_is_never_above_the_one_set() {
-        let pool = MemoryPool::new(1_000);
-        pool.tighten(600);
-        assert_eq!((pool.limit(), pool.configured_limit()), (600, 1_000));
-        let scan = pool.reserve("scan");
-        let refused = scan.grow(601).unwrap_err();
-        assert_eq!((refused.limit, refused.refused_by), (600, RefusedBy::Unaccounted));
-        assert!(refused.to_string().contains("more than is accounted"), "{refused}");
-        pool.tighten(5_000);
-        assert_eq!(pool.limit(), 1_000);
-        assert_eq!(scan.grow(1_001).unwrap_err().refused_by, RefusedBy::Limit);
-    }
-
-    #[test]
-    fn threads_never_pass_the_limit_together_and_return_to_zero() {
-        let pool = MemoryPool::new(10_000);
-        std::thread::scope(|scope| {
-            for seed in 0..4 {
-                let pool = &pool;
-                scope.spawn(move || {
-                    let mut random = SeededRandom::new(seed);
-                    let reservation = pool.reserve(if seed % 2 == 0 { "even" } else { "odd" });
-                    for _ in 0..20_000 {
-                        if random.chance(0.5) {
-                            let _ = reservation.grow(random.below(4_000));
-                        } else {
-                            reservation.shrink(random.below(reservation.bytes() + 1));
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(pool.used(), 0);
-        assert!(pool.peak() <= 10_000, "peak {}", pool.peak());
-        assert_eq!(pool.by_consumer(), [("even", 0), ("odd", 0)]);
-    }
-
-    #[test]
-    #[should_panic(expected = "gives back 2 of 1")]
-    fn giving_back_more_than_held_is_a_bug() {
-        let pool = MemoryPool::unlimited();
-        let reservation = pool.reserve("test");
-        reservation.grow(1).unwrap();
-        reservation.shrink(2);
-    }
-}
+mod tests;

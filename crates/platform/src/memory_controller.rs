@@ -51,6 +51,25 @@ pub const WATCHED_FROM_BYTES: u64 = 256 << 20;
 /// a database that gets nothing at all could not even be emptied.
 pub const UNACCOUNTED_SHARE_MAX: u64 = 2;
 
+/// As much of the limit stays free for what is allocated between two looks and reserved by nobody: plans, texts of
+/// statements, copies of a moment.
+const HEADROOM_SHARE: u64 = 32;
+/// More than this is not needed for that.
+const HEADROOM_BYTES_MAX: u64 = 64 << 20;
+
+/// Where the program counts what it allocates, it is the database's own: all of the limit but this share may be taken
+/// from consumers. What gives memory back is not refused even then.
+const OWN_LEAST_SHARE: u64 = 8;
+
+/// The limit is decided anew each time that this share of what is still free was reserved, so that what comes along
+/// unaccounted is seen before it is too much ...
+const LOOK_SHARE: u64 = 8;
+/// ... down to this share of the limit.
+const LOOK_LEAST_SHARE: u64 = 256;
+
+/// The allocator gives freed memory back at once while more than all but this share of the limit is resident.
+const TIGHT_SHARE: u64 = 8;
+
 /// When less than this share of the limit is free, and more than it kept by the allocator, memory is scarce.
 const SCARCE_SHARE: u64 = 8;
 
@@ -59,6 +78,8 @@ const SCARCE_SHARE: u64 = 8;
 pub struct MemoryObservation {
     /// Physical memory of the process.
     pub resident_bytes: Option<u64>,
+    /// Of that, pages of files: the program's code.
+    pub file_bytes: Option<u64>,
     /// Allocated by the program, if its allocator counts. Not resident as a whole: what was not touched is not.
     pub heap_bytes: Option<u64>,
     /// The limited group that is the fullest, if any.
@@ -118,7 +139,10 @@ pub struct MemoryReport {
     pub reason: LimitReason,
     pub accounted_bytes: u64,
     pub observation: MemoryObservation,
-    /// Resident and not accounted; 0 while consumers hold more than they have touched.
+    /// For what gives memory back.
+    pub release_bytes: u64,
+    /// Resident and not accounted, or allocated and not accounted; 0 while consumers hold more than they have touched,
+    /// and the program does not count what it allocates.
     pub unaccounted_bytes: u64,
     /// Of the figures seen: `Unavailable` if the process's memory is not known.
     pub origin: Origin,
@@ -133,6 +157,22 @@ impl MemoryReport {
         let group = self.observation.group.map_or(u64::MAX, |group| group.limit_bytes);
         let share = self.configured_bytes.min(group) / SCARCE_SHARE;
         self.kept_bytes() > share && self.limit_bytes.saturating_sub(self.accounted_bytes) < share
+    }
+
+    /// Whether so much is resident that nothing is to be kept of what is freed.
+    fn is_tight(&self) -> bool {
+        let resident = self.observation.resident_bytes.unwrap_or(0);
+        self.configured_bytes >= WATCHED_FROM_BYTES
+            && resident > self.configured_bytes - self.configured_bytes / TIGHT_SHARE
+    }
+
+    /// Before more than this is accounted, it is time for another look.
+    fn look_at(&self) -> u64 {
+        if self.observation.resident_bytes.is_none() || self.configured_bytes < WATCHED_FROM_BYTES {
+            return u64::MAX;
+        }
+        let free = self.limit_bytes.saturating_sub(self.accounted_bytes);
+        self.accounted_bytes + (free / LOOK_SHARE).max(self.configured_bytes / LOOK_LEAST_SHARE)
     }
 
     /// Resident, but neither allocated nor accounted: what the allocator keeps of what was freed, and code. 0 if nobody
@@ -174,28 +214,57 @@ fn would_relieve(report: &MemoryReport, stays_bytes: u64, missing: u64) -> bool 
     limit_bytes.saturating_sub(report.limit_bytes) >= enough
 }
 
+/// What the process will hold once all that is allocated or reserved was touched.
+fn reached_bytes(accounted_bytes: u64, observation: &MemoryObservation) -> u64 {
+    let resident = observation.resident_bytes.unwrap_or(0);
+    match observation.heap_bytes {
+        Some(heap) => resident.max(heap.max(accounted_bytes) + observation.file_bytes.unwrap_or(0)),
+        None => resident,
+    }
+}
+
 /// The limit that keeps the process under `configured_bytes`, and within its control group.
 pub fn reconcile(configured_bytes: u64, accounted_bytes: u64, observation: MemoryObservation) -> MemoryReport {
     let resident = observation.resident_bytes;
-    let unaccounted_bytes = resident.map_or(0, |resident| resident.saturating_sub(accounted_bytes));
-    let taken_max = configured_bytes / UNACCOUNTED_SHARE_MAX;
+    let unaccounted_bytes =
+        resident.map_or(0, |_| reached_bytes(accounted_bytes, &observation)).saturating_sub(accounted_bytes);
+    let own = observation.heap_bytes.is_some();
+    let (headroom, taken_max) = match own {
+        true => (
+            (configured_bytes / HEADROOM_SHARE).min(HEADROOM_BYTES_MAX),
+            configured_bytes - configured_bytes / OWN_LEAST_SHARE,
+        ),
+        false => (0, configured_bytes / UNACCOUNTED_SHARE_MAX),
+    };
+    let taken = unaccounted_bytes + headroom;
     let (mut limit_bytes, mut reason) = match resident {
         None => (configured_bytes, LimitReason::Unobserved),
         Some(_) if configured_bytes < WATCHED_FROM_BYTES => (configured_bytes, LimitReason::TooSmall),
         Some(_) if unaccounted_bytes == 0 => (configured_bytes, LimitReason::Configured),
-        Some(_) if unaccounted_bytes > taken_max => (configured_bytes - taken_max, LimitReason::MostlyUnaccounted),
-        Some(_) => (configured_bytes - unaccounted_bytes, LimitReason::Unaccounted),
+        Some(_) if taken > taken_max => (configured_bytes - taken_max, LimitReason::MostlyUnaccounted),
+        Some(_) => (configured_bytes - taken, LimitReason::Unaccounted),
     };
+    let mut release_bytes = configured_bytes;
     // What was reserved and not touched yet is still to come out of the group's rest.
     let untouched = resident.map_or(0, |resident| accounted_bytes.saturating_sub(resident));
     if let Some(group) = &observation.group {
         let reachable = accounted_bytes + group.free_bytes().saturating_sub(untouched);
+        release_bytes = release_bytes.min(reachable);
         if reachable < limit_bytes {
             (limit_bytes, reason) = (reachable, LimitReason::Group);
         }
     }
     let origin = if resident.is_some() { Origin::Measured } else { Origin::Unavailable };
-    MemoryReport { configured_bytes, limit_bytes, reason, accounted_bytes, observation, unaccounted_bytes, origin }
+    MemoryReport {
+        configured_bytes,
+        limit_bytes,
+        reason,
+        accounted_bytes,
+        observation,
+        release_bytes,
+        unaccounted_bytes,
+        origin,
+    }
 }
 
 /// Reads what the operating system says about this process.
@@ -221,11 +290,13 @@ impl MemoryObserver {
     pub fn observe(&self) -> MemoryObservation {
         // `total resident shared text lib data dt`, in pages.
         let text = fs::read_to_string(&self.statistics).unwrap_or_default();
-        let pages: Option<u64> = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
+        let mut bytes = text.split_whitespace().skip(1).map_while(|pages| pages.parse().ok());
+        let mut bytes = || bytes.next().map(|pages: u64| pages.saturating_mul(self.page_bytes));
         let groups = self.groups.iter().filter_map(GroupFiles::read);
         let groups = groups.map(|(limit_bytes, held_bytes)| GroupMemory { limit_bytes, held_bytes });
         MemoryObservation {
-            resident_bytes: pages.map(|pages| pages.saturating_mul(self.page_bytes)),
+            resident_bytes: bytes(),
+            file_bytes: bytes(),
             heap_bytes: allocator::heap_bytes(),
             group: groups.min_by_key(GroupMemory::free_bytes),
         }
@@ -303,7 +374,8 @@ impl MemoryController {
         observation: MemoryObservation,
     ) -> MemoryReport {
         let report = reconcile(self.pool.configured_limit(), accounted_bytes, observation);
-        self.pool.tighten(report.limit_bytes);
+        self.pool.tighten(report.limit_bytes, report.release_bytes, report.look_at());
+        allocator::keep(!report.is_tight());
         self.stays_bytes.fetch_min(report.kept_bytes(), Ordering::Relaxed);
         *last = Some(report);
         report
@@ -316,6 +388,10 @@ impl MemoryController {
 }
 
 impl Relief for MemoryController {
+    fn look_again(&self) {
+        self.look();
+    }
+
     /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has it give back
     /// what it keeps, if that is enough. One caller at a time does; who waited for another finds what that one found.
     fn relieve(&self, missing: u64) {
@@ -353,18 +429,19 @@ mod tests {
         let observed = |resident, heap, group: Option<(u64, u64)>| MemoryObservation {
             resident_bytes: Some(resident * MIB),
             heap_bytes: Some(heap * MIB),
+            file_bytes: None,
             group: group.map(|(limit, held)| GroupMemory { limit_bytes: limit * MIB, held_bytes: held * MIB }),
         };
         let would = |report: &MemoryReport, stays, missing| would_relieve(report, stays * MIB, missing * MIB);
         // Of 300 that are not accounted, 250 are kept.
         let report = reconcile(1_024 * MIB, 500 * MIB, observed(800, 550, None));
-        assert_eq!((report.kept_bytes(), report.limit_bytes), (250 * MIB, 724 * MIB));
+        assert_eq!((report.kept_bytes(), report.limit_bytes), (250 * MIB, 692 * MIB));
         assert!(would(&report, 0, 250) && !would(&report, 0, 251));
         assert!(would(&report, 100, 150) && !would(&report, 100, 151), "what stayed once stays");
         assert!(would(&report, 234, 1) && !would(&report, 235, 1), "for a little nobody is asked");
-        // Half of the limit is in force whatever goes back.
-        let report = reconcile(1_024 * MIB, 100 * MIB, observed(1_000, 800, None));
-        assert_eq!((report.kept_bytes(), report.reason), (200 * MIB, LimitReason::MostlyUnaccounted));
+        // An eighth of the limit is in force whatever goes back.
+        let report = reconcile(1_024 * MIB, 100 * MIB, observed(1_020, 1_000, None));
+        assert_eq!((report.kept_bytes(), report.reason), (20 * MIB, LimitReason::MostlyUnaccounted));
         assert!(!would(&report, 0, 1));
         // A group has room again for what goes back.
         let report = reconcile(4_096 * MIB, 500 * MIB, observed(800, 550, Some((1_000, 950))));
@@ -379,6 +456,7 @@ mod tests {
             let observation = MemoryObservation {
                 resident_bytes: Some(resident * MIB),
                 heap_bytes: heap.map(|heap| heap * MIB),
+                file_bytes: None,
                 group,
             };
             reconcile(configured, accounted * MIB, observation)
@@ -398,7 +476,7 @@ mod tests {
 
     fn seen(resident_mib: u64, group: Option<(u64, u64)>) -> MemoryObservation {
         let group = group.map(|(limit, held)| GroupMemory { limit_bytes: limit * MIB, held_bytes: held * MIB });
-        MemoryObservation { resident_bytes: Some(resident_mib * MIB), heap_bytes: None, group }
+        MemoryObservation { resident_bytes: Some(resident_mib * MIB), group, ..MemoryObservation::default() }
     }
 
     #[test]
@@ -426,6 +504,35 @@ mod tests {
                 assert_eq!(report.limit_bytes + report.unaccounted_bytes, configured * MIB);
             }
         }
+    }
+
+    /// What is allocated or reserved, and not touched yet, will be resident some time: it must not hide the rest.
+    #[test]
+    fn where_allocations_are_counted_the_process_never_passes_its_limit() {
+        let counted = |accounted: u64, resident: u64, heap: u64| {
+            let observation = MemoryObservation {
+                resident_bytes: Some(resident * MIB),
+                file_bytes: Some(30 * MIB),
+                heap_bytes: Some(heap * MIB),
+                group: None,
+            };
+            reconcile(1_024 * MIB, accounted * MIB, observation)
+        };
+        for (accounted, resident, heap, limit) in [
+            (0, 40, 5, 1_024 - 32 - 40),
+            // Reserved and untouched; the code stays.
+            (300, 40, 5, 1_024 - 32 - 30),
+            // Allocated by somebody who did not reserve.
+            (300, 200, 400, 1_024 - 32 - 130),
+            (300, 600, 300, 1_024 - 32 - 300),
+            (10, 1_000, 900, 128),
+        ] {
+            let report = counted(accounted, resident, heap);
+            assert_eq!(report.limit_bytes / MIB, limit, "{report}");
+            assert_eq!(report.release_bytes, report.configured_bytes, "to give memory back is not refused");
+            assert!(report.look_at() > report.accounted_bytes && report.look_at() <= report.limit_bytes.max(1 << 30));
+        }
+        assert!(counted(500, 900, 850).is_tight() && !counted(500, 800, 750).is_tight());
     }
 
     #[test]

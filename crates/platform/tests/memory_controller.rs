@@ -84,14 +84,30 @@ fn nobody_is_refused_because_of_a_look_that_is_over() {
     std::thread::sleep(std::time::Duration::from_millis(2));
     statement.grow(500 * MIB).unwrap();
     assert_eq!(pool.limit(), 990 * MIB);
-    // Limits that nobody tightened are not looked at.
+    // Before so much more is reserved there is a look in any case.
     tree.resident(900 * MIB);
     assert_eq!(statement.grow(400 * MIB).unwrap_err().refused_by, RefusedBy::Statement);
-    assert_eq!(pool.limit(), 990 * MIB);
+    assert_eq!(pool.limit(), 900 * MIB);
     // And a pool that nobody watches any more refuses by what was seen last.
     drop(controller);
     assert_eq!(held.grow(500 * MIB).unwrap_err().refused_by, RefusedBy::Unaccounted);
-    assert_eq!(pool.limit(), 990 * MIB);
+    assert_eq!(pool.limit(), 900 * MIB);
+}
+
+/// Whoever reserves allocates as much again that nobody accounts for, and no time passes between two looks.
+#[test]
+fn what_comes_along_with_reservations_is_seen_before_it_is_too_much() {
+    let tree = Tree::new("along");
+    let pool = MemoryPool::new(1_000 * MIB);
+    tree.resident(20 * MIB);
+    let controller = MemoryController::new(&pool, &tree.0);
+    controller.look();
+    let held = pool.reserve("columns");
+    while held.grow(5 * MIB).is_ok() {
+        tree.resident(20 * MIB + 2 * held.bytes());
+    }
+    let resident = 20 + 2 * held.bytes() / MIB;
+    assert!((850..=1_000).contains(&resident), "{resident} MiB are resident");
 }
 
 #[test]

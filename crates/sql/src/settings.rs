@@ -57,6 +57,11 @@ eris_platform::settings! {
     pub const STATEMENT_TIMEOUT: Timeout = { name: "statement_timeout", scope: Session, default: Timeout::NEVER };
     /// How long a statement waits for each lock; 0: for ever. The statement ends.
     pub const LOCK_TIMEOUT: Timeout = { name: "lock_timeout", scope: Session, default: Timeout::NEVER };
+    /// How long a long statement that was refused memory waits for that of others, before it fails with 53200; 0: not
+    /// at all.
+    pub const MEMORY_WAIT_TIMEOUT: Timeout = {
+        name: "memory_wait_timeout", scope: Session, default: Timeout(60_000),
+    };
     /// How long a transaction may take; 0: for ever. The session ends.
     pub const TRANSACTION_TIMEOUT: Timeout = { name: "transaction_timeout", scope: Session, default: Timeout::NEVER };
     /// How long a session may wait for its client in a transaction block; 0: for ever. The session ends.
@@ -386,6 +391,11 @@ impl SessionSettings {
 
     pub fn statement_timeout(&self) -> Timeout {
         self.own.get(STATEMENT_TIMEOUT)
+    }
+
+    /// How long to wait for memory; zero: not at all.
+    pub fn memory_wait_timeout(&self) -> Duration {
+        self.own.get(MEMORY_WAIT_TIMEOUT).duration().unwrap_or_default()
     }
 
     pub fn transaction_timeout(&self) -> Timeout {

@@ -207,3 +207,108 @@ fn work_mem_changes_no_answer() {
     }
     assert!(instance.database.temp_files().statistics().written_bytes > before);
 }
+
+/// Fills the only table until a row more is refused; how many rows there are.
+fn fill(client: &mut support::Client) -> u64 {
+    client.ok("CREATE TABLE full (id bigint PRIMARY KEY, n bigint) WITH (layout = column)");
+    client.ok("INSERT INTO full SELECT id, id FROM generate_series(1, 1000) AS g(id)");
+    let (mut rows, mut piece) = (1_000_u64, 64_000_u64);
+    while piece > 0 {
+        let sql =
+            format!("INSERT INTO full SELECT id, id FROM generate_series({}, {}) AS g(id)", rows + 1, rows + piece);
+        match client.run(&sql) {
+            Ok(_) => rows += piece,
+            Err(error) => {
+                assert_eq!(error.sqlstate.as_str(), "53200", "{error}");
+                piece /= 4;
+            }
+        }
+    }
+    rows
+}
+
+/// A full database is changed row by row, emptied by one statement, and filled again.
+#[test]
+fn one_row_is_updated_and_all_rows_are_deleted_in_a_full_database() {
+    let instance = instance(48 << 20);
+    let mut client = instance.session();
+    let rows = fill(&mut client);
+    assert!(rows > 300_000, "{rows} rows fill the memory");
+    for id in (1..=rows).step_by(rows as usize / 200) {
+        assert_eq!(client.ok(&format!("UPDATE full SET n = n + 1 WHERE id = {id}")).tag, "UPDATE 1");
+    }
+    assert_eq!(client.ok("DELETE FROM full").tag, format!("DELETE {rows}"));
+    assert_eq!(client.rows("SELECT count(*) FROM full"), ["0"]);
+    let again = format!("INSERT INTO full SELECT id, id FROM generate_series(1, {}) AS g(id)", rows / 2);
+    assert_eq!(client.ok(&again).tag, format!("INSERT 0 {}", rows / 2));
+}
+
+/// A statement that was refused beside another one waits until that has ended, and is answered.
+#[test]
+fn a_refused_statement_waits_for_others_and_is_answered() {
+    let instance = instance(64 << 20);
+    let engine = instance.database.engine().clone();
+    let mut client = instance.session();
+    client.ok("CREATE TABLE t (id int PRIMARY KEY, name text)");
+    client.ok("INSERT INTO t SELECT id, 'the name of ' || id FROM generate_series(1, 100000) AS g(id)");
+    let query = "SELECT count(*) FROM t a JOIN t b ON a.name = b.name";
+    let other = |engine: &eris_engine::Engine| {
+        let admit = engine.admit(eris_engine::StatementClass::Scan);
+        let permit = engine.block_on(admit).unwrap().unwrap();
+        let held = engine.memory().reserve("other");
+        while held.grow(256 << 10).is_ok() {}
+        (permit, held)
+    };
+    let waits = |engine: &eris_engine::Engine| {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while engine.admitted(eris_engine::StatementClass::Scan) != (1, 1) {
+            assert!(std::time::Instant::now() < deadline, "the statement does not wait");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    };
+    let held = other(&engine);
+    std::thread::scope(|scope| {
+        let mut second = instance.session();
+        let answer = scope.spawn(move || second.rows(query));
+        waits(&engine);
+        // By key nobody waits.
+        assert_eq!(client.rows("SELECT name FROM t WHERE id = 7"), ["the name of 7"]);
+        drop(held);
+        assert_eq!(answer.join().unwrap(), ["100000"]);
+    });
+    let held = other(&engine);
+    client.ok("SET memory_wait_timeout = '50ms'");
+    let error = client.run(query).unwrap_err();
+    assert_eq!(error.sqlstate.as_str(), "53200", "{error}");
+    assert!(error.detail.as_deref().unwrap_or_default().contains("waited"), "{error:?}");
+    drop(held);
+    assert_eq!(client.rows(query), ["100000"]);
+    // Alone it is refused at once: nothing is to be waited for.
+    let alone = engine.memory().reserve("alone");
+    while alone.grow(256 << 10).is_ok() {}
+    client.ok("SET memory_wait_timeout = 0");
+    assert_eq!(client.state(query), "53200");
+}
+
+/// The statement after a refused one does not fail because of what that held.
+#[test]
+fn what_a_refused_statement_held_is_there_for_the_next() {
+    let instance = instance(96 << 20);
+    let mut client = instance.session();
+    client.ok("CREATE TABLE t (id bigint PRIMARY KEY, a bigint, name text) WITH (layout = column)");
+    client.ok("INSERT INTO t SELECT id, id, 'the name ' || id FROM generate_series(1, 150000) AS g(id)");
+    let query = "SELECT count(*) FROM (SELECT name, count(*) FROM t GROUP BY name) q";
+    let rows = client.rows(query);
+    let memory = instance.database.engine().memory();
+    // There is room for the query, and none for a second version of all rows.
+    memory.set_limit(memory.used() + (24 << 20));
+    assert_eq!(client.rows(query), rows);
+    for _ in 0..5 {
+        assert_eq!(
+            client.state("UPDATE t SET a = a + 1, name = name || '0123456789012345678901234567890123456789'"),
+            "53200"
+        );
+        assert_eq!(client.rows(query), rows);
+        assert_eq!(client.ok("UPDATE t SET a = 0 WHERE id = 5").tag, "UPDATE 1");
+    }
+}

@@ -25,8 +25,10 @@ impl Runtime {
     }
 
     fn own_options(&self, schema: &Arc<Schema>) -> StoreOptions {
-        let memory = self.memory_of(schema.container);
-        let options = StoreOptions::new(Arc::clone(schema), Arc::clone(memory));
+        // The store of the system container is refused nothing anyway.
+        let system = schema.container == SYSTEM_CONTAINER;
+        let memory = if system { Arc::clone(&self.system_memory) } else { self.memory.of_store() };
+        let options = StoreOptions::new(Arc::clone(schema), memory);
         StoreOptions { updates_in_place: self.options.updates_in_place, ..options }
     }
 

@@ -22,6 +22,12 @@ impl Transaction {
         self.bounded_memory = bytes.map(|bytes| self.runtime.memory.child(bytes));
     }
 
+    /// Further statements may be long ones: what they work with leaves a part of the database's memory to short ones.
+    /// Those with a limit of their own keep that.
+    pub fn use_working_memory(&mut self) {
+        self.bounded_memory.get_or_insert_with(|| self.runtime.memory.working());
+    }
+
     /// Further statements may hold what they need, beyond the database's limit: for what writes the
     /// [system container](crate::SYSTEM_CONTAINER).
     pub fn use_system_memory(&mut self) {

@@ -13,6 +13,7 @@ use super::session::Session;
 use super::statement::{Body, Planned};
 use super::states::{Block, Place, Step};
 use super::table_locks::Locking;
+use super::turns::Turn;
 use crate::errors::{SqlError, SqlState};
 use crate::fallback::FallbackRows;
 use crate::front::Command;
@@ -48,8 +49,17 @@ impl Session {
         let parameters: Arc<[Value]> = parameters.into();
         // The first statement of its transaction may begin again; a later one would lose what came before it.
         let mut retries = if self.block == Block::Idle { self.settings.retries() } else { 0 };
+        let mut turn = match self.take_turn(&statement.planned).await {
+            Ok(turn) => turn,
+            Err(error) => {
+                let error = self.activity.explain(error);
+                self.fail(&error).await;
+                return Err(statement.placed(error));
+            }
+        };
         loop {
-            match self.attempt(&statement.planned, &parameters, step).await {
+            let attempt = self.attempt(&statement.planned, &parameters, step).await;
+            match look_ahead(attempt, &turn).await {
                 Ok(Attempt::Tag(tag)) => match self.succeeded(step).await {
                     Ok(()) => return Ok(Outcome::Complete(tag)),
                     // A commit may have lost, too: it took everything back.
@@ -78,6 +88,7 @@ impl Session {
                         done: false,
                         ahead: false,
                         sent: 0,
+                        _turn: turn,
                     }));
                 }
                 Ok(Attempt::CopyIn(command)) => {
@@ -92,6 +103,7 @@ impl Session {
                     self.pause(retries).await;
                 }
                 Err(error) => {
+                    let Err(error) = self.await_turn_again(&mut turn, error).await else { continue };
                     let error = self.activity.explain(error);
                     self.fail(&error).await;
                     return Err(statement.placed(error));
@@ -190,6 +202,7 @@ impl Session {
         let workers = self.settings.parallelism().filter(|workers| *workers < all);
         let transaction = self.transaction();
         transaction.limit_parallelism(workers);
+        transaction.use_working_memory();
         let (workers, parameters) = (workers.unwrap_or(all), Arc::clone(parameters));
         RunContext { transaction, parameters, batch_rows, workers, aggregation_input, spill: None }
     }
@@ -213,11 +226,13 @@ impl Session {
             }
             QueryBody::Fallback { plan: logical, .. } => {
                 let database = self.database.clone();
+                let transaction = self.transaction();
+                transaction.use_working_memory();
                 let rows = FallbackRows::start(
                     logical,
                     (&plan.parameters, parameters),
                     plan.types(),
-                    self.transaction(),
+                    transaction,
                     (database.planner(), database.lane()),
                 )
                 .await?;
@@ -280,6 +295,17 @@ impl Attempt {
     pub fn ready(batches: Vec<Batch>, columns: Option<Arc<[ColumnDescription]>>, word: &'static str) -> Self {
         let columns = columns.unwrap_or_else(|| Arc::from([]));
         Self::Rows { source: RowSource::Native(NativeRows::ready(Held::few(batches))), columns, word }
+    }
+}
+
+/// Waits for the first rows of a long query: as long as none is sent, it may be tried again.
+async fn look_ahead(attempt: Result<Attempt, SqlError>, turn: &Turn) -> Result<Attempt, SqlError> {
+    match attempt? {
+        Attempt::Rows { mut source, columns, word } if turn.looks_ahead() => {
+            source.look_ahead().await?;
+            Ok(Attempt::Rows { source, columns, word })
+        }
+        other => Ok(other),
     }
 }
 

@@ -24,6 +24,7 @@ mod source_file;
 mod statement;
 mod states;
 mod table_locks;
+mod turns;
 
 pub use cache::PlanCache;
 pub use cancel::SessionCancel;

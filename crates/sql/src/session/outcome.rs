@@ -9,10 +9,11 @@ use super::copy::CopyIn;
 use super::prepared::ColumnDescription;
 use super::session::Session;
 use super::states::Step;
+use super::turns::Turn;
 use crate::activity::Timeouts;
 use crate::errors::SqlError;
 use crate::fallback::FallbackRows;
-use crate::native::NativeRows;
+use crate::native::{Held, NativeRows};
 
 /// What a statement did, in PostgreSQL's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,14 +61,32 @@ pub enum Outcome<'s> {
 pub(super) enum RowSource {
     Native(NativeRows),
     Fallback(FallbackRows),
+    /// One whose first batch, or end, was fetched already.
+    Ahead(Option<Batch>, Box<RowSource>),
 }
 
 impl RowSource {
     pub async fn next(&mut self) -> Result<Option<Batch>, SqlError> {
-        match self {
+        let rows = match self {
+            Self::Ahead(first, rest) => match first.take() {
+                Some(batch) => return Ok(Some(batch)),
+                None => rest,
+            },
+            rows => rows,
+        };
+        match rows {
             Self::Native(rows) => rows.next().await,
             Self::Fallback(rows) => rows.next().await,
+            Self::Ahead(..) => Err(SqlError::internal("rows were fetched ahead twice")),
         }
+    }
+
+    /// Fetches the first batch.
+    pub async fn look_ahead(&mut self) -> Result<(), SqlError> {
+        let first = self.next().await?;
+        let rest = std::mem::replace(self, Self::Native(NativeRows::ready(Held::few(Vec::new()))));
+        *self = Self::Ahead(first, Box::new(rest));
+        Ok(())
     }
 }
 
@@ -85,6 +104,8 @@ pub struct Rows<'s> {
     pub(super) done: bool,
     pub(super) ahead: bool,
     pub(super) sent: u64,
+    /// Kept for as long as it holds memory.
+    pub(super) _turn: Turn,
 }
 
 impl Rows<'_> {

@@ -26,13 +26,6 @@ use crate::plan::{Scope, SessionValues};
 use crate::settings::SessionSettings;
 use crate::types::SqlType;
 
-/// How long a statement that was refused memory waits at most until what it held is given back.
-const MEMORY_WAIT_MAX: Duration = Duration::from_millis(500);
-/// One that took less than this part of the limit does not wait: it leaves as much room as there was.
-const MEMORY_WAIT_SHARE: u64 = 32;
-/// How often it looks.
-const MEMORY_WAIT_STEP: Duration = Duration::from_millis(1);
-
 /// Who connects to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionOptions {
@@ -88,7 +81,7 @@ pub struct Session {
     /// What EXPLAIN ANALYZE wants to know of the query that runs.
     pub(super) analysis: Analysis,
     /// Bytes that were reserved in the database when the transaction began, or the last statement outside of one.
-    memory_before: u64,
+    pub(super) memory_before: u64,
 }
 
 impl Session {
@@ -365,28 +358,12 @@ impl Session {
     }
 
     /// The same, before the client hears of the error: what the statement built is dropped, and if memory ran out,
-    /// what it held is given back.
+    /// what it held is given back as soon as partitions have vacated its rows.
     pub(super) async fn fail(&mut self, error: &SqlError) {
         self.failed();
         self.settle().await;
         if error.sqlstate == SqlState::OUT_OF_MEMORY {
-            self.wait_for_memory().await;
-        }
-    }
-
-    /// Partitions vacate a failed statement's rows some milliseconds after its end. Until then a database that was full
-    /// remains full and would refuse whatever the client sends next. Half of what the statement took is enough room for
-    /// that; the whole may not come back at once, since tables keep blocks. Others may fill it meanwhile: nobody waits
-    /// longer than [`MEMORY_WAIT_MAX`].
-    async fn wait_for_memory(&self) {
-        let engine = self.database.engine();
-        let taken = engine.memory().used().saturating_sub(self.memory_before);
-        if taken < engine.memory().limit() / MEMORY_WAIT_SHARE {
-            return;
-        }
-        let deadline = engine.env().now().0 + MEMORY_WAIT_MAX.as_nanos() as u64;
-        while engine.memory().used() > self.memory_before + taken / 2 && engine.env().now().0 < deadline {
-            engine.sleep_until(Nanos(engine.env().now().0 + MEMORY_WAIT_STEP.as_nanos() as u64)).await;
+            self.free_what_failed();
         }
     }
 

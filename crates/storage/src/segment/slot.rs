@@ -147,6 +147,14 @@ impl Segment {
         self.ending
     }
 
+    /// The ending rows as what they cost a sealed segment: those in a row that ended together count once.
+    pub(crate) fn ending_runs(&self) -> u32 {
+        match &self.state {
+            State::Open { .. } => self.ending,
+            State::Sealed { deletes, .. } => deletes.runs(),
+        }
+    }
+
     /// Appends rows of an open segment, with their words.
     pub(crate) fn append(
         &mut self,

@@ -1,6 +1,7 @@
 //! Which layout which segment is to have, and where the next row goes.
 
 use super::Store;
+use super::maintain::EVACUATE_SHARE;
 use crate::error::StorageError;
 use crate::ids::{AttributeId, SegmentNumber};
 use crate::modules::{AccessPath, Registry, layout_path};
@@ -202,10 +203,17 @@ impl Store {
     }
 
     /// The tail and its rows, if they are enough to be sealed without waiting for more: reading an open segment copies.
+    /// Or if so many of them are gone that it is worth to move the rest: they hold memory until the segment goes.
     pub fn sealable_tail(&self) -> Option<(SegmentNumber, u32)> {
         let tail = self.segment(self.tail?)?;
-        let live = tail.rows() - tail.vacated_count();
-        (live >= (self.schema.segment_rows / TAIL_SHARE).max(1)).then(|| (tail.number, tail.rows()))
+        let (worth, vacated) = (self.rows_of_worth(), tail.vacated_count());
+        let mostly_gone = vacated >= worth && vacated * EVACUATE_SHARE > tail.rows();
+        (mostly_gone || tail.rows() - vacated >= worth).then(|| (tail.number, tail.rows()))
+    }
+
+    /// So many rows of a tail, live or gone, are worth to be seen to.
+    pub(super) fn rows_of_worth(&self) -> u32 {
+        (self.schema.segment_rows / TAIL_SHARE).max(1)
     }
 
     /// Ends the tail, so that it can be sealed; the next row begins another.

@@ -29,8 +29,9 @@ pub struct Maintained {
     pub blocked_by_cursors: bool,
 }
 
-/// A sealed segment with more than one row in this many ending is thawed. Below, the delete map is cheaper than two
-/// words a row (24 bytes per ending row against 16 per row), and scans look up few rows.
+/// A sealed segment is thawed if its delete map has more runs than one in this many rows. Below, the map is cheaper than
+/// two words a row (32 bytes a run against 16 a row), and scans look up few of them. A segment whose rows end together
+/// is never thawed: there may be no room for that, and it goes as a whole.
 pub(super) const THAW_SHARE: u32 = 16;
 
 /// An open segment is not sealed while more than one row in this many is ending: half of the share at which it would be
@@ -38,7 +39,7 @@ pub(super) const THAW_SHARE: u32 = 16;
 const SEAL_SHARE: u32 = 2 * THAW_SHARE;
 
 /// A segment with more than one row in this many vacated is evacuated.
-const EVACUATE_SHARE: u32 = 4;
+pub(super) const EVACUATE_SHARE: u32 = 4;
 
 /// Work on one segment that takes several quanta.
 pub(super) enum Job {
@@ -99,6 +100,8 @@ impl Store {
         rows_budget: usize,
         maintained: &mut Maintained,
     ) -> Result<(), StorageError> {
+        // Rows are moved and sealed so that there is more room after it.
+        let _may_take_what_is_kept = self.memory.change_few_rows();
         let mut budget = rows_budget;
         let settled = self.settle(horizon.outcomes, &mut budget);
         maintained.settled = settled?;
@@ -254,7 +257,7 @@ impl Store {
                 (false, false) => Wish::Later,
             };
         }
-        match (ending * THAW_SHARE > rows, rebuild) {
+        match (segment.ending_runs() * THAW_SHARE > rows, rebuild) {
             (true, _) => Wish::Thaw,
             (false, true) if self.rebuilds_wait => Wish::Later,
             (false, true) => Wish::Rebuild,

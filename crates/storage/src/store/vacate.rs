@@ -86,6 +86,11 @@ impl Store {
         let (vacated, rows) = (segment.vacated_count(), segment.rows());
         self.note_change(address);
         if is_tail {
+            // What a statement appended that was rolled back. A few rows are not worth another segment.
+            if vacated == rows && rows >= self.rows_of_worth() {
+                self.tail = None;
+                self.drop_segment(number);
+            }
             return;
         }
         if vacated == rows {

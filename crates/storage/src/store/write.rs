@@ -30,6 +30,9 @@ pub enum Progress<T> {
     Done(T),
 }
 
+/// A statement that changes no more rows than this here may do so in a full database: what it replaces goes soon.
+const FEW_ROWS: usize = 16;
+
 impl Store {
     /// Inserts rows with the schema's columns. If it fails, the statement must be rolled back, unless somebody
     /// undecided has one of the keys ([`StorageError::undecided`]): then nothing was inserted.
@@ -152,6 +155,7 @@ impl Store {
         for (id, column) in attributes.iter().zip(&new.columns) {
             attribute_check(&self.schema, *id, column, new.rows)?;
         }
+        let _may_take_what_is_kept = (new.rows <= FEW_ROWS).then(|| self.memory.change_few_rows());
         self.pending.enter(snapshot.transaction);
         // All old versions are locked before the first new one is inserted, so that keys may be permuted.
         let taken = self.take_for_update(snapshot, addresses, attributes, new)?;
@@ -276,8 +280,8 @@ impl Store {
             return Err(error);
         }
         segment.locks += 1;
-        let (ending, rows, open) = (segment.ending(), segment.rows(), segment.is_open());
-        if !open && ending * super::maintain::THAW_SHARE > rows {
+        let (runs, rows, open) = (segment.ending_runs(), segment.rows(), segment.is_open());
+        if !open && runs * super::maintain::THAW_SHARE > rows {
             self.candidates.insert(number);
         }
         self.pending.add(snapshot.transaction, Locks { first: address, rows: 1, locked: Locked::End });

@@ -169,7 +169,8 @@ fn a_segment_that_maintenance_thawed_is_sealed_again() {
     it.maintain(6);
     assert_eq!(it.counters().sealed, 1);
     it.begin(3);
-    delete(&mut it, view(3, 9, 1), 0..3);
+    // Not next to each other: those that are cost the segment little, and it is not thawed for them.
+    (0..6).step_by(2).for_each(|row| delete(&mut it, view(3, 9, 1), row..row + 1));
     it.commit(3, 10);
     it.maintain(9);
     assert_eq!(it.counters().thawed, 1, "a reader at 9 still sees the deleted rows");

@@ -1,0 +1,160 @@
+//! What pools refuse, and to whom.
+
+use super::*;
+use crate::random::SeededRandom;
+
+#[test]
+fn what_can_be_spilled_leaves_room_for_that() {
+    let limit = 160 << 20;
+    let pool = MemoryPool::new(limit);
+    let unkept = limit - limit / KEPT_SHARE;
+    let (sort, join) = (pool.reserve_spillable("sort"), pool.reserve("join"));
+    let most = unkept - unkept / ROOM_SHARE;
+    assert!(sort.grow(most + 1).is_err());
+    sort.grow(most).unwrap();
+    assert!(sort.grow(1).is_err());
+    // A second one has at least a little, others have the rest.
+    let group = pool.reserve_spillable("aggregate");
+    group.grow(SPILL_FLOOR_BYTES).unwrap();
+    assert!(group.grow(1).is_err());
+    join.grow(unkept / ROOM_SHARE - SPILL_FLOOR_BYTES).unwrap();
+    assert!(join.grow(1).is_err());
+    drop((sort, group, join));
+    assert_eq!(pool.used(), 0);
+    let child = pool.child(16 << 20);
+    assert!(child.reserve_spillable("sort").grow(15 << 20).is_err());
+    assert!(child.reserve_spillable("sort").grow(14 << 20).is_ok());
+}
+
+#[test]
+fn refuses_beyond_the_limit_and_says_why() {
+    let pool = MemoryPool::new(1_000);
+    let scan = pool.reserve("scan");
+    scan.grow(700).unwrap();
+    let join = pool.reserve("hash join");
+    let refused = join.grow(301).unwrap_err();
+    let expected = (("hash join", 301), (700, 1_000), RefusedBy::Limit);
+    assert_eq!(((refused.consumer, refused.asked), (refused.used, refused.limit), refused.refused_by), expected);
+    assert!(refused.to_string().contains("hash join asked for 301 bytes"), "{refused}");
+    assert!(refused.to_string().contains("memory_limit"), "{refused}");
+    join.grow(300).unwrap();
+    assert_eq!(pool.by_consumer(), [("hash join", 300), ("scan", 700)]);
+    drop(scan);
+    assert_eq!((pool.used(), pool.peak()), (300, 1_000));
+    assert!(join.grow(u64::MAX).is_err(), "an overflowing sum is beyond the limit");
+    assert_eq!(pool.used(), 300);
+    drop(join);
+    assert_eq!(pool.used(), 0);
+}
+
+#[test]
+fn what_is_only_counted_is_not_refused() {
+    let pool = MemoryPool::new(16 << 20);
+    pool.reserve("rows").grow(17 << 20).unwrap_err();
+    let (rows, counted) = (pool.reserve("rows"), pool.counted());
+    rows.grow(15 << 20).unwrap();
+    pool.set_limit(1 << 20);
+    let names = counted.reserve("names");
+    names.grow(2 << 20).unwrap();
+    assert_eq!((pool.used(), counted.used(), counted.limit()), (17 << 20, 2 << 20, u64::MAX));
+    rows.grow(1).expect_err("others are refused as before");
+    assert_eq!(pool.by_consumer(), [("names", 2 << 20), ("rows", 15 << 20)]);
+    drop(names);
+    assert_eq!((pool.used(), counted.used()), (15 << 20, 0));
+}
+
+#[test]
+fn a_part_is_kept_for_what_gives_memory_back() {
+    let pool = MemoryPool::new(16 << 20);
+    assert_eq!(pool.kept(), 1 << 20);
+    let rows = pool.reserve("rows");
+    rows.grow(15 << 20).unwrap();
+    let refused = rows.grow(1).unwrap_err();
+    assert_eq!((refused.used, refused.limit), (15 << 20, 15 << 20));
+    let deletes = pool.reserve_for_release("deletes");
+    deletes.grow(1 << 20).unwrap();
+    assert_eq!(deletes.grow(1).unwrap_err().limit, 16 << 20);
+    rows.shrink(1 << 20);
+    assert!(rows.grow(1).is_err(), "what deletes took is missing elsewhere");
+    drop(deletes);
+    rows.grow(1 << 20).unwrap();
+    pool.set_limit(1 << 40);
+    assert_eq!(pool.kept(), KEPT_BYTES_MAX);
+}
+
+#[test]
+fn a_statement_fails_at_its_own_limit_before_it_starves_others() {
+    let database = MemoryPool::new(1_000);
+    let statement = database.child(300);
+    assert_eq!((statement.limit(), statement.kept()), (300, 0));
+    let join = statement.reserve("hash join");
+    join.grow(300).unwrap();
+    let refused = join.grow(1).unwrap_err();
+    let expected = (("hash join", 1), (300, 300), RefusedBy::Statement);
+    assert_eq!(((refused.consumer, refused.asked), (refused.used, refused.limit), refused.refused_by), expected);
+    assert!(refused.to_string().contains("300 of 300 bytes are in use; this is the limit of one"), "{refused}");
+    // What it holds counts above, under its consumer's name.
+    assert_eq!((database.used(), statement.used()), (300, 300));
+    assert_eq!(database.by_consumer(), statement.by_consumer());
+    let other = database.reserve("scan");
+    other.grow(600).unwrap();
+    // The limit above holds, too, and nothing stays counted below.
+    let second = database.child(500);
+    assert_eq!((second.limit(), second.peak()), (500, 0));
+    let sort = second.reserve("sort");
+    let refused = sort.grow(101).unwrap_err();
+    assert_eq!((refused.consumer, refused.limit, refused.refused_by), ("sort", 1_000, RefusedBy::Limit));
+    assert_eq!((second.used(), second.peak(), database.used()), (0, 0, 900));
+    sort.grow(100).unwrap();
+    drop((join, other));
+    assert_eq!(database.by_consumer(), [("hash join", 0), ("scan", 0), ("sort", 100)]);
+    drop(sort);
+    assert_eq!((database.used(), second.used(), statement.used()), (0, 0, 0));
+}
+
+#[test]
+fn a_tightened_limit_says_so_and_is_never_above_the_one_set() {
+    let pool = MemoryPool::new(1_000);
+    pool.tighten(600, 600, u64::MAX);
+    assert_eq!((pool.limit(), pool.configured_limit()), (600, 1_000));
+    let scan = pool.reserve("scan");
+    let refused = scan.grow(601).unwrap_err();
+    assert_eq!((refused.limit, refused.refused_by), (600, RefusedBy::Unaccounted));
+    assert!(refused.to_string().contains("more than is accounted"), "{refused}");
+    pool.tighten(5_000, 5_000, u64::MAX);
+    assert_eq!(pool.limit(), 1_000);
+    assert_eq!(scan.grow(1_001).unwrap_err().refused_by, RefusedBy::Limit);
+}
+
+#[test]
+fn threads_never_pass_the_limit_together_and_return_to_zero() {
+    let pool = MemoryPool::new(10_000);
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let pool = &pool;
+            scope.spawn(move || {
+                let mut random = SeededRandom::new(seed);
+                let reservation = pool.reserve(if seed % 2 == 0 { "even" } else { "odd" });
+                for _ in 0..20_000 {
+                    if random.chance(0.5) {
+                        let _ = reservation.grow(random.below(4_000));
+                    } else {
+                        reservation.shrink(random.below(reservation.bytes() + 1));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(pool.used(), 0);
+    assert!(pool.peak() <= 10_000, "peak {}", pool.peak());
+    assert_eq!(pool.by_consumer(), [("even", 0), ("odd", 0)]);
+}
+
+#[test]
+#[should_panic(expected = "gives back 2 of 1")]
+fn giving_back_more_than_held_is_a_bug() {
+    let pool = MemoryPool::unlimited();
+    let reservation = pool.reserve("test");
+    reservation.grow(1).unwrap();
+    reservation.shrink(2);
+}

@@ -1,0 +1,135 @@
+//! Whether a statement runs now or after others, and what becomes of one that is refused memory.
+//!
+//! ```text
+//!   long statement --> admitted in order of arrival --> runs --> done
+//!                             ^                           | refused memory, no row sent yet
+//!                             |                           v
+//!            room again, or   |      rolled back; what ended statements left is vacated first
+//!            alone at last    +---- waits in its old place ----> memory_wait_timeout: 53200
+//! ```
+//! A statement is tried again only if others ran beside it, or if more is free than when it began: one that is too large
+//! by itself is refused at once. Nobody waits with memory or locks, as its transaction was rolled back: so only the
+//! first statement of a transaction waits. Accesses by key are tried again when memory came back, but wait for nobody.
+
+use std::time::Duration;
+
+use eris_engine::{AdmissionError, Permit, StatementClass};
+
+use super::cancel::unless_cancelled;
+use super::plans::{QueryBody, QueryPlan};
+use super::session::Session;
+use super::statement::{Body, Planned};
+use super::states::Block;
+use crate::errors::{SqlError, SqlState};
+use crate::native::{ChangePlan, InsertRows};
+
+/// How long a refused statement waits at most until what ended statements held is given back.
+const RECLAIM_MAX: Duration = Duration::from_secs(2);
+/// A statement is tried again if this share of the limit came free since it began.
+const WORTH_SHARE: u64 = 64;
+/// It is tried beside others so often; then alone.
+const TRIES_BESIDE_OTHERS: u32 = 2;
+const TRIES_MAX: u32 = 4;
+/// A failed statement that took less than this part of the limit leaves as much room as there was.
+const TAKEN_SHARE: u64 = 32;
+
+/// The place of a statement among those that run.
+pub(super) struct Turn {
+    /// Of a long one.
+    permit: Option<Permit>,
+    may_try_again: bool,
+    tries: u32,
+    /// What was free when it began.
+    free_before: u64,
+    used_before: u64,
+}
+
+impl Turn {
+    /// Whether an error in front of its first row may be mended by trying again.
+    pub fn looks_ahead(&self) -> bool {
+        self.permit.is_some()
+    }
+}
+
+impl Planned {
+    /// Whether it may need more memory than a few rows do.
+    fn is_long(&self) -> bool {
+        let query = |plan: &QueryPlan| !matches!(plan.body, QueryBody::Native(_));
+        match &self.body {
+            Body::Query(plan) => query(plan),
+            Body::Insert(plan) => matches!(&plan.rows, InsertRows::Query(_)),
+            Body::Change(ChangePlan::Keyed(_)) => true,
+            Body::Change(ChangePlan::Update(plan)) => {
+                plan.access.as_ref().is_some_and(|access| access.conditions.is_empty())
+            }
+            Body::Change(ChangePlan::Delete(plan)) => {
+                plan.access.as_ref().is_some_and(|access| access.conditions.is_empty())
+            }
+            Body::Sleep(_) | Body::Utility => false,
+        }
+    }
+}
+
+impl Session {
+    /// Waits for the statement's turn. A transaction that holds something waits for nobody here.
+    pub(super) async fn take_turn(&mut self, planned: &Planned) -> Result<Turn, SqlError> {
+        let engine = self.database.engine().clone();
+        let may_try_again = self.block == Block::Idle && !matches!(planned.body, Body::Utility);
+        let permit = if may_try_again && planned.is_long() {
+            let admitted = unless_cancelled(&self.activity.handle(), engine.admit(StatementClass::Scan)).await?;
+            Some(admitted.map_err(|error| refused(&error))?)
+        } else {
+            None
+        };
+        let memory = engine.memory();
+        Ok(Turn { permit, may_try_again, tries: 0, free_before: memory.free(), used_before: memory.used() })
+    }
+
+    /// A statement failed before it gave any row. `Ok`: what it did was taken back, and it is to be tried again.
+    pub(super) async fn await_turn_again(&mut self, turn: &mut Turn, error: SqlError) -> Result<(), SqlError> {
+        turn.tries += 1;
+        if error.sqlstate != SqlState::OUT_OF_MEMORY || !turn.may_try_again || turn.tries >= TRIES_MAX {
+            return Err(error);
+        }
+        let engine = self.database.engine().clone();
+        let memory = engine.memory();
+        let beside_others = turn.permit.as_ref().is_some_and(Permit::has_others);
+        let taken = memory.used().saturating_sub(turn.used_before).max(memory.limit() / WORTH_SHARE);
+        let cancel = self.activity.handle();
+        self.take_back().await;
+        unless_cancelled(&cancel, engine.reclaim_memory(RECLAIM_MAX)).await?;
+        let worth = memory.limit() / WORTH_SHARE;
+        let has_more = memory.free() >= turn.free_before.saturating_add(worth);
+        if !has_more && !beside_others {
+            return Err(error);
+        }
+        if !has_more && let Some(permit) = turn.permit.take() {
+            let wait_max = self.settings.memory_wait_timeout();
+            let bytes = (turn.tries < TRIES_BESIDE_OTHERS).then(|| turn.free_before + taken / 2);
+            let waited = unless_cancelled(&cancel, permit.wait_for_memory(bytes, wait_max)).await?;
+            turn.permit = Some(waited.map_err(|refusal| refused(&refusal))?);
+        }
+        (turn.free_before, turn.used_before) = (memory.free(), memory.used());
+        Ok(())
+    }
+
+    /// What a refused statement held is given back in front of other work, while its client goes on.
+    pub(super) fn free_what_failed(&self) {
+        let engine = self.database.engine().clone();
+        let taken = engine.memory().used().saturating_sub(self.memory_before);
+        if taken >= engine.memory().limit() / TAKEN_SHARE {
+            let reclaims = engine.clone();
+            engine.spawn(async move { reclaims.reclaim_memory(RECLAIM_MAX).await });
+        }
+    }
+}
+
+fn refused(error: &AdmissionError) -> SqlError {
+    let refused = SqlError::out_of_memory(error);
+    match error {
+        AdmissionError::NoMemory(_) => {
+            refused.hint("Raise --memory-limit or memory_wait_timeout, or run less at the same time.")
+        }
+        AdmissionError::QueueFull { .. } | AdmissionError::TimedOut(_) => refused.hint("Run less at the same time."),
+    }
+}
