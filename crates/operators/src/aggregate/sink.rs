@@ -155,13 +155,14 @@ impl GroupBy {
     /// What the rounds take in memory besides the groups of the slots: the results, and if groups are divided, a copy of
     /// all of them and the tables of the parts that are merged at the same time, which grow by doubling.
     fn bytes_to_finish(&self) -> u64 {
-        let (mut used, mut held, mut results, mut largest, mut most_values) = (0, 0, 0, 0, 0);
+        let (mut used, mut held, mut copied, mut results, mut largest, mut most_values) = (0, 0, 0, 0, 0, 0);
         let mut workers = 0;
         for slot in self.slots.iter() {
             workers += 1;
             if let Some(grouped) = &*slot {
                 used += 1;
                 held += grouped.bytes();
+                copied += pieces_of(grouped).map(|(_, rows)| copied_bytes(grouped, rows)).sum::<u64>();
                 results += (grouped.len() * grouped.result_bytes()) as u64;
                 largest += grouped.len().max(values_of(grouped));
                 most_values = most_values.max(values_of(grouped));
@@ -171,7 +172,7 @@ impl GroupBy {
             return results;
         }
         let parts = self.parts_of(largest) as u64;
-        results + held + 2 * held.div_ceil(parts) * parts.min(workers)
+        results + copied.max(held) + 3 * held.div_ceil(parts) * parts.min(workers)
     }
 
     /// Parts that so many groups or values are divided into.
@@ -218,15 +219,9 @@ impl GroupBy {
         };
         let mut jobs = Vec::new();
         for (slot, grouped) in slots.iter().enumerate() {
-            let mut divide = |content, rows: usize| {
+            for (content, rows) in pieces_of(grouped) {
                 let ranges = (0..rows).step_by(JOB_GROUPS).map(|start| start..(start + JOB_GROUPS).min(rows));
                 jobs.extend(ranges.map(|rows| Piece { slot, content, rows }));
-            };
-            divide(Content::Groups, grouped.len());
-            for (call, state) in grouped.states.iter().enumerate() {
-                if let CallState::Distinct(distinct) = state {
-                    divide(Content::Values(call), distinct.len());
-                }
             }
         }
         let charged = self.memory.reserve(CONSUMER);
@@ -237,7 +232,7 @@ impl GroupBy {
     fn divide(&self, dividing: &Dividing, job: usize) -> Result<(), OperatorError> {
         let Piece { slot, content, rows } = &dividing.jobs[job];
         let grouped = &dividing.slots[*slot];
-        let estimated = rows.len() as u64 * (grouped.room.group_bytes() + grouped.result_bytes() as u64);
+        let estimated = copied_bytes(grouped, rows.len());
         dividing.charged.grow(estimated)?;
         let part = Divided::new(grouped, *content, rows.clone(), self.determining, dividing.parts);
         dividing.charged.grow(part.bytes().saturating_sub(estimated))?;
@@ -294,13 +289,23 @@ impl GroupBy {
     }
 }
 
+/// What is divided of a slot, and its rows.
+fn pieces_of(slot: &Grouped) -> impl Iterator<Item = (Content, usize)> {
+    let values = slot.states.iter().enumerate().filter_map(|(call, state)| match state {
+        CallState::Plain(_) => None,
+        CallState::Distinct(distinct) => Some((Content::Values(call), distinct.len())),
+    });
+    std::iter::once((Content::Groups, slot.len())).chain(values)
+}
+
+/// What a copy of so many groups or values takes, roughly.
+fn copied_bytes(slot: &Grouped, rows: usize) -> u64 {
+    rows as u64 * (slot.room.group_bytes() + slot.result_bytes() as u64)
+}
+
 /// Values of the DISTINCT call that has most.
 fn values_of(slot: &Grouped) -> usize {
-    let distinct = slot.states.iter().map(|state| match state {
-        CallState::Plain(_) => 0,
-        CallState::Distinct(distinct) => distinct.len(),
-    });
-    distinct.max().unwrap_or(0)
+    pieces_of(slot).skip(1).map(|(_, rows)| rows).max().unwrap_or(0)
 }
 
 impl Sink for GroupBy {
