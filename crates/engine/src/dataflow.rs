@@ -211,6 +211,8 @@ struct Inner {
     reservation: Reservation,
     /// Of batches for which there was no memory where they belong; none before the first.
     handed_back: Option<Reservation>,
+    /// So many results were handed back.
+    handed_back_count: usize,
     /// Of messages that buffers need not take at once.
     messages: Option<Reservation>,
     pinned: Vec<PinnedPartition>,
@@ -251,6 +253,7 @@ impl Dataflow {
                 results: VecDeque::new(),
                 reservation: memory.reserve(RESULTS),
                 handed_back: None,
+                handed_back_count: 0,
                 messages: None,
                 pinned: Vec::new(),
                 rows_affected: 0,
@@ -372,8 +375,8 @@ impl Dataflow {
         self.answer(batch, false)
     }
 
-    /// The same for a batch that its operator had no memory for: it is counted, and no limit refuses it. There are as
-    /// many as there may be results.
+    /// The same for a batch that its operator had no memory for: it is counted, and no limit refuses it. There is one
+    /// of each worker at most: while one waits, no command begins another.
     pub(crate) fn hand_back(&self, batch: Batch) -> Result<(), EngineError> {
         self.answer(batch, true)
     }
@@ -392,7 +395,8 @@ impl Dataflow {
                 inner.reservation.grow(bytes)?;
             }
             inner.results.push_back(Answer { batch, bytes, is_handed_back, source });
-            self.result_count.store(inner.results.len(), Ordering::Relaxed);
+            inner.handed_back_count += usize::from(is_handed_back);
+            self.result_count.store(inner.fullness(self.result_batches_max), Ordering::Relaxed);
             inner.waker.take()
         };
         if let Some(waker) = waker {
@@ -442,7 +446,7 @@ impl Dataflow {
             return true;
         }
         let mut inner = lock(&self.inner);
-        if inner.results.len() < self.result_batches_max || self.is_over() {
+        if inner.fullness(self.result_batches_max) < self.result_batches_max || self.is_over() {
             return true;
         }
         if !inner.stalled.contains(&partition) {
@@ -500,7 +504,8 @@ impl Dataflow {
             return (Poll::Pending, self.held_back(&mut inner));
         }
         if let Some(Answer { batch, bytes, is_handed_back, source }) = inner.results.pop_front() {
-            self.result_count.store(inner.results.len(), Ordering::Relaxed);
+            inner.handed_back_count -= usize::from(is_handed_back);
+            self.result_count.store(inner.fullness(self.result_batches_max), Ordering::Relaxed);
             match &inner.handed_back {
                 Some(handed_back) if is_handed_back => handed_back.shrink(bytes),
                 _ => inner.reservation.shrink(bytes),
@@ -511,7 +516,11 @@ impl Dataflow {
                 runtime.traffic.answered(source, target, bytes);
             }
             let half = self.result_batches_max / 2;
-            let resumed = if inner.results.len() <= half { std::mem::take(&mut inner.stalled) } else { Vec::new() };
+            let resumed = if inner.fullness(self.result_batches_max) <= half {
+                std::mem::take(&mut inner.stalled)
+            } else {
+                Vec::new()
+            };
             return (Poll::Ready(Ok(Some(batch))), resumed);
         }
         if inner.finished {
@@ -553,11 +562,16 @@ impl Dataflow {
 }
 
 impl Inner {
+    /// The results that wait; as many as may, if one was handed back: there is no memory for others.
+    fn fullness(&self, results_max: usize) -> usize {
+        if self.handed_back_count > 0 { self.results.len().max(results_max) } else { self.results.len() }
+    }
+
     /// Nobody wants the results any more.
     fn drop_results(&mut self) {
         self.results.clear();
         self.reservation.shrink(self.reservation.bytes());
-        self.handed_back = None;
+        (self.handed_back, self.handed_back_count) = (None, 0);
     }
 }
 

@@ -329,7 +329,9 @@ impl MemoryPool {
         let may_take = match self.kind {
             PoolKind::Limited => may_take,
             PoolKind::OnlyCounts => MayTake::Everything,
-            PoolKind::Working => may_take.min(MayTake::NotWhatIsShort),
+            // What is only counted is refused nowhere.
+            PoolKind::Working if may_take != MayTake::Everything => may_take.min(MayTake::NotWhatIsShort),
+            PoolKind::Working => may_take,
             PoolKind::Store if self.takes_what_is_kept.load(Ordering::Relaxed) => may_take.max(MayTake::WhatIsKept),
             PoolKind::Store => may_take,
         };

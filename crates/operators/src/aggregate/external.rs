@@ -32,7 +32,7 @@ const _: () = assert!(PARTS.is_power_of_two());
 const LEVELS_MAX: u32 = 8;
 /// Groups of one job: a fraction of a millisecond.
 const JOB_GROUPS: usize = 1 << 12;
-/// Jobs of a round: what is on its way to the disk at most are their groups.
+/// Jobs of a round, where memory is not short: what is on its way to the disk at most are their groups.
 const ROUND_JOBS_MAX: usize = 256;
 
 /// What groups are made by.
@@ -78,7 +78,7 @@ struct Part {
 
 impl Parts {
     fn new(spill: &Spill, contents: usize, level: u32) -> Result<Self, OperatorError> {
-        let file = SpillFile::new(spill)?;
+        let file = SpillFile::new(spill, PARTS * contents)?;
         let lanes = |_| (0..contents).map(|_| Mutex::new(LaneWriter::new(&file))).collect();
         let writers = (0..PARTS).map(lanes).collect();
         Ok(Self { file, level, writers })
@@ -193,8 +193,14 @@ impl ExternalGroups {
             round.slots = slots;
         }
         round.begin = round.end;
-        round.end = (round.begin + ROUND_JOBS_MAX).min(round.pieces.len());
+        round.end = (round.begin + self.round_jobs(&round)).min(round.pieces.len());
         Ok(round.end - round.begin)
+    }
+
+    fn round_jobs(&self, round: &Round) -> usize {
+        let row_bytes = |slot: &Grouped| slot.room.group_bytes() as usize + slot.result_bytes();
+        let job_bytes = JOB_GROUPS * round.slots.iter().map(row_bytes).max().unwrap_or(0);
+        (self.spill.in_flight_bytes() as usize / 2 / job_bytes.max(1)).clamp(1, ROUND_JOBS_MAX)
     }
 
     fn pieces(&self, slots: &[Grouped]) -> Vec<Piece> {

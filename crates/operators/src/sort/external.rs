@@ -22,11 +22,9 @@ use crate::spill::{Awaited, Lane, LaneWriter, RowStream, Spill, SpillFile};
 /// Rows of a run at most...
 const RUN_ROWS: usize = 1 << 16;
 /// ... and their bytes, roughly.
-const RUN_BYTES: u64 = 8 << 20;
+const RUN_BYTES_MAX: u64 = 8 << 20;
 /// Rows that are sorted at once: a millisecond or two.
 const PART_ROWS: usize = 1 << 14;
-/// Bytes that a round writes, roughly: what is on its way to the disk at most.
-const ROUND_BYTES: u64 = 32 << 20;
 
 /// The runs of a sort, and what becomes of them.
 #[derive(Debug)]
@@ -67,7 +65,7 @@ impl ExternalSort {
     fn file(&self) -> Result<Arc<SpillFile>, OperatorError> {
         let mut file = lock(&self.file);
         if file.is_none() {
-            *file = Some(SpillFile::new(&self.spill)?);
+            *file = Some(SpillFile::new(&self.spill, 1)?);
         }
         file.clone().ok_or_else(|| OperatorError::Internal("a sort without its file".to_string()))
     }
@@ -86,11 +84,14 @@ impl ExternalSort {
         if waiting.is_empty() || self.anyway.bytes() > 0 {
             waiting.extend(more());
         }
+        // Half for the copies that are sorted, half for what is on its way to the disk.
+        let round_bytes = self.spill.in_flight_bytes() / 2;
+        let run_bytes = (round_bytes / 2).min(RUN_BYTES_MAX);
         let (mut jobs, mut all_bytes) = (Vec::new(), 0);
         let mut rest = std::mem::take(&mut *waiting).into_iter();
-        while all_bytes < ROUND_BYTES {
+        while all_bytes < round_bytes {
             let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
-            while rows < RUN_ROWS && bytes < RUN_BYTES {
+            while rows < RUN_ROWS && bytes < run_bytes {
                 let Some(batch) = rest.next() else { break };
                 rows += batch.rows;
                 bytes += batch.bytes() as u64;

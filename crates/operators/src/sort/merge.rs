@@ -10,10 +10,8 @@ use eris_storage::{BATCH_ROWS, Batch, Column, ColumnBuilder};
 
 use super::SortKeys;
 use crate::error::OperatorError;
-use crate::spill::{Awaited, Lane, LaneReader, LaneWriter, PIECE_BYTES, RowStream, Spill, SpillFile, Turn};
+use crate::spill::{Awaited, Lane, LaneReader, LaneWriter, RowStream, Spill, SpillFile, Turn};
 
-/// What a run takes while it is merged: a piece, a batch of it, and its share of the rows that are gathered.
-const RUN_BYTES: u64 = 2 * PIECE_BYTES as u64;
 /// So many runs are merged at once at least...
 const RUNS_MIN: usize = 4;
 /// ... and at most.
@@ -39,13 +37,14 @@ impl MergedRuns {
 
     /// Merges runs until so few are left that they can be merged at once.
     async fn reduce(&mut self) -> Result<(), OperatorError> {
-        let most = (self.spill.spare_bytes() / RUN_BYTES).clamp(RUNS_MIN as u64, RUNS_MAX as u64) as usize;
+        let run_bytes = self.runs.front().map_or(1, Lane::reader_bytes);
+        let most = (self.spill.spare_bytes() / run_bytes).clamp(RUNS_MIN as u64, RUNS_MAX as u64) as usize;
         while self.runs.len() > most {
             // The first time so many that the others come to full merges.
             let count = most.min(self.runs.len() - most + 1);
             let some: Vec<Lane> = self.runs.drain(..count).collect();
             let mut merge = Merge::start(&self.spill, &self.keys, some).await?;
-            let file = SpillFile::new(&self.spill)?;
+            let file = SpillFile::new(&self.spill, 1)?;
             let mut writer = LaneWriter::new(&file);
             while let Some(batch) = merge.next_batch().await? {
                 writer.push(&batch)?;

@@ -19,7 +19,9 @@ use crate::pipeline::lock;
 /// Plain bytes of a frame, roughly: what is made and read in a fraction of a turn.
 const FRAME_BYTES: usize = 64 << 10;
 /// Bytes of a piece of a lane, roughly: enough for a disk, few enough to have one of each of many lanes in memory.
-pub(crate) const PIECE_BYTES: usize = 128 << 10;
+const PIECE_BYTES_MAX: u64 = 128 << 10;
+/// The same of many lanes where memory is short.
+const PIECE_BYTES_MIN: u64 = 8 << 10;
 /// A writer that has more on its way waits for the disk.
 const WRITING_BYTES_MAX: u64 = 8 << 20;
 
@@ -31,6 +33,7 @@ type Writing = VecDeque<(u64, IoTask<Result<(), TempFileError>>)>;
 pub(crate) struct SpillFile {
     spill: Spill,
     file: TempFile,
+    piece_bytes: usize,
     writing: Mutex<WritingQueue>,
     /// What writers have gathered and what is on its way to the disk.
     held: Reservation,
@@ -46,10 +49,13 @@ impl std::fmt::Debug for WritingQueue {
 }
 
 impl SpillFile {
-    pub fn new(spill: &Spill) -> Result<Arc<Self>, OperatorError> {
+    /// For so many lanes that are written at the same time.
+    pub fn new(spill: &Spill, lanes: usize) -> Result<Arc<Self>, OperatorError> {
         let file = spill.inner.files.create(&spill.inner.budget).map_err(OperatorError::TempFile)?;
         let held = spill.reserve_counted();
-        Ok(Arc::new(Self { spill: spill.clone(), file, writing: Mutex::default(), held }))
+        let share = spill.in_flight_bytes() / 2 / lanes.max(1) as u64;
+        let piece_bytes = share.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize;
+        Ok(Arc::new(Self { spill: spill.clone(), file, piece_bytes, writing: Mutex::default(), held }))
     }
 
     /// Returns when everything that was handed on is in the file.
@@ -59,7 +65,7 @@ impl SpillFile {
 
     /// Returns when little is on its way.
     pub async fn written_below_limit(&self) -> Result<(), OperatorError> {
-        self.written_below(WRITING_BYTES_MAX).await
+        self.written_below(WRITING_BYTES_MAX.min(self.spill.in_flight_bytes() / 2)).await
     }
 
     async fn written_below(&self, bytes: u64) -> Result<(), OperatorError> {
@@ -127,7 +133,7 @@ impl LaneWriter {
                 put_frame(&batch.slice(start, rows), &mut self.gathered);
             }
             self.file.held.grow((self.gathered.len() - before) as u64)?;
-            if self.gathered.len() >= PIECE_BYTES {
+            if self.gathered.len() >= self.file.piece_bytes {
                 self.hand_on()?;
             }
         }
@@ -192,6 +198,11 @@ impl Lane {
     /// What the rows took in memory.
     pub fn bytes(&self) -> u64 {
         self.0.bytes
+    }
+
+    /// What a reader of it holds.
+    pub fn reader_bytes(&self) -> u64 {
+        (self.0.file.piece_bytes + FRAME_BYTES) as u64
     }
 
     pub fn types(&self) -> &Arc<[DataType]> {

@@ -24,10 +24,14 @@ use eris_platform::{IoTask, MemoryPool, Nanos, Reservation, TempBudget, TempFile
 use eris_storage::Batch;
 
 use crate::error::OperatorError;
-pub(crate) use lane::{Lane, LaneReader, LaneWriter, PIECE_BYTES, SpillFile};
+pub(crate) use lane::{Lane, LaneReader, LaneWriter, SpillFile};
 
 /// What the pool calls what is on its way to files and back.
 const CONSUMER: &str = "temporary files";
+/// This part of the limit may be on its way to files and back, within bounds.
+const IN_FLIGHT_SHARE: u64 = 16;
+const IN_FLIGHT_BYTES_MIN: u64 = 256 << 10;
+const IN_FLIGHT_BYTES_MAX: u64 = 32 << 20;
 /// How long a task goes on before others have a turn: as long as in a partition.
 const TURN: Duration = Duration::from_micros(200);
 /// The same in pieces, for clocks that stand still.
@@ -90,6 +94,11 @@ impl Spill {
     /// The pool in which that is counted.
     pub(crate) fn counted(&self) -> &Arc<MemoryPool> {
         &self.inner.counted
+    }
+
+    /// What may be on its way to files and back at once: a part of the room that spilling consumers leave to others.
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        (self.inner.memory.limit() / IN_FLIGHT_SHARE).clamp(IN_FLIGHT_BYTES_MIN, IN_FLIGHT_BYTES_MAX)
     }
 
     /// What may be taken to read many places of files at once.
@@ -204,7 +213,7 @@ pub struct KeptRows(Lane);
 impl KeptRows {
     /// Writes all rows of a stream.
     pub async fn write(spill: &Spill, stream: &mut dyn RowStream) -> Result<Self, OperatorError> {
-        let file = SpillFile::new(spill)?;
+        let file = SpillFile::new(spill, 1)?;
         let (mut writer, mut turn) = (LaneWriter::new(&file), spill.turn());
         while let Some(batch) = stream.next().await? {
             writer.push(&batch)?;

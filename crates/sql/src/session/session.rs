@@ -4,10 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use eris_engine::{IsolationLevel, Transaction};
-use eris_platform::Nanos;
 use eris_storage::Value;
 
 use super::cancel::SessionCancel;
