@@ -135,6 +135,11 @@ const ROOM_SHARE: u64 = 8;
 /// So much each such consumer may have all the same, to be worth the trouble.
 const SPILL_FLOOR_BYTES: u64 = 2 << 20;
 
+/// A long statement starts with this part of the limit, within bounds.
+const STATEMENT_FLOOR_SHARE: u64 = 64;
+const STATEMENT_FLOOR_MIN: u64 = 256 << 10;
+const STATEMENT_FLOOR_MAX: u64 = 8 << 20;
+
 /// Beside what is kept, one part in so many is left to short transactions by what statements work with: joins, sorts,
 /// groups and results may fill the rest, and one row is still written and found.
 const SHORT_SHARE: u64 = 32;
@@ -278,6 +283,11 @@ impl MemoryPool {
             Some(parent) if self.kind != PoolKind::OnlyCounts => own.min(parent.limit().saturating_sub(parent.kept())),
             _ => own,
         }
+    }
+
+    /// What a long statement reserves before it starts: enough to go on in files, if it is refused everything else.
+    pub fn floor_of_statement(&self) -> u64 {
+        (self.root().limit() / STATEMENT_FLOOR_SHARE).clamp(STATEMENT_FLOOR_MIN, STATEMENT_FLOOR_MAX)
     }
 
     /// Bytes that a long statement may still reserve.

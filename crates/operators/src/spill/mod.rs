@@ -28,9 +28,7 @@ pub(crate) use lane::{Lane, LaneReader, LaneWriter, SpillFile};
 
 /// What the pool calls what is on its way to files and back.
 const CONSUMER: &str = "temporary files";
-/// This part of the limit may be on its way to files and back, within bounds.
-const IN_FLIGHT_SHARE: u64 = 16;
-const IN_FLIGHT_BYTES_MIN: u64 = 256 << 10;
+/// More than this need not be on its way to files and back.
 const IN_FLIGHT_BYTES_MAX: u64 = 32 << 20;
 /// How long a task goes on before others have a turn: as long as in a partition.
 const TURN: Duration = Duration::from_micros(200);
@@ -96,15 +94,19 @@ impl Spill {
         &self.inner.counted
     }
 
-    /// What may be on its way to files and back at once: a part of the room that spilling consumers leave to others.
+    /// What may be on its way to files and back at once: half of what is free, because spilling consumers leave room for
+    /// it, and what the statement reserved for that before it started at least.
     pub(crate) fn in_flight_bytes(&self) -> u64 {
-        (self.inner.memory.limit() / IN_FLIGHT_SHARE).clamp(IN_FLIGHT_BYTES_MIN, IN_FLIGHT_BYTES_MAX)
+        (self.free_bytes() / 2).clamp(self.inner.memory.floor_of_statement(), IN_FLIGHT_BYTES_MAX)
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.inner.memory.limit().saturating_sub(self.inner.memory.used())
     }
 
     /// What may be taken to read many places of files at once.
     pub(crate) fn spare_bytes(&self) -> u64 {
-        let memory = &self.inner.memory;
-        let free = memory.limit().saturating_sub(memory.used()) / 2;
+        let free = (self.free_bytes() / 2).max(self.inner.memory.floor_of_statement() / 2);
         self.inner.options.held_bytes_max.map_or(free, |max| free.min(max))
     }
 

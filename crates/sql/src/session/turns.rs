@@ -1,7 +1,7 @@
 //! Whether a statement runs now or after others, and what becomes of one that is refused memory.
 //!
 //! ```text
-//!   long statement --> admitted in order of arrival --> runs --> done
+//!   long statement --> admitted in order of arrival, with what it needs to go on in files --> runs --> done
 //!                             ^                           | refused memory, no row sent yet
 //!                             |                           v
 //!            room again, or   |      rolled back; what ended statements left is vacated first
@@ -11,9 +11,11 @@
 //! by itself is refused at once. Nobody waits with memory or locks, as its transaction was rolled back: so only the
 //! first statement of a transaction waits. Accesses by key are tried again when memory came back, but wait for nobody.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use eris_engine::{AdmissionError, Permit, StatementClass};
+use eris_platform::{MemoryPool, Reservation};
 
 use super::cancel::unless_cancelled;
 use super::plans::{QueryBody, QueryPlan};
@@ -23,6 +25,8 @@ use super::states::Block;
 use crate::errors::{SqlError, SqlState};
 use crate::native::{ChangePlan, InsertRows};
 
+/// What the pool calls that which statements start with.
+const STATEMENTS: &str = "statements";
 /// How long a refused statement waits at most until what ended statements held is given back.
 const RECLAIM_MAX: Duration = Duration::from_secs(2);
 /// A statement is tried again if this share of the limit came free since it began.
@@ -37,6 +41,8 @@ const TAKEN_SHARE: u64 = 32;
 pub(super) struct Turn {
     /// Of a long one.
     permit: Option<Permit>,
+    /// What it reserved before it started.
+    _floor: Option<Reservation>,
     may_try_again: bool,
     tries: u32,
     /// What was free when it began.
@@ -75,14 +81,41 @@ impl Session {
     pub(super) async fn take_turn(&mut self, planned: &Planned) -> Result<Turn, SqlError> {
         let engine = self.database.engine().clone();
         let may_try_again = self.block == Block::Idle && !matches!(planned.body, Body::Utility);
-        let permit = if may_try_again && planned.is_long() {
+        let is_long = planned.is_long();
+        let (permit, floor) = if is_long && may_try_again {
             let admitted = unless_cancelled(&self.activity.handle(), engine.admit(StatementClass::Scan)).await?;
-            Some(admitted.map_err(|error| refused(&error))?)
+            let (permit, floor) = self.start(admitted.map_err(|error| refused(&error))?).await?;
+            (Some(permit), floor)
+        } else if is_long {
+            (None, Some(floor_of(engine.memory())?))
         } else {
-            None
+            (None, None)
         };
         let memory = engine.memory();
-        Ok(Turn { permit, may_try_again, tries: 0, free_before: memory.free(), used_before: memory.used() })
+        let (free_before, used_before) = (memory.free(), memory.used());
+        Ok(Turn { permit, _floor: floor, may_try_again, tries: 0, free_before, used_before })
+    }
+
+    /// Reserves what a statement starts with, if need be when others have ended. One that is alone starts without it.
+    async fn start(&self, mut permit: Permit) -> Result<(Permit, Option<Reservation>), SqlError> {
+        let (engine, cancel) = (self.database.engine(), self.activity.handle());
+        let wait_max = self.settings.memory_wait_timeout();
+        let deadline = engine.env().now() + wait_max;
+        loop {
+            if let Ok(floor) = floor_of(engine.memory()) {
+                return Ok((permit, Some(floor)));
+            }
+            if !permit.has_others() {
+                return Ok((permit, None));
+            }
+            let left = Duration::from_nanos(deadline.0.saturating_sub(engine.env().now().0));
+            let waits = permit.wait_for_memory(Some(engine.memory().floor_of_statement()), left);
+            permit = match unless_cancelled(&cancel, waits).await? {
+                Ok(permit) => permit,
+                Err(AdmissionError::NoMemory(_)) => return Err(refused(&AdmissionError::NoMemory(wait_max))),
+                Err(other) => return Err(refused(&other)),
+            };
+        }
     }
 
     /// A statement failed before it gave any row. `Ok`: what it did was taken back, and it is to be tried again.
@@ -122,6 +155,13 @@ impl Session {
             engine.spawn(async move { reclaims.reclaim_memory(RECLAIM_MAX).await });
         }
     }
+}
+
+/// What a long statement starts with.
+fn floor_of(memory: &Arc<MemoryPool>) -> Result<Reservation, SqlError> {
+    let floor = memory.working().reserve(STATEMENTS);
+    floor.grow(memory.floor_of_statement()).map_err(SqlError::out_of_memory)?;
+    Ok(floor)
 }
 
 fn refused(error: &AdmissionError) -> SqlError {
