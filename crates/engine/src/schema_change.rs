@@ -41,7 +41,7 @@ impl Engine {
             let container = Arc::clone(&container);
             async move {
                 let before = container.schema();
-                let mut transaction = engine.begin();
+                let mut transaction = engine.begin_internal();
                 let built = match transaction.build_index(&container, definition).await {
                     Ok(()) => transaction.alter(&container, Arc::clone(&schema)).await,
                     Err(error) => Err(error),
@@ -83,7 +83,7 @@ impl Engine {
         let change = {
             let container = Arc::clone(&container);
             async move {
-                let mut transaction = engine.begin();
+                let mut transaction = engine.begin_internal();
                 {
                     let definitions = engine.begin_definition();
                     definitions.note(|| Definition::Schema(Arc::clone(&schema)))?;

@@ -10,6 +10,7 @@
 //! A statement is tried again only if others ran beside it, or if more is free than when it began: one that is too large
 //! by itself is refused at once. Nobody waits with memory or locks, as its transaction was rolled back: so only the
 //! first statement of a transaction waits. Accesses by key are tried again when memory came back, but wait for nobody.
+//! If a statement that writes is refused what is kept for the oldest snapshot, that one is revoked.
 
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub(super) struct Turn {
     /// Of a long one.
     permit: Option<Permit>,
     may_try_again: bool,
+    writes: bool,
     tries: u32,
     /// What was free when it began.
     free_before: u64,
@@ -82,7 +84,8 @@ impl Session {
             None
         };
         let memory = engine.memory();
-        Ok(Turn { permit, may_try_again, tries: 0, free_before: memory.free(), used_before: memory.used() })
+        let writes = matches!(planned.body, Body::Insert(_) | Body::Change(_));
+        Ok(Turn { permit, may_try_again, writes, tries: 0, free_before: memory.free(), used_before: memory.used() })
     }
 
     /// A statement failed before it gave any row. `Ok`: what it did was taken back, and it is to be tried again.
@@ -100,6 +103,12 @@ impl Session {
         unless_cancelled(&cancel, engine.reclaim_memory(RECLAIM_MAX)).await?;
         let worth = memory.limit() / WORTH_SHARE;
         let has_more = memory.free() >= turn.free_before.saturating_add(worth);
+        if !has_more && turn.writes && engine.revoke_oldest_snapshot() {
+            // A writer is not refused what an old snapshot keeps.
+            unless_cancelled(&cancel, engine.reclaim_memory(RECLAIM_MAX)).await?;
+            (turn.free_before, turn.used_before) = (memory.free(), memory.used());
+            return Ok(());
+        }
         if !has_more && !beside_others {
             return Err(error);
         }
