@@ -15,8 +15,9 @@ const ROWS: usize = 100_000;
 /// Far beyond what any statement may take to hear it, also on a machine that does much else.
 const HEARD_MAX: Duration = Duration::from_mins(2);
 
-/// Runs a statement on a thread and cancels it, sooner each time if it was faster; gives how long it took to end.
-fn cancelled(mut client: Client, sql: &str, data: Option<&Arc<str>>) -> (Client, Duration) {
+/// Runs a statement on a thread and cancels it, sooner each time if it was faster; gives how long it took to end, or what
+/// it did instead.
+fn cancelled(mut client: Client, sql: &str, data: Option<&Arc<str>>) -> (Client, Result<Duration, String>) {
     let mut delay = Duration::from_millis(200);
     loop {
         let handle = client.session().cancel_handle();
@@ -42,13 +43,13 @@ fn cancelled(mut client: Client, sql: &str, data: Option<&Arc<str>>) -> (Client,
         let (back, answer, ended) = running.join().unwrap();
         client = back;
         match answer {
-            Err(error) => {
-                assert_eq!(error.sqlstate.as_str(), "57014", "{sql}: {error}");
-                return (client, ended.saturating_duration_since(asked));
+            Err(error) if error.sqlstate.as_str() == "57014" => {
+                return (client, Ok(ended.saturating_duration_since(asked)));
             }
+            Err(error) => return (client, Err(error.to_string())),
+            Ok(()) if delay < Duration::from_micros(50) => return (client, Err("is always over before".to_string())),
             Ok(()) => delay /= 2,
         }
-        assert!(delay > Duration::from_micros(50), "{sql} is always over before it is cancelled");
     }
 }
 
@@ -87,7 +88,6 @@ fn every_statement_hears_that_it_is_cancelled() {
         ("cross join of three", "SELECT count(*) FROM big a, big b, big c"),
         ("cross join, condition", "SELECT count(*) FROM big a, big b, big c WHERE a.n + b.n + c.n = -1"),
         ("window", "SELECT sum(w) FROM (SELECT sum(n) OVER (PARTITION BY n % 7 ORDER BY s) AS w FROM big) x"),
-        ("generate_series", "SELECT count(*), sum(g % 7) FROM generate_series(1, 2000000000) AS s(g)"),
         ("subquery by row", "SELECT count(*) FROM big a WHERE n < (SELECT avg(b.n) FROM big b WHERE b.n > a.n)"),
         (
             "EXISTS",
@@ -164,7 +164,10 @@ fn every_statement_hears_that_it_is_cancelled() {
         assert_eq!(thread.join().unwrap().unwrap_err().sqlstate.as_str(), "57014");
     }
     for (what, took) in &table {
-        println!("{what:28} {:8.1} ms", took.as_secs_f64() * 1_000.0);
+        let text = took.as_ref().map(|took| format!("{:8.1} ms", took.as_secs_f64() * 1_000.0));
+        println!("{what:28} {}", text.unwrap_or_else(String::clone));
     }
+    let wrong: Vec<_> = table.iter().filter(|(_, took)| took.is_err()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
     assert_eq!(client.rows("SELECT count(*) FROM big"), [ROWS.to_string()], "nothing of them is left");
 }
