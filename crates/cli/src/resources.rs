@@ -32,6 +32,11 @@ pub struct Resources {
     /// disk has]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub temp_file_limit: Option<u64>,
+
+    /// Memory for versions of rows that only old snapshots see, in bytes or with K, M or G; beyond, the transaction with
+    /// the oldest snapshot fails, and no writer; 0 or -1: as much as there is [default: a quarter of the memory limit]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_or_off, allow_negative_numbers = true)]
+    pub old_version_memory_limit: Option<u64>,
 }
 
 impl Resources {
@@ -41,6 +46,7 @@ impl Resources {
             workers: self.workers.unwrap_or(default.workers.max(self.nodes.unwrap_or(1))),
             nodes: self.nodes.unwrap_or(default.nodes),
             temp_file_limit_bytes: self.temp_file_limit,
+            old_version_limit_bytes: self.old_version_memory_limit,
             memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
             ..default
         }
@@ -79,6 +85,11 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The same, or 0 for a bound that is `0` or `-1`: none.
+fn bytes_or_off(text: &str) -> Result<u64, String> {
+    if matches!(text.trim(), "0" | "-1") { Ok(0) } else { bytes(text) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +102,8 @@ mod tests {
         for wrong in ["", "M", "-1", "0", "1T", "99999999999999G"] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(["0", "-1", "64M"].map(bytes_or_off), [Ok(0), Ok(0), Ok(64 << 20)]);
+        assert!(bytes_or_off("-2").is_err());
     }
 
     #[test]

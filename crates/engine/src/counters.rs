@@ -66,6 +66,8 @@ pub enum Event {
     LatchWaits,
     /// Times a statement waited for others of its class to end before it began.
     AdmissionWaits,
+    /// Snapshots that were revoked because old versions had too much memory.
+    SnapshotsRevoked,
     /// Maintenance calls.
     MaintenanceCalls,
     /// Times a transaction waited for another one.
@@ -91,7 +93,7 @@ pub enum Event {
 }
 
 /// All events, in the order of their counters.
-pub const EVENTS: [Event; 39] = [
+pub const EVENTS: [Event; 40] = [
     Event::LocalMessages,
     Event::RemoteMessages,
     Event::Broadcasts,
@@ -120,6 +122,7 @@ pub const EVENTS: [Event; 39] = [
     Event::BufferFull,
     Event::LatchWaits,
     Event::AdmissionWaits,
+    Event::SnapshotsRevoked,
     Event::MaintenanceCalls,
     Event::LockWaits,
     Event::Deadlocks,
@@ -165,6 +168,7 @@ impl Event {
             Self::BufferFull => "buffer_full",
             Self::LatchWaits => "latch_waits",
             Self::AdmissionWaits => "admission_waits",
+            Self::SnapshotsRevoked => "snapshots_revoked",
             Self::MaintenanceCalls => "maintenance_calls",
             Self::LockWaits => "lock_waits",
             Self::Deadlocks => "deadlocks",

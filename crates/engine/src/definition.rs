@@ -110,7 +110,7 @@ impl Engine {
         let _held = self.runtime().hold_definitions();
         let logged = self.runtime().containers().into_iter().filter(|container| container.is_logged());
         let containers = logged.map(|container| (Arc::clone(&container), container.defined_schema())).collect();
-        let mut snapshot = self.begin();
+        let mut snapshot = self.begin_internal();
         snapshot.pass_table_locks();
         Whole { snapshot, definitions: self.list_definitions(), containers }
     }

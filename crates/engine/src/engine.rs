@@ -343,12 +343,22 @@ impl Engine {
     pub async fn begin_behind_log(&self) -> Transaction {
         let transactions = &self.runtime.transactions;
         until_visible(transactions, transactions.last_taken()).await;
-        self.begin()
+        self.begin_internal()
+    }
+
+    /// Begins a transaction whose snapshots are not revoked, however much is kept for them: for what a database does by
+    /// itself.
+    pub fn begin_internal(&self) -> Transaction {
+        Transaction::begin_internal(&self.runtime)
     }
 
     /// The engine of a transaction.
     pub(crate) fn of(runtime: &Near<Runtime>) -> Self {
         Self { runtime: runtime.clone() }
+    }
+
+    pub(crate) fn of_runtime(runtime: &Arc<Runtime>) -> Self {
+        Self { runtime: runtime.near().0 }
     }
 
     pub(crate) fn runtime(&self) -> &Arc<Runtime> {

@@ -46,6 +46,9 @@ pub enum EngineError {
     /// transaction had written to it (40001).
     #[error("could not serialize access: container {} came or went after the transaction's snapshot", .0.0)]
     ContainerReplaced(ContainerId),
+    /// The snapshot was the oldest in use and was revoked, because old versions had too much memory (72000).
+    #[error("snapshot too old")]
+    SnapshotTooOld,
     /// The transaction has as many statements as a lock word can number (54000).
     #[error("a transaction has at most {} statements", StatementNumber::MAX)]
     TooManyStatements,

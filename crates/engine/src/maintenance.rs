@@ -34,6 +34,12 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     for transaction in &maintained.settled {
         runtime.transactions.settled(*transaction);
     }
+    // What could go is gone; what is left is kept for a snapshot, or there is none.
+    let oldest = horizon.oldest;
+    let sum = match maintained.more {
+        true => None,
+        false => runtime.weigh_old_versions(partition, oldest, state.store.old_version_bytes()),
+    };
     if state.change.is_some() {
         let next = continue_change(runtime, partition, &mut state);
         partition.publish_size(&mut state);
@@ -67,6 +73,9 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
         runtime.queue_maintenance(partition);
     } else if blocked {
         runtime.block_maintenance(partition);
+    }
+    if let Some(sum) = sum {
+        runtime.revoke_if_too_much(oldest, sum);
     }
 }
 

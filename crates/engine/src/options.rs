@@ -21,6 +21,9 @@ pub struct EngineOptions {
     pub memory_limit_bytes: u64,
     /// Whether the limit is tightened by what the process holds and nobody accounted for.
     pub memory_watched: bool,
+    /// Bytes that versions may have which only old snapshots see: beyond that the oldest snapshot is revoked. `None`: a
+    /// quarter of the memory limit; 0: no snapshot is revoked.
+    pub old_version_limit_bytes: Option<u64>,
     /// Whether sealed columns lie in memory of their partition's home.
     pub local_memory: LocalMemory,
     /// The longest time a command keeps a partition before it saves its cursor.
@@ -66,6 +69,7 @@ impl Default for EngineOptions {
             pinning: Pinning::Auto,
             memory_limit_bytes: 1 << 30,
             memory_watched: true,
+            old_version_limit_bytes: None,
             local_memory: LocalMemory::Auto,
             quantum: Duration::from_micros(200),
             in_place: true,

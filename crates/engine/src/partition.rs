@@ -22,6 +22,7 @@ use eris_sync::{Guard, QueuedFlag, TryLatch};
 use crate::assignments::Urgency;
 use crate::ids::TableVersion;
 use crate::message::{CLASSES, Class};
+use crate::old_versions::KeptVersions;
 use crate::options::{LATCH_TRIES, LOW_CLASS_SHARE};
 use crate::placement::{Change, Guest};
 use crate::transactions::TransactionManager;
@@ -53,6 +54,7 @@ pub(crate) struct LivingPartition {
     bytes: AtomicU64,
     /// Like the sizes, for those without the latch.
     giving_away: AtomicBool,
+    kept_versions: KeptVersions,
     /// A point access in place wants the latch; a scan or load lets go after its next step.
     wanted: AtomicBool,
     state: TryLatch<PartitionState>,
@@ -112,6 +114,7 @@ impl LivingPartition {
             rows: AtomicU64::new(statistics.rows_live_estimate),
             bytes: AtomicU64::new(statistics.bytes),
             giving_away: AtomicBool::new(false),
+            kept_versions: KeptVersions::default(),
             wanted: AtomicBool::new(false),
             state: TryLatch::new(PartitionState {
                 store,
@@ -250,6 +253,11 @@ impl LivingPartition {
 
     pub fn unmark_queued(&self, urgency: Urgency) {
         self.queued(urgency).unmark();
+    }
+
+    /// What it keeps for old snapshots; changed with the latch in hand.
+    pub fn kept_versions(&self) -> &KeptVersions {
+        &self.kept_versions
     }
 
     pub fn mark_maintenance(&self) -> bool {

@@ -26,6 +26,7 @@ use crate::memory::MachineMemory;
 use crate::message::{Class, Message};
 use crate::near::{ContainerView, Near, Nearby};
 use crate::node::{Lanes, Node};
+use crate::old_versions::OldVersions;
 use crate::options::{EngineOptions, MAINTENANCE_RETRY};
 use crate::partition::{LivingPartition, Partition};
 use crate::placement::Helpers;
@@ -45,6 +46,7 @@ pub(crate) struct Runtime {
     /// Of the system container, and of those who write it: counted in `memory`, not refused.
     pub system_memory: Arc<MemoryPool>,
     pub machine: MachineMemory,
+    pub old_versions: OldVersions,
     pub transactions: Arc<TransactionManager>,
     log: LogSlot,
     /// Of what transactions wrote and the log does not have yet.
@@ -173,6 +175,7 @@ impl Runtime {
             counters: Counters::new(workers),
             admission: Admission::new(&options.admission),
             sequences: Sequences::default(),
+            old_versions: OldVersions::new(&options),
             helpers: Helpers::new(nodes.len()),
             traffic: Traffic::new(nodes.len()),
             options,
@@ -356,13 +359,18 @@ impl Runtime {
         self.find_partition(id).unwrap_or_else(|| unreachable!("a message names a partition that exists"))
     }
 
+    /// All that live.
+    pub fn all_partitions(&self) -> Vec<Partition> {
+        read(&self.partitions).iter().filter_map(Weak::upgrade).collect()
+    }
+
     pub fn find_partition(&self, id: PartitionId) -> Option<Partition> {
         read(&self.partitions).get(id.0 as usize)?.upgrade()
     }
 
     /// Nobody will go on with what partitions are at.
     pub fn abandon_partitions(&self) {
-        let partitions: Vec<Partition> = read(&self.partitions).iter().filter_map(Weak::upgrade).collect();
+        let partitions = self.all_partitions();
         for partition in &partitions {
             let at = partition.try_latch().map(|mut state| state.take_work());
             drop(at);
@@ -371,6 +379,11 @@ impl Runtime {
 
     pub fn add_dataflow(&self, dataflow: Arc<Dataflow>) {
         lock(self.dataflow_shard(dataflow.id)).insert(dataflow.id.0, dataflow);
+    }
+
+    /// All that run.
+    pub fn all_dataflows(&self) -> Vec<Arc<Dataflow>> {
+        self.dataflows.iter().flat_map(|shard| lock(shard).values().cloned().collect::<Vec<_>>()).collect()
     }
 
     pub fn dataflow(&self, id: DataflowId) -> Arc<Dataflow> {
@@ -544,7 +557,8 @@ impl Runtime {
         self.wake_for_timer(node.id);
     }
 
-    fn unblock_maintenance(&self) {
+    /// Maintenance that waited for a transaction to end goes on.
+    pub fn unblock_maintenance(&self) {
         self.retry_scheduled.store(false, Ordering::Release);
         let blocked = {
             let mut blocked = lock(&self.blocked);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use eris_storage::{IndexDefinition, Schema, StorageError};
 
+use crate::cancel::CancelHandle;
 use crate::container::Container;
 use crate::definition::Definition;
 use crate::engine::Engine;
@@ -23,7 +24,8 @@ use crate::transaction::{Transaction, until_visible};
 impl Engine {
     /// Builds an index in every partition, then moves the container to `schema`, which has it. Waits for transactions
     /// that write to the container, and keeps new ones out meanwhile. If a partition cannot (a key is not unique,
-    /// memory), the container stays as it was. It goes on if the future is dropped.
+    /// memory, [`Transaction::create_index`] was cancelled), the container stays as it was. It goes on if the future is
+    /// dropped.
     ///
     /// # Errors
     /// [`StorageError::Busy`] while another change of the container's schema is under way.
@@ -33,16 +35,25 @@ impl Engine {
         transaction.commit().await.map(drop)
     }
 
-    /// The same while somebody keeps writers out, or there are none.
-    pub(crate) async fn add_index(&self, definition: IndexDefinition, schema: Arc<Schema>) -> Result<(), EngineError> {
+    /// The same while somebody keeps writers out, or there are none. `cancel` ends it while the index is being built.
+    pub(crate) async fn add_index(
+        &self,
+        definition: IndexDefinition,
+        schema: Arc<Schema>,
+        cancel: CancelHandle,
+    ) -> Result<(), EngineError> {
         let container = self.runtime().container(schema.container)?;
         let engine = self.clone();
         let change = {
             let container = Arc::clone(&container);
             async move {
                 let before = container.schema();
-                let mut transaction = engine.begin();
-                let built = match transaction.build_index(&container, definition).await {
+                let mut transaction = engine.begin_internal();
+                transaction.set_cancel(cancel);
+                let built = transaction.build_index(&container, definition).await;
+                // All partitions get one schema, the new one or the one before.
+                transaction.set_cancel(CancelHandle::default());
+                let built = match built {
                     Ok(()) => transaction.alter(&container, Arc::clone(&schema)).await,
                     Err(error) => Err(error),
                 };
@@ -83,7 +94,7 @@ impl Engine {
         let change = {
             let container = Arc::clone(&container);
             async move {
-                let mut transaction = engine.begin();
+                let mut transaction = engine.begin_internal();
                 {
                     let definitions = engine.begin_definition();
                     definitions.note(|| Definition::Schema(Arc::clone(&schema)))?;
@@ -125,7 +136,7 @@ impl Transaction {
     /// As there, and as [`Transaction::lock_table`].
     pub async fn create_index(&mut self, definition: IndexDefinition, schema: Arc<Schema>) -> Result<(), EngineError> {
         self.lock_table(schema.container, TableLockMode::Share).await?;
-        self.engine().add_index(definition, schema).await
+        self.engine().add_index(definition, schema, self.cancel_handle()).await
     }
 }
 

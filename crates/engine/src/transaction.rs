@@ -42,7 +42,7 @@ use crate::partition_table::PartitionTable;
 use crate::results::Results;
 use crate::runtime::{Runtime, current_node};
 use crate::table_locks::TableLockMode;
-use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold, TransactionObject};
+use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold, TransactionManager, TransactionObject};
 
 pub use bulk::BulkLoad;
 use foreign_keys::Checks;
@@ -121,19 +121,35 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn begin(runtime: &Arc<Runtime>, level: IsolationLevel) -> Self {
         let (runtime, transactions) = runtime.near();
-        let statement = StatementNumber(1);
         let object = match level {
             IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => transactions.begin(),
             IsolationLevel::Serializable => transactions.begin_tracked(&runtime.memory),
         };
-        let publish = || SnapshotHandle::publish(TransactionHold::new(&transactions, &object), statement);
+        Self::of(runtime, &transactions, &object, level)
+    }
+
+    /// One whose snapshots are not revoked.
+    pub(crate) fn begin_internal(runtime: &Arc<Runtime>) -> Self {
+        let (runtime, transactions) = runtime.near();
+        let object = transactions.begin_internal();
+        Self::of(runtime, &transactions, &object, IsolationLevel::RepeatableRead)
+    }
+
+    fn of(
+        runtime: Near<Runtime>,
+        transactions: &Near<TransactionManager>,
+        object: &Arc<TransactionObject>,
+        level: IsolationLevel,
+    ) -> Self {
+        let statement = StatementNumber(1);
+        let publish = || SnapshotHandle::publish(TransactionHold::new(transactions, object), statement);
         let snapshot = match object.tracked() {
             None => publish(),
             Some(tracked) => transactions.serializable.begin(tracked, publish, SnapshotHandle::visible),
         };
         Self {
             runtime,
-            hold: TransactionHold::new(&transactions, &object),
+            hold: TransactionHold::new(transactions, object),
             level,
             statement,
             snapshot: Some(Arc::new(snapshot)),

@@ -39,6 +39,9 @@ pub struct Options {
     /// Bytes that the temporary files of one statement may have, unless its session says otherwise; `None`: what the
     /// disk has.
     pub temp_file_limit_bytes: Option<u64>,
+    /// Bytes that versions may have which only old snapshots see; beyond, the transaction with the oldest snapshot fails
+    /// (72000). `None`: a quarter of the memory; 0: as much as there is.
+    pub old_version_limit_bytes: Option<u64>,
     /// Whether workers are pinned to hardware threads.
     pub pinning: Pinning,
     /// Whether statements without a native plan may run on the fallback lane; otherwise they are refused.
@@ -57,6 +60,7 @@ impl Default for Options {
             nodes: 1,
             memory_limit_bytes: machine.memory_bytes.min(memory_in_address_space(machine.workers).unwrap_or(u64::MAX)),
             temp_file_limit_bytes: None,
+            old_version_limit_bytes: None,
             pinning: Pinning::Auto,
             fallback: true,
             in_place: true,
@@ -80,6 +84,7 @@ impl Options {
             nodes: self.nodes,
             pinning: self.pinning,
             memory_limit_bytes: self.memory_limit_bytes,
+            old_version_limit_bytes: self.old_version_limit_bytes,
             in_place: self.in_place,
             split_rows: self.split_rows,
             ..EngineOptions::default()

@@ -17,7 +17,9 @@ use crate::errors::{SqlError, SqlState};
 use crate::fallback::Lane;
 use crate::plan::{Planner, engine_error};
 use crate::session::{PlanCache, Session, SessionOptions, TransactionObserver};
-use crate::settings::{LAYOUT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, TEMP_FILE_LIMIT, WORK_MEM, layout_name};
+use crate::settings::{
+    LAYOUT, OLD_VERSION_MEMORY_LIMIT, PARTITIONS, SEGMENT_ROWS, SERVER_VERSION, TEMP_FILE_LIMIT, WORK_MEM, layout_name,
+};
 use crate::statistics::StatisticsCache;
 
 /// How a database is set up.
@@ -125,6 +127,8 @@ impl Database {
         set(PARTITIONS.declaration(), options.partitions.to_string())?;
         set(SEGMENT_ROWS.declaration(), options.segment_rows.to_string())?;
         set(WORK_MEM.declaration(), ByteSize(options.work_mem_bytes).to_string())?;
+        let old_versions = ByteSize(engine.old_version_limit().unwrap_or(0));
+        set(OLD_VERSION_MEMORY_LIMIT.declaration(), old_versions.to_string())?;
         if let Some(bytes) = options.temp_file_limit_bytes {
             set(TEMP_FILE_LIMIT.declaration(), ByteSize(bytes).to_string())?;
         }

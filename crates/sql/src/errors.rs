@@ -52,6 +52,16 @@ impl SqlError {
         Self { sqlstate, message: message.into(), detail: None, hint: None, position: None, context: None, about: None }
     }
 
+    /// What a snapshot saw may be gone.
+    pub fn snapshot_too_old() -> Self {
+        Self::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old")
+            .detail("It was the oldest in use, and the old versions that were kept for it had too much memory.")
+            .hint(
+                "Run the transaction again, and end it sooner; or raise --old-version-memory-limit. eris.transactions \
+                 shows who has which snapshot.",
+            )
+    }
+
     /// The same with a detail.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {

@@ -53,6 +53,11 @@ eris_platform::settings! {
     pub const TEMP_FILE_LIMIT: ByteSize = {
         name: "temp_file_limit", scope: Session, default: ByteSize::MAX, min: ByteSize(0), max: ByteSize::MAX,
     };
+    /// Memory that versions may have which only old snapshots see; beyond, the transaction with the oldest snapshot
+    /// fails (72000), and no writer. 0: as much as there is. The server has --old-version-memory-limit for it.
+    pub const OLD_VERSION_MEMORY_LIMIT: ByteSize = {
+        name: "old_version_memory_limit", scope: Global, default: ByteSize(0), min: ByteSize(0), max: ByteSize::MAX,
+    };
     /// How long a statement may take from when it is asked for to its last row; 0: for ever. The statement ends.
     pub const STATEMENT_TIMEOUT: Timeout = { name: "statement_timeout", scope: Session, default: Timeout::NEVER };
     /// How long a statement waits for each lock; 0: for ever. The statement ends.

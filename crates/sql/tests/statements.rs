@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cancels;
+mod old_snapshots;
 mod support;
 mod table_locks;
 

@@ -190,7 +190,7 @@ impl Loader {
     ) -> Result<Option<(Arc<SegmentIdentity>, usize)>, DurabilityError> {
         let container = ContainerId(entry.container);
         let (columns, is_whole) = (rows.columns.len(), rows.rows == entry.rows as usize);
-        let mut transaction = self.work.engine.begin();
+        let mut transaction = self.work.engine.begin_internal();
         let mut load = transaction.bulk(container)?.encode_later();
         load.append(rows).await?;
         let (_, segments) = load.finish_segments().await?;

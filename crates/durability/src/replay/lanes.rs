@@ -87,7 +87,7 @@ async fn apply(engine: &Engine, chunk: Chunk) -> Result<(), Unusable> {
     let mut steps = chunk.steps;
     // Containers are independent of each other. A stable sort, so that the steps of each keep their order.
     steps.sort_by_key(|step| step.schema.container);
-    let mut transaction = engine.begin();
+    let mut transaction = engine.begin_internal();
     let mut steps = steps.into_iter().peekable();
     while let Some(container) = steps.peek().map(|step| step.schema.container) {
         let mut applier = Applier::new(&mut transaction);

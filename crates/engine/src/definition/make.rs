@@ -5,6 +5,7 @@ use std::sync::Arc;
 use eris_storage::{ContainerId, Key, Schema, Timestamp};
 
 use super::Definition;
+use crate::cancel::CancelHandle;
 use crate::container::ContainerSpec;
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -79,7 +80,7 @@ impl Engine {
         }
         let new = schema.indexes.iter().find(|index| !before.indexes.contains(index));
         match new {
-            Some(definition) => self.add_index(definition.clone(), Arc::clone(schema)).await,
+            Some(definition) => self.add_index(definition.clone(), Arc::clone(schema), CancelHandle::default()).await,
             None => self.drop_index(Arc::clone(schema)).await,
         }
     }

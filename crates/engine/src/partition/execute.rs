@@ -101,6 +101,10 @@ pub(crate) fn run_command(
     quantum: &Quantum<'_>,
 ) -> Ran {
     let Command { message, dataflow, messages, progress } = command;
+    // Here, with the latch in hand: what a revoked snapshot sees may be vacated.
+    if let Err(error) = dataflow.snapshot.check() {
+        dataflow.fail(error);
+    }
     let reads = matches!(dataflow.operator(message.header.operator).work, Work::Read { .. });
     let mut sits = reads && !matches!(progress, Progress::Fresh);
     if reads && !sits && !dataflow.is_over() {

@@ -119,6 +119,7 @@ impl Transaction {
         if rows.rows > 1 && !all_own(&table.partitioning, &state, &rows) {
             return Ok(InPlace::Send);
         }
+        self.snapshot().check()?;
         let snapshot = self.snapshot().snapshot();
         let noting = self.noting(container);
         write_registered(&self.runtime, &partition, &mut state, self.hold.object(), |state| {
@@ -166,6 +167,7 @@ impl Transaction {
             Ok(state) => state,
             Err(miss) => return Ok(miss),
         };
+        self.snapshot().check()?;
         let snapshot = self.snapshot().snapshot();
         let read = contain_panic(|| Ok(state.store.read_rows(&snapshot, request, READ_ROWS_MAX, rows)?))
             .map_err(|error| error.for_sender(view.schema.version, state.store.schema().version))?;
@@ -262,7 +264,8 @@ impl Transaction {
         Ok(InPlace::Done(()))
     }
 
-    /// Visits the batches of a request; false if it took longer than a quantum.
+    /// Visits the batches of a request in a partition whose latch the caller has; false if it took longer than a
+    /// quantum.
     fn each_batch(
         &self,
         state: &mut PartitionState,
@@ -270,6 +273,7 @@ impl Transaction {
         known: SchemaVersion,
         mut take: impl FnMut(Gateway),
     ) -> Result<bool, EngineError> {
+        self.snapshot().check()?;
         let quantum = Quantum::start(&self.runtime);
         let opened = state.store.open_cursor(request).map_err(EngineError::from);
         let mut cursor: ReadCursor = opened.map_err(|error| error.for_sender(known, state.store.schema().version))?;

@@ -62,6 +62,7 @@ impl Transaction {
         if self.exhausted {
             return Err(EngineError::TooManyStatements);
         }
+        self.snapshot().check()?;
         self.operations += 1;
         Ok(Attempt { alone: self.operations == 1, restarts: 0 })
     }

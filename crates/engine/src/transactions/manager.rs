@@ -73,19 +73,37 @@ impl TransactionManager {
 
     /// Starts a transaction.
     pub fn begin(&self) -> Arc<TransactionObject> {
-        let slot = own_slot(self.numbers.slots());
-        Arc::new(TransactionObject::new(TransactionId(self.numbers.next(slot))))
+        Arc::new(TransactionObject::new(self.next_id()))
+    }
+
+    /// Starts a transaction whose snapshots are not revoked.
+    pub fn begin_internal(&self) -> Arc<TransactionObject> {
+        Arc::new(TransactionObject::new_internal(self.next_id()))
+    }
+
+    fn next_id(&self) -> TransactionId {
+        TransactionId(self.numbers.next(own_slot(self.numbers.slots())))
     }
 
     /// Starts a transaction whose reads and writes are tracked, once its snapshot is known to the graph.
     pub fn begin_tracked(&self, memory: &Arc<MemoryPool>) -> Arc<TransactionObject> {
-        let id = TransactionId(self.numbers.next(own_slot(self.numbers.slots())));
-        Arc::new(TransactionObject::new_tracked(&Arc::new(TrackedTransaction::new(id, memory))))
+        let tracked = TrackedTransaction::new(self.next_id(), memory);
+        Arc::new(TransactionObject::new_tracked(&Arc::new(tracked)))
     }
 
     /// Publishes a snapshot of what is visible now; the caller withdraws it.
-    pub(super) fn publish(&self) -> Publication {
-        self.snapshots.publish(|| self.finished.visible())
+    pub(super) fn publish(&self, object: &Arc<TransactionObject>) -> Publication {
+        self.snapshots.publish(object, || self.finished.visible())
+    }
+
+    /// Takes the oldest snapshot from those that have it; gives these. None, if one of them has to keep it, or if it is the newest there is.
+    pub fn revoke_snapshot(&self, oldest: Timestamp) -> Vec<TransactionId> {
+        if oldest >= self.visible() { Vec::new() } else { self.snapshots.revoke(oldest) }
+    }
+
+    /// Which transactions use which snapshots, and whether these are not revoked, ascending.
+    pub fn snapshots_in_use(&self) -> Vec<(Timestamp, TransactionId, bool)> {
+        self.snapshots.list()
     }
 
     /// The last timestamp that was given to a commit: visible as soon as those before it are finished.
@@ -301,6 +319,11 @@ impl TransactionManager {
         self.has_retired.store(!retired.is_empty(), Ordering::Relaxed);
     }
 
+    /// What became of a statement; none if its transaction is decided and forgotten.
+    pub(super) fn known_outcome(&self, transaction: TransactionId, statement: StatementNumber) -> Option<Outcome> {
+        lock(self.shard(transaction)).get(&transaction.0).map(|object| object.outcome(statement))
+    }
+
     fn shard(&self, transaction: TransactionId) -> &Lock<DeterministicMap<u64, Arc<TransactionObject>>> {
         &self.known[transaction.0 as usize % SHARDS]
     }
@@ -308,8 +331,8 @@ impl TransactionManager {
 
 impl Outcomes for TransactionManager {
     fn outcome(&self, transaction: TransactionId, statement: StatementNumber) -> Outcome {
-        match lock(self.shard(transaction)).get(&transaction.0) {
-            Some(object) => object.outcome(statement),
+        match self.known_outcome(transaction, statement) {
+            Some(outcome) => outcome,
             None => unreachable!("a lock word belongs to a known transaction, {transaction:?} is not"),
         }
     }

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::task::Waker;
 
@@ -53,6 +53,10 @@ pub(crate) struct TransactionObject {
     streams: AtomicUsize,
     /// Only of a SERIALIZABLE one.
     tracked: Option<Arc<TrackedTransaction>>,
+    /// Its snapshots up to this timestamp are revoked.
+    revoked_to: AtomicU64,
+    /// Its snapshots are not revoked: the engine's own work depends on them.
+    is_internal: bool,
 }
 
 /// Who is to be woken, in the order they came.
@@ -78,7 +82,14 @@ impl TransactionObject {
             log_error: Lock::default(),
             streams: AtomicUsize::new(0),
             tracked: None,
+            revoked_to: AtomicU64::new(0),
+            is_internal: false,
         }
+    }
+
+    /// One whose snapshots are not revoked.
+    pub fn new_internal(id: TransactionId) -> Self {
+        Self { is_internal: true, ..Self::new(id) }
     }
 
     /// One whose reads and writes are tracked.
@@ -90,6 +101,27 @@ impl TransactionObject {
     #[inline]
     pub fn tracked(&self) -> Option<&Arc<TrackedTransaction>> {
         self.tracked.as_ref()
+    }
+
+    pub(super) fn keeps_snapshots(&self) -> bool {
+        self.is_internal
+    }
+
+    /// From now on its snapshot of this timestamp is of no use, and no older one that it has.
+    pub(super) fn revoke(&self, timestamp: Timestamp) {
+        // Withdrawing the snapshot releases it.
+        self.revoked_to.fetch_max(timestamp.0, Ordering::Relaxed);
+    }
+
+    /// Whether its snapshot of this timestamp is of no use any more.
+    #[inline]
+    pub fn is_revoked(&self, timestamp: Timestamp) -> bool {
+        timestamp.0 <= self.revoked_to.load(Ordering::Relaxed)
+    }
+
+    /// It has a snapshot that is not published.
+    pub(super) fn assert_revoked(&self, timestamp: Timestamp) {
+        assert!(self.is_revoked(timestamp), "a snapshot is published until it is revoked");
     }
 
     /// What became of the writes of a statement.

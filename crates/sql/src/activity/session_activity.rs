@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
-use eris_engine::{CancelHandle, Engine};
+use eris_engine::{CancelHandle, Engine, IsolationLevel};
 use eris_platform::Nanos;
 use eris_storage::{Timestamp, TransactionId};
 
@@ -69,6 +69,8 @@ struct State {
     phase_began: Nanos,
     /// The engine's transaction, with its snapshot and when that was taken.
     transaction: Option<(TransactionId, Timestamp, Nanos)>,
+    /// Of that transaction.
+    level: IsolationLevel,
     /// Of the running statement.
     running: Option<CancelHandle>,
     /// Of a statement whose client has a part of the result and did not ask for more yet.
@@ -107,6 +109,8 @@ pub struct ActivityReport {
     pub phase_began: Nanos,
     /// The engine's transaction, with its snapshot and when that was taken.
     pub transaction: Option<(TransactionId, Timestamp, Nanos)>,
+    /// Of that transaction.
+    pub level: IsolationLevel,
 }
 
 /// What a watchdog does next.
@@ -187,6 +191,7 @@ impl Activity {
             transaction_started: state.transaction_started,
             phase_began: state.phase_began,
             transaction: state.transaction,
+            level: state.level,
         }
     }
 
@@ -270,10 +275,22 @@ impl Activity {
     }
 
     /// The transaction of the engine that the session's statements run in; its snapshot was taken now.
-    pub(crate) fn set_transaction(&self, transaction: TransactionId, snapshot: Timestamp) {
+    pub(crate) fn set_transaction(&self, level: IsolationLevel, transaction: TransactionId, snapshot: Timestamp) {
         let mut state = self.state();
+        state.level = level;
         let taken = state.query_started.unwrap_or(self.started);
         state.transaction = Some((transaction, snapshot, taken));
+    }
+
+    /// The snapshot of its next statement: a new one, or the one it had.
+    pub(crate) fn set_snapshot(&self, snapshot: Timestamp) {
+        let mut state = self.state();
+        let now = state.query_started.unwrap_or(self.started);
+        if let Some((_, known, taken)) = &mut state.transaction
+            && *known != snapshot
+        {
+            (*known, *taken) = (snapshot, now);
+        }
     }
 
     /// It has ended.

@@ -55,7 +55,7 @@ impl OwnContainers {
 
 /// Records one container and forgets others, in one transaction.
 pub(super) async fn write(engine: &Engine, made: Option<ContainerId>, gone: &[ContainerId]) -> Result<(), EngineError> {
-    let mut transaction = engine.begin();
+    let mut transaction = engine.begin_internal();
     transaction.use_system_memory();
     if let Some(container) = made {
         rows::insert(&mut transaction, CatalogRow::new(CONTAINER, container.0.to_string(), "{}")).await?;

@@ -39,7 +39,7 @@ struct Known {
 pub async fn open(engine: &Engine, catalog: &Catalog) -> Result<(), SqlError> {
     let failed = |error: EngineError| engine_error(&error, None);
     rows::open_container(engine)?;
-    let mut transaction = engine.begin();
+    let mut transaction = engine.begin_internal();
     let found = rows::read_all(&mut transaction).await.map_err(failed)?;
     if found.is_empty() {
         let row = CatalogRow::new(CATALOG, FORMAT_ROW, catalog_definition());

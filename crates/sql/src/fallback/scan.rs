@@ -198,6 +198,10 @@ impl ScanStream {
                 let found = segment
                     .scan(&snapshot, &self.target.request, cursor, SCAN_BATCH_ROWS)
                     .map_err(|error| external(storage_error(&error, Some(&self.target.table))))?;
+                // Only now is it known that the segment's words said what they say to this snapshot.
+                if self.source.snapshot.is_revoked() {
+                    return Err(external(SqlError::snapshot_too_old()));
+                }
                 match found {
                     Some(batch) if batch.rows > 0 => {
                         return Ok(Some(batch_to_arrow(&batch, Arc::clone(&self.schema))?));

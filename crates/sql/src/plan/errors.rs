@@ -37,6 +37,7 @@ pub fn engine_error(error: &EngineError, table: Option<&Table>) -> SqlError {
         EngineError::ContainerReplaced(_) => {
             SqlError::serialization().detail("A table was truncated or dropped after the transaction's snapshot.")
         }
+        EngineError::SnapshotTooOld => SqlError::snapshot_too_old(),
         EngineError::TooManyStatements => SqlError::new(SqlState::LIMIT_EXCEEDED, error.to_string()),
         EngineError::NoSuchSavepoint => SqlError::new(SqlState::NO_SUCH_SAVEPOINT, error.to_string()),
         EngineError::ForeignKeyViolation(violation) => foreign_key_violation(violation),

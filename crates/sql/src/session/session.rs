@@ -307,6 +307,7 @@ impl Session {
             Some(transaction) => {
                 if !begun {
                     transaction.next_statement();
+                    self.activity.set_snapshot(transaction.snapshot_timestamp());
                 }
                 transaction
             }
@@ -315,7 +316,7 @@ impl Session {
                 if self.read_only {
                     transaction.declare_read_only();
                 }
-                self.activity.set_transaction(transaction.id(), transaction.snapshot_timestamp());
+                self.activity.set_transaction(level, transaction.id(), transaction.snapshot_timestamp());
                 none.insert(transaction)
             }
         };

@@ -10,6 +10,7 @@
 //! A statement is tried again only if others ran beside it, or if more is free than when it began: one that is too large
 //! by itself is refused at once. Nobody waits with memory or locks, as its transaction was rolled back: so only the
 //! first statement of a transaction waits. Accesses by key are tried again when memory came back, but wait for nobody.
+//! If a statement that writes is refused what is kept for the oldest snapshot, that one is revoked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,7 @@ pub(super) struct Turn {
     /// What it reserved before it started.
     _floor: Option<Reservation>,
     may_try_again: bool,
+    writes: bool,
     tries: u32,
     /// What was free when it began.
     free_before: u64,
@@ -74,6 +76,11 @@ impl Planned {
             Body::Sleep(_) | Body::Utility => false,
         }
     }
+
+    /// Whether a long one has operators that hold rows, and not only a place in partitions.
+    fn may_spill(&self) -> bool {
+        !matches!(self.body, Body::Change(ChangePlan::Update(_) | ChangePlan::Delete(_)))
+    }
 }
 
 impl Session {
@@ -84,16 +91,22 @@ impl Session {
         let is_long = planned.is_long();
         let (permit, floor) = if is_long && may_try_again {
             let admitted = unless_cancelled(&self.activity.handle(), engine.admit(StatementClass::Scan)).await?;
-            let (permit, floor) = self.start(admitted.map_err(|error| refused(&error))?).await?;
-            (Some(permit), floor)
-        } else if is_long {
+            let permit = admitted.map_err(|error| refused(&error))?;
+            if planned.may_spill() {
+                let (permit, floor) = self.start(permit).await?;
+                (Some(permit), floor)
+            } else {
+                (Some(permit), None)
+            }
+        } else if is_long && planned.may_spill() {
             (None, Some(floor_of(engine.memory())?))
         } else {
             (None, None)
         };
         let memory = engine.memory();
         let (free_before, used_before) = (memory.free(), memory.used());
-        Ok(Turn { permit, _floor: floor, may_try_again, tries: 0, free_before, used_before })
+        let writes = matches!(planned.body, Body::Insert(_) | Body::Change(_));
+        Ok(Turn { permit, _floor: floor, may_try_again, writes, tries: 0, free_before, used_before })
     }
 
     /// Reserves what a statement starts with, if need be when others have ended. One that is alone starts without it.
@@ -133,6 +146,12 @@ impl Session {
         unless_cancelled(&cancel, engine.reclaim_memory(RECLAIM_MAX)).await?;
         let worth = memory.limit() / WORTH_SHARE;
         let has_more = memory.free() >= turn.free_before.saturating_add(worth);
+        if !has_more && turn.writes && engine.revoke_oldest_snapshot() {
+            // A writer is not refused what an old snapshot keeps.
+            unless_cancelled(&cancel, engine.reclaim_memory(RECLAIM_MAX)).await?;
+            (turn.free_before, turn.used_before) = (memory.free(), memory.used());
+            return Ok(());
+        }
         if !has_more && !beside_others {
             return Err(error);
         }

@@ -1,7 +1,8 @@
-//! What sessions are at: `pg_stat_activity`.
+//! What sessions are at: `pg_stat_activity`, and what snapshots their transactions have: `eris.transactions`.
 
 use std::net::SocketAddr;
 
+use eris_engine::{IsolationLevel, SnapshotDescription};
 use eris_platform::Nanos;
 
 use super::oids::FIRST_USER_OID;
@@ -51,5 +52,62 @@ pub(super) fn sessions(known: &Named<'_>) -> Columns {
         .integer_or_null("query_id", |_| None)
         .text("query", |report| report.query.clone())
         .text("backend_type", |_| "client backend".to_string())
+        .columns
+}
+
+/// An open transaction: of a session, or one that the database has for itself.
+struct Open {
+    session: Option<ActivityReport>,
+    /// None if it has none yet, or if that was revoked.
+    snapshot: Option<SnapshotDescription>,
+}
+
+impl Open {
+    /// When the session took its snapshot.
+    fn taken(&self) -> Option<Nanos> {
+        let (_, _, taken) = self.session.as_ref()?.transaction?;
+        self.snapshot.map(|_| taken)
+    }
+}
+
+fn level_name(level: IsolationLevel) -> &'static str {
+    match level {
+        IsolationLevel::ReadCommitted => "read committed",
+        IsolationLevel::RepeatableRead => "repeatable read",
+        IsolationLevel::Serializable => "serializable",
+    }
+}
+
+/// Who has which snapshot, and what the oldest one costs.
+pub(super) fn transactions(known: &Named<'_>) -> Columns {
+    let (at, now) = (unix_micros(known), known.engine.env().now());
+    let snapshots = known.engine.snapshots();
+    let is_open = |report: &ActivityReport| report.transaction.is_some() || report.transaction_started.is_some();
+    let mut rows = Vec::new();
+    for session in known.activities.reports().into_iter().filter(is_open) {
+        // The oldest that it has: an open cursor may have another one than the present statement.
+        let of = |it: &&SnapshotDescription| session.transaction.is_some_and(|(id, ..)| it.transaction == id);
+        let snapshot = snapshots.iter().find(of).copied();
+        rows.push(Open { session: Some(session), snapshot });
+    }
+    let internal = snapshots.iter().filter(|snapshot| snapshot.is_internal);
+    rows.extend(internal.map(|snapshot| Open { session: None, snapshot: Some(*snapshot) }));
+    let session = |row: &Open| row.session.clone();
+    let age_ms = |taken: Nanos| i64::try_from(now.0.saturating_sub(taken.0) / 1_000_000).unwrap_or(i64::MAX);
+    Rows::new(rows)
+        .small_integer("pid", |row| row.session.as_ref().map(|session| session.process as i32))
+        .text_or_null("usename", |row| session(row).map(|session| session.user))
+        .text_or_null("application_name", |row| session(row).map(|session| session.application_name))
+        .timestamp("xact_start", |row| row.session.as_ref()?.transaction_started.map(&at))
+        .text_or_null("isolation", |row| {
+            let session = row.session.as_ref()?;
+            session.transaction.map(|_| level_name(session.level).to_string())
+        })
+        .text("state", |row| row.session.as_ref().map_or("internal", |it| it.phase.name()).to_string())
+        .integer_or_null("snapshot", |row| row.snapshot.map(|snapshot| snapshot.timestamp.0 as i64))
+        .integer_or_null("snapshot_age_ms", |row| row.taken().map(age_ms))
+        .truth("holds_oldest", |row| row.snapshot.is_some_and(|snapshot| snapshot.is_oldest))
+        .integer("old_version_bytes", |row| row.snapshot.map_or(0, |snapshot| snapshot.old_version_bytes as i64))
+        .text_or_null("query", |row| session(row).map(|session| session.query))
         .columns
 }

@@ -9,17 +9,18 @@ use eris_engine::EVENTS;
 use eris_platform::SettingDeclaration;
 use eris_storage::ContainerId;
 
-use super::{Columns, Named, Rows, View, integers, texts};
+use super::{Columns, Named, Rows, View, activity, integers, texts};
 use crate::catalog::CATALOG_CONTAINER;
 use crate::settings::declarations;
 
-pub(super) const VIEWS: [View; 6] = [
+pub(super) const VIEWS: [View; 7] = [
     ("counters", counters),
     ("memory", memory),
     ("partitions", partitions),
     ("recovery", recovery),
     ("segments", segments),
     ("settings", settings),
+    ("transactions", activity::transactions),
 ];
 
 fn counters(known: &Named<'_>) -> Columns {

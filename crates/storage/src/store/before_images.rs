@@ -93,6 +93,12 @@ impl BeforeImages {
         self.images
     }
 
+    /// Bytes of the images that only wait until nobody can see them, about.
+    pub(super) fn superseded_bytes(&self) -> u64 {
+        let images = self.images as u64;
+        self.memory.bytes() * self.superseded.rows().min(images) / images.max(1)
+    }
+
     /// Whether a row has images.
     pub(super) fn has(&self, row: RowAddress) -> bool {
         self.rows.contains_key(&row)

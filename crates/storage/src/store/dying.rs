@@ -18,6 +18,7 @@ struct Run {
 /// See the module's documentation.
 pub(super) struct Dying {
     by_end: BTreeMap<u64, Vec<Run>>,
+    rows: u64,
     memory: Reservation,
 }
 
@@ -43,16 +44,22 @@ impl Run {
 
 impl Dying {
     pub(super) fn new(memory: &Arc<MemoryPool>) -> Self {
-        Self { by_end: BTreeMap::new(), memory: memory.reserve_for_release("dying rows") }
+        Self { by_end: BTreeMap::new(), rows: 0, memory: memory.reserve_for_release("dying rows") }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.by_end.is_empty()
     }
 
+    /// Rows that wait until nobody can see them.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// Adds a row that ended at `end` (0: it never was). Cannot be refused: forgetting the row would keep it for ever;
     /// beyond the limit it goes unaccounted.
     pub(super) fn add(&mut self, end: Timestamp, row: RowAddress) {
+        self.rows += 1;
         let runs = self.by_end.entry(end.0).or_default();
         if !runs.last_mut().is_some_and(|run| run.extend(row)) {
             let _ = self.memory.grow(RUN_BYTES);
@@ -81,6 +88,7 @@ impl Dying {
         if runs.is_empty() {
             entry.remove();
         }
+        self.rows -= rows.len() as u64;
         rows
     }
 
@@ -104,7 +112,7 @@ mod tests {
         (0..100).rev().for_each(|offset| dying.add(Timestamp(3), row(1, offset)));
         dying.add(Timestamp(3), row(2, 200));
         dying.add(Timestamp(4), row(1, 300));
-        assert_eq!(memory.used(), 3 * RUN_BYTES);
+        assert_eq!((memory.used(), dying.rows()), (3 * RUN_BYTES, 202));
         assert!(!dying.has(Timestamp(2)) && dying.take(Timestamp(2), 10).is_empty());
         let mut taken = Vec::new();
         while dying.has(Timestamp(3)) {
@@ -117,6 +125,6 @@ mod tests {
         assert_eq!(taken, expected);
         assert!(!dying.is_empty());
         assert_eq!(dying.take(Timestamp(4), 64), [row(1, 300)]);
-        assert_eq!((dying.is_empty(), memory.used()), (true, 0));
+        assert_eq!((dying.is_empty(), dying.rows(), memory.used()), (true, 0, 0));
     }
 }

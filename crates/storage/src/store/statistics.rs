@@ -112,6 +112,11 @@ fn dead(segment: &Segment) -> u32 {
     segment.vacated_count() + segment.ending()
 }
 
+/// What `part` of `whole` things costs that cost `bytes` together.
+fn share(bytes: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(bytes) * u128::from(part) / u128::from(whole.max(1))) as u64
+}
+
 impl Store {
     /// The partition's size and shape.
     pub fn statistics(&self) -> StoreStatistics {
@@ -137,6 +142,25 @@ impl Store {
             statistics.bytes += index.path.bytes();
         }
         statistics
+    }
+
+    /// Bytes of versions whose end is decided and that some snapshot may still see, or that maintenance has not come
+    /// to yet. An estimate: a version costs what its segment's rows cost on average, and its share of the indexes.
+    pub fn old_version_bytes(&self) -> u64 {
+        let images = self.before_images.superseded_bytes();
+        let rows = self.dying.rows();
+        if rows == 0 {
+            return images;
+        }
+        let (mut ending, mut ending_bytes, mut all) = (0, 0, 0);
+        for segment in self.live_segments() {
+            let (of_segment, ends) = (u64::from(segment.rows()), u64::from(segment.ending()));
+            all += of_segment;
+            ending += ends;
+            ending_bytes += share(segment.bytes(), ends, of_segment);
+        }
+        let indexes: u64 = self.indexes.iter().chain(&self.building).map(|index| index.path.bytes()).sum();
+        images + share(ending_bytes, rows.min(ending), ending) + share(indexes, rows.min(all), all)
     }
 
     /// The segments, by number.
