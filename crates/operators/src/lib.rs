@@ -33,7 +33,7 @@ pub use arithmetic::{ArithmeticOperator, exact_average};
 pub use error::OperatorError;
 pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narrowed, Span, ValueSet};
 pub use filter_project::{FilterProject, select};
-pub use join::{BuildSpec, JoinBuild, JoinKind, KeyFilter, Probe};
+pub use join::{BuildSpec, JoinBuild, JoinKind, KeyFilter, Probe, ProbeParts, SpillingCollector};
 pub use pipeline::{Collector, Emit, Flow, PassedFilter, Pipeline, RowCounts, Sink, Step};
 pub use settings::{AGGREGATION_INPUT, AggregationInput, SETTINGS};
 pub use sort::{SortKey, SortKeys, SortSink};

@@ -196,6 +196,8 @@ fn work_mem_changes_no_answer() {
         "SELECT count(*) FROM (SELECT t FROM v UNION SELECT t FROM v WHERE g < 100) u",
         "SELECT a.g, sum(a.c) FROM (SELECT g, t, count(*) AS c FROM v GROUP BY g, t) a GROUP BY a.g ORDER BY 2, 1",
         "SELECT id, t FROM v ORDER BY t, id LIMIT 5 OFFSET 17000",
+        "SELECT g, id, rank() OVER (PARTITION BY g ORDER BY t), sum(d) OVER (PARTITION BY g ORDER BY id) FROM v \
+         ORDER BY g, id",
     ];
     let in_memory: Vec<Vec<String>> = queries.iter().map(|query| client.rows(query)).collect();
     client.ok("SET work_mem = '1B'");
@@ -204,6 +206,93 @@ fn work_mem_changes_no_answer() {
         assert_eq!(client.rows(query), *expected, "{query}");
     }
     assert!(instance.database.temp_files().statistics().written_bytes > before);
+}
+
+/// A quarter of a million rows of twenty numbers, of which the first is unique.
+fn many_numbers() -> String {
+    let number = |at: usize| format!("a.n * 500 + b.n + {at} AS c{at}");
+    format!("SELECT {} FROM s a, s b", (0..20).map(number).collect::<Vec<_>>().join(", "))
+}
+
+/// Both sides of the joins are far larger than the limit.
+#[test]
+fn what_does_not_fit_is_joined_in_files() {
+    let instance = instance_with_rows(16 << 20);
+    let mut client = instance.session();
+    let (memory, files) = (Arc::clone(instance.database.engine().memory()), instance.database.temp_files());
+    let before = memory.used();
+    let (many, all) = (many_numbers(), (0..20).map(|at| format!("sum(x.c{at} - y.c{at})")).collect::<Vec<_>>());
+    let all = all.join(" + ");
+    for (join, expected) in [
+        (format!("SELECT count(*), {all} FROM ({many}) x JOIN ({many}) y ON x.c0 = y.c1"), "249999|4999980"),
+        (format!("SELECT count(*), {all} FROM ({many}) x LEFT JOIN ({many}) y ON x.c0 = y.c1"), "250000|4999980"),
+        (format!("SELECT count(*), {all} FROM ({many}) x FULL JOIN ({many}) y ON x.c0 = y.c1"), "250001|4999980"),
+    ] {
+        let written = files.statistics().written_bytes;
+        assert_eq!(client.rows(&join), [expected], "{join}");
+        assert!(files.statistics().written_bytes > written + (10 << 20), "{join} fitted");
+    }
+    // As many rows go to the client.
+    let rows = client.rows(&format!("SELECT x.*, y.c2 FROM ({many}) x JOIN ({many}) y USING (c1)"));
+    assert_eq!(rows.len(), 250_000);
+    // The queue of the files lets go of them a moment after its answer.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let is_left = || files.statistics().used_bytes > 0 || memory.used() > before + (1 << 20);
+    while is_left() && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(!is_left(), "{:?}, {} of {before}: {:?}", files.statistics(), memory.used(), memory.by_consumer());
+}
+
+/// Joins of all kinds that go on in files at once; nothing else in these queries writes to files.
+#[test]
+fn work_mem_changes_no_join() {
+    let instance = instance_with_rows(1 << 30);
+    let mut client = instance.session();
+    client.ok("CREATE TABLE l (id int PRIMARY KEY, g int, t text)");
+    client.ok("CREATE TABLE r (id int PRIMARY KEY, g int, t text)");
+    for (table, rows, every) in [("l", 6_000, 11), ("r", 4_000, 13)] {
+        let line = |n: usize| match n % every {
+            0 => format!("{n},,\n"),
+            _ => format!("{n},{},text {}\n", n * 7_919 % 2_500, n * 31 % 1_700),
+        };
+        let lines: String = (0..rows).map(line).collect::<Vec<_>>().concat();
+        client.run_with(&format!("COPY {table} FROM STDIN (FORMAT csv)"), &[], Some(&lines)).unwrap();
+    }
+    let queries = [
+        "SELECT count(*), sum(l.id), sum(r.id) FROM l JOIN r ON l.g = r.g",
+        "SELECT count(*), sum(l.id), min(r.t) FROM l JOIN r ON l.t = r.t AND l.g < r.g",
+        "SELECT count(*), sum(l.id), sum(r.id), count(r.t) FROM l LEFT JOIN r ON l.g = r.g AND l.id < r.id",
+        "SELECT count(*), sum(l.id), sum(r.id), count(r.t) FROM l RIGHT JOIN r ON l.t = r.t",
+        "SELECT count(*), sum(l.id), sum(r.id), min(l.t) FROM l FULL JOIN r ON l.g = r.g AND l.t = r.t",
+        "SELECT count(*), sum(l.id) FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.g = l.g AND r.id <> l.id)",
+        "SELECT count(*), sum(l.id) FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.t = l.t)",
+        "SELECT count(*), sum(l.id) FROM l WHERE l.g NOT IN (SELECT g FROM r WHERE g IS NOT NULL)",
+        "SELECT count(*), sum(l.id) FROM l WHERE l.g NOT IN (SELECT g FROM r)",
+        "SELECT count(*), sum(l.id) FROM l WHERE l.id % 5 = 0 OR l.t IN (SELECT t FROM r WHERE r.id < 900)",
+        "SELECT count(*), sum(a.id), sum(b.id) FROM l a JOIN l b ON a.g = b.g JOIN r ON r.t = b.t \
+         LEFT JOIN r q ON q.id = a.g",
+        "SELECT count(*), sum(u.id), min(r.t) \
+         FROM (SELECT id, g FROM l UNION ALL SELECT id, id FROM r) u JOIN r ON u.g = r.g",
+        "SELECT count(*), sum(l.id), sum(r.id) FROM l JOIN r ON l.id + r.id < 300",
+        "SELECT count(*) FROM (SELECT l.id FROM l JOIN r ON l.g = r.g LIMIT 70) q",
+        "SELECT (SELECT count(*) FROM l JOIN r USING (g)), count(*), sum(r.id) FROM l, r WHERE l.t = r.t",
+    ];
+    let in_memory: Vec<Vec<String>> = queries.iter().map(|query| client.rows(query)).collect();
+    let explained = |client: &mut support::Client| {
+        let counted = client.rows("EXPLAIN ANALYZE SELECT count(*) FROM l JOIN r ON l.g = r.g WHERE l.id + r.id > 99");
+        let rows = |line: &String| line.split(" in ").next().unwrap_or_default().to_string();
+        counted.iter().filter(|line| line.contains("probe") || line.contains("join")).map(rows).collect::<Vec<_>>()
+    };
+    let counted = explained(&mut client);
+    client.ok("SET work_mem = '1B'");
+    for (query, expected) in queries.iter().zip(&in_memory) {
+        let written = instance.database.temp_files().statistics().written_bytes;
+        assert_eq!(client.rows(query), *expected, "{query}");
+        assert!(instance.database.temp_files().statistics().written_bytes > written, "{query} wrote nothing");
+    }
+    assert!(!counted.is_empty());
+    assert_eq!(explained(&mut client), counted);
 }
 
 /// A table of the numbers 1 to `rows`.

@@ -15,8 +15,10 @@ use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{Batch, Column, Value};
 
 use super::BuildSpec;
+use super::choice::{Choice, bits_words, entries_of, is_existence};
 use super::codes::{Bounds, CodeSpace};
 use super::enter::{Chains, Entering, enter_bits, enter_dense};
+use super::external::ExternalBuild;
 use super::kept::Kept;
 use super::key_filter::{FilterInMaking, KeyFilter};
 use super::table::{Exact, Table, sieve_of, sieve_words, tag_of};
@@ -25,50 +27,58 @@ use crate::error::OperatorError;
 use crate::expression::Expression;
 use crate::hash::{hash_rows, mix};
 use crate::pipeline::{Emitting, Sink, Slots, lock};
+use crate::spill::SpillingSink;
 
 /// What the pool calls it.
 const CONSUMER: &str = "join";
 /// Rows of one job: a fraction of a millisecond, for which a point access may have to wait.
 const JOB_ROWS: usize = 1 << 14;
-/// An array may have this many places a row...
-const DENSE_FACTOR: u64 = 8;
-/// ... or as many as a cache holds anyway.
-const DENSE_ROWS_MIN: u64 = 1 << 14;
-/// The same for bits.
-const BITS_FACTOR: u64 = 256;
-const BITS_MIN: u64 = 1 << 20;
-/// Entries of a hash table are at least this many, and at least 1.5 a row.
-const ENTRIES_MIN: usize = 64;
 /// Row numbers are kept plus one in 32 bits, and the largest says NULL.
-const ROWS_MAX: usize = u32::MAX as usize - 1;
+pub(super) const ROWS_MAX: usize = u32::MAX as usize - 1;
 
 /// A batch as it was consumed.
 #[derive(Debug)]
-struct Chunk {
-    columns: Box<[Column]>,
-    keys: Box<[Column]>,
-    rows: usize,
+pub(super) struct Chunk {
+    pub columns: Box<[Column]>,
+    pub keys: Box<[Column]>,
+    pub rows: usize,
 }
 
 impl Chunk {
-    fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.columns.iter().chain(&self.keys).map(|column| column.bytes() as u64).sum()
     }
 
     /// What is free when the columns were copied, and the keys, too, or became codes.
-    fn freed_bytes(&self, keys_copied: bool) -> u64 {
+    pub fn freed_bytes(&self, keys_copied: bool) -> u64 {
         let copied = |columns: &[Column]| columns.iter().map(ColumnParts::copied_bytes).sum::<u64>();
         let keys = if keys_copied { copied(&self.keys) } else { self.keys.iter().map(|key| key.bytes() as u64).sum() };
         copied(&self.columns) + keys
     }
 }
 
-#[derive(Debug)]
-struct Slot {
-    chunks: Vec<Chunk>,
-    bounds: Vec<Bounds>,
+/// A chunk as it comes, and what is known besides.
+pub(super) struct Whole {
+    pub chunk: Chunk,
     any: bool,
     null_keys: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub chunks: Vec<Chunk>,
+    pub bounds: Vec<Bounds>,
+    pub any: bool,
+    pub null_keys: bool,
+}
+
+impl Slot {
+    /// Notes what keys a chunk has.
+    pub fn note(&mut self, whole: &Whole) {
+        self.any |= whole.any;
+        self.null_keys |= whole.null_keys;
+        self.bounds.iter_mut().zip(&whole.chunk.keys).for_each(|(bounds, key)| bounds.extend(key));
+    }
 }
 
 #[derive(Debug)]
@@ -125,11 +135,13 @@ pub struct JoinBuild {
     pub(super) spec: BuildSpec,
     parameters: Arc<[Value]>,
     /// Keys of which filters are made.
-    filtered: Arc<[usize]>,
-    reservation: Reservation,
-    slots: Slots<Slot>,
+    pub(super) filtered: Arc<[usize]>,
+    pub(super) reservation: Reservation,
+    pub(super) slots: Slots<Slot>,
     phase: RwLock<Phase>,
     kept: OnceLock<Kept>,
+    /// How it goes on in files, if it may.
+    pub(super) external: Option<Box<ExternalBuild>>,
 }
 
 impl JoinBuild {
@@ -150,6 +162,7 @@ impl JoinBuild {
             slots,
             phase: RwLock::new(Phase::Consuming),
             kept: OnceLock::new(),
+            external: None,
         }
     }
 
@@ -166,9 +179,15 @@ impl JoinBuild {
         Self { filtered, ..self }
     }
 
+    /// The same, refused while there is room left to go on in files.
+    pub(super) fn leaving_room(self, external: Option<Box<ExternalBuild>>) -> Self {
+        Self { reservation: self.reservation.pool().reserve_spillable(CONSUMER), external, ..self }
+    }
+
     /// The filter of a key that one was asked for, when all rows are there.
     pub fn filter(&self, key: usize) -> Result<&Arc<KeyFilter>, OperatorError> {
-        let made = self.kept()?.filters.iter().find(|(of, _)| *of == key);
+        let filters = if let Some(files) = self.in_files() { &files.filters } else { &self.kept()?.filters };
+        let made = filters.iter().find(|(of, _)| *of == key);
         made.map(|(_, filter)| filter).ok_or_else(|| OperatorError::Internal(format!("key {key} has no filter")))
     }
 
@@ -228,33 +247,27 @@ impl JoinBuild {
         parts: &[usize],
         rows: usize,
     ) -> Result<Keys, OperatorError> {
-        if self.spec.keys.is_empty() || rows == 0 {
-            return Ok(Keys::None);
-        }
-        let Some(space) = CodeSpace::new(bounds, self.spec.null_equal) else {
-            let types: Vec<_> = self.spec.keys.iter().map(Expression::data_type).collect();
-            let bytes: u64 = types.iter().map(|data_type| ColumnParts::bytes(*data_type, rows)).sum();
-            self.reservation.grow(bytes + rows as u64 * size_of::<u64>() as u64)?;
-            let columns = types
-                .iter()
-                .enumerate()
-                .map(|(at, data_type)| ColumnParts::new(*data_type, parts, chunks.iter().map(|chunk| &chunk.keys[at])));
-            return Ok(Keys::General { columns: columns.collect(), hashes: Parts::new(parts) });
-        };
-        self.reservation.grow(space.bytes())?;
-        let (domain, count) = (space.domain, rows as u64);
-        if self.spec.existence && !self.spec.keep_unmatched && domain <= (count * BITS_FACTOR).max(BITS_MIN) {
-            let words = domain as usize / 64 + 1;
-            self.reservation.grow(words as u64 * size_of::<u64>() as u64)?;
-            return Ok(Keys::Bits(space.dense(), zeros(words)));
-        }
-        if domain <= (count * DENSE_FACTOR).max(DENSE_ROWS_MIN) {
-            self.reservation.grow((domain + 1 + count) * size_of::<u32>() as u64)?;
-            let chains = Chains { next: zeros(rows), duplicates: AtomicBool::new(false) };
-            return Ok(Keys::Dense(space.dense(), zeros(domain as usize + 1), chains));
-        }
-        self.reservation.grow(count * size_of::<u64>() as u64)?;
-        Ok(Keys::Codes(space, Parts::new(parts)))
+        let choice = Choice::new(&self.spec, bounds, rows);
+        self.reservation.grow(choice.first_bytes(&self.spec, rows))?;
+        Ok(match choice {
+            Choice::None => Keys::None,
+            Choice::Bits(space) => {
+                let words = bits_words(&space);
+                Keys::Bits(space, zeros(words))
+            }
+            Choice::Dense(space) => {
+                let places = space.domain as usize + 1;
+                Keys::Dense(space, zeros(places), Chains { next: zeros(rows), duplicates: AtomicBool::new(false) })
+            }
+            Choice::Codes(space) => Keys::Codes(space, Parts::new(parts)),
+            Choice::General => {
+                let types = self.spec.keys.iter().map(Expression::data_type).enumerate();
+                let columns = types.map(|(at, data_type)| {
+                    ColumnParts::new(data_type, parts, chunks.iter().map(|chunk| &chunk.keys[at]))
+                });
+                Keys::General { columns: columns.collect(), hashes: Parts::new(parts) }
+            }
+        })
     }
 
     fn fill(&self, filling: &Filling, job: usize) {
@@ -346,10 +359,10 @@ impl JoinBuild {
             }
         };
         kept.table = Table::Empty;
-        let entries = (rows + rows / 2).next_power_of_two().max(ENTRIES_MIN);
+        let entries = entries_of(rows);
         self.reservation.grow((entries * size_of::<u64>()) as u64)?;
         // Where only existence matters, equal keys are entered once.
-        let chains = if self.spec.existence && !self.spec.keep_unmatched {
+        let chains = if is_existence(&self.spec) {
             None
         } else {
             self.reservation.grow((rows * size_of::<u32>()) as u64)?;
@@ -429,6 +442,24 @@ impl JoinBuild {
         Phase::Done
     }
 
+    /// The keys and kept columns of a batch.
+    pub(super) fn chunk_of(&self, batch: &Batch) -> Result<Whole, OperatorError> {
+        let keys = self.spec.keys.iter().map(|key| key.column(batch, &self.parameters));
+        let keys = keys.collect::<Result<Vec<Column>, _>>()?;
+        let (any, key_count) = (batch.rows > 0, self.spec.keys.len());
+        let columns: Vec<Column> = keys.into_iter().chain(batch.project(&self.spec.columns).columns).collect();
+        let mut batch = Batch::new(columns, batch.rows);
+        let null_keys = batch.columns[..key_count].iter().any(|key| key.null_count() > 0);
+        if null_keys && !self.keeps_null_keys() {
+            let complete = |row: &u32| !batch.columns[..key_count].iter().any(|key| key.is_null(*row as usize));
+            let rows: Vec<u32> = (0..batch.rows as u32).filter(complete).collect();
+            batch = batch.take(&rows);
+        }
+        let mut columns: Vec<Column> = batch.columns.into_vec().into_iter().map(own_texts).collect();
+        let columns_kept: Box<[Column]> = columns.split_off(key_count).into();
+        Ok(Whole { chunk: Chunk { columns: columns_kept, keys: columns.into(), rows: batch.rows }, any, null_keys })
+    }
+
     /// Behind all probes: the kept columns of the build rows that were met, or of those that were not.
     pub fn take_rows(&self, met: bool) -> Result<(Vec<Batch>, Option<Reservation>), OperatorError> {
         super::output::rows_met(self, met)
@@ -467,33 +498,23 @@ fn note_null_rows(chunks: &[Chunk], start: usize, null_rows: &mut Vec<u32>) {
 }
 
 impl Sink for JoinBuild {
-    fn consume(&self, batch: Batch, _emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
-        let keys = self.spec.keys.iter().map(|key| key.column(&batch, &self.parameters));
-        let keys = keys.collect::<Result<Vec<Column>, _>>()?;
-        let (any, key_count) = (batch.rows > 0, self.spec.keys.len());
-        let columns: Vec<Column> = keys.into_iter().chain(batch.project(&self.spec.columns).columns).collect();
-        let mut batch = Batch::new(columns, batch.rows);
-        let nullable = batch.columns[..key_count].iter().any(|key| key.null_count() > 0);
-        if nullable && !self.keeps_null_keys() {
-            let complete = |row: &u32| !batch.columns[..key_count].iter().any(|key| key.is_null(*row as usize));
-            let rows: Vec<u32> = (0..batch.rows as u32).filter(complete).collect();
-            batch = batch.take(&rows);
+    fn consume(&self, batch: Batch, emit: &mut Emitting<'_>) -> Result<(), OperatorError> {
+        let whole = self.chunk_of(&batch)?;
+        // Bits of NULLs are counted in whole bytes: a little more for chunks that are cut.
+        let cuts = whole.chunk.rows.saturating_sub(1) / JOB_ROWS * (self.spec.types.len() + self.spec.keys.len());
+        let bytes = whole.chunk.bytes() + cuts as u64;
+        if !self.reserve_or_spill(bytes)? {
+            return emit(batch);
         }
-        let mut columns: Vec<Column> = batch.columns.into_vec().into_iter().map(own_texts).collect();
-        let columns_kept: Box<[Column]> = columns.split_off(key_count).into();
-        let whole = Chunk { columns: columns_kept, keys: columns.into(), rows: batch.rows };
-        self.reservation.grow(whole.bytes())?;
         let mut slot = self.slots.any();
-        slot.any |= any;
-        slot.null_keys |= nullable;
-        slot.bounds.iter_mut().zip(&whole.keys).for_each(|(bounds, key)| bounds.extend(key));
+        slot.note(&whole);
+        let whole = whole.chunk;
         if whole.rows <= JOB_ROWS {
             if whole.rows > 0 {
                 slot.chunks.push(whole);
             }
             return Ok(());
         }
-        let bytes = whole.bytes();
         let mut sliced = 0;
         for start in (0..whole.rows).step_by(JOB_ROWS) {
             let rows = JOB_ROWS.min(whole.rows - start);
@@ -502,10 +523,13 @@ impl Sink for JoinBuild {
             sliced += chunk.bytes();
             slot.chunks.push(chunk);
         }
-        // Bits of NULLs are counted in whole bytes.
-        self.reservation.grow(sliced.saturating_sub(bytes))?;
-        self.reservation.shrink(bytes.saturating_sub(sliced));
+        assert!(sliced <= bytes, "{sliced} bytes of chunks that were {bytes}");
+        self.reservation.shrink(bytes - sliced);
         Ok(())
+    }
+
+    fn spilling(&self) -> Option<&dyn SpillingSink> {
+        self.external.as_ref().map(|_| self as &dyn SpillingSink)
     }
 
     fn finish_jobs(&self) -> Result<usize, OperatorError> {

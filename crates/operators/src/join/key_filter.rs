@@ -8,6 +8,7 @@
 //! | whole numbers and dates, in a range not much larger than their number | a bit for each value of the range: exact |
 //! | anything else | a blocked Bloom filter: four bits of one 64-bit word for each hash |
 //! | none | nothing passes |
+//! | those of rows that went to files | anything passes that is not NULL |
 //!
 //! A NULL is equal to nothing and does not pass.
 //!
@@ -39,6 +40,8 @@ const FEW_ROWS: usize = 1_024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Nothing,
+    /// Rows that went to files are in no picture.
+    Anything,
     /// Bit `value - low`; the range has `span` values.
     Range {
         low: i64,
@@ -110,7 +113,7 @@ impl FilterInMaking {
             }
         };
         match self.shape {
-            Shape::Nothing => {}
+            Shape::Nothing | Shape::Anything => {}
             Shape::Range { low, .. } => each_integer(key, |row, value| {
                 if !key.is_null(row) {
                     let offset = value.wrapping_sub(low) as u64;
@@ -140,9 +143,15 @@ impl FilterInMaking {
 }
 
 impl KeyFilter {
+    /// Of values of which only is known where they lie.
+    pub(super) fn within(bounds: &Bounds) -> Self {
+        let shape = if let Bounds::Nothing = bounds { Shape::Nothing } else { Shape::Anything };
+        Self { shape, words: Box::default(), bounds: bounds.of_integers(), few: None }
+    }
+
     /// Whether no value passes.
     pub fn is_empty(&self) -> bool {
-        self.shape == Shape::Nothing || self.words.iter().all(|word| *word == 0)
+        self.shape == Shape::Nothing || self.shape != Shape::Anything && self.words.iter().all(|word| *word == 0)
     }
 
     /// The least and the largest value, of whole numbers, dates and decimals as they lie in memory.
@@ -160,6 +169,7 @@ impl KeyFilter {
     pub fn passing(&self, column: &Column) -> Vec<u32> {
         let mut rows = match self.shape {
             Shape::Nothing => return Vec::new(),
+            Shape::Anything => (0..column.len() as u32).collect(),
             Shape::Range { low, span } => {
                 let mut rows = Rows::of(column.len());
                 each_integer(column, |row, value| {

@@ -15,10 +15,14 @@
 //! Rows of equal keys are chained. A probe finds the first row of each key for a whole batch, then makes pairs of rows,
 //! at most a batch of them at a time, tests what else the join demands, and gathers columns in the end only. It can
 //! stop behind each batch of pairs ([`Probing`]), however many there are.
+//!
+//! Where memory is refused both sides go to files, and are joined part by part ([`external`]).
 
 mod build;
+mod choice;
 mod codes;
 mod enter;
+mod external;
 mod kept;
 mod key_filter;
 mod merging;
@@ -27,10 +31,13 @@ mod pairs;
 mod probe;
 mod probing;
 mod residual;
+mod spilling;
 mod table;
 
 #[cfg(test)]
 mod pause_tests;
+#[cfg(test)]
+mod spill_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -42,6 +49,7 @@ use eris_storage::DataType;
 
 use crate::expression::Expression;
 pub use build::JoinBuild;
+pub use external::{ProbeParts, SpillingCollector};
 pub use key_filter::KeyFilter;
 pub use probe::Probe;
 pub(crate) use probe::Probed;

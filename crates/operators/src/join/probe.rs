@@ -41,8 +41,13 @@ pub(crate) enum Probed {
 impl Probe {
     /// Looks up a batch of at most [`BATCH_ROWS`](eris_storage::BATCH_ROWS).
     pub(crate) fn start(self: &Arc<Self>, batch: Batch, parameters: &[Value]) -> Result<Probed, OperatorError> {
-        let kept = self.build.kept()?;
         let keys = self.keys.iter().map(|key| key.column(&batch, parameters)).collect::<Result<Vec<_>, _>>()?;
+        self.start_keyed(batch, keys)
+    }
+
+    /// The same with keys that were computed before.
+    pub(super) fn start_keyed(self: &Arc<Self>, batch: Batch, keys: Vec<Column>) -> Result<Probed, OperatorError> {
+        let kept = self.build.kept()?;
         if keys.len() != self.build.spec.keys.len() || !kept.table.accepts(&keys) {
             return Err(OperatorError::Internal("the keys of a join differ in type".to_string()));
         }

@@ -11,7 +11,7 @@ use crate::coded_batches::coded;
 use crate::error::OperatorError;
 use crate::pipeline::{Collector, PassedFilter, Pipeline, Sink, Step};
 
-const KINDS: [JoinKind; 8] = [
+pub(super) const KINDS: [JoinKind; 8] = [
     JoinKind::Inner,
     JoinKind::Left,
     JoinKind::Semi,
@@ -27,7 +27,7 @@ static BY_IDS: AtomicUsize = AtomicUsize::new(0);
 
 /// How keys look: their types, and how a number below the number of keys becomes a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Shape {
+pub(super) enum Shape {
     Dense,
     /// Few codes of a domain that has a sieve.
     Spread,
@@ -43,7 +43,7 @@ enum Shape {
     None,
 }
 
-const SHAPES: [Shape; 12] = [
+pub(super) const SHAPES: [Shape; 12] = [
     Shape::Dense,
     Shape::Spread,
     Shape::Sparse,
@@ -59,7 +59,7 @@ const SHAPES: [Shape; 12] = [
 ];
 
 impl Shape {
-    fn types(self) -> Vec<DataType> {
+    pub(super) fn types(self) -> Vec<DataType> {
         match self {
             Self::Dense | Self::Spread => vec![DataType::Int32],
             Self::Sparse | Self::VerySparse => vec![DataType::Int64],
@@ -74,7 +74,7 @@ impl Shape {
         }
     }
 
-    fn key(self, n: u64) -> Vec<Value> {
+    pub(super) fn key(self, n: u64) -> Vec<Value> {
         let text = |n: u64| {
             Value::Text(if n.is_multiple_of(2) { format!("k{n}") } else { format!("a longer key {n}") }.into())
         };
@@ -99,7 +99,7 @@ impl Shape {
     }
 }
 
-fn column(index: usize, data_type: DataType) -> Expression {
+pub(super) fn column(index: usize, data_type: DataType) -> Expression {
     Expression::Column { index, data_type }
 }
 
@@ -128,7 +128,7 @@ fn rows(random: &mut SeededRandom, shape: Shape, count: usize, keys: u64, nulls:
         .collect()
 }
 
-fn types_of(shape: Shape) -> Vec<DataType> {
+pub(super) fn types_of(shape: Shape) -> Vec<DataType> {
     let mut types = shape.types();
     types.extend([DataType::Int64, DataType::Text]);
     types
@@ -136,28 +136,28 @@ fn types_of(shape: Shape) -> Vec<DataType> {
 
 /// One join of two tables.
 #[expect(clippy::struct_excessive_bools, reason = "all combinations are tested")]
-struct Case {
-    shape: Shape,
-    kind: JoinKind,
-    build: Vec<Vec<Value>>,
-    probe: Vec<Vec<Value>>,
+pub(super) struct Case {
+    pub shape: Shape,
+    pub kind: JoinKind,
+    pub build: Vec<Vec<Value>>,
+    pub probe: Vec<Vec<Value>>,
     /// The amount of the probe row is less than that of the build row.
-    residual: bool,
-    null_equal: bool,
-    keep_unmatched: bool,
-    existence: bool,
+    pub residual: bool,
+    pub null_equal: bool,
+    pub keep_unmatched: bool,
+    pub existence: bool,
     /// Filters of the keys take rows out before the probe.
-    filtered: bool,
-    threads: usize,
+    pub filtered: bool,
+    pub threads: usize,
 }
 
-type Rows = Vec<Vec<Value>>;
+pub(super) type Rows = Vec<Vec<Value>>;
 
 /// What the join gives; the build rows that were met, and those that were not.
-struct Outcome {
-    joined: Rows,
-    met: Rows,
-    unmet: Rows,
+pub(super) struct Outcome {
+    pub joined: Rows,
+    pub met: Rows,
+    pub unmet: Rows,
 }
 
 impl Case {
@@ -180,7 +180,7 @@ impl Case {
     }
 
     /// Nested loops.
-    fn reference(&self) -> Outcome {
+    pub(super) fn reference(&self) -> Outcome {
         let amount = self.shape.types().len();
         let mut met = vec![false; self.build.len()];
         let mut joined = Vec::new();
@@ -330,22 +330,22 @@ impl Case {
     }
 }
 
-fn assert_same(mut found: Rows, mut expected: Rows, what: &str) {
+pub(super) fn assert_same(mut found: Rows, mut expected: Rows, what: &str) {
     found.sort();
     expected.sort();
     assert_eq!(found.len(), expected.len(), "{what}");
     assert!(found == expected, "{what}");
 }
 
-fn rows_of(batches: &[Batch]) -> Rows {
+pub(super) fn rows_of(batches: &[Batch]) -> Rows {
     assert!(batches.iter().all(|batch| batch.rows > 0 && batch.rows <= BATCH_ROWS));
     batches.iter().flat_map(|batch| (0..batch.rows).map(|row| batch.row(row))).collect()
 }
 
 /// Rows of one of the containers with these dictionaries, or of none.
-type Origin = Option<Arc<ContainerDictionaries>>;
+pub(super) type Origin = Option<Arc<ContainerDictionaries>>;
 
-fn batches(types: &[DataType], rows: &[Vec<Value>], origins: &[Origin], seed: u64) -> Vec<Batch> {
+pub(super) fn batches(types: &[DataType], rows: &[Vec<Value>], origins: &[Origin], seed: u64) -> Vec<Batch> {
     let mut random = SeededRandom::new(seed);
     let all = Batch::from_rows(types, rows);
     let (mut parts, mut at) = (Vec::new(), 0);
@@ -400,7 +400,7 @@ fn feed(pipeline: &Pipeline, batches: &[Batch], threads: usize) -> Result<(), Op
     }
 }
 
-fn case(seed: u64, shape: Shape, kind: JoinKind, [build, probe]: [usize; 2]) -> Case {
+pub(super) fn case(seed: u64, shape: Shape, kind: JoinKind, [build, probe]: [usize; 2]) -> Case {
     let mut random = SeededRandom::new(seed);
     let most = build.max(probe).max(1) as u64;
     // Duplicates, or almost none; without keys all pairs meet.
@@ -466,7 +466,7 @@ fn numbers(rows: std::ops::Range<i64>) -> Vec<Vec<Value>> {
         .collect()
 }
 
-fn plain(build: Rows, probe: Rows) -> Case {
+pub(super) fn plain(build: Rows, probe: Rows) -> Case {
     Case {
         shape: Shape::Dense,
         kind: JoinKind::Inner,

@@ -72,6 +72,8 @@ pub struct Pipeline {
     pub parameters: Arc<[Value]>,
     /// Where rows are counted on their way, if anyone wants to know.
     pub counts: Option<Arc<RowCounts>>,
+    /// The place of its source among them: not 0 if these are the last steps of several pipelines in a row.
+    pub first_place: usize,
     /// Batches that come with more rows are cut.
     pub batch_rows: usize,
 }
@@ -79,12 +81,19 @@ pub struct Pipeline {
 impl Pipeline {
     /// One that counts nothing, and takes batches as they come.
     pub fn new(steps: impl Into<Arc<[Step]>>, sink: Arc<dyn Sink>, parameters: impl Into<Arc<[Value]>>) -> Self {
-        Self { steps: steps.into(), sink, parameters: parameters.into(), counts: None, batch_rows: usize::MAX }
+        Self {
+            steps: steps.into(),
+            sink,
+            parameters: parameters.into(),
+            counts: None,
+            first_place: 0,
+            batch_rows: usize::MAX,
+        }
     }
 
     fn count(&self, place: usize, rows: usize) {
         if let Some(counts) = &self.counts {
-            counts.add(place, rows);
+            counts.add(self.first_place + place, rows);
         }
     }
 }

@@ -12,7 +12,7 @@ use eris_storage::Batch;
 
 use super::Sink;
 use crate::error::OperatorError;
-use crate::spill::{Spill, SpillOptions, SpillingSink};
+use crate::spill::{RowStream, Spill, SpillOptions, SpillingSink};
 
 /// A simulated disk, and what a statement may do with it.
 pub(crate) struct Disk {
@@ -58,26 +58,37 @@ impl Disk {
     /// Gives a sink all batches, on so many threads, and takes its rows; whether they came from files.
     pub fn run(&self, sink: &dyn Sink, batches: &[Batch], threads: usize) -> Result<(Vec<Batch>, bool), OperatorError> {
         self.block_on(async {
-            for batches in batches.chunks(threads) {
-                for refused in consume(sink, batches)? {
-                    write_out(sink, threads).await?;
-                    if let Some(refused) = consume(sink, &[refused])?.pop() {
-                        spilling(sink).consume_anyway(refused)?;
-                    }
-                }
-            }
+            give(sink, batches, threads).await?;
             if !sink.spilling().is_some_and(SpillingSink::ends_in_files) {
                 return Ok((super::finish(sink, threads)?, false));
             }
             write_out(sink, threads).await?;
             let mut stream = spilling(sink).take_stream()?;
-            let mut rows = Vec::new();
-            while let Some(batch) = stream.next().await? {
-                rows.push(batch);
-            }
-            Ok((rows, true))
+            Ok((rows_of_stream(&mut *stream).await?, true))
         })
     }
+}
+
+/// Gives a sink batches, which goes on in files where it has to.
+pub(crate) async fn give(sink: &dyn Sink, batches: &[Batch], threads: usize) -> Result<(), OperatorError> {
+    for batches in batches.chunks(threads) {
+        for refused in consume(sink, batches)? {
+            write_out(sink, threads).await?;
+            if let Some(refused) = consume(sink, &[refused])?.pop() {
+                spilling(sink).consume_anyway(refused)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All rows of a stream.
+pub(crate) async fn rows_of_stream(stream: &mut dyn RowStream) -> Result<Vec<Batch>, OperatorError> {
+    let mut rows = Vec::new();
+    while let Some(batch) = stream.next().await? {
+        rows.push(batch);
+    }
+    Ok(rows)
 }
 
 fn spilling(sink: &dyn Sink) -> &dyn SpillingSink {
@@ -100,7 +111,8 @@ fn consume(sink: &dyn Sink, batches: &[Batch]) -> Result<Vec<Batch>, OperatorErr
     Ok(refused.into_inner().expect("no panic"))
 }
 
-async fn write_out(sink: &dyn Sink, threads: usize) -> Result<(), OperatorError> {
+/// Has a sink write everything it holds.
+pub(crate) async fn write_out(sink: &dyn Sink, threads: usize) -> Result<(), OperatorError> {
     let spilling = spilling(sink);
     loop {
         let jobs = spilling.spill_jobs()?;

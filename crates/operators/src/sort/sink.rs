@@ -122,8 +122,15 @@ impl SortSink {
         Self { working, external: Some(Box::new(ExternalSort::new(spill, &self.keys))), ..self }
     }
 
+    /// Rows that are held, and their bytes.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        let of = |batch: &Batch| (batch.rows as u64, batch.bytes() as u64);
+        let slots = self.slots.iter().map(|slot| slot.batches.iter().map(of).collect::<Vec<_>>());
+        slots.flatten().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
     /// What both rounds take in memory besides the batches, and the result.
-    fn bytes_to_finish(&self) -> u64 {
+    pub(crate) fn bytes_to_finish(&self) -> u64 {
         let (mut rows, mut bytes, mut widths) = (0, 0, 0);
         for slot in self.slots.iter() {
             for batch in &slot.batches {

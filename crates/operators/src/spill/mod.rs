@@ -79,6 +79,11 @@ impl Spill {
         self.inner.budget.written()
     }
 
+    /// The memory of the statement.
+    pub(crate) fn memory(&self) -> &Arc<MemoryPool> {
+        &self.inner.memory
+    }
+
     /// Whether an operator that holds so much is to go on in files, however much memory there is.
     pub(crate) fn is_enough(&self, held_bytes: u64) -> bool {
         self.inner.options.held_bytes_max.is_some_and(|max| held_bytes > max)
@@ -112,7 +117,12 @@ impl Spill {
 
     /// Whether this reservation would be given now.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        !self.is_enough(bytes) && self.inner.memory.reserve_spillable(CONSUMER).grow(bytes).is_ok()
+        !self.is_enough(bytes) && self.memory_has(bytes)
+    }
+
+    /// The same, whatever an operator is told to hold at most.
+    pub(crate) fn memory_has(&self, bytes: u64) -> bool {
+        self.inner.memory.reserve_spillable(CONSUMER).grow(bytes).is_ok()
     }
 
     pub(crate) fn check_cancelled(&self) -> Result<(), OperatorError> {

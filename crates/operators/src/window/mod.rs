@@ -20,11 +20,14 @@
 //! Analytical SQL Queries*, 2015.
 
 mod edges;
+mod external;
 mod fold;
 mod frame;
 mod numbers;
 mod picks;
 mod sink;
+#[cfg(test)]
+mod spill_tests;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -8,11 +8,13 @@
 //! ```
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::Poll;
 
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{Batch, Column};
 
 use super::edges::{Edges, Starts};
+use super::external::WindowRows;
 use super::fold::{Lengths, are_short, folding};
 use super::frame::Frames;
 use super::numbers::{Number, Numbers};
@@ -23,9 +25,12 @@ use crate::assembly::ColumnParts;
 use crate::error::OperatorError;
 use crate::pipeline::{Emitting, Sink, lock};
 use crate::sort::SortSink;
+use crate::spill::{Awaited, RowStream, Spill, SpillingSink};
 
 /// What the pool calls it.
-const CONSUMER: &str = "window";
+pub(super) const CONSUMER: &str = "window";
+/// What trees take for a row, roughly.
+const FOLDED_BYTES: u64 = 16;
 /// Rows of the batches of a job, roughly.
 const JOB_ROWS: usize = 1 << 14;
 
@@ -87,6 +92,8 @@ pub struct WindowSink {
     working: Reservation,
     /// What the sorted rows are charged to, and the results then.
     output: Mutex<Option<Reservation>>,
+    /// Where it goes on when memory is refused, if it may.
+    spill: Option<Spill>,
 }
 
 impl WindowSink {
@@ -100,7 +107,25 @@ impl WindowSink {
             results: Mutex::new(Vec::new()),
             working: memory.reserve(CONSUMER),
             output: Mutex::new(None),
+            spill: None,
         }
+    }
+
+    /// The same, which goes on in files when memory is refused. One partition has to fit.
+    #[must_use]
+    pub fn spilling_to(self, spill: &Spill) -> Self {
+        Self { sort: self.sort.spilling_to(spill), spill: Some(spill.clone()), ..self }
+    }
+
+    /// What sorting and computing take in memory besides the rows, roughly.
+    fn bytes_to_finish(&self) -> u64 {
+        let (rows, bytes) = self.sort.held();
+        let call = |call: &WindowCall| {
+            let is_folded = matches!(call.function, WindowFunction::Aggregate { input: Some(_), .. });
+            call.result.physical().width() as u64 + 1 + if is_folded { FOLDED_BYTES } else { 0 }
+        };
+        // A copy of what is looked at, and where partitions and groups begin, twice.
+        self.sort.bytes_to_finish() + bytes + rows * self.spec.calls.iter().map(call).sum::<u64>() + rows * 16
     }
 
     /// Takes the sorted rows.
@@ -281,6 +306,10 @@ impl Sink for WindowSink {
         self.sort.consume(batch, emit)
     }
 
+    fn spilling(&self) -> Option<&dyn SpillingSink> {
+        self.spill.as_ref().map(|_| self as &dyn SpillingSink)
+    }
+
     fn finish_jobs(&self) -> Result<usize, OperatorError> {
         let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
         let next = match std::mem::replace(&mut *phase, Phase::Done) {
@@ -333,5 +362,33 @@ impl Sink for WindowSink {
     fn take_output(&self) -> Result<(Vec<Batch>, Option<Reservation>), OperatorError> {
         let batches = std::mem::take(&mut *lock(&self.results)).into_iter().flatten().collect();
         Ok((batches, lock(&self.output).take()))
+    }
+}
+
+impl SpillingSink for WindowSink {
+    fn spill_jobs(&self) -> Result<usize, OperatorError> {
+        self.sort.spill_jobs()
+    }
+
+    fn spill_job(&self, job: usize) -> Result<Poll<()>, OperatorError> {
+        self.sort.spill_job(job)
+    }
+
+    fn written(&self) -> Awaited<'_, ()> {
+        self.sort.written()
+    }
+
+    fn consume_anyway(&self, batch: Batch) -> Result<(), OperatorError> {
+        self.sort.consume_anyway(batch)
+    }
+
+    fn ends_in_files(&self) -> bool {
+        let Some(spill) = &self.spill else { return false };
+        self.sort.ends_in_files() || !spill.has_room(self.bytes_to_finish())
+    }
+
+    fn take_stream(&self) -> Result<Box<dyn RowStream>, OperatorError> {
+        let Some(spill) = &self.spill else { return Err(OperatorError::Internal("windows without files".to_string())) };
+        Ok(Box::new(WindowRows::new(&self.spec, self.working.pool(), self.sort.take_stream()?, spill)))
     }
 }

@@ -244,6 +244,19 @@ impl MacroQep {
         keys.collect::<std::collections::BTreeSet<usize>>().into_iter().collect()
     }
 
+    /// Whether a probe of a build side is a NOT IN with a residual: for a NULL it has to see all rows.
+    fn asks_all_for_null(&self, built: usize) -> bool {
+        let mut steps = self.stages.iter().flat_map(|stage| &stage.inputs).flat_map(|input| &input.steps);
+        let is_one = |step: &StepPlan| match step {
+            StepPlan::Probe(probe) => {
+                let null_aware = matches!(probe.kind, JoinKind::NullAwareAnti | JoinKind::Mark { null_aware: true });
+                probe.stage == built && null_aware && probe.residual.is_some()
+            }
+            StepPlan::Filter(_) | StepPlan::Project(_) | StepPlan::Expand(_) | StepPlan::Passed(_) => false,
+        };
+        steps.any(is_one)
+    }
+
     /// How often the rows of a stage are asked for.
     pub fn uses(&self, stage: usize) -> usize {
         let inputs = self.stages.iter().flat_map(|stage| &stage.inputs);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use eris_engine::Engine;
 use eris_operators::{
-    BuildSpec, Collector, Emit, Flow, GroupBy, JoinBuild, OperatorError, PassedFilter, Pipeline, Probe, Sink, SortSink,
-    Step, WindowSink,
+    BuildSpec, Collector, Emit, Flow, GroupBy, JoinBuild, OperatorError, PassedFilter, Pipeline, Probe, RowStream,
+    Sink, SortSink, SpillingCollector, Step, WindowSink,
 };
 use eris_platform::Reservation;
 use eris_storage::{Batch, Value};
@@ -43,6 +43,23 @@ pub(super) enum Left {
     Nothing,
 }
 
+/// Where rows come from that are sent through steps.
+pub(super) enum From<'p> {
+    Source(&'p Source),
+    /// They were joined in files.
+    Files(Box<dyn RowStream>),
+}
+
+/// Some steps of an input of a stage.
+#[derive(Clone, Copy)]
+pub(super) struct Steps<'p> {
+    pub stage: usize,
+    pub input: usize,
+    /// The number of the first among all steps of the input.
+    pub first: usize,
+    pub plans: &'p [StepPlan],
+}
+
 pub(super) struct Run<'q> {
     pub(super) qep: &'q MacroQep,
     pub(super) engine: Engine,
@@ -69,8 +86,9 @@ pub async fn start_dataflows(
         if is_last
             && let SinkPlan::Emit = stage.sink
             && let [Input { source: Source::Scan(access), steps, .. }] = stage.inputs.as_slice()
+            && run.probe_of_files(steps).is_none()
         {
-            let pipeline = run.pipeline((number, 0), steps, Arc::new(Emit))?;
+            let pipeline = run.pipeline(Steps { stage: number, input: 0, first: 0, plans: steps }, Arc::new(Emit))?;
             let (skip, fetch) = match &stage.limit {
                 None => (0, None),
                 Some(limit) => limits(limit.skip.as_ref(), limit.fetch.as_ref(), &run.parameters)?,
@@ -103,34 +121,20 @@ impl Run<'_> {
             // Rows of a stage may be sorted.
             let in_order =
                 matches!((&input.source, &stage.sink), (Source::Stage(_), SinkPlan::Emit | SinkPlan::Collect));
-            let end: Arc<dyn Sink> = if in_order { Arc::new(Emit) } else { Arc::clone(&sink) };
-            let pipeline = self.pipeline((number, place), &input.steps, end)?;
-            match &input.source {
-                Source::Scan(access) => self.scan(access, &input.steps, pipeline, &sink, context).await?,
-                Source::Stage(from) => match self.take_rows(*from)? {
-                    Rows::Held(batches, charged) => {
-                        if in_order {
-                            self.push_in_order(batches, &pipeline, &sink, context).await?;
-                        } else {
-                            self.push(batches, &pipeline, &sink, context).await?;
-                        }
-                        drop(charged);
-                    }
-                    Rows::Stream(stream) => self.push_stream(stream, &pipeline, &sink, in_order, context).await?,
-                },
-                Source::Built { stage, met } => {
-                    let (batches, charged) =
-                        self.built(*stage)?.take_rows(*met).map_err(|error| operator_error(&error))?;
-                    self.push(batches, &pipeline, &sink, context).await?;
-                    drop(charged);
-                }
-                Source::Values { rows, types } => {
-                    let batches = values(rows, types, &self.parameters)?;
-                    self.push(batches, &pipeline, &sink, context).await?;
-                }
+            let (mut from, mut first) = (From::Source(&input.source), 0);
+            // Rows that meet a build side in files go through files, too.
+            while let Some(at) = self.probe_of_files(&input.steps[first..]) {
+                let steps = Steps { stage: number, input: place, first, plans: &input.steps[first..first + at] };
+                let StepPlan::Probe(probe) = &input.steps[first + at] else {
+                    return Err(SqlError::internal("a step that looks nothing up"));
+                };
+                let joined = self.joined_in_files(from, steps, probe, context).await?;
+                (from, first) = (From::Files(joined), first + at + 1);
             }
+            let steps = Steps { stage: number, input: place, first, plans: &input.steps[first..] };
+            self.feed(from, steps, &sink, in_order, context).await?;
         }
-        if let Some(left) = self.finish_in_files(number, stage, &sink, context).await? {
+        if let Some(left) = self.finish_in_files(number, stage, &sink, built.as_ref(), context).await? {
             if let Some(actuals) = self.actuals {
                 actuals.stage(number).ended(self.engine.env().now() - started);
             }
@@ -163,15 +167,65 @@ impl Run<'_> {
         Ok(Left::Rows { batches, reservation, uses: self.qep.uses(number) })
     }
 
+    /// Sends rows through steps into a sink; `in_order`: those that come of them stay in their order.
+    pub(super) async fn feed(
+        &mut self,
+        from: From<'_>,
+        steps: Steps<'_>,
+        sink: &Arc<dyn Sink>,
+        in_order: bool,
+        context: &mut RunContext<'_>,
+    ) -> Result<(), SqlError> {
+        let end: Arc<dyn Sink> = if in_order { Arc::new(Emit) } else { Arc::clone(sink) };
+        let pipeline = self.pipeline(steps, end)?;
+        match from {
+            From::Source(Source::Scan(access)) => self.scan(access, steps.plans, pipeline, sink, context).await?,
+            From::Source(Source::Stage(from)) => match self.take_rows(*from)? {
+                Rows::Held(batches, charged) => {
+                    if in_order {
+                        self.push_in_order(batches, &pipeline, sink, context).await?;
+                    } else {
+                        self.push(batches, &pipeline, sink, context).await?;
+                    }
+                    drop(charged);
+                }
+                Rows::Stream(stream) => self.push_stream(stream, &pipeline, sink, in_order, context).await?,
+            },
+            From::Source(Source::Built { stage, met }) => {
+                let built = self.built(*stage)?;
+                if built.is_in_files() {
+                    let stream = built.stream_rows(*met).map_err(|error| operator_error(&error))?;
+                    self.push_stream(stream, &pipeline, sink, in_order, context).await?;
+                } else {
+                    let (batches, charged) = built.take_rows(*met).map_err(|error| operator_error(&error))?;
+                    self.push(batches, &pipeline, sink, context).await?;
+                    drop(charged);
+                }
+            }
+            From::Source(Source::Values { rows, types }) => {
+                let batches = values(rows, types, &self.parameters)?;
+                self.push(batches, &pipeline, sink, context).await?;
+            }
+            From::Files(stream) => self.push_stream(stream, &pipeline, sink, in_order, context).await?,
+        }
+        Ok(())
+    }
+
     fn sink(&self, number: usize, stage: &Stage, context: &RunContext<'_>) -> (Arc<dyn Sink>, Option<Arc<JoinBuild>>) {
         let (memory, workers) = (context.memory(), context.workers);
         match &stage.sink {
             // Rows that come from tasks are collected; who wants them as they come asks for a scan.
+            SinkPlan::Emit | SinkPlan::Collect if self.joins_in_files(stage) => match &context.spill {
+                Some(spill) => (Arc::new(SpillingCollector::new(memory, workers, spill)), None),
+                None => (Arc::new(Collector::new(memory)), None),
+            },
             SinkPlan::Emit | SinkPlan::Collect | SinkPlan::Nothing => (Arc::new(Collector::new(memory)), None),
             SinkPlan::Build(spec) => {
                 let parameters: Arc<[Value]> = self.parameters.as_slice().into();
                 let built = JoinBuild::new(BuildSpec::clone(spec), memory, workers).with_parameters(parameters);
-                let built = Arc::new(built.with_filters(self.qep.filtered_keys(number)));
+                let built = built.with_filters(self.qep.filtered_keys(number));
+                let spill = context.spill.iter().filter(|_| !self.qep.asks_all_for_null(number));
+                let built = Arc::new(spill.fold(built, JoinBuild::spilling_to));
                 (Arc::clone(&built) as Arc<dyn Sink>, Some(built))
             }
             SinkPlan::Group { groups, determining, calls } => {
@@ -180,7 +234,10 @@ impl Run<'_> {
                 let group = group.determined_by(*determining).taking(context.aggregation_input);
                 (Arc::new(context.spill.iter().fold(group, GroupBy::spilling_to)), None)
             }
-            SinkPlan::Window(spec) => (Arc::new(WindowSink::new(spec.clone(), memory, workers)), None),
+            SinkPlan::Window(spec) => {
+                let window = WindowSink::new(spec.clone(), memory, workers);
+                (Arc::new(context.spill.iter().fold(window, WindowSink::spilling_to)), None)
+            }
             SinkPlan::Sort { keys, limit } => {
                 let sort = SortSink::new(keys.clone(), *limit, memory, workers);
                 (Arc::new(context.spill.iter().fold(sort, SortSink::spilling_to)), None)
@@ -188,14 +245,9 @@ impl Run<'_> {
         }
     }
 
-    /// The pipeline of an input: the number of its stage, and its place among the stage's inputs.
-    fn pipeline(
-        &self,
-        (stage, input): (usize, usize),
-        steps: &[StepPlan],
-        sink: Arc<dyn Sink>,
-    ) -> Result<Pipeline, SqlError> {
-        let steps = steps.iter().map(|step| {
+    fn pipeline(&self, steps: Steps<'_>, sink: Arc<dyn Sink>) -> Result<Pipeline, SqlError> {
+        let Steps { stage, input, first, plans } = steps;
+        let steps = plans.iter().map(|step| {
             Ok(match step {
                 StepPlan::Filter(condition) => Step::Filter(Arc::clone(condition)),
                 StepPlan::Project(expressions) => Step::Project(Arc::clone(expressions)),
@@ -210,10 +262,11 @@ impl Run<'_> {
         });
         let steps = steps.collect::<Result<Vec<Step>, SqlError>>()?;
         let counts = self.actuals.map(|actuals| Arc::clone(&actuals.stage(stage).inputs[input]));
-        Ok(Pipeline { counts, batch_rows: self.batch_rows, ..Pipeline::new(steps, sink, self.parameters.as_slice()) })
+        let pipeline = Pipeline::new(steps, sink, self.parameters.as_slice());
+        Ok(Pipeline { counts, first_place: first, batch_rows: self.batch_rows, ..pipeline })
     }
 
-    fn probe(&self, plan: &ProbePlan) -> Result<Probe, SqlError> {
+    pub(super) fn probe(&self, plan: &ProbePlan) -> Result<Probe, SqlError> {
         Ok(Probe {
             build: self.built(plan.stage)?,
             kind: plan.kind,
@@ -233,7 +286,7 @@ impl Run<'_> {
         }
     }
 
-    fn built(&self, stage: usize) -> Result<Arc<JoinBuild>, SqlError> {
+    pub(super) fn built(&self, stage: usize) -> Result<Arc<JoinBuild>, SqlError> {
         match self.left.get(stage) {
             Some(Left::Built(built)) => Ok(Arc::clone(built)),
             _ => Err(SqlError::internal(format!("stage {stage} built no side of a join"))),

@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use eris_operators::{
-    KeptRows, LimitedRows, OperatorError, Pipeline, RowStream, Sink, Spill, SpillOptions, SpillingSink,
+    JoinBuild, KeptRows, LimitedRows, OperatorError, Pipeline, ProbeParts, RowStream, Sink, Spill, SpillOptions,
+    SpillingSink,
 };
 use eris_platform::Reservation;
 use eris_storage::Batch;
 
-use super::Stage;
 use super::parallel::Piece;
-use super::run::{Left, Run, advance, lock};
+use super::run::{From, Left, Run, Steps, advance, lock};
+use super::{ProbePlan, Source, Stage, StepPlan};
 use crate::errors::SqlError;
 use crate::native::run::{RunContext, limits};
 use crate::plan::operator_error;
@@ -123,6 +124,7 @@ impl Run<'_> {
         number: usize,
         stage: &Stage,
         sink: &Arc<dyn Sink>,
+        built: Option<&Arc<JoinBuild>>,
         context: &RunContext<'_>,
     ) -> Result<Option<Left>, SqlError> {
         let Some(spill) = &context.spill else { return Ok(None) };
@@ -130,6 +132,10 @@ impl Run<'_> {
             return Ok(None);
         }
         self.write_out(sink, context).await?;
+        if let Some(built) = built {
+            built.end_in_files().map_err(|error| operator_error(&error))?;
+            return Ok(Some(Left::Built(Arc::clone(built))));
+        }
         let stream = spilling(&**sink).and_then(SpillingSink::take_stream);
         let mut stream = stream.map_err(|error| operator_error(&error))?;
         if let Some(limit) = &stage.limit {
@@ -144,6 +150,43 @@ impl Run<'_> {
             LeftInFiles::Kept(kept.map_err(|error| operator_error(&error))?)
         };
         Ok(Some(Left::InFiles { rows, uses }))
+    }
+
+    /// The first of some steps that looks rows up in a build side in files.
+    pub(super) fn probe_of_files(&self, steps: &[StepPlan]) -> Option<usize> {
+        let is_in_files = |step: &StepPlan| match step {
+            StepPlan::Probe(probe) => self.built(probe.stage).is_ok_and(|built| built.is_in_files()),
+            StepPlan::Filter(_) | StepPlan::Project(_) | StepPlan::Expand(_) | StepPlan::Passed(_) => false,
+        };
+        steps.iter().position(is_in_files)
+    }
+
+    /// Whether rows of a stage come from a join in files, or from what such a one has left: then they may be many.
+    pub(super) fn joins_in_files(&self, stage: &Stage) -> bool {
+        stage.inputs.iter().any(|input| {
+            let is_left = match input.source {
+                Source::Built { stage, .. } => self.built(stage).is_ok_and(|built| built.is_in_files()),
+                Source::Scan(_) | Source::Stage(_) | Source::Values { .. } => false,
+            };
+            is_left || self.probe_of_files(&input.steps).is_some()
+        })
+    }
+
+    /// Sends rows through steps to files, divided as the build side is that they are looked up in next; gives the rows
+    /// of the join.
+    pub(super) async fn joined_in_files(
+        &mut self,
+        from: From<'_>,
+        steps: Steps<'_>,
+        probe: &ProbePlan,
+        context: &mut RunContext<'_>,
+    ) -> Result<Box<dyn RowStream>, SqlError> {
+        let (probe, parameters) = (self.probe(probe)?, self.parameters.as_slice().into());
+        let parts = ProbeParts::new(probe, parameters, context.memory(), context.workers);
+        let parts: Arc<dyn Sink> = Arc::new(parts.map_err(|error| operator_error(&error))?);
+        self.feed(from, steps, &parts, false, context).await?;
+        self.write_out(&parts, context).await?;
+        spilling(&*parts).and_then(SpillingSink::take_stream).map_err(|error| operator_error(&error))
     }
 
     /// Pushes batches through a pipeline into a sink, on all workers.
