@@ -171,7 +171,7 @@ fn native_windows_beyond_the_limit_fail() {
     assert_path(&mut client, sql, true);
     let refused = refusals(&server, &mut client, sql, 30_000);
     // Rows that do not fit go through files; a window without partitions has to fit.
-    let consumers = ["sort asked for", "window asked for", "rows of files asked for", "intermediate result asked for"];
+    let consumers = ["sort asked for", "window asked for", "intermediate result asked for"];
     let by_window = |detail: &String| consumers.iter().any(|who| detail.contains(who));
     assert!(!refused.is_empty() && refused.iter().all(by_window), "{refused:?}");
 }
