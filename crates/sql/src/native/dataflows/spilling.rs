@@ -238,7 +238,7 @@ impl Run<'_> {
         loop {
             let (mut chunk, mut bytes) = (Vec::new(), 0);
             let (most, charged) = spill.chunk();
-            while bytes < most.min(CHUNK_BYTES_MAX) {
+            while chunk.is_empty() || bytes < most.min(CHUNK_BYTES_MAX) {
                 let Some(batch) = stream.next().await.map_err(|error| operator_error(&error))? else { break };
                 bytes += batch.bytes() as u64;
                 charged.grow(batch.bytes() as u64).map_err(SqlError::out_of_memory)?;
