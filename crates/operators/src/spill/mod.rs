@@ -109,6 +109,11 @@ impl Spill {
         self.inner.memory.limit().saturating_sub(self.inner.memory.used())
     }
 
+    /// For rows of files that go through a stage: how many bytes at once, and what counts them.
+    pub fn chunk(&self) -> (u64, Reservation) {
+        (self.in_flight_bytes() / 4, self.reserve_counted())
+    }
+
     /// What may be taken to read many places of files at once.
     pub(crate) fn spare_bytes(&self) -> u64 {
         let free = (self.free_bytes() / 2).max(self.inner.memory.floor_of_statement() / 2);

@@ -165,7 +165,7 @@ impl Dividing {
         // What they become is on its way to the disk then.
         let round_bytes = self.spill.in_flight_bytes() / 2;
         let (mut count, mut bytes) = (0, 0);
-        while count < waiting.len() && bytes < round_bytes {
+        while count < waiting.len() && (count == 0 || bytes < round_bytes) {
             bytes += waiting[count].bytes;
             count += 1;
         }

@@ -24,8 +24,8 @@ use crate::errors::SqlError;
 use crate::native::run::{RunContext, limits};
 use crate::plan::operator_error;
 
-/// Rows of a file that are in memory at once to be pushed through a stage, in bytes.
-const CHUNK_BYTES: usize = 4 << 20;
+/// Rows of a file that are in memory at once to be pushed through a stage, in bytes, where memory is not short.
+const CHUNK_BYTES_MAX: u64 = 4 << 20;
 
 /// Batches that a sink handed back.
 #[derive(Default)]
@@ -234,18 +234,19 @@ impl Run<'_> {
         in_order: bool,
         context: &RunContext<'_>,
     ) -> Result<(), SqlError> {
+        let Some(spill) = &context.spill else { return Err(SqlError::internal("rows of files without files")) };
         loop {
             let (mut chunk, mut bytes) = (Vec::new(), 0);
-            while bytes < CHUNK_BYTES {
+            let (most, charged) = spill.chunk();
+            while chunk.is_empty() || bytes < most.min(CHUNK_BYTES_MAX) {
                 let Some(batch) = stream.next().await.map_err(|error| operator_error(&error))? else { break };
-                bytes += batch.bytes();
+                bytes += batch.bytes() as u64;
+                charged.grow(batch.bytes() as u64).map_err(SqlError::out_of_memory)?;
                 chunk.push(batch);
             }
             if chunk.is_empty() {
                 return Ok(());
             }
-            let charged = context.memory().reserve(CONSUMER);
-            charged.grow(bytes as u64).map_err(SqlError::out_of_memory)?;
             if in_order {
                 self.push_in_order(chunk, pipeline, sink, context).await?;
             } else {
@@ -254,9 +255,6 @@ impl Run<'_> {
         }
     }
 }
-
-/// What the pool calls rows of files on their way through a stage.
-const CONSUMER: &str = "rows of files";
 
 /// Gives a sink a batch; gives back what it cannot take.
 pub(super) fn consumed(sink: &dyn Sink, batch: Batch) -> Result<Option<Batch>, SqlError> {
