@@ -57,6 +57,7 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         admission: AdmissionOptions { point, scan: None, load: None },
         // So few bytes that snapshots are revoked again and again, or none ever.
         old_version_limit_bytes: Some([0, 0, 0, 4_000][random.index(4)]),
+        old_snapshot_grace: Duration::ZERO,
         ..EngineOptions::default()
     }
 }
