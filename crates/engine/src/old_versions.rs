@@ -7,7 +7,7 @@
 //!   maintenance of a partition   vacates what the oldest snapshot does not see, weighs what is left
 //!          |                     (the sum counts only what was weighed under the present oldest snapshot)
 //!          v
-//!   sum > limit, or memory is nearly gone and this is most of it
+//!   sum > limit for a while, or much, and memory is nearly gone
 //!          |
 //!          v
 //!   revoke the oldest snapshot ---> fail its dataflows ---> blocked maintenance goes on, before other work
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use eris_platform::Nanos;
 use eris_storage::{Timestamp, TransactionId};
 
 use crate::counters::Event;
@@ -29,8 +30,8 @@ use crate::runtime::Runtime;
 
 /// The share of the memory limit that old versions may have unless the options say otherwise.
 const LIMIT_SHARE: u64 = 4;
-/// Memory is nearly gone when less than this share of it is free. Then the larger of the two counts: what is free, or
-/// what old versions have.
+/// Memory is nearly gone when less than this share of it is free. Then the oldest snapshot goes as soon as old versions
+/// have as much.
 const SCARCE_SHARE: u64 = 16;
 /// A writer that was refused memory has the oldest snapshot revoked if old versions have this share of the limit.
 const WORTH_SHARE: u64 = 64;
@@ -41,6 +42,8 @@ const VACATE_MAX: Duration = Duration::from_secs(2);
 struct Weighed {
     oldest: Timestamp,
     bytes: u64,
+    /// Since when that is over the limit.
+    over_since: Option<Nanos>,
 }
 
 /// See the [module](self).
@@ -80,7 +83,14 @@ impl OldVersions {
             Some(0) => None,
             given => given,
         };
-        Self { limit, weighed: Lock::new(Weighed { oldest: Timestamp(0), bytes: 0 }) }
+        Self { limit, weighed: Lock::new(Weighed { oldest: Timestamp(0), bytes: 0, over_since: None }) }
+    }
+
+    /// Whether what this snapshot keeps has been over the limit for so long. A statement that is about to end anyway is
+    /// not worth an error.
+    fn is_over_for(&self, oldest: Timestamp, grace: Duration, now: Nanos) -> bool {
+        let mut weighed = lock(&self.weighed);
+        weighed.oldest == oldest && *weighed.over_since.get_or_insert(now) + grace <= now
     }
 
     /// Notes what a partition keeps.
@@ -91,12 +101,12 @@ impl OldVersions {
             kept.bytes.store(bytes, Ordering::Relaxed);
             0
         };
-        if before == bytes {
+        if before == 0 && bytes == 0 {
             return None;
         }
         let mut weighed = lock(&self.weighed);
         if weighed.oldest < oldest {
-            *weighed = Weighed { oldest, bytes: 0 };
+            *weighed = Weighed { oldest, bytes: 0, over_since: None };
         }
         if weighed.oldest > oldest {
             return None;
@@ -114,26 +124,24 @@ impl KeptVersions {
 
 impl Runtime {
     /// A partition was maintained with this oldest snapshot and keeps so many bytes of old versions; the caller has its
-    /// latch. Gives the sum, if it changed.
+    /// latch. Gives the sum, if this is part of it.
     pub fn weigh_old_versions(&self, partition: &LivingPartition, oldest: Timestamp, bytes: u64) -> Option<u64> {
         self.old_versions.weigh(partition.kept_versions(), oldest, bytes)
     }
 
     /// Revokes the oldest snapshot if so many bytes are too much. The caller has no latch.
     pub fn revoke_if_too_much(self: &Arc<Self>, oldest: Timestamp, sum: u64) {
+        let Some(limit) = self.old_versions.limit else { return };
+        let little = self.memory.limit() / SCARCE_SHARE;
+        if sum <= limit.min(little) {
+            return;
+        }
         // Of partitions that are gone since nothing is kept.
-        if self.keeps_too_much(sum) && self.keeps_too_much(self.old_version_bytes(oldest)) {
+        let bytes = self.old_version_bytes(oldest);
+        let is_over = || self.old_versions.is_over_for(oldest, self.options.old_snapshot_grace, self.env.now());
+        if (bytes > little && self.memory.free() < little) || (bytes > limit && is_over()) {
             self.revoke_snapshot(oldest);
         }
-    }
-
-    fn keeps_too_much(&self, bytes: u64) -> bool {
-        let Some(limit) = self.old_versions.limit else { return false };
-        let scarce = || {
-            let free = self.memory.free();
-            free < self.memory.limit() / SCARCE_SHARE && free < bytes
-        };
-        bytes > limit || scarce()
     }
 
     /// What all partitions keep for this snapshot, the oldest one.

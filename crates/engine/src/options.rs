@@ -24,6 +24,8 @@ pub struct EngineOptions {
     /// Bytes that versions may have which only old snapshots see: beyond that the oldest snapshot is revoked. `None`: a
     /// quarter of the memory limit; 0: no snapshot is revoked.
     pub old_version_limit_bytes: Option<u64>,
+    /// How long they may have more, unless memory is nearly gone: short statements are over by then.
+    pub old_snapshot_grace: Duration,
     /// Whether sealed columns lie in memory of their partition's home.
     pub local_memory: LocalMemory,
     /// The longest time a command keeps a partition before it saves its cursor.
@@ -70,6 +72,7 @@ impl Default for EngineOptions {
             memory_limit_bytes: 1 << 30,
             memory_watched: true,
             old_version_limit_bytes: None,
+            old_snapshot_grace: Duration::from_millis(20),
             local_memory: LocalMemory::Auto,
             quantum: Duration::from_micros(200),
             in_place: true,

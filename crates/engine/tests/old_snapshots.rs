@@ -65,6 +65,7 @@ fn options(limit: u64, memory: u64) -> EngineOptions {
         memory_limit_bytes: memory,
         memory_watched: false,
         old_version_limit_bytes: Some(limit),
+        old_snapshot_grace: Duration::ZERO,
         quantum: Duration::from_micros(20),
         ..EngineOptions::default()
     }

@@ -150,6 +150,7 @@ impl Chaos {
             EngineError::Storage(StorageError::DuplicateKey { .. }) => "duplicate key",
             EngineError::ForeignKeyViolation(_) => "foreign key kept",
             EngineError::Unserializable { .. } => "unserializable",
+            EngineError::SnapshotTooOld => "snapshot too old",
             error if error.is_retryable() => "lost",
             error => panic!("unexpected error: {error}"),
         };

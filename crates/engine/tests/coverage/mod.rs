@@ -17,7 +17,7 @@ const STORE: [&str; 7] =
     ["sealed", "thawed", "compacted", "rebuilt", "updated in place", "images restored", "images spilled"];
 
 /// What the clients and the runs count.
-const CLIENTS: [&str; 37] = [
+const CLIENTS: [&str; 38] = [
     "admission refused",
     "committed",
     "committed in part",
@@ -49,6 +49,7 @@ const CLIENTS: [&str; 37] = [
     "schema moved",
     "sequence exhausted",
     "sibling by size",
+    "snapshot too old",
     "statement cancelled",
     "statement dropped",
     "task dropped",

@@ -206,8 +206,9 @@ struct Stage {
     answer: Mutex<Option<Result<Answer, EngineError>>>,
 }
 
-fn is_memory(error: &EngineError) -> bool {
-    matches!(error, EngineError::Memory(_) | EngineError::Storage(StorageError::Memory(_)))
+fn is_for_want_of_memory(error: &EngineError) -> bool {
+    let refused = matches!(error, EngineError::Memory(_) | EngineError::Storage(StorageError::Memory(_)));
+    refused || matches!(error, EngineError::SnapshotTooOld)
 }
 
 /// One round after the other of who holds a parent and who asks for it.
@@ -216,7 +217,7 @@ pub async fn run_kin_duet(kin: Kin, number: i64, rounds: u64, seed: u64) {
     for _ in 0..rounds {
         match round(&kin, number, &mut random).await {
             Ok(what) => kin.chaos.count(what),
-            Err(error) if is_memory(&error) => kin.chaos.expect(&error),
+            Err(error) if is_for_want_of_memory(&error) => kin.chaos.expect(&error),
             Err(error) => panic!("nobody is in the way of family {number}: {error}"),
         }
         kin.chaos.finished();
@@ -268,7 +269,7 @@ async fn round(kin: &Kin, number: i64, random: &mut SeededRandom) -> Result<&'st
     let answer = |stage: &Stage| stage.answer.lock().expect("one thread").take();
     if early {
         let answer = answer(&stage);
-        let out_of_memory = matches!(&answer, Some(Err(error)) if is_memory(error));
+        let out_of_memory = matches!(&answer, Some(Err(error)) if is_for_want_of_memory(error));
         assert!(out_of_memory, "an asker did not wait (the parent is being deleted: {deletes}): {answer:?}");
         return Ok("family round spoiled");
     }
@@ -286,7 +287,7 @@ async fn round(kin: &Kin, number: i64, random: &mut SeededRandom) -> Result<&'st
         (true, false) => Answer::Referenced(parent),
     };
     match answer(&stage).expect("the asker has ended") {
-        Err(error) if is_memory(&error) => kin.chaos.expect(&error),
+        Err(error) if is_for_want_of_memory(&error) => kin.chaos.expect(&error),
         answer => {
             let found = answer.unwrap_or_else(|error| answer_of(&error));
             assert_eq!(found, expected, "family {number}, deleted by the holder: {deletes}, {:?}", kin.family.shape);

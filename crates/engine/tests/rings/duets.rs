@@ -235,7 +235,7 @@ pub async fn run_duet(rings: Rings, number: i64, rounds: u64, seed: u64, failed:
     for _ in 0..rounds {
         let duet = Arc::new(Duet::new(&rings, number, &mut random));
         if let Err(error) = duet.prepare().await {
-            assert!(is_memory(&error), "nobody is in the way of {}: {error}", duet.describe());
+            assert!(is_for_want_of_memory(&error), "nobody is in the way of {}: {error}", duet.describe());
             finished(&rings);
             continue;
         }
@@ -255,7 +255,7 @@ pub async fn run_duet(rings: Rings, number: i64, rounds: u64, seed: u64, failed:
         duet.until("askers end", |stage| stage.ended.load(Ordering::Relaxed) == askers as u64).await;
         let expected = kept.filter(|_| !duet.commits && !duet.is_spoiled());
         if let Err(error) = duet.check(expected).await {
-            assert!(is_memory(&error), "a read waits for nobody: {error}");
+            assert!(is_for_want_of_memory(&error), "a read waits for nobody: {error}");
         }
         if !duet.is_spoiled() {
             rings.chaos.count(match duet.release {
@@ -273,8 +273,9 @@ fn finished(rings: &Rings) {
     (0..TRANSACTIONS_OF_A_ROUND).for_each(|_| rings.chaos.finished());
 }
 
-fn is_memory(error: &EngineError) -> bool {
-    matches!(error, EngineError::Memory(_) | EngineError::Storage(StorageError::Memory(_)))
+fn is_for_want_of_memory(error: &EngineError) -> bool {
+    let refused = matches!(error, EngineError::Memory(_) | EngineError::Storage(StorageError::Memory(_)));
+    refused || matches!(error, EngineError::SnapshotTooOld)
 }
 
 /// Whether an asker has to wait, given what the holder has.

@@ -55,6 +55,9 @@ fn options(random: &mut SeededRandom) -> EngineOptions {
         rows_on_the_way_max: [1, 1 << 20][random.index(2)],
         tracked_entries_max: [1, 4_096, 4_096][random.index(3)],
         admission: AdmissionOptions { point, scan: None, load: None },
+        // So few bytes that snapshots are revoked again and again, or none ever.
+        old_version_limit_bytes: Some([0, 0, 0, 4_000][random.index(4)]),
+        old_snapshot_grace: Duration::ZERO,
         ..EngineOptions::default()
     }
 }

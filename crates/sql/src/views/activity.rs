@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
-use eris_engine::{IsolationLevel, SnapshotDescription};
+use eris_engine::SnapshotDescription;
 use eris_platform::Nanos;
 
 use super::oids::FIRST_USER_OID;
 use super::postgres::OWNER;
 use super::{Columns, Named, Rows};
 use crate::activity::{ActivityReport, Phase};
+use crate::settings::level_name;
 
 /// What a session waits for, in PostgreSQL's words: type and event.
 fn wait_of(report: &ActivityReport, known: &Named<'_>) -> Option<(&'static str, &'static str)> {
@@ -67,14 +68,6 @@ impl Open {
     fn taken(&self) -> Option<Nanos> {
         let (_, _, taken) = self.session.as_ref()?.transaction?;
         self.snapshot.map(|_| taken)
-    }
-}
-
-fn level_name(level: IsolationLevel) -> &'static str {
-    match level {
-        IsolationLevel::ReadCommitted => "read committed",
-        IsolationLevel::RepeatableRead => "repeatable read",
-        IsolationLevel::Serializable => "serializable",
     }
 }
 

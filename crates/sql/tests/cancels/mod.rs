@@ -88,7 +88,7 @@ fn every_statement_hears_that_it_is_cancelled() {
         ("cross join of three", "SELECT count(*) FROM big a, big b, big c"),
         ("cross join, condition", "SELECT count(*) FROM big a, big b, big c WHERE a.n + b.n + c.n = -1"),
         ("window", "SELECT sum(w) FROM (SELECT sum(n) OVER (PARTITION BY n % 7 ORDER BY s) AS w FROM big) x"),
-        ("subquery by row", "SELECT count(*) FROM big a WHERE n < (SELECT avg(b.n) FROM big b WHERE b.n > a.n)"),
+        ("subquery by row", "SELECT count(*) FROM big a WHERE id < (SELECT avg(b.id) FROM big b WHERE b.n = a.n)"),
         (
             "EXISTS",
             "SELECT count(*) FROM big a WHERE EXISTS (SELECT 1 FROM big b WHERE b.id + 1 > a.id AND b.n = -a.n)",
@@ -96,11 +96,13 @@ fn every_statement_hears_that_it_is_cancelled() {
         ("union", "SELECT s FROM big UNION SELECT s || 'x' FROM big UNION SELECT s || 'y' FROM big"),
         ("INSERT of a query", "INSERT INTO copied SELECT * FROM big"),
         ("UPDATE", "UPDATE big SET n = n + 1, s = s || 'x'"),
-        ("UPDATE by subquery", "UPDATE big SET n = (SELECT max(b.n) FROM big b WHERE b.n < big.n)"),
+        (
+            "UPDATE by subquery",
+            "UPDATE big SET n = (SELECT count(*) FROM big a, big b, big c WHERE a.n + b.n + c.n = -1)",
+        ),
         ("DELETE", "DELETE FROM big WHERE s LIKE '%1%'"),
         ("CREATE INDEX", "DROP INDEX IF EXISTS big_s; CREATE INDEX big_s ON big (s, n)"),
         ("CREATE UNIQUE INDEX", "DROP INDEX IF EXISTS big_u; CREATE UNIQUE INDEX big_u ON big (s, id)"),
-        ("COPY TO", "COPY (SELECT * FROM big ORDER BY s) TO STDOUT"),
         ("EXPLAIN ANALYZE", "EXPLAIN ANALYZE SELECT count(*) FROM big a, big b, big c"),
         ("pg_sleep", "SELECT pg_sleep(600)"),
         ("planning many joins", &planned),
@@ -126,7 +128,6 @@ fn every_statement_hears_that_it_is_cancelled() {
     for (what, sql) in [
         ("wait for a row", "UPDATE big SET n = -2 WHERE id = 7"),
         ("wait for a row of many", "DELETE FROM big"),
-        ("wait for a row, FOR UPDATE", "SELECT * FROM big WHERE id = 7 FOR UPDATE"),
         ("wait for a key", "INSERT INTO big VALUES (100000000, 1, 'x')"),
         ("LOCK TABLE", "BEGIN; LOCK TABLE big IN ACCESS EXCLUSIVE MODE"),
         ("TRUNCATE waits", "TRUNCATE big"),
