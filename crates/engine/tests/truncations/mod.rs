@@ -117,12 +117,16 @@ impl OwnLocks {
     /// # Panics
     /// If somebody else holds one that is in conflict with it.
     fn add(&self, container: ContainerId, mode: TableLockMode) {
-        let mut holders = self.holders.lock().expect("one thread");
-        let others = holders.held.iter().filter(|(owner, held, _)| *owner != self.owner && *held == container);
-        if let Some((_, _, other)) = others.into_iter().find(|(_, _, other)| mode.conflicts_with(*other)) {
+        let in_conflict = {
+            let mut holders = self.holders.lock().expect("one thread");
+            let others = holders.held.iter().filter(|(owner, held, _)| *owner != self.owner && *held == container);
+            let modes: Vec<TableLockMode> = others.map(|(_, _, other)| *other).collect();
+            holders.held.push((self.owner, container, mode));
+            modes.into_iter().find(|other| mode.conflicts_with(*other))
+        };
+        if let Some(other) = in_conflict {
             panic!("{} of {container:?} was granted while another holds {}", mode.name(), other.name());
         }
-        holders.held.push((self.owner, container, mode));
     }
 
     fn count(&self) -> usize {
