@@ -151,7 +151,8 @@ class Run:
         transfers = [Transfers(ledger, ACCOUNTS, self.numbers, random.Random(rng.random())) for ledger in self.ledgers]
         begun = time.monotonic()
         life.start(*transfers, TableChanges(self.tables, random.Random(rng.random())),
-                   Sorts(random.Random(rng.random())), Checkpoints(random.Random(rng.random()), rng.choice([0.05, 0.5, 5.0])))
+                   Sorts(random.Random(rng.random())),
+                   Checkpoints(random.Random(rng.random()), rng.choice([0.05, 0.5, 5.0])))
         enough = life.wait_for(acknowledgements, LIFE_SECONDS_MAX)
         time.sleep(then_seconds if enough else 0)
         self.work_seconds += time.monotonic() - begun
