@@ -27,6 +27,7 @@ class Life:
         self.durable_before = 0.0
         self.checkpoints = 0
         self.checkpoint_seconds = 0.01
+        self.sorts = 0
         self.checkpoint_wanted, self.checkpoint_begun = threading.Event(), threading.Event()
         self.checkpoint_under_way = False
         self.threads = []
@@ -160,6 +161,27 @@ class TableChanges:
 
     def __str__(self):
         return "the client of tables"
+
+
+class Sorts:
+    """Sorts the journal in temporary files."""
+
+    def __init__(self, rng):
+        self.rng = rng
+
+    def __call__(self, life, connection):
+        connection.query("SET work_mem = '1B'")
+        while True:
+            rows = [tuple(map(int, row)) for row in
+                    connection.query("SELECT amount, txn FROM journal ORDER BY amount, txn")]
+            if rows != sorted(set(rows)):
+                life.troubles.append(f"{self}: {len(rows)} rows are not in order, or come twice")
+                return
+            life.sorts += bool(rows)
+            time.sleep(self.rng.uniform(0, 0.3))
+
+    def __str__(self):
+        return "the client that sorts"
 
 
 class Checkpoints:

@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import time
 
-from crash.clients import Checkpoints, Life, TableChanges, Transfers
+from crash.clients import Checkpoints, Life, Sorts, TableChanges, Transfers
 from crash.ledger import ClientLedger, Verdict, judge
 from crash.server import Server, ServerDied, Violated
 from crash.tables import TablesLedger, find_tables
@@ -61,6 +61,7 @@ class Run:
         # Those that ended with SIGKILL, whatever else was killed in them.
         self.cycles, self.killed = 0, 0
         self.acknowledged, self.checkpoints, self.work_seconds = 0, 0, 0.0
+        self.sorts = 0
         self.second_servers, self.locks_removed = 0, 0
         self.recoveries = []
         self.violation = None
@@ -92,6 +93,7 @@ class Run:
             "checkpoints": self.checkpoints, "checked": total.checked, "lost": total.lost, "phantom": total.phantom,
             "half": total.half, "lost_asynchronous": total.lost_asynchronous,
             "retries": dict(sum((ledger.retries for ledger in self.ledgers), collections.Counter())),
+            "changes_of_tables": dict(self.tables.acknowledged), "sorts_in_files": self.sorts,
             "second_servers_refused": self.second_servers, "lock_files_removed": self.locks_removed,
             "recovery_seconds_max": round(max(recoveries), 3),
             "recovery_seconds_mean": round(sum(recoveries) / len(recoveries), 3),
@@ -149,6 +151,7 @@ class Run:
         transfers = [Transfers(ledger, ACCOUNTS, self.numbers, random.Random(rng.random())) for ledger in self.ledgers]
         begun = time.monotonic()
         life.start(*transfers, TableChanges(self.tables, random.Random(rng.random())),
+                   Sorts(random.Random(rng.random())),
                    Checkpoints(random.Random(rng.random()), rng.choice([0.05, 0.5, 5.0])))
         enough = life.wait_for(acknowledgements, LIFE_SECONDS_MAX)
         time.sleep(then_seconds if enough else 0)
@@ -192,6 +195,7 @@ class Run:
         self.kills["during checkpoint" if during else kind if kind in ("twice", "clean") else "busy"] += 1
         self.acknowledged += life.acknowledged
         self.checkpoints += life.checkpoints
+        self.sorts += life.sorts
         if life.troubles or code != 0:
             raise Violated("\n".join([*life.troubles, f"exit code {code}", life.server.last_errors()]))
 

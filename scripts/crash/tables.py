@@ -3,6 +3,7 @@
 One client with synchronous commits changes them, so at most one change is under way when the server dies. It is there
 as a whole or not at all.
 """
+import collections
 import dataclasses
 
 # A transaction of a few rows lies in many blocks of the log, and a few of them fill a file of it.
@@ -33,6 +34,8 @@ class TablesLedger:
         self.tables = {"journal": Table()}
         self.pending = None
         self.named = 0
+        # Of each kind.
+        self.kind, self.acknowledged = "", collections.Counter()
 
     def plan(self, rng):
         """Statements of the next change. They are one transaction."""
@@ -42,6 +45,7 @@ class TablesLedger:
             kind = "drop"
         if not mine and kind in ("insert", "truncate", "drop"):
             kind = "create"
+        self.kind = kind
         if kind in ("create", "whole"):
             self.named += 1
             name = f"t_{self.named}"
@@ -76,6 +80,7 @@ class TablesLedger:
     def acknowledge(self):
         """The change under way is made."""
         self._settle(*self.pending)
+        self.acknowledged[self.kind] += 1
         self.pending = None
 
     def refuse(self):

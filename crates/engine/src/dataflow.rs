@@ -277,9 +277,9 @@ impl Dataflow {
         self.seats.as_ref().is_none_or(|seats| seats.take(partition))
     }
 
-    /// A command has read; gives the partition whose command may now start.
-    pub(crate) fn leave_seat(&self) -> Option<PartitionId> {
-        self.seats.as_ref().and_then(Seats::leave)
+    /// A command has read; gives the partitions whose commands may now start.
+    pub(crate) fn leave_seat(&self) -> Vec<PartitionId> {
+        self.seats.as_ref().map(Seats::leave).unwrap_or_default()
     }
 
     /// Partitions whose commands are to be dropped and counted.

@@ -4,6 +4,10 @@
 //! one it is put aside in its partition, as one without room for results is. Whoever leaves a seat has one of those
 //! that wait visited. Nobody waits while it holds anything, so there is no order to obey: a command that has a seat
 //! goes on whatever the others do.
+//!
+//! A partition may be noted though its command has found a seat since, in a visit that came for another reason. Calling
+//! it is calling none. So the last one that leaves calls all that are noted: while a command sits another call follows,
+//! and when none does, each that waits has been called.
 
 use eris_storage::PartitionId;
 
@@ -42,11 +46,14 @@ impl Seats {
     }
 
     /// Gives a seat back; whom to tell.
-    pub fn leave(&self) -> Option<PartitionId> {
+    pub fn leave(&self) -> Vec<PartitionId> {
         let inner = &mut *lock(&self.inner);
         assert!(inner.taken > 0, "a command that leaves a seat has one");
         inner.taken -= 1;
-        inner.waiting.pop()
+        if inner.taken == 0 {
+            return std::mem::take(&mut inner.waiting);
+        }
+        inner.waiting.pop().into_iter().collect()
     }
 
     /// All that wait, once it no longer matters who sits.
@@ -65,11 +72,21 @@ mod tests {
         let [a, b, c, d] = [1, 2, 3, 4].map(PartitionId);
         assert!(seats.take(a) && seats.take(b));
         assert!(!seats.take(c) && !seats.take(d) && !seats.take(c));
-        assert_eq!(seats.leave(), Some(d));
+        assert_eq!(seats.leave(), [d]);
         assert!(seats.take(d));
-        assert_eq!((seats.leave(), seats.leave()), (Some(c), None));
+        assert_eq!((seats.leave(), seats.leave()), (vec![c], Vec::new()));
         assert!(seats.take(a) && seats.take(b) && !seats.take(c));
         assert_eq!((seats.dismiss(), seats.dismiss()), (vec![c], Vec::new()));
+    }
+
+    /// The command of `c` may have found a seat since, in a visit that came for another reason: to call it alone would
+    /// leave `b` waiting for ever.
+    #[test]
+    fn the_last_one_that_leaves_calls_all() {
+        let seats = Seats::new(1);
+        let [a, b, c] = [1, 2, 3].map(PartitionId);
+        assert!(seats.take(a) && !seats.take(b) && !seats.take(c));
+        assert_eq!((seats.leave(), seats.dismiss()), (vec![b, c], Vec::new()));
     }
 
     #[test]

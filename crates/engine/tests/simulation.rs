@@ -8,6 +8,7 @@
 //!   rings      rows whose keys go round, read in every way there is; those who hold and those who wait, in step
 //!              ([`rings`])
 //!   kin        parents and children under a foreign key, ids of a sequence ([`kin`])
+//!   truncated  tables that are truncated, dropped and locked in every mode ([`truncations`])
 //!   beside     partitions split, merge and move, alone or as a group, layouts and schemas change, containers vanish,
 //!              a node dies, tasks and operators panic, statements are cancelled and dropped, workers stall, partitions
 //!              stay latched, memory is refused at any reservation ([`chaos`], `eris_engine::FaultOptions`)
@@ -33,6 +34,7 @@ mod mover;
 mod rings;
 mod serial;
 mod slow_log;
+mod truncations;
 mod world;
 
 use coverage::Coverage;

@@ -136,8 +136,8 @@ pub(crate) fn run_command(
             Ran::Stalled(Command { message, dataflow, messages, progress })
         }
         Ok(Step::Done) => {
-            if sits && let Some(next) = dataflow.leave_seat() {
-                runtime.visit_all(&[next]);
+            if sits {
+                runtime.visit_all(&dataflow.leave_seat());
             }
             runtime.finish_commands(&dataflow, messages);
             Ran::Finished

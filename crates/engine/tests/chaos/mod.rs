@@ -144,7 +144,9 @@ impl Chaos {
             EngineError::Memory(_) | EngineError::Storage(StorageError::Memory(_)) => "out of memory",
             EngineError::Cancelled => "statement cancelled",
             EngineError::OperatorPanicked(text) if text == INJECTED => "operator panicked, told",
-            EngineError::LockTimeout | EngineError::LockNotAvailable => "lock not obtained",
+            EngineError::LockTimeout | EngineError::LockNotAvailable | EngineError::TableLockNotAvailable(_) => {
+                "lock not obtained"
+            }
             EngineError::NoSuchContainer(_) => "container vanished",
             EngineError::SchemaMoved | EngineError::Storage(StorageError::SchemaMoved) => "schema moved",
             EngineError::Storage(StorageError::DuplicateKey { .. }) => "duplicate key",

@@ -64,6 +64,26 @@ impl Run {
         self.run_to_end(async move { kin.look(IsolationLevel::RepeatableRead).await })
     }
 
+    /// Truncated tables hold what was inserted after their last truncation, and the catalog each truncation.
+    pub(super) fn check_truncations(&mut self) -> Result<(), String> {
+        let (expected, truncations) = self.truncations.history.lock().expect("one thread").check()?;
+        for (table, container) in self.truncations.containers() {
+            let mut found: Vec<i64> = pairs(&self.read(everything(container))?).iter().map(|(key, _)| *key).collect();
+            found.sort_unstable();
+            match table {
+                None if found.len() != truncations => {
+                    return Err(format!("the catalog has {found:?}, the history {truncations} truncations"));
+                }
+                Some(table) if found != expected[table] => {
+                    let expected = &expected[table];
+                    return Err(format!("at the end table {table} is {found:?}, the history says {expected:?}"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn change_rings(&mut self, rounds: u64) -> Result<(), String> {
         let rings = self.rings.clone();
         self.run_to_end(async move { rings::change_all(&rings, rounds).await })?;

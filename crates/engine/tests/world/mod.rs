@@ -23,6 +23,7 @@ use crate::lists::{self, Lists, lists_of, run_list_client};
 use crate::mover::{Mover, move_about};
 use crate::rings::{self, Rings, TRANSACTIONS_OF_A_ROUND, run_duet, run_ring_client};
 use crate::slow_log::SlowLog;
+use crate::truncations::{Truncations, run_truncation_client};
 
 /// The share of the transactions after which faults stop, in percent.
 const FAULTY_PERCENT: u64 = 80;
@@ -170,6 +171,7 @@ struct Run {
     lists: Lists,
     rings: Rings,
     kin: Kin,
+    truncations: Truncations,
     /// What a task that is no client found wrong.
     failed: Arc<Mutex<Option<String>>>,
     history: Arc<Mutex<History>>,
@@ -207,6 +209,7 @@ pub fn run_seed(seed: u64, transactions: u64, coverage: &mut Coverage) -> Result
     run.check_histories(coverage)?;
     run.check_rings()?;
     run.check_families()?;
+    run.check_truncations()?;
     run.check_quiet_states(&mut random)?;
     run.check_rest(coverage)?;
     let memory = Arc::clone(run.engine.memory());
@@ -226,6 +229,7 @@ impl Run {
         let over = Arc::<AtomicBool>::default();
         let rings = create_rings(&mut simulation, random, &chaos)?;
         let kin = Kin::create(&mut simulation, random, &chaos)?;
+        let truncations = Truncations::create(&engine, random, &chaos)?;
         if random.chance(0.4) {
             let log = SlowLog::default();
             log.attach(&engine);
@@ -246,6 +250,7 @@ impl Run {
             lists,
             rings,
             kin,
+            truncations,
             failed,
             history,
             chaos,
@@ -272,7 +277,8 @@ impl Run {
         let (ring_clients, duets) = (1 + random.below(3), random.below(3));
         // Families are not in every run: each kind of client gets its time.
         let (kin_clients, kin_duets) = [(0, 0), (2, 1), (1 + random.below(3), random.below(2))][random.index(3)];
-        let others = ring_clients + duets + kin_clients + kin_duets;
+        let truncation_clients = [0, 2, 1 + random.below(5)][random.index(3)];
+        let others = ring_clients + duets + kin_clients + kin_duets + truncation_clients;
         let share = transactions / (account_clients + list_clients + others) + 1;
         for number in 0..account_clients {
             let (engine, history, chaos) = (self.engine.clone(), Arc::clone(&self.history), Arc::clone(&self.chaos));
@@ -291,6 +297,9 @@ impl Run {
         for number in 0..kin_duets {
             let seed = seed.wrapping_mul(53) + number;
             self.start_client(run_kin_duet(self.kin.clone(), number as i64, share / 3 + 1, seed));
+        }
+        for _ in 0..truncation_clients {
+            self.start_client(run_truncation_client(self.truncations.clone(), share, random.fork()));
         }
         let rounds = share / TRANSACTIONS_OF_A_ROUND + 1;
         for number in 0..duets {
@@ -462,9 +471,14 @@ impl Run {
         if let Some((count, what)) = remains.iter().find(|(count, _)| *count > 0) {
             return Err(format!("{count} {what}"));
         }
+        if let Some(left) = self.engine.table_locks().first() {
+            return Err(format!("a table lock is still held: {left:?}"));
+        }
         // The foreign key goes with the children.
         let family = self.kin.family.containers().into_iter().filter(|id| Some(*id) != self.kin.family.hidden);
-        for container in [self.accounts, self.lists.container, self.rings.container].into_iter().chain(family) {
+        let truncated = self.truncations.containers().into_iter().map(|(_, container)| container);
+        let fixed = [self.accounts, self.lists.container, self.rings.container];
+        for container in fixed.into_iter().chain(family).chain(truncated) {
             self.engine.drop_container(container).map_err(|error| error.to_string())?;
         }
         self.simulation.run_until_idle().map_err(|error| error.to_string())

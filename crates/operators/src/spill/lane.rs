@@ -247,6 +247,17 @@ impl LaneReader {
         let (batch, taken) = take_frame(&self.piece[self.at..], &written.types)
             .map_err(|error| OperatorError::TempFile(written.file.file.damaged(error.to_string())))?;
         self.at += taken;
+        if cfg!(feature = "bug_spill_read_short") && self.at == self.piece.len() && self.at > taken {
+            return Ok(None);
+        }
         Ok(Some(batch))
+    }
+}
+
+#[cfg(feature = "bug_reservation_not_returned")]
+impl Drop for LaneReader {
+    fn drop(&mut self) {
+        let nothing = self.lane.0.file.spill.reserve_counted();
+        std::mem::forget(std::mem::replace(&mut self.held, nothing));
     }
 }

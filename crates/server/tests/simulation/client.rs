@@ -8,19 +8,25 @@ use std::time::Duration;
 
 use eris_engine::Engine;
 use eris_platform::SeededRandom;
-use eris_platform::simulated::SimulatedNetwork;
+use eris_platform::simulated::{SimulatedFiles, SimulatedNetwork};
 
 use crate::generate::{Generator, Live, Shape};
 use crate::history::{End, Observed, Outcome, Record, Step};
 use crate::manner;
+use crate::model::{DUPLICATE_TABLE, NO_TABLE, OUT_OF_MEMORY, SERIALIZATION};
 use crate::requests;
 use crate::statement::{Statement, Table};
 use crate::wire::{Connection, FAILED, IDLE, IN_BLOCK, Reply, Trouble};
+
+/// What a COMMIT says that cannot change the names.
+const REFUSED_NAMES: [&str; 4] = [SERIALIZATION, DUPLICATE_TABLE, NO_TABLE, OUT_OF_MEMORY];
 
 /// What the clients of a run share.
 pub struct World {
     pub engine: Engine,
     pub network: SimulatedNetwork,
+    /// The disk of temporary files, if it is to fail now and then.
+    pub disk: Option<SimulatedFiles>,
     pub port: u16,
     pub shape: Shape,
     pub live: Live,
@@ -301,7 +307,8 @@ impl Client {
         self.command(&format!("{begin}{mode}"), "BEGIN", IN_BLOCK).await?;
         let mut failed = false;
         for _ in 0..=self.random.below(5) {
-            let statement = self.statement();
+            let statement =
+                if self.random.below(14) == 0 { Generator::lock(&mut self.random.fork()) } else { self.statement() };
             failed |= !self.perform(statement, true).await?;
             if failed && self.random.below(3) > 0 {
                 break;
@@ -317,8 +324,34 @@ impl Client {
             (true, true) => ("COMMIT", "ROLLBACK"),
             (false, _) => ("ROLLBACK", "ROLLBACK"),
         };
+        if commits && !failed && self.defines() {
+            return self.commit_names().await;
+        }
         self.command(text, tag, IDLE).await?;
         self.end_record(if commits && !failed { End::Committed } else { End::RolledBack });
+        Ok(())
+    }
+
+    /// Whether the transaction under way has changed names.
+    fn defines(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.steps.iter().any(|step| step.statement.defines()))
+    }
+
+    /// COMMIT of a transaction that changed names, which may be refused as another one took them first.
+    async fn commit_names(&mut self) -> Result<(), Trouble> {
+        self.submit(&requests::query("COMMIT"), None).await?;
+        let reply = self.wire()?.reply().await?;
+        let tags: Vec<&str> = reply.done.iter().map(|done| done.tag.as_str()).collect();
+        let end = match (&reply.error, tags.as_slice()) {
+            (None, ["COMMIT"]) => End::Committed,
+            (Some(error), []) if REFUSED_NAMES.contains(&error.as_str()) => End::RolledBack,
+            _ => return Err(Trouble::Broken(format!("COMMIT is answered with {reply:?}"))),
+        };
+        if reply.status != Some(IDLE) {
+            return Err(Trouble::Broken(format!("COMMIT is answered with {reply:?}")));
+        }
+        self.world.count(if end == End::Committed { "names committed" } else { "names refused" });
+        self.end_record(end);
         Ok(())
     }
 
@@ -330,7 +363,8 @@ impl Client {
         let mut statements = Vec::new();
         while statements.len() < count {
             let statement = self.statement();
-            if !statement.is_copy() {
+            // A COMMIT that refuses names would be told of within a batch.
+            if !statement.is_copy() && !statement.defines() {
                 self.push_step(statement.clone());
                 statements.push(statement);
             }

@@ -24,6 +24,17 @@ pub struct Shape {
 const AMOUNTS: u64 = 1_000;
 const NOTE_STARTS: [&str; 8] = ["", "a", "ab", "Grüße ", "it's ", "tab\tand\nline ", "\\back\\slash", "%_"];
 
+const LOCK_MODES: [&str; 8] = [
+    "ACCESS SHARE",
+    "ROW SHARE",
+    "ROW EXCLUSIVE",
+    "SHARE UPDATE EXCLUSIVE",
+    "SHARE",
+    "SHARE ROW EXCLUSIVE",
+    "EXCLUSIVE",
+    "ACCESS EXCLUSIVE",
+];
+
 /// Keys that probably exist, so that not every INSERT fails. Nothing depends on its being right.
 #[derive(Default)]
 pub struct Live([Mutex<BTreeSet<i64>>; 2]);
@@ -37,6 +48,7 @@ impl Live {
     pub fn learn(&self, statement: &Statement, outcome: &Outcome) {
         let Outcome::Answered(answer) = outcome else { return };
         match (statement, answer) {
+            (Statement::Truncate { table }, _) => self.of(*table).clear(),
             (Statement::Insert { table, rows } | Statement::Copy { table, rows, .. }, _) => {
                 self.of(*table).extend(rows.iter().map(|row| row.id));
             }
@@ -46,7 +58,10 @@ impl Live {
             (Statement::Delete { table, filter: Filter::Range(low, high) }, _) => {
                 self.of(*table).retain(|id| id < low || id > high);
             }
-            (Statement::Select { table, filter: Filter::All, query: Query::Rows }, Answer::Rows(rows)) => {
+            (
+                Statement::Select { table, filter: Filter::All, query: Query::Rows | Query::Sorted },
+                Answer::Rows(rows),
+            ) => {
                 let ids = rows.iter().filter_map(|row| row[0].as_ref()?.parse().ok());
                 *self.of(*table) = ids.collect();
             }
@@ -194,7 +209,8 @@ impl Generator<'_> {
             35..=36 => select(self.filter(random), Query::Some(random.below(6))),
             37..=39 => select(Filter::Key(self.key(random)), Query::Peers),
             40..=41 => select(self.filter(random), Query::Quotients(random.below(AMOUNTS) as i64)),
-            42..=43 => Self::everything(table),
+            42 => Self::everything(table),
+            43 => select(Filter::All, Query::Sorted),
             44..=52 => Statement::Insert { table, rows: self.new_rows(table, 1, random) },
             53..=56 => {
                 let count = 2 + random.below(6);
@@ -239,7 +255,16 @@ impl Generator<'_> {
             94 => Statement::InsertNull { table, id: self.key(random) },
             95 => Statement::DivideByZero,
             96 => Statement::Nowhere,
+            97 if random.below(3) == 0 => Statement::Truncate { table },
+            97 => Statement::Side { drops: random.below(2) == 0 },
+            98 => select(self.filter(random), Query::Sorted),
             _ => select(self.small_filter(random), Query::Rows),
         }
+    }
+
+    /// LOCK TABLE in any mode.
+    pub fn lock(random: &mut SeededRandom) -> Statement {
+        let mode = LOCK_MODES[random.index(LOCK_MODES.len())];
+        Statement::Lock { table: Table::ALL[random.index(2)], mode }
     }
 }

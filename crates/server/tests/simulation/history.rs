@@ -7,6 +7,9 @@
 //! - an answer is the model's at the transaction's snapshot with its own earlier writes;
 //! - an error is one the model demands, or follows from a cancel or from a concurrent transaction that touched the same
 //!   key;
+//! - a truncation takes all rows that were committed before it, and no later ones; who used the table before its
+//!   snapshot knew of that is refused;
+//! - memory and the disk of temporary files fail a statement where they are unreliable, and nothing else;
 //! - nobody else commits a row between a writer's snapshot and its commit;
 //! - a transaction that failed, was rolled back or lost its client before COMMIT leaves nothing;
 //! - what was acknowledged before a transaction began lies in its snapshot.
@@ -17,10 +20,10 @@ use std::sync::{Mutex, PoisonError};
 use eris_sql::{EndedTransaction, TransactionObserver};
 
 use crate::model::{
-    Answer, CANCELED, DEADLOCK, Expectation, FAILED_BLOCK, Key, READ_ONLY, SERIALIZATION, TextRow, UNIQUE, Versions,
-    View, expect,
+    Answer, CANCELED, DEADLOCK, DISK_FULL, Expectation, FAILED_BLOCK, IO_ERROR, Key, OUT_OF_MEMORY, READ_ONLY,
+    SERIALIZATION, TextRow, UNIQUE, Versions, View, expect,
 };
-use crate::statement::{Row, Statement};
+use crate::statement::{Row, Statement, Table};
 
 /// What a client knows of a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -121,6 +124,46 @@ struct Claim {
     sqlstate: String,
     snapshot: u64,
     touched: BTreeSet<Key>,
+    tables: TablesUsed,
+}
+
+/// Which tables a transaction, or a statement of it, used in which way.
+#[derive(Clone, Default)]
+struct TablesUsed {
+    used: BTreeSet<Table>,
+    /// As a whole.
+    whole: BTreeSet<Table>,
+    /// Changed names.
+    defines: bool,
+}
+
+impl TablesUsed {
+    fn add(&mut self, statement: &Statement) {
+        self.used.extend(statement.tables());
+        self.whole.extend(statement.takes_whole());
+        self.defines |= statement.defines();
+    }
+
+    /// Whether one of the two keeps a table from the other.
+    fn meets(&self, other: &Self) -> bool {
+        let (one, two) = (!self.whole.is_disjoint(&other.used), !self.used.is_disjoint(&other.whole));
+        one || two || (self.defines && other.defines)
+    }
+}
+
+/// What may fail a statement whatever it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unreliable {
+    pub memory: bool,
+    /// The disk of temporary files.
+    pub disk: bool,
+}
+
+impl Unreliable {
+    fn explains(self, sqlstate: &str, statement: &Statement) -> bool {
+        let disk = self.disk && statement.may_spill() && [DISK_FULL, IO_ERROR].contains(&sqlstate);
+        disk || (self.memory && sqlstate == OUT_OF_MEMORY)
+    }
 }
 
 /// What evaluating a record again gives.
@@ -128,6 +171,8 @@ struct Claim {
 struct Replay {
     writes: BTreeMap<Key, Option<Row>>,
     touched: BTreeSet<Key>,
+    truncated: BTreeSet<Table>,
+    tables: TablesUsed,
 }
 
 /// A history that was found clean.
@@ -138,6 +183,7 @@ pub struct Checked {
 
 struct Checker<'h> {
     records: &'h [Record],
+    unreliable: Unreliable,
     fates: Vec<Fate>,
     replays: Vec<Replay>,
     claims: Vec<Claim>,
@@ -145,10 +191,10 @@ struct Checker<'h> {
 }
 
 /// Checks a history; the first violation is the error.
-pub fn check(records: &[Record], observed: &Observed) -> Result<Checked, String> {
+pub fn check(records: &[Record], observed: &Observed, unreliable: Unreliable) -> Result<Checked, String> {
     let fates = records.iter().map(|record| fate(record, observed)).collect::<Result<Vec<_>, _>>()?;
     let replays = records.iter().map(|_| Replay::default()).collect();
-    let mut checker = Checker { records, fates, replays, claims: Vec::new(), counts: BTreeMap::new() };
+    let mut checker = Checker { records, unreliable, fates, replays, claims: Vec::new(), counts: BTreeMap::new() };
     let versions = checker.commits()?;
     checker.others(&versions)?;
     for claim in &checker.claims {
@@ -164,7 +210,10 @@ fn fate(record: &Record, observed: &Observed) -> Result<Fate, String> {
     let last = told.last();
     let committed = last.and_then(|told| told.committed);
     let repeated = told.len() > 1;
+    // To drop a table that is not there, or to make one that is, is nothing.
+    let is_nothing = told.is_empty() && record.steps.iter().all(|step| step.statement.tables().is_empty());
     let consistent = match record.end {
+        End::Committed if is_nothing => true,
         End::Committed => commits == 1 && committed.is_some(),
         End::RolledBack => commits == 0,
         End::Unknown => commits == usize::from(committed.is_some()),
@@ -197,10 +246,11 @@ impl Checker<'_> {
         for (committed, _, index) in order {
             self.replay(index, &versions)?;
             self.count(if self.records[index].end == End::Unknown { "commits nobody heard of" } else { "commits" });
-            let writes = &self.replays[index].writes;
-            if writes.is_empty() {
+            let Replay { writes, truncated, .. } = &self.replays[index];
+            if writes.is_empty() && truncated.is_empty() {
                 continue;
             }
+            let truncations = truncated.len() as u64;
             let snapshot = self.fates[index].snapshot.unwrap_or_default();
             if snapshot >= committed {
                 return Err(format!(
@@ -208,7 +258,8 @@ impl Checker<'_> {
                     self.records[index]
                 ));
             }
-            for (key, row) in writes {
+            // Whoever wrote to a truncated table has committed before, and its rows go.
+            for (key, row) in writes.iter().filter(|(key, _)| !truncated.contains(&key.0)) {
                 let between: Vec<_> = versions.between(*key, snapshot, committed).collect();
                 let existed = versions.at(*key, snapshot).is_some();
                 let taken = row.is_some() && between.last().is_some_and(|(_, row)| row.is_some());
@@ -219,7 +270,10 @@ impl Checker<'_> {
                     ));
                 }
             }
-            versions.commit(committed, writes);
+            let mut writes = writes.clone();
+            truncated.iter().for_each(|table| versions.truncate(*table, &mut writes));
+            versions.commit(committed, &writes);
+            *self.counts.entry("tables truncated".to_owned()).or_default() += truncations;
         }
         Ok(versions)
     }
@@ -240,8 +294,9 @@ impl Checker<'_> {
     fn replay(&mut self, index: usize, versions: &Versions) -> Result<(), String> {
         let record = &self.records[index];
         let snapshot = self.fates[index].snapshot;
-        let mut view = View { versions, snapshot: snapshot.unwrap_or(u64::MAX), own: BTreeMap::new() };
-        let mut touched = BTreeSet::new();
+        let (own, truncated) = Default::default();
+        let mut view = View { versions, snapshot: snapshot.unwrap_or(u64::MAX), own, truncated };
+        let (mut touched, mut tables) = (BTreeSet::new(), TablesUsed::default());
         // After which step it had failed.
         let mut failed_after = None;
         for (at, step) in record.steps.iter().enumerate() {
@@ -264,9 +319,10 @@ impl Checker<'_> {
                 }
             }
             touched.extend(expected.touched.iter().copied());
+            tables.add(&step.statement);
             match &step.outcome {
                 Outcome::Answered(answer) => {
-                    if snapshot.is_none() {
+                    if snapshot.is_none() && !step.statement.tables().is_empty() {
                         return violation(format!("{answer:?} without a snapshot"));
                     }
                     if !expected.errors.is_empty() {
@@ -282,6 +338,7 @@ impl Checker<'_> {
                             expected.count, expected.rows
                         ));
                     }
+                    expected.truncates.iter().for_each(|table| view.truncate(*table));
                     view.own.extend(expected.writes);
                 }
                 Outcome::Partly(rows) => {
@@ -296,20 +353,24 @@ impl Checker<'_> {
                     }
                     *self.counts.entry(format!("error {sqlstate}")).or_default() += 1;
                     let state = sqlstate.as_str();
-                    let demanded = expected.errors.contains(&state) || expected.tolerated == Some(state);
-                    if demanded || (state == CANCELED && step.cancelled) {
+                    let demanded = expected.errors.contains(&state) || expected.tolerated.contains(&state);
+                    let cancelled = state == CANCELED && step.cancelled;
+                    if demanded || cancelled || self.unreliable.explains(state, &step.statement) {
                         continue;
                     }
                     let (true, Some(snapshot)) = ([SERIALIZATION, DEADLOCK, UNIQUE].contains(&state), snapshot) else {
                         return violation(format!("error {state} out of place, the model knows {:?}", expected.errors));
                     };
                     let (sqlstate, touched) = (sqlstate.clone(), expected.touched);
-                    self.claims.push(Claim { record: index, sqlstate, snapshot, touched });
+                    let mut tables = TablesUsed::default();
+                    tables.add(&step.statement);
+                    self.claims.push(Claim { record: index, sqlstate, snapshot, touched, tables });
                 }
                 Outcome::Unknown => {
                     if self.fates[index].committed.is_some() && !expected.errors.is_empty() {
                         return violation(format!("committed in spite of an error {:?}", expected.errors));
                     }
+                    expected.truncates.iter().for_each(|table| view.truncate(*table));
                     view.own.extend(expected.writes);
                 }
             }
@@ -317,7 +378,7 @@ impl Checker<'_> {
         if failed_after.is_some() && self.fates[index].committed.is_some() {
             return Err(format!("a transaction that failed is committed: {record:?}"));
         }
-        self.replays[index] = Replay { writes: view.own, touched };
+        self.replays[index] = Replay { writes: view.own, touched, truncated: view.truncated, tables };
         Ok(())
     }
 
@@ -327,7 +388,9 @@ impl Checker<'_> {
         let explained = self.records.iter().enumerate().any(|(index, other)| {
             let (fate, touched) = (&self.fates[index], &self.replays[index].touched);
             let overlaps = index != claim.record && other.began < own.ended && own.began < other.ended;
-            let meets = fate.repeated || claim.touched.iter().any(|key| touched.contains(key));
+            let keys = claim.touched.iter().any(|key| touched.contains(key));
+            let whole = claim.sqlstate != UNIQUE && claim.tables.meets(&self.replays[index].tables);
+            let meets = fate.repeated || keys || whole;
             let decided = match claim.sqlstate.as_str() {
                 // The key was committed after the snapshot.
                 UNIQUE => fate.committed.is_some_and(|committed| committed > claim.snapshot),

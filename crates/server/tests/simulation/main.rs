@@ -3,7 +3,9 @@
 //! Clients talk to the real server over simulated connections whose bytes arrive in pieces of any size. They run
 //! transactions at random (see `generate`) in every manner of the protocol (`manner`), with cancel requests and
 //! disconnects in between; some servers stop in the middle of it. Segments, partitions, buffers and quanta are tiny, so
-//! that seals, thaws, splits, forwarded messages and saved cursors are everyday events. What the clients saw is checked
+//! that seals, thaws, splits, forwarded messages and saved cursors are everyday events. In some runs whatever can spill
+//! does, operations on temporary files fail, or reservations of memory are refused: then a statement fails with its
+//! error, and nothing else does. What the clients saw is checked
 //! for snapshot isolation (`history`) against a model of the statements (`model`), and at the end the tables must hold
 //! what the history says.
 //!
@@ -23,23 +25,30 @@ mod wire;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eris_engine::{EngineOptions, Event, Simulation};
+use eris_engine::{EngineOptions, Event, Fault, FaultOptions, Simulation};
 use eris_platform::simulated::NetworkOptions;
-use eris_platform::{SeededRandom, SimulatedEnv};
+use eris_platform::{Env, SeededRandom, SimulatedEnv};
 use eris_server::{SqlHost, listen};
 use eris_sql::{Database, DatabaseOptions, Outcome, SessionOptions};
 use eris_storage::{Batch, Layout, Value};
 
 use client::{Client, World};
 use generate::{Live, Shape};
-use history::{Observed, check};
+use history::{Observed, Unreliable, check};
 use statement::{Row, Table};
 
 const NODES: [usize; 3] = [1, 2, 4];
+/// The disk of temporary files.
+const DISK_BYTES: u64 = 1 << 30;
+/// Operations of the disk that may fail after the last statement.
+const FAULTS_LEFT_MAX: usize = 1_000;
+/// The consumer of what is on its way to temporary files and back.
+const SPILLING: &str = "temporary files";
 
 fn engine_options(nodes: usize, random: &mut SeededRandom) -> EngineOptions {
     EngineOptions {
@@ -65,6 +74,8 @@ fn database_options(random: &mut SeededRandom) -> DatabaseOptions {
         layout: [Layout::Row, Layout::Column, Layout::Mixed, Layout::Default][random.index(4)],
         partitions: [0, 0, 1, 3][random.index(4)],
         segment_rows: [8, 16, 64][random.index(3)],
+        // With one byte whatever can go on in temporary files does.
+        work_mem_bytes: [0, 1][random.index(2)],
         ..DatabaseOptions::default()
     }
 }
@@ -116,6 +127,28 @@ async fn run_all(database: Database, statements: Vec<String>) -> Result<Vec<Batc
     Ok(batches)
 }
 
+/// When every statement has ended nothing of their temporary files is there: no bytes, no memory, and no name unless it
+/// could not be removed.
+fn check_temporary_files(env: &SimulatedEnv, database: &Database, disk_fails: bool) -> Result<(), String> {
+    let (files, memory) = (database.temp_files(), database.engine().memory());
+    let statistics = files.statistics();
+    if statistics.used_bytes > 0 {
+        return Err(format!("temporary files are left: {statistics:?}"));
+    }
+    if let Some(left) = memory.by_consumer().iter().find(|(consumer, bytes)| *consumer == SPILLING && *bytes > 0) {
+        return Err(format!("memory is reserved for no statement: {left:?}"));
+    }
+    let disk = env.files();
+    // Faults that were planned for statements may be left.
+    let listed = || (0..FAULTS_LEFT_MAX).find_map(|_| disk.list(files.directory()).ok());
+    let names = if disk.exists(files.directory()) { listed().unwrap_or_default() } else { Vec::new() };
+    let free = disk.available_bytes(Path::new("/")).map_err(|error| error.to_string())?;
+    if (names.is_empty() || disk_fails) && free == DISK_BYTES {
+        return Ok(());
+    }
+    Err(format!("{} bytes are left on the disk, as {names:?}", DISK_BYTES - free))
+}
+
 fn rows_of(batches: &[Batch], table: Table) -> Vec<(Table, Row)> {
     let mut rows = Vec::new();
     for batch in batches {
@@ -145,8 +178,12 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
         pipe_bytes: [61, 1_000, 1 << 16][random.index(3)],
         short_probability: [0.0, 0.25][random.index(2)],
     };
+    // A refusal fails what spills where it is only counted, which nothing but the simulator does: not both at once.
+    let refusals = [0.0, 0.000_3, 0.003][random.index(3)] * f64::from(u8::from(database_options.work_mem_bytes == 0));
+    let disk_fails = random.index(2) == 0;
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let env = SimulatedEnv::with_network(seed, network);
+    env.simulated_files().set_capacity(Some(DISK_BYTES));
     let mut simulation = Simulation::on(&env, engine_options).map_err(|error| text(&error))?;
     let engine = simulation.engine().clone();
     let opening = Database::open(engine.clone(), database_options);
@@ -168,6 +205,7 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
     let world = Arc::new(World {
         engine: engine.clone(),
         network: env.network().clone(),
+        disk: disk_fails.then(|| env.simulated_files().clone()),
         port: address.port(),
         shape: shape(&mut random),
         live: Live::default(),
@@ -184,6 +222,7 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
         let loader = Client::new(world.clone(), 0, random.next_u64());
         simulation.block_on(loader.load()).map_err(|error| text(&error))??;
     }
+    simulation.set_faults(FaultOptions { memory: refusals, slow_one_in: 1, ..FaultOptions::default() });
     let clients = 1 + random.below(6);
     // Some servers stop among their clients, after as many transactions as the others run in all.
     let stops_after = (random.below(8) == 0).then(|| transactions + random.below(transactions));
@@ -213,10 +252,13 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
     for result in results.lock().expect("one thread").drain(..) {
         result?;
     }
+    simulation.stop_faults();
     simulation.run_until_idle().map_err(|error| text(&error))?;
+    check_temporary_files(&env, &database, disk_fails)?;
 
     let records = world.records.lock().expect("one thread").clone();
-    let checked = check(&records, &observed)?;
+    let unreliable = Unreliable { memory: refusals > 0.0, disk: disk_fails };
+    let checked = check(&records, &observed, unreliable)?;
     for table in Table::ALL {
         let select = format!("SELECT id, branch, amount, note FROM {}", table.name());
         let reading = run_all(database.clone(), vec![select]);
@@ -242,6 +284,8 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
         ("segments thawed", store.thawed),
         ("segments evacuated", store.compacted),
         ("transactions", records.len() as u64),
+        ("reservations refused", simulation.fault_count(Fault::MemoryRefused)),
+        ("bytes in temporary files", database.temp_files().statistics().written_bytes),
         ("servers stopped among their clients", u64::from(stops_after.is_some())),
     ] {
         coverage.add(name, count);
@@ -253,8 +297,9 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
         coverage.add(*name, *count);
     }
 
-    let drops = Table::ALL.map(|table| format!("DROP TABLE {}", table.name()));
-    simulation.block_on(run_all(database.clone(), drops.to_vec())).map_err(|error| text(&error))??;
+    let names = Table::ALL.map(Table::name).into_iter().chain(["side"]);
+    let drops = names.map(|name| format!("DROP TABLE IF EXISTS {name}")).collect();
+    simulation.block_on(run_all(database.clone(), drops)).map_err(|error| text(&error))??;
     simulation.run_until_idle().map_err(|error| text(&error))?;
     let memory = Arc::clone(engine.memory());
     drop((server, database, world, simulation, engine));
@@ -320,6 +365,12 @@ fn histories_are_snapshot_isolated() {
         "error 23505",
         "error 40001",
         "error 57014",
+        "error 53100",
+        "error 53200",
+        "error 58030",
+        "bytes in temporary files",
+        "names committed",
+        "tables truncated",
     ]);
     if number("ERIS_NODES") != Some(1) {
         coverage.require(&[Event::RemoteMessages.name()]);

@@ -1,6 +1,8 @@
 //! The manners in which a client runs a statement: simple, extended, prepared, through a portal, as COPY; with cancel
 //! requests and disconnects in between.
 
+use eris_platform::simulated::FileFault;
+
 use crate::client::Client;
 use crate::history::Outcome;
 use crate::model::{Answer, FAILED_BLOCK, TextRow};
@@ -13,6 +15,8 @@ const OID_TEXT: u32 = 25;
 /// One in so many requests is followed by a disconnect, or by a cancel request.
 const HANG_UP_SHARE: u64 = 150;
 const CANCEL_SHARE: u64 = 40;
+/// One in so many requests is followed by a fault of the disk, where there are any.
+const SPOILED_SHARE: u64 = 30;
 
 /// The unnamed portal of an unnamed statement without parameters.
 const PLAIN: Binding<'static> =
@@ -66,16 +70,31 @@ pub fn answered(statement: &Statement, done: &Done) -> Result<Outcome, Trouble> 
         Statement::Delete { .. } => "DELETE ",
         Statement::Copy { .. } => "COPY ",
         Statement::Select { .. } | Statement::DivideByZero | Statement::Nowhere => "SELECT ",
+        Statement::Truncate { .. } => "TRUNCATE TABLE",
+        Statement::Lock { .. } => "LOCK TABLE",
+        Statement::Side { drops: false } => "CREATE TABLE",
+        Statement::Side { drops: true } => "DROP TABLE",
     };
     let wrong = || Trouble::Broken(format!("{statement:?} is answered with {done:?}"));
+    if !word.ends_with(' ') {
+        return if done.tag == word { Ok(Outcome::Answered(Answer::Changed(0))) } else { Err(wrong()) };
+    }
     let count: u64 = done.tag.strip_prefix(word).and_then(|count| count.parse().ok()).ok_or_else(wrong)?;
     if word != "SELECT " {
         return Ok(Outcome::Answered(Answer::Changed(count)));
     }
-    if count != done.rows.len() as u64 {
+    if count != done.rows.len() as u64 || !is_in_order(statement, &done.rows) {
         return Err(wrong());
     }
     Ok(Outcome::Answered(Answer::Rows(sorted(done.rows.clone()))))
+}
+
+/// Whether rows come in the order that was asked for: the largest amounts first, then by id.
+fn is_in_order(statement: &Statement, rows: &[TextRow]) -> bool {
+    let integer = |row: &TextRow, column: usize| row[column].as_ref().and_then(|text| text.parse::<i64>().ok());
+    let place = |row: &TextRow| (std::cmp::Reverse(integer(row, 2)), integer(row, 0));
+    let sorted = matches!(statement, Statement::Select { query: Query::Sorted, .. });
+    !sorted || rows.is_sorted_by_key(place)
 }
 
 /// A statement as messages of the extended protocol, up to Bind.
@@ -97,6 +116,7 @@ impl Client {
             self.wire()?.send(&bytes[..until]).await?;
             return self.hang_up().await;
         }
+        self.spoil_disk();
         self.wire()?.send(bytes).await?;
         if let Some(step) = step
             && self.random.below(CANCEL_SHARE) == 0
@@ -104,6 +124,15 @@ impl Client {
             self.cancel(step).await?;
         }
         Ok(())
+    }
+
+    /// Now and then an operation on a temporary file fails soon.
+    fn spoil_disk(&mut self) {
+        let Some(files) = &self.world.disk else { return };
+        if self.random.below(SPOILED_SHARE) == 0 {
+            let fault = [FileFault::NoSpace, FileFault::Broken][self.random.index(2)];
+            files.fail_at(files.operations() + self.random.below(6), fault);
+        }
     }
 
     async fn hang_up(&mut self) -> Result<(), Trouble> {
@@ -190,7 +219,7 @@ impl Client {
         if self.random.below(4) == 0 {
             requests.describe_statement(&name);
         }
-        let plain = matches!(statement, Statement::Select { query: Query::Rows | Query::Some(_), .. });
+        let plain = matches!(statement, Statement::Select { query: Query::Rows | Query::Some(_) | Query::Sorted, .. });
         let result_in_binary = plain && self.random.below(2) == 0;
         let format = if result_in_binary { ResultFormat::Binary } else { ResultFormat::Text };
         let parameters = &sql.parameters;
@@ -253,6 +282,9 @@ impl Client {
             rows.extend(reply.rows);
             if let Some(done) = reply.done.into_iter().next() {
                 rows.extend(done.rows);
+                if !is_in_order(&statement, &rows) {
+                    return Err(Trouble::Broken(format!("{statement:?} is answered with {rows:?}")));
+                }
                 self.note(step, Outcome::Answered(Answer::Rows(sorted(rows))));
                 break;
             }
@@ -269,7 +301,8 @@ impl Client {
                     Self::check_status(&reply, in_block)?;
                     let other = self.statement();
                     self.world.count("statements between two parts of a portal");
-                    if !other.is_copy() && !self.simple(other, in_block).await? {
+                    // PostgreSQL refuses to truncate what a portal reads.
+                    if !other.is_copy() && !other.defines() && !self.simple(other, in_block).await? {
                         return self.failed_portal(&portal, step, rows).await;
                     }
                     self.note_read_ahead(step);

@@ -55,6 +55,8 @@ pub enum Query {
     Rows,
     /// Any so many of them.
     Some(u64),
+    /// All of them, the largest amounts first.
+    Sorted,
     /// Count, sum, least and largest amount, count of notes.
     Sums,
     /// Count and sum of amounts by branch.
@@ -128,6 +130,19 @@ pub enum Statement {
         rows: Vec<Row>,
         end: CopyEnd,
     },
+    /// Takes all rows, whoever wrote them.
+    Truncate {
+        table: Table,
+    },
+    /// Only within a block.
+    Lock {
+        table: Table,
+        mode: &'static str,
+    },
+    /// Makes a table that no other statement uses, or drops it.
+    Side {
+        drops: bool,
+    },
     /// An error that is found without any row.
     DivideByZero,
     /// A table that does not exist.
@@ -137,14 +152,50 @@ pub enum Statement {
 impl Statement {
     pub fn writes(&self) -> bool {
         match self {
-            Statement::Select { .. } | Statement::DivideByZero | Statement::Nowhere => false,
+            Statement::Select { .. } | Statement::Lock { .. } | Statement::DivideByZero | Statement::Nowhere => false,
             Statement::Insert { .. }
+            | Statement::Truncate { .. }
+            | Statement::Side { .. }
             | Statement::InsertNull { .. }
             | Statement::InsertSelect { .. }
             | Statement::Update { .. }
             | Statement::Delete { .. }
             | Statement::Copy { .. } => true,
         }
+    }
+
+    /// The tables whose rows it uses.
+    pub fn tables(&self) -> Vec<Table> {
+        match self {
+            Statement::InsertSelect { table, from, .. } => vec![*table, *from],
+            Statement::Select { table, .. }
+            | Statement::Insert { table, .. }
+            | Statement::InsertNull { table, .. }
+            | Statement::Update { table, .. }
+            | Statement::Delete { table, .. }
+            | Statement::Copy { table, .. }
+            | Statement::Truncate { table }
+            | Statement::Lock { table, .. } => vec![*table],
+            Statement::Side { .. } | Statement::DivideByZero | Statement::Nowhere => Vec::new(),
+        }
+    }
+
+    /// The table that it keeps from others as a whole.
+    pub fn takes_whole(&self) -> Option<Table> {
+        match self {
+            Statement::Truncate { table } | Statement::Lock { table, .. } => Some(*table),
+            _ => None,
+        }
+    }
+
+    /// Whether it changes names, which a COMMIT may refuse.
+    pub fn defines(&self) -> bool {
+        matches!(self, Statement::Truncate { .. } | Statement::Side { .. })
+    }
+
+    /// Whether it may go on in temporary files.
+    pub fn may_spill(&self) -> bool {
+        matches!(self, Statement::Select { .. } | Statement::InsertSelect { .. })
     }
 
     pub fn is_query(&self) -> bool {
@@ -256,6 +307,16 @@ impl Sql {
             Statement::Copy { table, .. } => {
                 let _ = write!(self.text, "COPY {} FROM STDIN", table.name());
             }
+            Statement::Truncate { table } => {
+                let _ = write!(self.text, "TRUNCATE {}", table.name());
+            }
+            Statement::Lock { table, mode } => {
+                let _ = write!(self.text, "LOCK TABLE {} IN {mode} MODE", table.name());
+            }
+            Statement::Side { drops: false } => {
+                self.word("CREATE TABLE IF NOT EXISTS side (id bigint PRIMARY KEY, note text)");
+            }
+            Statement::Side { drops: true } => self.word("DROP TABLE IF EXISTS side"),
             Statement::DivideByZero => self.word("SELECT 1 / 0"),
             Statement::Nowhere => self.word("SELECT id FROM nowhere"),
         }
@@ -264,9 +325,12 @@ impl Sql {
     fn select(&mut self, table: Table, filter: &Filter, query: &Query) {
         let name = table.name();
         match query {
-            Query::Rows | Query::Some(_) => {
+            Query::Rows | Query::Some(_) | Query::Sorted => {
                 let _ = write!(self.text, "SELECT id, branch, amount, note FROM {name}");
                 self.filter(filter, "");
+                if *query == Query::Sorted {
+                    self.word(" ORDER BY amount DESC, id");
+                }
                 if let Query::Some(count) = query {
                     let _ = write!(self.text, " LIMIT {count}");
                 }

@@ -175,7 +175,8 @@ impl Connection {
                 | Answer::CloseComplete
                 | Answer::ParameterDescription(_)
                 | Answer::RowDescription(_)
-                | Answer::NoData => {}
+                | Answer::NoData
+                | Answer::NoticeResponse(_) => {}
                 _ => return Err(Trouble::Broken("a message that nobody asked for".to_owned())),
             }
         }
