@@ -1,5 +1,5 @@
-//! Old versions have a bound: the oldest snapshot is revoked, its reader fails and never sees a wrong row, and no writer
-//! is refused memory for it.
+//! Old versions have a bound: the oldest snapshot is revoked, its reader fails and never sees a wrong row, and no
+//! writer is refused memory for it.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 

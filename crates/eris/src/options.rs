@@ -39,8 +39,8 @@ pub struct Options {
     /// Bytes that the temporary files of one statement may have, unless its session says otherwise; `None`: what the
     /// disk has.
     pub temp_file_limit_bytes: Option<u64>,
-    /// Bytes that versions may have which only old snapshots see; beyond, the transaction with the oldest snapshot fails
-    /// (72000). `None`: a quarter of the memory; 0: as much as there is.
+    /// Bytes that versions may have which only old snapshots see; beyond, the transaction with the oldest snapshot
+    /// fails (72000). `None`: a quarter of the memory; 0: as much as there is.
     pub old_version_limit_bytes: Option<u64>,
     /// Whether workers are pinned to hardware threads.
     pub pinning: Pinning,

@@ -96,7 +96,8 @@ impl TransactionManager {
         self.snapshots.publish(object, || self.finished.visible())
     }
 
-    /// Takes the oldest snapshot from those that have it; gives these. None, if one of them has to keep it, or if it is the newest there is.
+    /// Takes the oldest snapshot from those that have it; gives these. None, if one of them has to keep it, or if it is
+    /// the newest there is.
     pub fn revoke_snapshot(&self, oldest: Timestamp) -> Vec<TransactionId> {
         if oldest >= self.visible() { Vec::new() } else { self.snapshots.revoke(oldest) }
     }

@@ -9,8 +9,8 @@
 //!   maintenance  sees that it is withdrawn, has the latch of a partition: vacates versions
 //!   reader       has the latch, then looks whether its snapshot is revoked: SnapshotTooOld
 //! ```
-//! Whoever has the latch after something was vacated sees what the revoker wrote before. Whoever has it earlier reads what
-//! is still there. So a revoked snapshot never shows a wrong row.
+//! Whoever has the latch after something was vacated sees what the revoker wrote before. Whoever has it earlier reads
+//! what is still there. So a revoked snapshot never shows a wrong row.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

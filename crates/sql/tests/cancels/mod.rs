@@ -15,8 +15,8 @@ const ROWS: usize = 100_000;
 /// Far beyond what any statement may take to hear it, also on a machine that does much else.
 const HEARD_MAX: Duration = Duration::from_mins(2);
 
-/// Runs a statement on a thread and cancels it, sooner each time if it was faster; gives how long it took to end, or what
-/// it did instead.
+/// Runs a statement on a thread and cancels it, sooner each time if it was faster; gives how long it took to end, or
+/// what it did instead.
 fn cancelled(mut client: Client, sql: &str, data: Option<&Arc<str>>) -> (Client, Result<Duration, String>) {
     let mut delay = Duration::from_millis(200);
     loop {
