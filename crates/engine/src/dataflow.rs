@@ -477,15 +477,6 @@ impl Dataflow {
         }
     }
 
-    /// Fails the dataflow if its snapshot is revoked, also while its task asks for nothing. Returns partitions to visit.
-    pub(crate) fn end_if_revoked(&self) -> Vec<PartitionId> {
-        let Err(error) = self.snapshot.check() else { return Vec::new() };
-        self.fail(error);
-        let mut inner = lock(&self.inner);
-        inner.drop_results();
-        self.held_back(&mut inner)
-    }
-
     /// Stops the dataflow without an error: the task lost interest. Returns partitions to visit.
     pub(crate) fn abandon(&self) -> Vec<PartitionId> {
         self.failed.store(true, Ordering::Release);

@@ -158,7 +158,10 @@ impl Runtime {
         self.counters.add(Event::SnapshotsRevoked, revoked.len() as u64);
         // Their cursors keep segments from being emptied.
         for dataflow in self.all_dataflows() {
-            self.visit_all(&dataflow.end_if_revoked());
+            if let Err(error) = dataflow.snapshot.check() {
+                dataflow.fail(error);
+                self.visit_all(&dataflow.abandon());
+            }
         }
         self.unblock_maintenance();
         let engine = Engine::of_runtime(self);

@@ -1,9 +1,9 @@
 //! What all workers share: nodes, registries, and the few verbs that move things between them.
 
 mod stores;
+mod survey;
 
 use std::cell::RefCell;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, RwLock, Weak};
 use std::task::{Wake, Waker};
@@ -13,7 +13,7 @@ use eris_platform::{
 };
 use eris_storage::{ContainerId, PartitionId};
 
-use crate::admission::{Admission, STATEMENT_CLASSES};
+use crate::admission::Admission;
 use crate::assignments::Urgency;
 use crate::commit_log::{CommitLog, LogSlot};
 use crate::container::{Container, SYSTEM_CONTAINER};
@@ -268,11 +268,6 @@ impl Runtime {
         MemoryAwaited(Arc::clone(self))
     }
 
-    /// Whether some partition is to be maintained now.
-    pub fn has_maintenance(&self) -> bool {
-        read(&self.partitions).iter().filter_map(Weak::upgrade).any(|partition| partition.is_marked_for_maintenance())
-    }
-
     pub fn attach_log(&self, log: Arc<dyn CommitLog>) {
         self.transactions.expect_waits();
         let first = self.log.set(log).is_ok();
@@ -359,11 +354,6 @@ impl Runtime {
         self.find_partition(id).unwrap_or_else(|| unreachable!("a message names a partition that exists"))
     }
 
-    /// All that live.
-    pub fn all_partitions(&self) -> Vec<Partition> {
-        read(&self.partitions).iter().filter_map(Weak::upgrade).collect()
-    }
-
     pub fn find_partition(&self, id: PartitionId) -> Option<Partition> {
         read(&self.partitions).get(id.0 as usize)?.upgrade()
     }
@@ -379,11 +369,6 @@ impl Runtime {
 
     pub fn add_dataflow(&self, dataflow: Arc<Dataflow>) {
         lock(self.dataflow_shard(dataflow.id)).insert(dataflow.id.0, dataflow);
-    }
-
-    /// All that run.
-    pub fn all_dataflows(&self) -> Vec<Arc<Dataflow>> {
-        self.dataflows.iter().flat_map(|shard| lock(shard).values().cloned().collect::<Vec<_>>()).collect()
     }
 
     pub fn dataflow(&self, id: DataflowId) -> Arc<Dataflow> {
@@ -568,38 +553,6 @@ impl Runtime {
         for partition in blocked.iter().filter_map(Weak::upgrade) {
             self.queue_maintenance(&partition);
         }
-    }
-
-    /// Who waits for what: for the report of a run that is stuck.
-    pub fn describe(&self) -> String {
-        let mut text = String::new();
-        for node in &self.nodes {
-            let (tasks, assignments) = (node.tasks.len() + node.pieces.len(), node.assignments.len());
-            let (maintenance, work) = (node.maintenance.len(), node.has_work());
-            let _ = writeln!(
-                text,
-                "node {}: {tasks} tasks, {assignments} partitions, {maintenance} for maintenance, has work: {work}",
-                node.id.0
-            );
-        }
-        for partition in read(&self.partitions).iter().filter_map(Weak::upgrade) {
-            let _ = writeln!(text, "{partition:?}: {}", partition.describe());
-        }
-        for shard in &self.dataflows {
-            for dataflow in lock(shard).values() {
-                let _ = writeln!(text, "{}", dataflow.describe());
-            }
-        }
-        for wait in self.transactions.describe_waits() {
-            let _ = writeln!(text, "{wait}");
-        }
-        for class in STATEMENT_CLASSES {
-            let (running, waiting) = self.admission.counts(class);
-            if waiting > 0 {
-                let _ = writeln!(text, "admission of {class:?}: {running} run, {waiting} wait");
-            }
-        }
-        text
     }
 
     /// Forgets a timer that began on a node, wherever it is now.

@@ -3,6 +3,7 @@
 //! Every access is a dataflow of one or two micro-operators. A command that one idle partition of this node can answer
 //! runs in place instead, without a message (see [`in_place`]).
 
+mod begin;
 mod bulk;
 mod commit;
 mod foreign_keys;
@@ -42,7 +43,7 @@ use crate::partition_table::PartitionTable;
 use crate::results::Results;
 use crate::runtime::{Runtime, current_node};
 use crate::table_locks::TableLockMode;
-use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold, TransactionManager, TransactionObject};
+use crate::transactions::{SnapshotHandle, StreamGuard, TransactionHold, TransactionObject};
 
 pub use bulk::BulkLoad;
 use foreign_keys::Checks;
@@ -119,55 +120,6 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn begin(runtime: &Arc<Runtime>, level: IsolationLevel) -> Self {
-        let (runtime, transactions) = runtime.near();
-        let object = match level {
-            IsolationLevel::ReadCommitted | IsolationLevel::RepeatableRead => transactions.begin(),
-            IsolationLevel::Serializable => transactions.begin_tracked(&runtime.memory),
-        };
-        Self::of(runtime, &transactions, &object, level)
-    }
-
-    /// One whose snapshots are not revoked.
-    pub(crate) fn begin_internal(runtime: &Arc<Runtime>) -> Self {
-        let (runtime, transactions) = runtime.near();
-        let object = transactions.begin_internal();
-        Self::of(runtime, &transactions, &object, IsolationLevel::RepeatableRead)
-    }
-
-    fn of(
-        runtime: Near<Runtime>,
-        transactions: &Near<TransactionManager>,
-        object: &Arc<TransactionObject>,
-        level: IsolationLevel,
-    ) -> Self {
-        let statement = StatementNumber(1);
-        let publish = || SnapshotHandle::publish(TransactionHold::new(transactions, object), statement);
-        let snapshot = match object.tracked() {
-            None => publish(),
-            Some(tracked) => transactions.serializable.begin(tracked, publish, SnapshotHandle::visible),
-        };
-        Self {
-            runtime,
-            hold: TransactionHold::new(transactions, object),
-            level,
-            statement,
-            snapshot: Some(Arc::new(snapshot)),
-            operations: 0,
-            exhausted: false,
-            savepoints: Vec::new(),
-            locks: HeldTableLocks::none(object.id),
-            checks: Checks::default(),
-            lock_timeout: None,
-            parallelism: None,
-            cancel: OnceLock::new(),
-            bounded_memory: None,
-            durability: Durability::default(),
-            logged: false,
-            ended: false,
-        }
-    }
-
     /// Its number.
     pub fn id(&self) -> TransactionId {
         self.hold.object().id
