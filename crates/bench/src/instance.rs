@@ -113,6 +113,8 @@ fn event_name(event: Event) -> &'static str {
 /// A database in this process, filled and measured by a benchmark.
 pub struct Instance {
     database: Database,
+    /// The setting `work_mem` of its queries, if it is not the default.
+    work_mem_bytes: Option<u64>,
 }
 
 /// A query's complete result and where its time went.
@@ -129,7 +131,7 @@ pub struct TimedAnswer {
 
 impl Instance {
     pub fn start(options: &InstanceOptions) -> Result<Self, BenchError> {
-        Ok(Self { database: Database::open(options.of_database())? })
+        Ok(Self { database: Database::open(options.of_database())?, work_mem_bytes: None })
     }
 
     /// The same in a directory, with what is there.
@@ -139,12 +141,18 @@ impl Instance {
         durability: &DurabilityOptions,
     ) -> Result<Self, BenchError> {
         let database = Database::open_directory(directory, options.of_database(), durability, |_| {})?;
-        Ok(Self { database })
+        Ok(Self { database, work_mem_bytes: None })
     }
 
     /// Measures a database that is open already, and that stays open.
     pub fn of(database: &Database) -> Self {
-        Self { database: database.clone() }
+        Self { database: database.clone(), work_mem_bytes: None }
+    }
+
+    /// Has queries that are timed go on in temporary files as soon as an operator holds more than this.
+    #[must_use]
+    pub fn with_work_mem(self, work_mem_bytes: Option<u64>) -> Self {
+        Self { work_mem_bytes, ..self }
     }
 
     pub fn engine(&self) -> &Engine {
@@ -153,6 +161,7 @@ impl Instance {
 
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let mut counters = counters(self.engine());
+        counters.insert("temp_bytes_written".to_owned(), self.sql().temp_files().statistics().written_bytes);
         counters.extend(self.database.files().map(|files| log_counters(files)).unwrap_or_default());
         counters
     }
@@ -215,8 +224,15 @@ impl Instance {
     pub fn query_repeatedly(&self, sql: &str, times: u32) -> Result<TimedAnswer, SqlFailure> {
         let (mut session, sql, env) =
             (self.sql().session(SessionOptions::default()), sql.to_owned(), Arc::clone(self.engine().env()));
+        let setting = self.work_mem_bytes.map(|bytes| format!("SET work_mem = '{bytes}B'"));
         let timed = self.engine().block_on(async move {
-            let timed = timed_query(&mut session, &sql, times, || env.now()).await;
+            let timed = async {
+                if let Some(setting) = setting {
+                    timed_query(&mut session, &setting, 1, || env.now()).await?;
+                }
+                timed_query(&mut session, &sql, times, || env.now()).await
+            }
+            .await;
             session.close().await;
             timed
         });

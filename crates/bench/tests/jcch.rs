@@ -73,6 +73,16 @@ fn many_partitions_of_small_segments_from_files() -> Result<(), BenchError> {
     ran
 }
 
+/// Whatever can go on in temporary files does, and answers what it answers in memory.
+#[test]
+fn answers_are_the_same_in_temporary_files() -> Result<(), BenchError> {
+    for parameters in ParameterSet::ALL {
+        let options = AnalyticsOptions { work_mem_bytes: Some(1), ..options(jcch(parameters), 0.01) };
+        assert!(run(&options)?.counters["temp_bytes_written"] > 0, "{options:?}");
+    }
+    Ok(())
+}
+
 /// What the writers do to rows, no query may see.
 #[test]
 fn answers_stay_beside_writers() -> Result<(), BenchError> {

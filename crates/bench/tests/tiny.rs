@@ -68,6 +68,14 @@ fn tpch_from_files_in_many_partitions_of_small_segments() -> Result<(), BenchErr
     Ok(())
 }
 
+/// Whatever can go on in temporary files does, and answers what it answers in memory.
+#[test]
+fn tpch_in_temporary_files() -> Result<(), BenchError> {
+    let report = run_tpch(&AnalyticsOptions { work_mem_bytes: Some(1), ..tiny_tpch() })?;
+    assert!(report.counters["temp_bytes_written"] > 0);
+    Ok(())
+}
+
 #[test]
 fn tpch_beside_writers() -> Result<(), BenchError> {
     let options = AnalyticsOptions { refresh_clients: 2, segment_rows: Some(1_000), repeat: 3, ..tiny_tpch() };

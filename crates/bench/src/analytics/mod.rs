@@ -34,7 +34,7 @@ use std::path::Path;
 /// Runs the benchmark; `progress` gets a line per step.
 pub fn analytics(options: &AnalyticsOptions, progress: &mut dyn FnMut(&str)) -> Result<AnalyticsReport, BenchError> {
     options.validate()?;
-    let instance = Instance::start(&options.instance_options())?;
+    let instance = Instance::start(&options.instance_options())?.with_work_mem(options.work_mem_bytes);
     progress(&format!("loading {}, scale factor {}", options.suite.title(), options.scale_factor));
     let loaded = load(&instance, options)?;
     let mut queries = options.suite.queries(options.scale_factor);

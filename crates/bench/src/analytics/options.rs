@@ -26,6 +26,8 @@ pub struct AnalyticsOptions {
     /// Random transactions before the queries, whose answers are then those of a fresh load, see `churn`.
     pub churn: u64,
     pub memory_limit_bytes: u64,
+    /// An operator that holds more goes on in temporary files.
+    pub work_mem_bytes: Option<u64>,
     pub repeat: usize,
     pub peers: Vec<PeerKind>,
 }
@@ -45,6 +47,7 @@ impl Default for AnalyticsOptions {
             refresh_clients: 0,
             churn: 0,
             memory_limit_bytes: 16 << 30,
+            work_mem_bytes: None,
             repeat: 3,
             peers: Vec::new(),
         }

@@ -61,6 +61,9 @@ struct CommonArguments {
     /// Memory for data and queries
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_limit: Option<u64>,
+    /// An operator that holds more goes on in temporary files; with 1 all do that can
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    work_mem: Option<u64>,
     /// Runs of each query; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: usize,
@@ -135,6 +138,7 @@ impl CommonArguments {
             refresh_clients: self.refresh,
             churn: self.churn,
             memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
+            work_mem_bytes: self.work_mem,
             repeat: self.repeat,
             peers: self.peers.iter().map(|peer| peer.kind()).collect(),
         }
