@@ -347,6 +347,7 @@ impl MemoryPool {
         };
         if let Some(faults) = self.faults.get()
             && bytes > 0
+            && may_take < MayTake::Everything
             && faults.refuses(consumer.name)
         {
             let (used, limit) = (self.used(), self.limit());

@@ -132,7 +132,11 @@ impl LaneWriter {
             } else {
                 put_frame(&batch.slice(start, rows), &mut self.gathered);
             }
-            self.file.held.grow((self.gathered.len() - before) as u64)?;
+            if let Err(refused) = self.file.held.grow((self.gathered.len() - before) as u64) {
+                // What is gathered is what is reserved.
+                self.gathered.truncate(before);
+                return Err(refused.into());
+            }
             if self.gathered.len() >= self.file.piece_bytes {
                 self.hand_on()?;
             }

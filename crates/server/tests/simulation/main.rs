@@ -178,8 +178,7 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
         pipe_bytes: [61, 1_000, 1 << 16][random.index(3)],
         short_probability: [0.0, 0.25][random.index(2)],
     };
-    // A refusal fails what spills where it is only counted, which nothing but the simulator does: not both at once.
-    let refusals = [0.0, 0.000_3, 0.003][random.index(3)] * f64::from(u8::from(database_options.work_mem_bytes == 0));
+    let refusals = [0.0, 0.000_3, 0.003][random.index(3)];
     let disk_fails = random.index(2) == 0;
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let env = SimulatedEnv::with_network(seed, network);
