@@ -53,7 +53,8 @@ def fill(client, table, rows, values):
     product = ", ".join(f"digits d{place}" for place in range(len(str(step)) - 1))
     number = " + ".join(f"d{place}.d * {10 ** place}" for place in range(len(str(step)) - 1))
     for first in range(0, rows, step):
-        client.query(f"INSERT INTO {table} SELECT {values} FROM (SELECT {first} + {number} AS id FROM {product}) numbers")
+        numbers = f"SELECT {first} + {number} AS id FROM {product}"
+        client.query(f"INSERT INTO {table} SELECT {values} FROM ({numbers}) numbers")
 
 
 def tpch_queries():

@@ -33,8 +33,9 @@ pub struct Resources {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub temp_file_limit: Option<u64>,
 
-    /// Memory for versions of rows that only old snapshots see, in bytes or with K, M or G; beyond, the transaction with
-    /// the oldest snapshot fails, and no writer; 0 or -1: as much as there is [default: a quarter of the memory limit]
+    /// Memory for versions of rows that only old snapshots see, in bytes or with K, M or G; beyond, the transaction
+    /// with the oldest snapshot fails, and no writer; 0 or -1: as much as there is [default: a quarter of the memory
+    /// limit]
     #[arg(long, value_name = "BYTES", value_parser = bytes_or_off, allow_negative_numbers = true)]
     pub old_version_memory_limit: Option<u64>,
 }

@@ -255,10 +255,10 @@ impl Engine {
         Ok(container)
     }
 
-    /// Drops a container, its global indexes and its foreign keys, at once: whoever is to wait for the transactions that
-    /// use it takes [`AccessExclusive`](crate::TableLockMode::AccessExclusive) first, and drops it before the lock is
-    /// given back. Statements that run on it finish on what they pinned; a transaction of others that wrote to it fails
-    /// when it commits.
+    /// Drops a container, its global indexes and its foreign keys, at once: whoever is to wait for the transactions
+    /// that use it takes [`AccessExclusive`](crate::TableLockMode::AccessExclusive) first, and drops it before the lock
+    /// is given back. Statements that run on it finish on what they pinned; a transaction of others that wrote to it
+    /// fails when it commits.
     ///
     /// # Errors
     /// [`EngineError::ForeignKey`] if others refer to it.

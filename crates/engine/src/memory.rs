@@ -108,7 +108,7 @@ const AWAIT_STEP: Duration = Duration::from_millis(1);
 /// So many looks in a row find nothing to do before it is believed.
 const AWAIT_LOOKS: u32 = 3;
 /// Busy partitions always want maintenance: if nothing was freed for so long, what was to be freed is.
-const AWAIT_STILL: Duration = Duration::from_millis(300);
+const AWAIT_STILL: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Has partitions vacate what ended statements left, in front of other work, and workers give back what the

@@ -347,7 +347,6 @@ impl MemoryPool {
         };
         if let Some(faults) = self.faults.get()
             && bytes > 0
-            && may_take < MayTake::Everything
             && faults.refuses(consumer.name)
         {
             let (used, limit) = (self.used(), self.limit());

@@ -346,7 +346,8 @@ with connect(autocommit=True) as one, connect(autocommit=True, application_name=
         thread = threading.Thread(target=run, args=(two, 'SELECT pg_sleep(60)', told))
         thread.start()
         wait(lambda: one.execute(state, (pid,)).fetchone() == ('active', 'SELECT pg_sleep(60)'))
-        assert one.execute(f\"SELECT {function}(pid) FROM pg_stat_activity WHERE application_name = 'busy'\").fetchall() == [(True,)]
+        end = f\"SELECT {function}(pid) FROM pg_stat_activity WHERE application_name = 'busy'\"
+        assert one.execute(end).fetchall() == [(True,)]
         thread.join()
         assert told == [code], told
     wait(lambda: one.execute(state, (pid,)).fetchone() is None)

@@ -12,10 +12,10 @@
 //! ```
 //! All numbers are little-endian. `check` is the CRC-32C of everything behind it, begun with the id of the database;
 //! `length` counts the record without the zeros; `position` is where the record stands in the log, so that what is left
-//! of an older use of the same file is not taken for a record; `durable` says up to where the log was durable before the
-//! record was written: where its batch begins, because a batch is written when the one before is synced. The last of the
-//! zeros is none, so that it shows whether a record's last sector was written. A record that is not whole, with a whole one behind it that says so, is damage; without one, it
-//! is the end of what was written.
+//! of an older use of the same file is not taken for a record; `durable` says up to where the log was durable before
+//! the record was written: where its batch begins, because a batch is written when the one before is synced. The last
+//! of the zeros is none, so that it shows whether a record's last sector was written. A record that is not whole, with
+//! a whole one behind it that says so, is damage; without one, it is the end of what was written.
 
 use crate::directory::DatabaseId;
 
@@ -100,10 +100,10 @@ pub(super) fn append(out: &mut Vec<u8>, id: DatabaseId, record: Record<'_>, writ
 /// Whether no crash can have left what stands at `position`, where no whole record does; `rest` is the file from there
 /// on, `offset` where that is in it.
 ///
-/// Nothing but zeros was there before, and whatever is written by and by into a sector is behind what it has. So a crash
-/// leaves of each sector a beginning of what was written, and zeros. A sector that has anything at or behind the last
-/// byte of a record has all of the record that belongs there. If all sectors of a record have that, it was written as a
-/// whole, and is another one by now.
+/// Nothing but zeros was there before, and whatever is written by and by into a sector is behind what it has. So a
+/// crash leaves of each sector a beginning of what was written, and zeros. A sector that has anything at or behind the
+/// last byte of a record has all of the record that belongs there. If all sectors of a record have that, it was written
+/// as a whole, and is another one by now.
 pub(super) fn is_damage(rest: &[u8], offset: u64, position: u64) -> bool {
     let is_written = |length: usize| {
         let mut begin = 0;

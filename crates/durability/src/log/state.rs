@@ -490,8 +490,8 @@ impl State {
         (commits, self.wait_for_room.drain(..).chain(durable).collect())
     }
 
-    /// Appends that the log is closed, if anything was written to it and there is room: from then on whatever is wrong in
-    /// front of it is no end.
+    /// Appends that the log is closed, if anything was written to it and there is room: from then on whatever is wrong
+    /// in front of it is no end.
     pub fn append_end(&mut self, shared: &Shared) {
         if self.has_begun && self.failure.is_none() && self.left() >= record::record_bytes(0) {
             self.append(shared, Kind::Closed, 0, |_| {});

@@ -30,8 +30,8 @@ impl Transaction {
         Savepoint { transaction: self.id(), first }
     }
 
-    /// Takes back what was written behind the savepoint, and lets go of the rows and tables locked there. The savepoint stays,
-    /// later ones are gone.
+    /// Takes back what was written behind the savepoint, and lets go of the rows and tables locked there. The savepoint
+    /// stays, later ones are gone.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<(), EngineError> {
         let position = self.find(savepoint)?;
         self.savepoints.truncate(position + 1);

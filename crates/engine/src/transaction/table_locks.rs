@@ -1,11 +1,12 @@
 //! The table locks of a transaction: taken before the first access to a container, given back when it ends.
 //!
-//! Accesses take them by themselves. Those that can wait do: the task sleeps, as it does for rows. `scan`, `lookup_many`,
+//! Accesses take them by themselves. Those that can wait do: the task sleeps, as it does for rows. `scan`,
+//! `lookup_many`,
 //! `pin_stream` and `bulk` begin at once; where they would have to wait they are refused, so whoever shares a container
 //! with changes of the schema locks it before ([`Transaction::lock_table`]).
 //!
-//! Whoever gets a lock looks at the container again. It may have been dropped meanwhile, and it may have taken the place
-//! of another one after the transaction's snapshot: then there would be nothing where the snapshot has rows.
+//! Whoever gets a lock looks at the container again. It may have been dropped meanwhile, and it may have taken the
+//! place of another one after the transaction's snapshot: then there would be nothing where the snapshot has rows.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -145,13 +146,13 @@ impl Drop for HeldTableLocks {
 }
 
 impl Transaction {
-    /// Locks a container until the transaction ends, or rolls back to a savepoint before this statement. Waits for those
-    /// who have a lock in the way, and for those who want one and came before.
+    /// Locks a container until the transaction ends, or rolls back to a savepoint before this statement. Waits for
+    /// those who have a lock in the way, and for those who want one and came before.
     ///
     /// # Errors
     /// [`EngineError::NoSuchContainer`] if it was dropped, also while this waited; [`EngineError::Deadlock`],
-    /// [`EngineError::LockTimeout`], [`EngineError::Cancelled`]; [`EngineError::ContainerReplaced`] for a weak mode of a
-    /// container that is newer than the snapshot.
+    /// [`EngineError::LockTimeout`], [`EngineError::Cancelled`]; [`EngineError::ContainerReplaced`] for a weak mode of
+    /// a container that is newer than the snapshot.
     pub async fn lock_table(&mut self, container: ContainerId, mode: TableLockMode) -> Result<(), EngineError> {
         let container = self.runtime.view(container)?.container.clone();
         if mode.is_weak() {
@@ -194,9 +195,9 @@ impl Transaction {
         self.check_serializable()
     }
 
-    /// Takes no table locks: for whoever looks at a database as a whole (checkpoints, verification, statistics) and puts
-    /// up with containers that are dropped meanwhile, and for what a statement does on the side in a transaction of its
-    /// own, under its locks.
+    /// Takes no table locks: for whoever looks at a database as a whole (checkpoints, verification, statistics) and
+    /// puts up with containers that are dropped meanwhile, and for what a statement does on the side in a transaction
+    /// of its own, under its locks.
     pub fn pass_table_locks(&mut self) {
         self.locks.passes = true;
     }

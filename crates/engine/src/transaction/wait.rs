@@ -31,8 +31,8 @@ impl Attempt {
 }
 
 impl Transaction {
-    /// How long a write waits for another transaction's row or key, and any access for a table lock; `None` (the default): until it is decided. Zero:
-    /// not at all. Each wait has this time anew.
+    /// How long a write waits for another transaction's row or key, and any access for a table lock; `None` (the
+    /// default): until it is decided. Zero: not at all. Each wait has this time anew.
     pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
         self.lock_timeout = timeout;
     }

@@ -5,8 +5,8 @@
 //! from the wait that is about to begin. Whoever would close it is refused; all others go on once it has rolled back.
 //!
 //! An edge counts only while there is something to wait for: somebody who was released and has not run yet is no part
-//! of a cycle. So whom a table lock waits for is looked up anew each time. That misses no cycle: whoever comes between a
-//! waiter and its lock later had it in its way before.
+//! of a cycle. So whom a table lock waits for is looked up anew each time. That misses no cycle: whoever comes between
+//! a waiter and its lock later had it in its way before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

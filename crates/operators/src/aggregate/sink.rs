@@ -152,8 +152,8 @@ impl GroupBy {
         self.external.as_deref().ok_or_else(|| OperatorError::Internal("a grouping that has no files".to_string()))
     }
 
-    /// What the rounds take in memory besides the groups of the slots: the results, and if groups are divided, a copy of
-    /// all of them and the tables of the parts that are merged at the same time, which grow by doubling.
+    /// What the rounds take in memory besides the groups of the slots: the results, and if groups are divided, a copy
+    /// of all of them and the tables of the parts that are merged at the same time, which grow by doubling.
     fn bytes_to_finish(&self) -> u64 {
         let (mut used, mut held, mut copied, mut results, mut largest, mut most_values) = (0, 0, 0, 0, 0, 0);
         let mut workers = 0;

@@ -99,8 +99,8 @@ impl Spill {
         &self.inner.counted
     }
 
-    /// What may be on its way to files and back at once: half of what is free, because spilling consumers leave room for
-    /// it, and what the statement reserved for that before it started at least.
+    /// What may be on its way to files and back at once: half of what is free, because spilling consumers leave room
+    /// for it, and what the statement reserved for that before it started at least.
     pub(crate) fn in_flight_bytes(&self) -> u64 {
         (self.free_bytes() / 2).clamp(self.inner.memory.floor_of_statement(), IN_FLIGHT_BYTES_MAX)
     }

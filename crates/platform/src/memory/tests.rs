@@ -58,8 +58,8 @@ fn what_is_only_counted_is_not_refused() {
     names.grow(2 << 20).unwrap();
     assert_eq!((pool.used(), counted.used(), counted.limit()), (17 << 20, 2 << 20, u64::MAX));
     rows.grow(1).expect_err("others are refused as before");
-    pool.working().counted().reserve("temporary files").grow(1 << 20).expect("whoever it works for");
     assert_eq!(pool.by_consumer(), [("names", 2 << 20), ("rows", 15 << 20)]);
+    pool.working().counted().reserve("temporary files").grow(1 << 20).expect("whoever it works for");
     drop(names);
     assert_eq!((pool.used(), counted.used()), (15 << 20, 0));
 }

@@ -321,8 +321,8 @@ impl Activity {
 
     // ---- the watchdog's
 
-    /// Sees to it that the watchdog looks in time. It sleeps on when the deadline that it sleeps for is put off, as most
-    /// are, so a session that is busy wakes it once in the time of a timeout.
+    /// Sees to it that the watchdog looks in time. It sleeps on when the deadline that it sleeps for is put off, as
+    /// most are, so a session that is busy wakes it once in the time of a timeout.
     fn keep_watch(self: &Arc<Self>, mut state: MutexGuard<'_, State>, engine: &Engine) {
         if state.deadlines.next() == u64::MAX {
             return;

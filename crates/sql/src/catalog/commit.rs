@@ -41,8 +41,8 @@ use super::version::{Catalog, CatalogVersion};
 use crate::errors::SqlError;
 use crate::plan::engine_error;
 
-/// Commits a transaction and these changes of names: steps 1 to 5. On an error neither has happened. The table locks are
-/// to be kept through step 6.
+/// Commits a transaction and these changes of names: steps 1 to 5. On an error neither has happened. The table locks
+/// are to be kept through step 6.
 pub async fn commit_names(
     engine: &Engine,
     catalog: &Catalog,

@@ -1,8 +1,8 @@
 //! Where the statements of a text begin and end, and how much each is, without keeping anything of it.
 //!
 //! The lexemes are those of the parser's tokenizer as far as an end depends on them: what stands in quotes, between
-//! dollar signs or in a comment ends nothing. Where the tokenizer is odd (it takes `--` behind some operators for a part
-//! of these), a comment here is longer than it needs to be: then two statements come as one piece, and
+//! dollar signs or in a comment ends nothing. Where the tokenizer is odd (it takes `--` behind some operators for a
+//! part of these), a comment here is longer than it needs to be: then two statements come as one piece, and
 //! [`super::parse`] cuts it.
 
 use std::ops::Range;
@@ -258,7 +258,8 @@ mod tests {
             let text: String = (0..random.below(14)).map(|_| PARTS[random.below(30) as usize]).collect();
             let Some(whole) = tokens([text.as_str()]) else { continue };
             // PostgreSQL begins a comment there, and so do pieces.
-            let is_odd = |token: &Token| matches!(token, Token::CustomBinaryOperator(odd) if odd.contains("--") || odd.contains("/*"));
+            let begins = |text: &str| text.contains("--") || text.contains("/*");
+            let is_odd = |token: &Token| matches!(token, Token::CustomBinaryOperator(text) if begins(text));
             if whole.iter().any(is_odd) {
                 continue;
             }

@@ -1,8 +1,8 @@
 //! How large the plan of a statement may become: counted on its tree, before anything is written out.
 //!
 //! Short texts stand for large plans. A query of WITH is planned once for each place that names it, and within those of
-//! another query of WITH that is named twice, four times, and so on. `x BETWEEN a AND b` is `x >= a AND x <= b`, so that
-//! thirty within each other are a thousand million. [`Size::parts`] counts what is there when all of this is done:
+//! another query of WITH that is named twice, four times, and so on. `x BETWEEN a AND b` is `x >= a AND x <= b`, so
+//! that thirty within each other are a thousand million. [`Size::parts`] counts what is there when all of this is done:
 //!
 //! | written                              | counts as                                        |
 //! |--------------------------------------|--------------------------------------------------|

@@ -8,8 +8,8 @@
 //! all of it from running, and then each is parsed and planned when those before it have run. So a text takes the
 //! memory of itself and of one statement, however many it has.
 //!
-//! Parsing and planning allocate without asking; what they take is reserved here before they begin, as so many bytes for
-//! each token and each part of the plan, and given back when the plan is there. The factors were measured (see
+//! Parsing and planning allocate without asking; what they take is reserved here before they begin, as so many bytes
+//! for each token and each part of the plan, and given back when the plan is there. The factors were measured (see
 //! `docs/memory.md`). This goes with the planner that it stands in front of.
 
 use std::collections::VecDeque;

@@ -7,10 +7,10 @@
 //!            room again, or   |      rolled back; what ended statements left is vacated first
 //!            alone at last    +---- waits in its old place ----> memory_wait_timeout: 53200
 //! ```
-//! A statement is tried again only if others ran beside it, or if more is free than when it began: one that is too large
-//! by itself is refused at once. Nobody waits with memory or locks, as its transaction was rolled back: so only the
-//! first statement of a transaction waits. Accesses by key are tried again when memory came back, but wait for nobody.
-//! If a statement that writes is refused what is kept for the oldest snapshot, that one is revoked.
+//! A statement is tried again only if others ran beside it, or if more is free than when it began: one that is too
+//! large by itself is refused at once. Nobody waits with memory or locks, as its transaction was rolled back: so only
+//! the first statement of a transaction waits. Accesses by key are tried again when memory came back, but wait for
+//! nobody. If a statement that writes is refused what is kept for the oldest snapshot, that one is revoked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::native::{ChangePlan, InsertRows};
 /// What the pool calls that which statements start with.
 const STATEMENTS: &str = "statements";
 /// How long a refused statement waits at most until what ended statements held is given back.
-const RECLAIM_MAX: Duration = Duration::from_secs(2);
+const RECLAIM_MAX: Duration = Duration::from_secs(5);
 /// A statement is tried again if this share of the limit came free since it began.
 const WORTH_SHARE: u64 = 64;
 /// It is tried beside others so often; then alone.

@@ -154,7 +154,8 @@ impl Dividing {
         Ok(())
     }
 
-    /// Plans a round for what waits and what `more` gives, with the bytes that are charged for it; how many jobs it has.
+    /// Plans a round for what waits and what `more` gives, with the bytes that are charged for it; how many jobs it
+    /// has.
     pub fn plan(&self, more: impl FnOnce() -> Vec<(Batch, u64)>) -> Result<usize, OperatorError> {
         self.parts()?;
         let mut waiting = lock(&self.waiting);
