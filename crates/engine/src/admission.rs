@@ -210,32 +210,29 @@ impl Future for Admit {
         {
             let mut queue = lock(&gate.queue);
             let Queue { running, next_ticket, waiting, called } = &mut *queue;
-            match this.ticket {
-                Some(ticket) => {
-                    if let Some(place) = called.iter().position(|known| *known == ticket) {
-                        called.swap_remove(place);
-                        this.ticket = None;
-                        return permit(ticket);
-                    }
-                    if let Some(waiting) = waiting.get_mut(&ticket) {
-                        waiting.waker.clone_from(context.waker());
-                    }
+            if let Some(ticket) = this.ticket {
+                if let Some(place) = called.iter().position(|known| *known == ticket) {
+                    called.swap_remove(place);
+                    this.ticket = None;
+                    return permit(ticket);
                 }
-                None => {
-                    let ticket = *next_ticket;
-                    *next_ticket += 1;
-                    if waiting.is_empty() && *running < gate.running_max() {
-                        *running += 1;
-                        return permit(ticket);
-                    }
-                    if gate.limit.is_some_and(|limit| waiting.len() >= limit.waiting_max) {
-                        let (running, waiting) = (*running, waiting.len());
-                        return Poll::Ready(Err(AdmissionError::QueueFull { running, waiting }));
-                    }
-                    waiting.insert(ticket, Waiting { waker: context.waker().clone(), for_memory: false });
-                    runtime.counters.add(Event::AdmissionWaits, 1);
-                    this.ticket = Some(ticket);
+                if let Some(waiting) = waiting.get_mut(&ticket) {
+                    waiting.waker.clone_from(context.waker());
                 }
+            } else {
+                let ticket = *next_ticket;
+                *next_ticket += 1;
+                if waiting.is_empty() && *running < gate.running_max() {
+                    *running += 1;
+                    return permit(ticket);
+                }
+                if gate.limit.is_some_and(|limit| waiting.len() >= limit.waiting_max) {
+                    let (running, waiting) = (*running, waiting.len());
+                    return Poll::Ready(Err(AdmissionError::QueueFull { running, waiting }));
+                }
+                waiting.insert(ticket, Waiting { waker: context.waker().clone(), for_memory: false });
+                runtime.counters.add(Event::AdmissionWaits, 1);
+                this.ticket = Some(ticket);
             }
         }
         let timed_out = this.timeout.as_mut().is_some_and(|timeout| Pin::new(timeout).poll(context).is_ready());

@@ -36,9 +36,10 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     }
     // What could go is gone; what is left is kept for a snapshot, or there is none.
     let oldest = horizon.oldest;
-    let sum = match maintained.more {
-        true => None,
-        false => runtime.weigh_old_versions(partition, oldest, state.store.old_version_bytes()),
+    let sum = if maintained.more {
+        None
+    } else {
+        runtime.weigh_old_versions(partition, oldest, state.store.old_version_bytes())
     };
     if state.change.is_some() {
         let next = continue_change(runtime, partition, &mut state);

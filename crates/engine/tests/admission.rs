@@ -50,7 +50,7 @@ async fn statement(
         }
         Err(AdmissionError::QueueFull { .. }) => log.lock().expect("one thread").full += 1,
         Err(AdmissionError::TimedOut(_) | AdmissionError::NoMemory(_)) => {
-            log.lock().expect("one thread").timed_out += 1
+            log.lock().expect("one thread").timed_out += 1;
         }
     }
     drop(admitted);
@@ -125,7 +125,7 @@ fn who_waits_for_memory_goes_on_before_those_that_came_later() {
         assert!(first.has_others());
         let held = engine.memory().reserve("test");
         held.grow(48 << 20).expect("there is room");
-        let waits = second.wait_for_memory(Some(32 << 20), Duration::from_secs(60));
+        let waits = second.wait_for_memory(Some(32 << 20), Duration::from_mins(1));
         let spawn = |name: &'static str, engine: &Engine| {
             let (order, admit) = (Arc::clone(&order), engine.admit(StatementClass::Scan));
             engine.spawn(async move {
@@ -171,7 +171,7 @@ fn who_waits_for_memory_goes_on_alone_or_gives_up() {
     assert_eq!(engine.admitted(StatementClass::Scan), (1, 0), "it left the queue");
     let second = admit(&mut simulation);
     drop(first);
-    let waits = second.wait_for_memory(None, Duration::from_secs(60));
+    let waits = second.wait_for_memory(None, Duration::from_mins(1));
     let permit = simulation.block_on(waits).expect("runs").expect("it is alone");
     assert!(!permit.has_others());
     drop((permit, held));

@@ -229,12 +229,11 @@ pub fn reconcile(configured_bytes: u64, accounted_bytes: u64, observation: Memor
     let unaccounted_bytes =
         resident.map_or(0, |_| reached_bytes(accounted_bytes, &observation)).saturating_sub(accounted_bytes);
     let own = observation.heap_bytes.is_some();
-    let (headroom, taken_max) = match own {
-        true => (
-            (configured_bytes / HEADROOM_SHARE).min(HEADROOM_BYTES_MAX),
-            configured_bytes - configured_bytes / OWN_LEAST_SHARE,
-        ),
-        false => (0, configured_bytes / UNACCOUNTED_SHARE_MAX),
+    let (headroom, taken_max) = if own {
+        let headroom = (configured_bytes / HEADROOM_SHARE).min(HEADROOM_BYTES_MAX);
+        (headroom, configured_bytes - configured_bytes / OWN_LEAST_SHARE)
+    } else {
+        (0, configured_bytes / UNACCOUNTED_SHARE_MAX)
     };
     let taken = unaccounted_bytes + headroom;
     let (mut limit_bytes, mut reason) = match resident {

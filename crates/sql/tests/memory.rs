@@ -298,7 +298,7 @@ fn work_mem_changes_no_join() {
 /// A table of the numbers 1 to `rows`.
 fn make_numbers(client: &mut support::Client, rows: u64) {
     client.ok("CREATE TABLE numbers (n bigint PRIMARY KEY) WITH (layout = column)");
-    let lines: String = (1..=rows).map(|n| format!("{n}\n")).collect();
+    let lines: String = (1..=rows).map(|n| format!("{n}\n")).collect::<Vec<_>>().concat();
     client.run_with("COPY numbers FROM STDIN (FORMAT csv)", &[], Some(&lines)).unwrap();
 }
 
@@ -355,7 +355,7 @@ fn a_refused_statement_waits_for_others_and_is_answered() {
         (permit, held)
     };
     let waits = |engine: &eris_engine::Engine| {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
         while engine.admitted(eris_engine::StatementClass::Scan) != (1, 1) {
             assert!(std::time::Instant::now() < deadline, "the statement does not wait");
             std::thread::sleep(std::time::Duration::from_millis(2));

@@ -271,7 +271,9 @@ impl Checker<'_> {
                 }
             }
             let mut writes = writes.clone();
-            truncated.iter().for_each(|table| versions.truncate(*table, &mut writes));
+            for table in &truncated {
+                versions.truncate(*table, &mut writes);
+            }
             versions.commit(committed, &writes);
             *self.counts.entry("tables truncated".to_owned()).or_default() += truncations;
         }

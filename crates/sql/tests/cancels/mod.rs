@@ -66,7 +66,8 @@ fn every_statement_hears_that_it_is_cancelled() {
     let mut client = instance.session();
     client.ok("CREATE TABLE big (id int PRIMARY KEY, n int, s text)");
     client.ok("CREATE TABLE copied (id int, n int, s text)");
-    let rows: String = (0..ROWS).map(|id| format!("{id},{},row {}\n", id % 1_000, (id * 7_919) % ROWS)).collect();
+    let row = |id| format!("{id},{},row {}\n", id % 1_000, (id * 7_919) % ROWS);
+    let rows: String = (0..ROWS).map(row).collect::<Vec<_>>().concat();
     let rows: Arc<str> = rows.into();
     client.run_with("COPY big FROM STDIN (FORMAT csv)", &[], Some(&rows)).unwrap();
     let terms: Vec<String> = (0..400).map(|at| format!("(a.n = {at} AND b.n <> {at} * 2)")).collect();

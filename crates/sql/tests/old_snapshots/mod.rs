@@ -21,7 +21,7 @@ fn instance(limit: Option<u64>) -> Instance {
     let instance = Instance::with_engine(options, DatabaseOptions::default());
     let mut client = instance.session();
     client.ok("CREATE TABLE t (id int PRIMARY KEY, n int, s text)");
-    let rows: String = (0..500).map(|id| format!("{id},0,x\n")).collect();
+    let rows: String = (0..500).map(|id| format!("{id},0,x\n")).collect::<Vec<_>>().concat();
     client.run_with("COPY t FROM STDIN (FORMAT csv)", &[], Some(&rows)).unwrap();
     instance
 }
@@ -52,7 +52,7 @@ fn the_oldest_reader_fails_and_the_writer_goes_on() {
                  old_version_bytes > 500000 \
                  FROM eris.transactions WHERE pid IS NOT NULL AND pid <> pg_backend_pid() AND holds_oldest";
     let expected = ["forgotten|repeatable read|idle in transaction|t|t|t"];
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let mut found = watcher.rows(named);
     while found != expected && Instant::now() < deadline {
         write(&mut writer, 1);
