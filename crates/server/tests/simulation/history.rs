@@ -271,7 +271,7 @@ impl Checker<'_> {
                 }
             }
             let mut writes = writes.clone();
-            for table in &truncated {
+            for table in truncated {
                 versions.truncate(*table, &mut writes);
             }
             versions.commit(committed, &writes);
