@@ -399,11 +399,9 @@ fn what_a_refused_statement_held_is_there_for_the_next() {
     // There is room for the query, and none for a second version of all rows.
     memory.set_limit(memory.used() + (24 << 20));
     assert_eq!(client.rows(query), rows);
+    let update = format!("UPDATE t SET a = a + 1, name = name || '{}'", "0123456789".repeat(30));
     for _ in 0..5 {
-        assert_eq!(
-            client.state("UPDATE t SET a = a + 1, name = name || '0123456789012345678901234567890123456789'"),
-            "53200"
-        );
+        assert_eq!(client.state(&update), "53200");
         assert_eq!(client.rows(query), rows);
         assert_eq!(client.ok("UPDATE t SET a = 0 WHERE id = 5").tag, "UPDATE 1");
     }
