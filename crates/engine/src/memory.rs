@@ -106,7 +106,7 @@ pub struct NodeMemory {
 /// How often one that waits for memory looks.
 const AWAIT_STEP: Duration = Duration::from_millis(1);
 /// So many looks in a row find nothing to do before it is believed.
-const AWAIT_LOOKS: u32 = 3;
+const AWAIT_LOOKS: u32 = 200;
 /// Busy partitions always want maintenance: if nothing was freed for so long, what was to be freed is.
 const AWAIT_STILL: Duration = Duration::from_secs(1);
 
@@ -120,14 +120,15 @@ impl Engine {
         let now = || runtime.env.now();
         let (end, mut least, mut still_until) = (now() + wait_max, u64::MAX, now() + AWAIT_STILL);
         // A partition that is being maintained right now is not marked.
-        let mut looks_in_vain = 0;
+        let (mut before, mut looks_in_vain) = (0, 0);
         loop {
             self.sleep_until(now() + AWAIT_STEP).await;
             let used = self.memory().used();
             if used < least {
                 (least, still_until) = (used, now() + AWAIT_STILL);
             }
-            looks_in_vain = if runtime.has_maintenance() { 0 } else { looks_in_vain + 1 };
+            let goes_on = used < before || runtime.has_maintenance();
+            (before, looks_in_vain) = (used, if goes_on { 0 } else { looks_in_vain + 1 });
             if now() >= end || now() >= still_until || looks_in_vain >= AWAIT_LOOKS {
                 break;
             }
