@@ -12,8 +12,8 @@
 //!
 //! A long statement that is refused memory while others run gives back what it holds and waits here until there is
 //! room, or until none of its class runs any more; while one waits for memory, none that came later is admitted. So
-//! statements that do not fit beside each other follow one another in the order in which they came. Nobody waits with
-//! memory, so that those who wait do not stop those who run.
+//! statements that do not fit beside each other follow one another in the order in which they came. None waits with
+//! memory, so that those that wait do not stop those that run.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -99,7 +99,7 @@ struct Queue {
     next_ticket: u64,
     /// By ticket: the first is the next.
     waiting: BTreeMap<u64, Waiting>,
-    /// Tickets whose turn has come and who do not know it yet; they count as running.
+    /// Tickets whose turn has come and whose statements do not know it yet; they count as running.
     called: Vec<u64>,
 }
 
@@ -271,7 +271,7 @@ impl Permit {
     }
 
     /// The statement was refused memory and has given back what it held. It waits until `bytes` are free, or until no
-    /// other of its class runs (`None`: only for that), for `wait_max`; those that came later wait behind it.
+    /// other of its class runs (`None`: only for that), for `wait_max`; those that came later wait after it.
     pub fn wait_for_memory(mut self, bytes: Option<u64>, wait_max: Duration) -> WaitForMemory {
         let place = self.0.take();
         let mut timeout = None;

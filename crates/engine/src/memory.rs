@@ -103,7 +103,7 @@ pub struct NodeMemory {
     pub remark: Option<String>,
 }
 
-/// How often one that waits for memory looks.
+/// How often a statement that waits for memory looks.
 const AWAIT_STEP: Duration = Duration::from_millis(1);
 /// So many looks in a row find nothing to do before it is believed.
 const AWAIT_LOOKS: u32 = 200;
@@ -133,7 +133,7 @@ impl Engine {
                 break;
             }
         }
-        // What was found is in force for whoever asks next.
+        // What was found is in force for the next reservation.
         self.memory_report();
     }
 

@@ -76,7 +76,7 @@ pub(crate) struct Runtime {
     retry_scheduled: AtomicBool,
     /// Those who fill the engine with a database.
     opening: AtomicU64,
-    /// Those who wait until memory of ended statements is given back.
+    /// Statements that wait until memory of ended ones is given back.
     memory_waits: AtomicU64,
 }
 
@@ -254,7 +254,7 @@ impl Runtime {
         }
     }
 
-    /// Whether maintenance goes first, because somebody waits for the memory that it frees.
+    /// Whether maintenance goes first, because a statement waits for the memory that it frees.
     #[inline]
     pub fn memory_is_awaited(&self) -> bool {
         self.memory_waits.load(Ordering::Relaxed) > 0

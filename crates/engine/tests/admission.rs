@@ -110,7 +110,7 @@ fn nobody_waits_longer_than_the_limit() {
     }
 }
 
-/// One statement of a class that was refused memory goes on when there is some; those that came later wait behind it,
+/// One statement of a class that was refused memory goes on when there is some; those that came later wait after it,
 /// whether there is room for them or not.
 #[test]
 fn who_waits_for_memory_goes_on_before_those_that_came_later() {

@@ -33,7 +33,7 @@ pub struct MemoryPool {
     configured: AtomicU64,
     /// As it is in force: the one set, or less.
     limit: AtomicU64,
-    /// For what gives memory back: as set, also while less is in force because of memory that nobody accounted for.
+    /// For what gives memory back: as set, also while less is in force because of unaccounted memory.
     release_limit: AtomicU64,
     /// Before more than this is used, the controller looks.
     look_at: AtomicU64,

@@ -51,7 +51,7 @@ pub const WATCHED_FROM_BYTES: u64 = 256 << 20;
 /// a database that gets nothing at all could not even be emptied.
 pub const UNACCOUNTED_SHARE_MAX: u64 = 2;
 
-/// As much of the limit stays free for what is allocated between two looks and reserved by nobody: plans, texts of
+/// As much of the limit stays free for what is allocated between two looks without a reservation: plans, texts of
 /// statements, copies of a moment.
 const HEADROOM_SHARE: u64 = 32;
 /// More than this is not needed for that.
@@ -521,7 +521,7 @@ mod tests {
             (0, 40, 5, 1_024 - 32 - 40),
             // Reserved and untouched; the code stays.
             (300, 40, 5, 1_024 - 32 - 30),
-            // Allocated by somebody who did not reserve.
+            // Allocated without a reservation.
             (300, 200, 400, 1_024 - 32 - 130),
             (300, 600, 300, 1_024 - 32 - 300),
             (10, 1_000, 900, 128),

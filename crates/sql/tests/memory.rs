@@ -367,7 +367,7 @@ fn a_refused_statement_waits_for_others_and_is_answered() {
         let mut second = instance.session();
         let answer = scope.spawn(move || second.rows(query));
         waits(&engine);
-        // By key nobody waits.
+        // Accesses by key do not wait.
         assert_eq!(client.rows("SELECT name FROM t WHERE id = 7"), ["the name of 7"]);
         drop(held);
         assert_eq!(answer.join().unwrap(), ["100000"]);

@@ -107,7 +107,7 @@ impl PublishedSnapshots {
     /// Gives the transactions that had it; none if one of them has to keep it, and nothing is revoked.
     pub fn revoke(&self, timestamp: Timestamp) -> Vec<TransactionId> {
         let shards = || self.shards.iter().enumerate();
-        // Nobody publishes a snapshot of this timestamp any more, so what is kept stands here already.
+        // No snapshot of this timestamp is published any more, so what is kept stands here already.
         let is_kept = |in_use: &InUse| in_use.timestamp == timestamp.0 && in_use.object.keeps_snapshots();
         if shards().any(|(_, shard)| lock(&shard.in_use).iter().any(is_kept)) {
             return Vec::new();

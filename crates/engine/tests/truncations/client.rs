@@ -42,7 +42,7 @@ impl Replacements {
     /// Has the names mean the new containers, now that a transaction has committed and still holds its locks.
     fn publish(&self, shared: &Truncations, committed: Timestamp) {
         for (at, made) in self.0.iter().enumerate() {
-            // One that was truncated twice leaves one behind that was never named.
+            // One that was truncated twice leaves one that was never named.
             if self.0[at + 1..].iter().all(|later| later.old != made.new) {
                 let new = shared.engine.container(made.new).expect("it was made before");
                 new.set_visible_from(committed);

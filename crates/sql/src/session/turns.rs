@@ -8,9 +8,9 @@
 //!            alone at last    +---- waits in its old place ----> memory_wait_timeout: 53200
 //! ```
 //! A statement is tried again only if others ran beside it, or if more is free than when it began: one that is too
-//! large by itself is refused at once. Nobody waits with memory or locks, as its transaction was rolled back: so only
-//! the first statement of a transaction waits. Accesses by key are tried again when memory came back, but wait for
-//! nobody. If a statement that writes is refused what is kept for the oldest snapshot, that one is revoked.
+//! large by itself is refused at once. No statement waits with memory or locks, as its transaction was rolled back: so
+//! only a statement outside of a transaction block waits. Accesses by key are tried again when memory came back, but do
+//! not wait. If a statement that writes is refused what is kept for the oldest snapshot, that one is revoked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Planned {
 }
 
 impl Session {
-    /// Waits for the statement's turn. A transaction that holds something waits for nobody here.
+    /// Waits for the statement's turn. A transaction that holds something does not wait here.
     pub(super) async fn take_turn(&mut self, planned: &Planned) -> Result<Turn, SqlError> {
         let engine = self.database.engine().clone();
         let may_try_again = self.block == Block::Idle && !matches!(planned.body, Body::Utility);

@@ -71,7 +71,7 @@ impl Open {
     }
 }
 
-/// Who has which snapshot, and what the oldest one costs.
+/// Which transaction has which snapshot, and what the oldest one costs.
 pub(super) fn transactions(known: &Named<'_>) -> Columns {
     let (at, now) = (unix_micros(known), known.engine.env().now());
     let snapshots = known.engine.snapshots();

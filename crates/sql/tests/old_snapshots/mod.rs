@@ -47,7 +47,7 @@ fn the_oldest_reader_fails_and_the_writer_goes_on() {
     let (mut writer, mut watcher) = (instance.session(), instance.session());
     let mut idle = begin(&instance, "REPEATABLE READ", "forgotten");
     write(&mut writer, 4);
-    // Who holds it, and what that costs, as far as maintenance has come.
+    // Which session holds it, and what that costs, as far as maintenance has come.
     let named = "SELECT application_name, isolation, state, holds_oldest, snapshot_age_ms >= 0, \
                  old_version_bytes > 500000 \
                  FROM eris.transactions WHERE pid IS NOT NULL AND pid <> pg_backend_pid() AND holds_oldest";

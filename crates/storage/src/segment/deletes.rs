@@ -251,7 +251,7 @@ impl DeleteMap {
         }
         let mut copy = this.copy();
         copy.runs.retain(|_, run| snapshot.sees(run.word));
-        // Runs that touch may have the same word now; nobody changes this map.
+        // Runs that touch may have the same word now; this map is not changed any more.
         copy.runs.values_mut().for_each(|run| run.word = Word::ALWAYS);
         copy.locks = 0;
         copy.account();

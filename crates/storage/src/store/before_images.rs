@@ -93,7 +93,7 @@ impl BeforeImages {
         self.images
     }
 
-    /// Bytes of the images that only wait until nobody can see them, about.
+    /// Bytes of the images that only wait until no snapshot sees them, about.
     pub(super) fn superseded_bytes(&self) -> u64 {
         let images = self.images as u64;
         self.memory.bytes() * self.superseded.rows().min(images) / images.max(1)

@@ -1,4 +1,4 @@
-//! Rows whose end is decided, by the timestamp of the end: what can be vacated once nobody can see it. Rows that lie
+//! Rows whose end is decided, by the timestamp of the end: what can be vacated once no snapshot sees it. Rows that lie
 //! one after the other are one run, so that all rows of a full database may die at once.
 
 use crate::address::RowAddress;
@@ -51,7 +51,7 @@ impl Dying {
         self.by_end.is_empty()
     }
 
-    /// Rows that wait until nobody can see them.
+    /// Rows that wait until no snapshot sees them.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
