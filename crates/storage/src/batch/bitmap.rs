@@ -138,6 +138,16 @@ impl BitmapBuilder {
         }
     }
 
+    /// Only the first `len` bits stay.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len.div_ceil(8));
+        self.bytes.shrink_to_fit();
+        if len & 7 != 0 {
+            self.bytes[len >> 3] &= 0xFF >> (8 - (len & 7));
+        }
+        self.len = len;
+    }
+
     /// Bits so far.
     pub fn len(&self) -> usize {
         self.len

@@ -335,6 +335,24 @@ impl ColumnBuilder {
         }
     }
 
+    /// Only the first `rows` stay, in no more memory than they need; gives the bytes of long values that went.
+    pub(crate) fn truncate(&mut self, rows: usize) -> usize {
+        if let Some(validity) = &mut self.validity {
+            validity.truncate(rows);
+        }
+        match &mut self.values {
+            Growing::Boolean(values) => values.truncate(rows),
+            Growing::Int16(values) => values.truncate(rows),
+            Growing::Int32(values) => values.truncate(rows),
+            Growing::Int64(values) => values.truncate(rows),
+            Growing::Int128(values) => values.truncate(rows),
+            Growing::Float32(values) => values.truncate(rows),
+            Growing::Float64(values) => values.truncate(rows),
+            Growing::Bytes(values) => return values.truncate(rows),
+        }
+        0
+    }
+
     /// The column.
     pub fn finish(self) -> Column {
         let values = match self.values {

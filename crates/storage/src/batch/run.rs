@@ -134,6 +134,13 @@ impl<T: Copy + Send + Sync + 'static> Run<T> {
         self.own().reserve_exact(more);
     }
 
+    /// Only the first `len` values stay, in no more memory than they need.
+    pub(super) fn truncate(&mut self, len: usize) {
+        let values = self.own();
+        values.truncate(len);
+        values.shrink_to_fit();
+    }
+
     /// The values in a vector: a piece that does not suffice is left.
     fn own(&mut self) -> &mut Vec<T> {
         if let Self::Piece(_) = self {

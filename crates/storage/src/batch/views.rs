@@ -167,6 +167,19 @@ impl ViewsBuilder {
         self.current.reserve_exact(data_bytes);
     }
 
+    /// Only the first `rows` stay, in no more memory than they need; gives the bytes of long values that went.
+    pub(crate) fn truncate(&mut self, rows: usize) -> usize {
+        self.views.truncate(rows);
+        // Long values lie in the order of their rows. Buffers that are full stay with the column.
+        let last = self.views.as_slice().iter().rev().find(|view| view_len(**view) > VIEW_INLINE_MAX);
+        let is_current = |view: &&u128| (**view >> 64) as u32 as usize == self.data.len();
+        let used = last.filter(is_current).map_or(0, |view| (*view >> 96) as u32 as usize + view_len(*view));
+        let gone = self.current.len() - used;
+        self.current.truncate(used);
+        self.current.shrink_to_fit();
+        gone
+    }
+
     pub(crate) fn finish(mut self) -> Views {
         let data: Arc<[Buffer<u8>]> = match (self.data.is_empty(), self.current.is_empty()) {
             (true, true) => Arc::default(),

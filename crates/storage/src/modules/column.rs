@@ -360,6 +360,25 @@ impl AccessPath for ColumnPath {
         }
     }
 
+    fn truncates(&self) -> bool {
+        self.columns.iter().all(|held| matches!(held.state, State::Growing { .. }))
+    }
+
+    fn truncate(&mut self, rows: u32) {
+        let rows = rows as usize;
+        assert!(rows <= self.rows, "{rows} of {} rows stay", self.rows);
+        let mut left = (self.rows_capacity - rows) * self.row_bytes();
+        for held in &mut self.columns {
+            if let State::Growing { values, data_capacity, data_used } = &mut held.state {
+                *data_used -= values.truncate(rows);
+                left += *data_capacity - *data_used;
+                *data_capacity = *data_used;
+            }
+        }
+        (self.rows, self.rows_capacity) = (rows, rows);
+        self.memory.shrink(left as u64);
+    }
+
     fn freeze(&mut self) {
         for held in &mut self.columns {
             if let State::Growing { values, .. } = &mut held.state {

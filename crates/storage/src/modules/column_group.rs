@@ -370,6 +370,29 @@ impl AccessPath for GroupPath {
         None
     }
 
+    fn truncates(&self) -> bool {
+        true
+    }
+
+    fn truncate(&mut self, rows: u32) {
+        let rows = rows as usize;
+        assert!(rows <= self.rows, "{rows} of {} rows stay", self.rows);
+        let nullable = self.fields.iter().filter(|field| field.attribute.nullable).count();
+        let bitmaps = nullable * 8 * (self.rows_capacity.div_ceil(64) - rows.div_ceil(64));
+        let left = (self.rows_capacity - rows) * self.stride + bitmaps;
+        self.array.truncate(rows * self.stride);
+        self.array.shrink_to_fit();
+        for Field { nulls, .. } in &mut self.fields {
+            nulls.truncate(rows.div_ceil(64));
+            nulls.shrink_to_fit();
+            if let Some(last) = nulls.get_mut(rows >> 6) {
+                *last &= (1 << (rows & 63)) - 1;
+            }
+        }
+        (self.rows, self.rows_capacity) = (rows, rows);
+        self.memory.shrink(left as u64);
+    }
+
     fn freeze(&mut self) {}
 
     fn bytes(&self) -> u64 {

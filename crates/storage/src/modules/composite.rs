@@ -314,6 +314,15 @@ impl AccessPath for CompositePath {
         old
     }
 
+    fn truncates(&self) -> bool {
+        self.members.iter().all(|member| member.linkage.is_none() && member.path.truncates())
+    }
+
+    fn truncate(&mut self, rows: u32) {
+        self.members.iter_mut().for_each(|member| member.path.truncate(rows));
+        self.rows = rows;
+    }
+
     fn freeze(&mut self) {
         for member in &mut self.members {
             member.path.freeze();

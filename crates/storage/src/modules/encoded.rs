@@ -276,6 +276,14 @@ impl EncodedPath {
 }
 
 impl AccessPath for EncodedPath {
+    fn truncates(&self) -> bool {
+        matches!(&self.state, State::Growing(columns) if columns.truncates())
+    }
+
+    fn truncate(&mut self, rows: u32) {
+        self.growing().truncate(rows);
+    }
+
     fn module(&self) -> &'static str {
         ENCODED
     }

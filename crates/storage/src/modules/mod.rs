@@ -261,6 +261,14 @@ pub trait AccessPath: Send + Sync {
         let _ = new;
         unreachable!("{} does not overwrite {attribute} of row {offset}", self.module())
     }
+    /// Whether the path can [leave](AccessPath::truncate) its last rows now.
+    fn truncates(&self) -> bool {
+        false
+    }
+    /// Only the first `rows` stay, and the memory of the others is given back. Only for paths that said they can.
+    fn truncate(&mut self, rows: u32) {
+        unreachable!("{} does not leave the rows behind {rows}", self.module())
+    }
     /// Adds the modules that test the conditions: of every row if it `scans`, else of a few.
     fn filter_modules(&self, filter: PathFilter<'_>, scans: bool, modules: &mut BTreeSet<&'static str>) {
         let _ = scans;

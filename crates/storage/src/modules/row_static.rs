@@ -173,6 +173,18 @@ impl RowPath {
         Ok(())
     }
 
+    /// How many chunks the long values of the first `rows` are in. They lie in the order of their batches, and those of
+    /// a batch in one chunk.
+    fn chunks_of(&self, rows: usize) -> usize {
+        let long = self.fields.iter().filter(|field| field.attribute.data_type.is_variable_length());
+        let offsets: Vec<usize> = long.map(|field| field.offset).collect();
+        let chunk_of = |row: usize| {
+            let views = offsets.iter().map(|offset| self.read::<u128>(row, *offset));
+            views.filter(|view| view_len(*view) > VIEW_INLINE_MAX).map(|view| (view >> 64) as u32 as usize).max()
+        };
+        (0..rows).rev().find_map(chunk_of).map_or(0, |chunk| chunk + 1)
+    }
+
     fn store_value(&mut self, value: &[u8]) -> u128 {
         let chunk = self.heap.len() - 1;
         let heap = &mut self.heap[chunk];
@@ -491,6 +503,24 @@ impl AccessPath for RowPath {
         let nulls = &mut row[position >> 3];
         *nulls = *nulls & !(1 << (position & 7)) | u8::from(new.null) << (position & 7);
         old
+    }
+
+    fn truncates(&self) -> bool {
+        true
+    }
+
+    fn truncate(&mut self, rows: u32) {
+        let rows = rows as usize;
+        assert!(rows <= self.rows, "{rows} of {} rows stay", self.rows);
+        self.rows = rows;
+        let pages = self.pages.split_off(rows.div_ceil(1 << self.page_shift));
+        // Fields are written over zeros.
+        if let Some(page) = self.pages.get_mut(rows >> self.page_shift) {
+            page[(rows & ((1 << self.page_shift) - 1)) * self.stride..].fill(0);
+        }
+        let chunks = self.heap.split_off(self.chunks_of(rows));
+        let left = pages.iter().map(|page| page.len()).chain(chunks.iter().map(Vec::capacity));
+        self.memory.shrink(left.map(|bytes| bytes as u64).sum());
     }
 
     fn freeze(&mut self) {}

@@ -245,6 +245,30 @@ impl Segment {
         self.vacated_count
     }
 
+    /// So many rows at the end are vacated.
+    pub(crate) fn gone_at_end(&self) -> u32 {
+        let gone = (0..self.rows()).rev().take_while(|offset| self.is_vacated(*offset));
+        gone.count() as u32
+    }
+
+    /// Whether rows at the end can be [cut off](Segment::cut).
+    pub(crate) fn is_cuttable(&self) -> bool {
+        matches!(&self.state, State::Open { rows: OpenRows::Own { path, .. }, .. } if path.truncates())
+    }
+
+    /// Cuts off the last rows of an open segment, which are vacated, with their memory. None will follow, so that no
+    /// address is used twice; as before they count as vacated for those that still know their address.
+    pub(crate) fn cut(&mut self, gone: u32) {
+        let rows = self.rows() - gone;
+        let State::Open { rows: OpenRows::Own { path, .. }, words } = &mut self.state else {
+            unreachable!("rows of segment {} are shared", self.number);
+        };
+        path.truncate(rows);
+        words.truncate(rows as usize);
+        self.vacated_count -= gone;
+        self.rows_max = rows;
+    }
+
     /// The next row from `offset` that is not vacated.
     pub(crate) fn next_occupied(&self, offset: u32) -> Option<u32> {
         (offset..self.rows()).find(|offset| !self.is_vacated(*offset))

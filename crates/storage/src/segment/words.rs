@@ -41,6 +41,17 @@ impl OpenWords {
         Ok(())
     }
 
+    /// Only the first `rows` stay, in no more memory than they need.
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        let before = self.begins.capacity();
+        self.begins.truncate(rows);
+        self.ends.truncate(rows);
+        self.begins.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        let left = before.saturating_sub(self.begins.capacity());
+        self.memory.shrink((left * 2 * size_of::<Word>()) as u64);
+    }
+
     pub(crate) fn push(&mut self, begin: Word, end: Word) {
         self.begins.push(begin);
         self.ends.push(end);

@@ -185,6 +185,9 @@ impl Store {
     fn start_job(&mut self, horizon: &Horizon<'_>, budget: &mut usize) -> Result<bool, StorageError> {
         let candidates: Vec<SegmentNumber> = self.candidates.iter().copied().collect();
         for number in candidates {
+            if self.cut_gone_end(number) {
+                continue;
+            }
             match self.wish(number, horizon) {
                 Wish::Later => continue,
                 Wish::Pause => {

@@ -31,6 +31,8 @@ pub struct StoreCounters {
     pub rows_moved: u64,
     /// Segments dropped.
     pub dropped: u64,
+    /// Segments whose end was cut off: what was rolled back there.
+    pub cut: u64,
     /// Splits finished.
     pub splits: u64,
     pub pins: u64,
@@ -60,6 +62,7 @@ impl StoreCounters {
         self.rebuilt += other.rebuilt;
         self.rows_moved += other.rows_moved;
         self.dropped += other.dropped;
+        self.cut += other.cut;
         self.splits += other.splits;
         self.pins += other.pins;
         self.settled += other.settled;

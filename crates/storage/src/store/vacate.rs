@@ -1,6 +1,7 @@
 //! Removing rows nobody can see any more: first their index entries, then the rows, and with the last row the segment.
 
 use super::Store;
+use super::maintain::EVACUATE_SHARE;
 use super::split::Departed;
 use crate::address::RowAddress;
 use crate::ids::{RowOffset, SegmentNumber};
@@ -90,13 +91,45 @@ impl Store {
             if vacated == rows && rows >= self.rows_of_worth() {
                 self.tail = None;
                 self.drop_segment(number);
+            } else if vacated >= self.rows_of_worth() && vacated * EVACUATE_SHARE > rows {
+                self.candidates.insert(number);
             }
             return;
         }
         if vacated == rows {
             self.drop_segment(number);
-        } else if vacated * 4 > rows {
+        } else if vacated * EVACUATE_SHARE > rows {
             self.candidates.insert(number);
         }
+    }
+
+    /// Cuts off the end of an open segment if many rows there are vacated: what a statement appended that was rolled
+    /// back. The rows before it stay where they are, so this needs no memory, which whoever was refused some has not.
+    /// True if it has to wait.
+    pub(super) fn cut_gone_end(&mut self, number: SegmentNumber) -> bool {
+        let (worth, has_cursors) = (self.rows_of_worth(), self.has_saved_cursors());
+        let has_images = self.before_images.has_any_in(number);
+        let Some(segment) = self.segment_mut(number) else { return false };
+        if segment.vacated_count() < worth || !segment.is_cuttable() {
+            return false;
+        }
+        let gone = segment.gone_at_end();
+        if gone < worth || gone * EVACUATE_SHARE <= segment.rows() {
+            return false;
+        }
+        // These have addresses there.
+        if segment.locks > 0 || has_images || has_cursors {
+            return true;
+        }
+        segment.cut(gone);
+        let is_empty = segment.rows() == 0;
+        if self.tail == Some(number) {
+            self.tail = None;
+        }
+        if is_empty {
+            self.drop_segment(number);
+        }
+        self.counters.cut += 1;
+        false
     }
 }

@@ -201,6 +201,13 @@ fn row_paths_hold_what_they_were_given() {
                 assert_eq!(path.bytes(), memory.used());
                 check_packed(&*path, &held, &rows, &mut random);
                 check_rows(&*path, &held, &rows, &predicate_on(&held, &mut random), seed);
+                if path.truncates() && random.chance(0.3) {
+                    let (before, left) = (path.bytes(), random.index(rows.len() + 1) / 2);
+                    path.truncate(left as u32);
+                    rows.truncate(left);
+                    assert_eq!((path.rows() as usize, path.bytes()), (left, memory.used()), "{}", factory.name());
+                    assert!(path.bytes() <= before && (left > 0 || path.bytes() == 0), "{}", factory.name());
+                }
             }
             if rows.is_empty() {
                 continue;

@@ -289,3 +289,54 @@ fn survives_running_out_of_memory() {
         assert!(refused > 0, "no statement of {layout:?} met the limit");
     }
 }
+
+/// What a statement of many rows appended that was rolled back goes without a copy of the rows before it: there may be
+/// no memory for one.
+#[test]
+fn what_was_rolled_back_at_the_end_is_cut_off() {
+    for layout in [Layout::Row, Layout::Column, Layout::Default, Layout::Mixed] {
+        let mut schema = schema(layout);
+        schema.segment_rows = 1_000;
+        let memory = MemoryPool::new(1 << 30);
+        let mut store = store(&schema, &memory);
+        let table = Table::default();
+        let horizon = Horizon { oldest: Timestamp(100), outcomes: &table };
+        table.set(1, Outcome::Committed(Timestamp(5)));
+        store.insert(&view(1).snapshot(&table), &rows(&schema, 0..300)).unwrap();
+        while store.maintain(&horizon, 100).more {}
+        // Indexes keep their room.
+        let rows_bytes = || {
+            let rows = memory.by_consumer().into_iter().filter(|(name, _)| !["indexes", "others"].contains(name));
+            rows.map(|(_, bytes)| bytes).sum::<u64>()
+        };
+        let before = rows_bytes();
+        table.set(2, Outcome::Active);
+        store.insert(&view(2).snapshot(&table), &rows(&schema, 300..900)).unwrap();
+        let request = request(vec![], Some(IndexOrder { index: IndexId(1), descending: false }));
+        let mut cursor = store.open_cursor(&request).unwrap();
+        assert!(store.next_batch(&view(3).snapshot(&table), &mut cursor).unwrap().is_some());
+        table.set(2, Outcome::Aborted);
+        // Nothing is left of the limit.
+        let full = memory.reserve("others");
+        while full.grow(1 << 16).is_ok() {}
+        while full.grow(1).is_ok() {}
+        while store.maintain(&horizon, 100).more {}
+        assert_eq!(store.statistics().counters.cut, 0, "a cursor has addresses there");
+        while store.next_batch(&view(3).snapshot(&table), &mut cursor).unwrap().is_some() {}
+        store.close_cursor(cursor);
+        while store.maintain(&horizon, 100).more {}
+        let counters = store.statistics().counters;
+        assert_eq!((counters.cut, counters.rows_moved), (1, 0), "{layout:?}");
+        assert!(rows_bytes() <= before, "{layout:?}: {} bytes, {before} before", rows_bytes());
+        drop(full);
+        // More rows follow elsewhere, and all are found.
+        store.insert(&view(1).snapshot(&table), &rows(&schema, 300..600)).unwrap();
+        while store.maintain(&horizon, 100).more {}
+        let mut cursor = store.open_cursor(&request).unwrap();
+        let mut found = 0;
+        while let Some(gateway) = store.next_batch(&view(4).snapshot(&table), &mut cursor).unwrap() {
+            found += gateway.batch.rows;
+        }
+        assert_eq!(found, 600, "{layout:?}");
+    }
+}

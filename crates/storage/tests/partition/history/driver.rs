@@ -580,6 +580,7 @@ pub fn coverage(counters: &[StoreCounters]) -> BTreeMap<&'static str, u64> {
         ("rebuilt", total(counters, |c| c.rebuilt)),
         ("rows moved", total(counters, |c| c.rows_moved)),
         ("dropped", total(counters, |c| c.dropped)),
+        ("cut", total(counters, |c| c.cut)),
         ("splits", total(counters, |c| c.splits)),
         ("pins", total(counters, |c| c.pins)),
         ("settled", total(counters, |c| c.settled)),
