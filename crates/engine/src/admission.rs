@@ -205,7 +205,7 @@ impl Future for Admit {
         let (Some(gate), Some(runtime)) = (&this.gate, &this.runtime) else { return Poll::Ready(Ok(Permit(None))) };
         let permit = |ticket| {
             let (runtime, gate) = (Arc::clone(runtime), Arc::clone(gate));
-            Poll::Ready(Ok(Permit(Some(Place { runtime, gate, ticket }))))
+            Poll::Ready(Ok(Permit(Some(Place { runtime, gate, ticket, is_suspended: false }))))
         };
         {
             let mut queue = lock(&gate.queue);
@@ -259,23 +259,39 @@ struct Place {
     runtime: Arc<Runtime>,
     gate: Arc<Gate>,
     ticket: u64,
+    /// Whether it does not count as running.
+    is_suspended: bool,
 }
 
 impl Permit {
-    /// Whether other statements of the class run, or wait.
+    /// Whether other statements of the class run. Those that wait hold nothing.
     pub fn has_others(&self) -> bool {
-        self.0.as_ref().is_some_and(|place| {
-            let queue = lock(&place.gate.queue);
-            queue.running > 1 || !queue.waiting.is_empty()
-        })
+        self.0.as_ref().is_some_and(|place| lock(&place.gate.queue).running > usize::from(!place.is_suspended))
+    }
+
+    /// The client took what it asked for, and may never ask for more: until then nobody waits for the statement to end.
+    pub fn suspend(&mut self) {
+        if let Some(place) = self.0.as_mut().filter(|place| !place.is_suspended) {
+            place.is_suspended = true;
+            place.gate.leave(1);
+        }
+    }
+
+    /// The client asks for more. The statement holds memory already, so it does not wait.
+    pub fn resume(&mut self) {
+        if let Some(place) = self.0.as_mut().filter(|place| place.is_suspended) {
+            place.is_suspended = false;
+            lock(&place.gate.queue).running += 1;
+        }
     }
 
     /// The statement was refused memory and has given back what it held. It waits until `bytes` are free, or until no
     /// other of its class runs (`None`: only for that), for `wait_max`; those that came later wait after it.
     pub fn wait_for_memory(mut self, bytes: Option<u64>, wait_max: Duration) -> WaitForMemory {
+        self.resume();
         let place = self.0.take();
         let mut timeout = None;
-        if let Some(Place { runtime, gate, ticket }) = &place {
+        if let Some(Place { runtime, gate, ticket, .. }) = &place {
             timeout = Some(Sleep::until(runtime, runtime.env.now() + wait_max));
             lock(&gate.queue).waiting.insert(*ticket, Waiting { waker: Waker::noop().clone(), for_memory: true });
             runtime.counters.add(Event::AdmissionWaits, 1);
@@ -302,9 +318,10 @@ impl Future for WaitForMemory {
         let this = &mut *self;
         let Some(place) = &this.place else { return Poll::Ready(Ok(Permit(None))) };
         let (runtime, gate) = (&place.runtime, &place.gate);
+        let is_first;
         let wakers = {
             let mut queue = lock(&gate.queue);
-            let is_first = queue.waiting.first_key_value().is_some_and(|(first, _)| *first == place.ticket);
+            is_first = queue.waiting.first_key_value().is_some_and(|(first, _)| *first == place.ticket);
             let has_room = || this.bytes.is_some_and(|bytes| runtime.memory.free() >= bytes);
             if is_first && queue.running < gate.running_max() && (queue.running == 0 || has_room()) {
                 queue.waiting.remove(&place.ticket);
@@ -324,13 +341,16 @@ impl Future for WaitForMemory {
         if this.timeout.as_mut().is_some_and(|timeout| Pin::new(timeout).poll(context).is_ready()) {
             return Poll::Ready(Err(AdmissionError::NoMemory(this.wait_max)));
         }
-        loop {
+        // The others are woken when they are the first.
+        this.look = this.look.take().filter(|_| is_first);
+        while is_first {
             let again = || Sleep::until(runtime, runtime.env.now() + LOOK_INTERVAL);
             match Pin::new(this.look.get_or_insert_with(again)).poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(()) => this.look = None,
             }
         }
+        Poll::Pending
     }
 }
 
@@ -344,7 +364,7 @@ impl Drop for WaitForMemory {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(place) = &self.0 {
+        if let Some(place) = self.0.as_ref().filter(|place| !place.is_suspended) {
             place.gate.leave(1);
         }
     }

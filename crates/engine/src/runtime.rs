@@ -45,6 +45,8 @@ pub(crate) struct Runtime {
     pub memory: Arc<MemoryPool>,
     /// Of the system container, and of those who write it: counted in `memory`, not refused.
     pub system_memory: Arc<MemoryPool>,
+    /// What short statements work with.
+    pub short_memory: Arc<MemoryPool>,
     pub machine: MachineMemory,
     pub old_versions: OldVersions,
     pub transactions: Arc<TransactionManager>,
@@ -182,6 +184,7 @@ impl Runtime {
             redo_memory: memory.reserve("redo of transactions"),
             log: LogSlot::default(),
             system_memory: memory.counted(),
+            short_memory: memory.short(),
             memory,
             machine,
             transactions: Arc::new(TransactionManager::new(workers)),

@@ -50,6 +50,7 @@ use foreign_keys::Checks;
 pub(crate) use foreign_keys::{distinct_keys, found_positions};
 use in_place::{InPlace, Patience};
 pub use lookup::{ProbeReport, Probes};
+pub use memory::MemoryUse;
 pub use pin::{PinStream, PinnedScan};
 pub use savepoint::Savepoint;
 pub use table_locks::HeldTableLocks;
@@ -110,8 +111,10 @@ pub struct Transaction {
     parallelism: Option<usize>,
     /// Made for the first who asks.
     cancel: OnceLock<CancelHandle>,
-    /// Where its statements reserve, if they are bounded; else the memory of the database.
+    /// Where its statements reserve, if that was said for all of them.
     bounded_memory: Option<Arc<MemoryPool>>,
+    /// Where the present kind of statement reserves; none: the memory of the database.
+    statement_memory: Option<Arc<MemoryPool>>,
     /// When its commit is told.
     durability: Durability,
     /// Its record is in the log, which decides.

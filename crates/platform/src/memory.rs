@@ -58,6 +58,8 @@ enum PoolKind {
     OnlyCounts,
     /// Of what a statement works with, which leaves room for short transactions.
     Working,
+    /// Of what short statements work with.
+    Short,
     /// Of a store.
     Store,
 }
@@ -153,7 +155,7 @@ enum MayTake {
     NotWhatIsShort,
     /// Rows, and what a short one works with.
     NotWhatIsKept,
-    /// Changes of a few rows: what they replace goes soon.
+    /// Changes of a few rows, for what they replace goes soon; and the little that short statements work with.
     WhatIsKept,
     /// What gives memory back, whatever is unaccounted.
     Release,
@@ -185,6 +187,12 @@ impl MemoryPool {
     /// none of them is refused because of what joins, sorts and groups hold.
     pub fn working(self: &Arc<Self>) -> Arc<MemoryPool> {
         MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Working, u64::MAX)
+    }
+
+    /// A pool within this one for what all short statements work with: a little of it may be taken from what is kept, so
+    /// that a row is still found in a full database.
+    pub fn short(self: &Arc<Self>) -> Arc<MemoryPool> {
+        MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Short, u64::MAX)
     }
 
     /// A pool within this one for the rows of one store, see [`MemoryPool::change_few_rows`].
@@ -290,11 +298,12 @@ impl MemoryPool {
         (self.root().limit() / STATEMENT_FLOOR_SHARE).clamp(STATEMENT_FLOOR_MIN, STATEMENT_FLOOR_MAX)
     }
 
-    /// Bytes that a long statement may still reserve.
+    /// Bytes that a long statement may still reserve here, and in all pools above.
     pub fn free(&self) -> u64 {
-        let root = self.root();
-        let limit = root.limit();
-        limit.saturating_sub(kept_of(limit) + short_of(limit)).saturating_sub(root.used())
+        let own = self.limit.load(Ordering::Relaxed);
+        let given = if self.parent.is_none() { own - kept_of(own) - short_of(own) } else { own };
+        let free = given.saturating_sub(self.used());
+        self.parent.as_ref().map_or(free, |parent| free.min(parent.free()))
     }
 
     /// The limit as it was set, which a controller may have tightened.
@@ -333,8 +342,8 @@ impl MemoryPool {
 
     /// Counts `bytes` here and in all pools above, or nowhere.
     ///
-    /// The sum is raised first and taken back if it passed the limit, so that two growing at once cannot both slip
-    /// under it; near the limit one may therefore be refused because of another that is being refused.
+    /// What does not fit is not counted. If two grow at once and fit only one by one, the sum passes the limit for a
+    /// moment and one takes back what it added, so that they cannot both slip under the limit.
     fn take(&self, consumer: &Consumer, bytes: u64, may_take: MayTake) -> Result<(), MemoryExceeded> {
         let may_take = match self.kind {
             PoolKind::Limited => may_take,
@@ -342,6 +351,10 @@ impl MemoryPool {
             // What is only counted is refused nowhere.
             PoolKind::Working if may_take != MayTake::Everything => may_take.min(MayTake::NotWhatIsShort),
             PoolKind::Working => may_take,
+            PoolKind::Short if self.used().saturating_add(bytes) <= short_of(self.root().limit()) => {
+                may_take.max(MayTake::WhatIsKept)
+            }
+            PoolKind::Short => may_take,
             PoolKind::Store if self.takes_what_is_kept.load(Ordering::Relaxed) => may_take.max(MayTake::WhatIsKept),
             PoolKind::Store => may_take,
         };
@@ -353,7 +366,6 @@ impl MemoryPool {
             let refused_by = RefusedBy::System;
             return Err(MemoryExceeded { consumer: consumer.name, asked: bytes, used, limit, refused_by });
         }
-        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         let in_force = self.limit.load(Ordering::Relaxed);
         let unkept = if self.parent.is_none() { in_force - kept_of(in_force) } else { in_force };
         let limit = match may_take {
@@ -364,15 +376,21 @@ impl MemoryPool {
             MayTake::Release => self.release_limit.load(Ordering::Relaxed),
             MayTake::Everything => u64::MAX,
         };
-        let refused = match before.checked_add(bytes) {
-            Some(after) if after <= limit => match &self.parent {
-                Some(parent) => parent.take(consumer, bytes, may_take).err(),
-                None => None,
-            },
-            _ => {
-                let refused_by = self.refused_by(in_force);
-                Some(MemoryExceeded { consumer: consumer.name, asked: bytes, used: before, limit, refused_by })
-            }
+        let fits = |used: u64| used.checked_add(bytes).is_some_and(|after| after <= limit);
+        let exceeded = |used| {
+            let refused_by = self.refused_by(in_force);
+            MemoryExceeded { consumer: consumer.name, asked: bytes, used, limit, refused_by }
+        };
+        // Not counted even for a moment: others would be refused because of it.
+        let used = self.used.load(Ordering::Relaxed);
+        if !fits(used) {
+            return Err(exceeded(used));
+        }
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        let refused = match &self.parent {
+            _ if !fits(before) => Some(exceeded(before)),
+            Some(parent) => parent.take(consumer, bytes, may_take).err(),
+            None => None,
         };
         if let Some(refused) = refused {
             self.used.fetch_sub(bytes, Ordering::Relaxed);

@@ -56,6 +56,7 @@ impl Transaction {
             parallelism: None,
             cancel: OnceLock::new(),
             bounded_memory: None,
+            statement_memory: None,
             durability: Durability::default(),
             logged: false,
             ended: false,

@@ -6,10 +6,22 @@ use eris_platform::MemoryPool;
 
 use super::Transaction;
 
+/// What kind of statement works with the memory of a database.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum MemoryUse {
+    /// One that may take all that rows may.
+    #[default]
+    Any,
+    /// A short one: the little that it works with is also given in a full database.
+    Short,
+    /// A long one: it leaves a part to short ones.
+    Long,
+}
+
 impl Transaction {
     /// The memory of its statements, for what a task holds besides: bounded like their results.
     pub fn memory(&self) -> &Arc<MemoryPool> {
-        self.bounded_memory.as_ref().unwrap_or(&self.runtime.memory)
+        self.bounded_memory.as_ref().or(self.statement_memory.as_ref()).unwrap_or(&self.runtime.memory)
     }
 
     /// Bounds what each further statement may hold at a time: its waiting results, and what a task reserves from
@@ -22,10 +34,14 @@ impl Transaction {
         self.bounded_memory = bytes.map(|bytes| self.runtime.memory.child(bytes));
     }
 
-    /// Further statements may be long ones: what they work with leaves a part of the database's memory to short ones.
-    /// Those with a limit of their own keep that.
-    pub fn use_working_memory(&mut self) {
-        self.bounded_memory.get_or_insert_with(|| self.runtime.memory.working());
+    /// From which part of the database's memory further statements get what they work with. Those with a limit of their
+    /// own keep that.
+    pub fn use_memory_of(&mut self, memory_use: MemoryUse) {
+        self.statement_memory = match memory_use {
+            MemoryUse::Any => None,
+            MemoryUse::Short => Some(Arc::clone(&self.runtime.short_memory)),
+            MemoryUse::Long => Some(self.runtime.memory.working()),
+        };
     }
 
     /// Further statements may hold what they need, beyond the database's limit: for what writes the

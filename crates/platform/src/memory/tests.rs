@@ -83,6 +83,24 @@ fn a_part_is_kept_for_what_gives_memory_back() {
     assert_eq!(pool.kept(), KEPT_BYTES_MAX);
 }
 
+/// Beyond the line of long statements, and where rows fill all that they may have, short ones still get a little.
+#[test]
+fn short_statements_get_a_little_in_a_full_database() {
+    let pool = MemoryPool::new(32 << 20);
+    let (rows, short) = (pool.reserve("rows"), pool.short());
+    rows.grow(30 << 20).unwrap();
+    pool.working().reserve("sort").grow(1).unwrap_err();
+    let results = short.reserve("results");
+    results.grow(1 << 20).unwrap();
+    results.grow(1).expect_err("of all short ones together");
+    rows.grow(1).unwrap_err();
+    results.shrink(512 << 10);
+    short.reserve("results of another").grow(512 << 10).unwrap();
+    // Where there is room they may have it.
+    rows.shrink(8 << 20);
+    results.grow(4 << 20).unwrap();
+}
+
 #[test]
 fn a_statement_fails_at_its_own_limit_before_it_starves_others() {
     let database = MemoryPool::new(1_000);

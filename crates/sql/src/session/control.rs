@@ -257,6 +257,15 @@ impl Session {
         Ok(())
     }
 
+    /// The statement that EXECUTE runs; any other is itself.
+    pub(super) fn planned_in(&self, planned: &Arc<Planned>) -> Arc<Planned> {
+        let named = match &planned.command {
+            Command::Execute { name, .. } => self.named.get(name).map(|prepared| &prepared.planned),
+            _ => None,
+        };
+        Arc::clone(named.unwrap_or(planned))
+    }
+
     /// EXECUTE name (values).
     pub(super) async fn execute_named(&mut self, name: &str, arguments: &[Expr]) -> Result<Attempt, SqlError> {
         let prepared = Arc::clone(self.named.get(name).ok_or_else(|| no_such_statement(name))?);

@@ -49,7 +49,8 @@ impl Session {
         let parameters: Arc<[Value]> = parameters.into();
         // The first statement of its transaction may begin again; a later one would lose what came before it.
         let mut retries = if self.block == Block::Idle { self.settings.retries() } else { 0 };
-        let mut turn = match self.take_turn(&statement.planned).await {
+        let planned = self.planned_in(&statement.planned);
+        let mut turn = match self.take_turn(&planned).await {
             Ok(turn) => turn,
             Err(error) => {
                 let error = self.activity.explain(error);
@@ -88,7 +89,7 @@ impl Session {
                         done: false,
                         ahead: false,
                         sent: 0,
-                        _turn: turn,
+                        turn,
                     }));
                 }
                 Ok(Attempt::CopyIn(command)) => {
@@ -131,6 +132,7 @@ impl Session {
         match &planned.body {
             Body::Utility => {
                 self.check_writes(&planned)?;
+                self.use_memory_for(&planned);
                 self.utility(&planned, parameters, step).await
             }
             _ => self.run_plan(&planned, parameters).await,
@@ -150,6 +152,7 @@ impl Session {
     /// Runs a query or DML.
     pub(super) async fn run_plan(&mut self, planned: &Planned, parameters: &Arc<[Value]>) -> Result<Attempt, SqlError> {
         self.check_writes(planned)?;
+        self.use_memory_for(planned);
         let (plan, word) = match &planned.body {
             Body::Query(plan) => (plan, QUERY),
             Body::Sleep(plan) => {
@@ -202,7 +205,6 @@ impl Session {
         let workers = self.settings.parallelism().filter(|workers| *workers < all);
         let transaction = self.transaction();
         transaction.limit_parallelism(workers);
-        transaction.use_working_memory();
         let (workers, parameters) = (workers.unwrap_or(all), Arc::clone(parameters));
         RunContext { transaction, parameters, batch_rows, workers, aggregation_input, spill: None }
     }
@@ -227,7 +229,6 @@ impl Session {
             QueryBody::Fallback { plan: logical, .. } => {
                 let database = self.database.clone();
                 let transaction = self.transaction();
-                transaction.use_working_memory();
                 let rows = FallbackRows::start(
                     logical,
                     (&plan.parameters, parameters),

@@ -182,6 +182,7 @@ impl Session {
     }
 
     async fn run_counted(&mut self, inner: &Planned, parameters: &Arc<[Value]>) -> Result<u64, SqlError> {
+        self.use_memory_for(inner);
         match &inner.body {
             Body::Query(plan) => self.count_rows(plan, parameters).await,
             Body::Insert(plan) => self.insert(plan, parameters).await,

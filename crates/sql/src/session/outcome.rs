@@ -66,6 +66,10 @@ pub(super) enum RowSource {
 }
 
 impl RowSource {
+    fn none() -> Self {
+        Self::Native(NativeRows::ready(Held::few(Vec::new())))
+    }
+
     pub async fn next(&mut self) -> Result<Option<Batch>, SqlError> {
         let rows = match self {
             Self::Ahead(first, rest) => match first.take() {
@@ -84,7 +88,7 @@ impl RowSource {
     /// Fetches the first batch.
     pub async fn look_ahead(&mut self) -> Result<(), SqlError> {
         let first = self.next().await?;
-        let rest = std::mem::replace(self, Self::Native(NativeRows::ready(Held::few(Vec::new()))));
+        let rest = std::mem::replace(self, Self::none());
         *self = Self::Ahead(first, Box::new(rest));
         Ok(())
     }
@@ -105,7 +109,7 @@ pub struct Rows<'s> {
     pub(super) ahead: bool,
     pub(super) sent: u64,
     /// Kept for as long as it holds memory.
-    pub(super) _turn: Turn,
+    pub(super) turn: Turn,
 }
 
 impl Rows<'_> {
@@ -122,10 +126,12 @@ impl Rows<'_> {
     /// The client has what it asked for and may ask for more: until then no timeout of the statement runs.
     pub fn suspend(&mut self) {
         self.session.activity.suspend_statement();
+        self.turn.suspend();
     }
 
     /// The client asks for more.
     pub fn resume(&mut self) {
+        self.turn.resume();
         let Session { activity, database, settings, .. } = &*self.session;
         activity.resume_statement(database.engine(), &Timeouts::of(settings));
     }
@@ -153,7 +159,9 @@ impl Rows<'_> {
                 if self.ahead {
                     self.session.abandoned(self.step);
                 } else {
-                    self.session.failed();
+                    // First what the rows are made of, as it holds memory.
+                    self.source = RowSource::none();
+                    self.session.fail(&error).await;
                 }
                 Err(error)
             }

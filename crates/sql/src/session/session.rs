@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use eris_engine::{IsolationLevel, Transaction};
+use eris_engine::{IsolationLevel, MemoryUse, Transaction};
 use eris_storage::Value;
 
 use super::cancel::SessionCancel;
@@ -65,6 +65,8 @@ pub struct Session {
     pub(super) level: Option<IsolationLevel>,
     /// Whether a statement of the open transaction has begun and done nothing but lock tables.
     pub(super) begun: bool,
+    /// Of the statement that runs.
+    pub(super) memory_use: MemoryUse,
     pub(super) overlay: Overlay,
     /// Of the tables whose indexes the open transaction changes.
     pub(super) claims: Vec<IndexClaim>,
@@ -96,6 +98,7 @@ impl Session {
             read_only: false,
             level: None,
             begun: false,
+            memory_use: MemoryUse::Any,
             overlay: Overlay::default(),
             claims: Vec::new(),
             activity,
@@ -322,6 +325,7 @@ impl Session {
         };
         transaction.set_cancel(handle);
         transaction.set_lock_timeout(lock_timeout);
+        transaction.use_memory_of(self.memory_use);
         transaction
     }
 

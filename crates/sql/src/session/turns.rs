@@ -15,7 +15,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use eris_engine::{AdmissionError, Permit, StatementClass};
+use eris_engine::{AdmissionError, MemoryUse, Permit, StatementClass};
 use eris_platform::{MemoryPool, Reservation};
 
 use super::cancel::unless_cancelled;
@@ -42,8 +42,8 @@ const TAKEN_SHARE: u64 = 32;
 pub(super) struct Turn {
     /// Of a long one.
     permit: Option<Permit>,
-    /// What it reserved before it started.
-    _floor: Option<Reservation>,
+    /// What it reserved before it started; given back while it waits.
+    floor: Option<Reservation>,
     may_try_again: bool,
     writes: bool,
     tries: u32,
@@ -56,6 +56,19 @@ impl Turn {
     /// Whether an error in front of its first row may be mended by trying again.
     pub fn looks_ahead(&self) -> bool {
         self.permit.is_some()
+    }
+
+    /// The client has what it asked for: others do not wait until it asks for more.
+    pub fn suspend(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.suspend();
+        }
+    }
+
+    pub fn resume(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.resume();
+        }
     }
 }
 
@@ -84,6 +97,15 @@ impl Planned {
 }
 
 impl Session {
+    /// What the statement works with comes from here on from what is for statements of its kind.
+    pub(super) fn use_memory_for(&mut self, planned: &Planned) {
+        self.memory_use = match &planned.body {
+            Body::Utility => MemoryUse::Any,
+            _ if planned.is_long() => MemoryUse::Long,
+            _ => MemoryUse::Short,
+        };
+    }
+
     /// Waits for the statement's turn. A transaction that holds something does not wait here.
     pub(super) async fn take_turn(&mut self, planned: &Planned) -> Result<Turn, SqlError> {
         let engine = self.database.engine().clone();
@@ -106,7 +128,7 @@ impl Session {
         let memory = engine.memory();
         let (free_before, used_before) = (memory.free(), memory.used());
         let writes = matches!(planned.body, Body::Insert(_) | Body::Change(_));
-        Ok(Turn { permit, _floor: floor, may_try_again, writes, tries: 0, free_before, used_before })
+        Ok(Turn { permit, floor, may_try_again, writes, tries: 0, free_before, used_before })
     }
 
     /// Reserves what a statement starts with, if need be when others have ended. One that is alone starts without it.
@@ -118,6 +140,7 @@ impl Session {
             if let Ok(floor) = floor_of(engine.memory()) {
                 return Ok((permit, Some(floor)));
             }
+            // Those that wait hold nothing that would be given back.
             if !permit.has_others() {
                 return Ok((permit, None));
             }
@@ -158,8 +181,16 @@ impl Session {
         if !has_more && let Some(permit) = turn.permit.take() {
             let wait_max = self.settings.memory_wait_timeout();
             let bytes = (turn.tries < TRIES_BESIDE_OTHERS).then(|| turn.free_before + taken / 2);
+            let starts_with_floor = turn.floor.take().is_some();
             let waited = unless_cancelled(&cancel, permit.wait_for_memory(bytes, wait_max)).await?;
-            turn.permit = Some(waited.map_err(|refusal| refused(&refusal))?);
+            let permit = waited.map_err(|refusal| refused(&refusal))?;
+            turn.permit = if starts_with_floor {
+                let (permit, floor) = self.start(permit).await?;
+                turn.floor = floor;
+                Some(permit)
+            } else {
+                Some(permit)
+            };
         }
         (turn.free_before, turn.used_before) = (memory.free(), memory.used());
         Ok(())
