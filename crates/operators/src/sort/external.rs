@@ -32,8 +32,8 @@ pub(super) struct ExternalSort {
     pub spill: Spill,
     keys: SortKeys,
     file: Mutex<Option<Arc<SpillFile>>>,
-    /// Batches that wait for the next round.
-    waiting: Mutex<Vec<Batch>>,
+    /// Batches that wait for the next round, and whether they were taken whatever memory there was.
+    waiting: Mutex<Vec<(Batch, bool)>>,
     /// The jobs of the round.
     round: RwLock<Vec<Mutex<RunJob>>>,
     runs: Mutex<Vec<Lane>>,
@@ -73,7 +73,7 @@ impl ExternalSort {
     /// Takes a batch that the next round writes.
     pub fn take_anyway(&self, batch: Batch) -> Result<(), OperatorError> {
         self.anyway.grow(batch.bytes() as u64)?;
-        lock(&self.waiting).push(batch);
+        lock(&self.waiting).push((batch, true));
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl ExternalSort {
         let file = self.file()?;
         let mut waiting = lock(&self.waiting);
         if waiting.is_empty() || self.anyway.bytes() > 0 {
-            waiting.extend(more());
+            waiting.extend(more().into_iter().map(|batch| (batch, false)));
         }
         // Half for the copies that are sorted, half for what is on its way to the disk.
         let round_bytes = self.spill.in_flight_bytes() / 2;
@@ -90,18 +90,19 @@ impl ExternalSort {
         let (mut jobs, mut all_bytes) = (Vec::new(), 0);
         let mut rest = std::mem::take(&mut *waiting).into_iter();
         while all_bytes < round_bytes {
-            let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
+            let (mut batches, mut rows, mut bytes, mut anyway_bytes) = (Vec::new(), 0, 0, 0);
             while rows < RUN_ROWS && bytes < run_bytes {
-                let Some(batch) = rest.next() else { break };
+                let Some((batch, is_anyway)) = rest.next() else { break };
                 rows += batch.rows;
                 bytes += batch.bytes() as u64;
+                anyway_bytes += if is_anyway { batch.bytes() as u64 } else { 0 };
                 batches.push(batch);
             }
             if batches.is_empty() {
                 break;
             }
             all_bytes += bytes;
-            jobs.push(Mutex::new(RunJob::new(batches, &file)));
+            jobs.push(Mutex::new(RunJob::new(batches, anyway_bytes, &file)));
         }
         waiting.extend(rest);
         let count = jobs.len();
@@ -117,9 +118,8 @@ impl ExternalSort {
         match job.step(&self.keys, &self.copies)? {
             Step::Goes => Ok(Poll::Pending),
             Step::Joined(bytes) => {
-                let anyway = bytes.min(self.anyway.bytes());
-                self.anyway.shrink(anyway);
-                working.shrink(bytes - anyway);
+                self.anyway.shrink(job.anyway_bytes);
+                working.shrink(bytes - job.anyway_bytes);
                 Ok(Poll::Pending)
             }
             Step::Done(lane) => {
@@ -156,6 +156,8 @@ enum Step {
 #[derive(Debug)]
 struct RunJob {
     batches: Vec<Batch>,
+    /// Of them, bytes of those that were taken whatever memory there was.
+    anyway_bytes: u64,
     /// All columns whose rows are joined so far.
     columns: Vec<Column>,
     rows: usize,
@@ -173,8 +175,9 @@ struct RunJob {
 }
 
 impl RunJob {
-    fn new(batches: Vec<Batch>, file: &Arc<SpillFile>) -> Self {
+    fn new(batches: Vec<Batch>, anyway_bytes: u64, file: &Arc<SpillFile>) -> Self {
         Self {
+            anyway_bytes,
             rows: batches.iter().map(|batch| batch.rows).sum(),
             batches,
             columns: Vec::new(),

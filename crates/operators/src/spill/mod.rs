@@ -102,11 +102,7 @@ impl Spill {
     /// What may be on its way to files and back at once: half of what is free, because spilling consumers leave room
     /// for it, and what the statement reserved for that before it started at least.
     pub(crate) fn in_flight_bytes(&self) -> u64 {
-        (self.free_bytes() / 2).clamp(self.inner.memory.floor_of_statement(), IN_FLIGHT_BYTES_MAX)
-    }
-
-    fn free_bytes(&self) -> u64 {
-        self.inner.memory.limit().saturating_sub(self.inner.memory.used())
+        (self.inner.memory.free() / 2).clamp(self.inner.memory.floor_of_statement(), IN_FLIGHT_BYTES_MAX)
     }
 
     /// For rows of files that go through a stage: how many bytes at once, and what counts them.
@@ -116,7 +112,7 @@ impl Spill {
 
     /// What may be taken to read many places of files at once.
     pub(crate) fn spare_bytes(&self) -> u64 {
-        let free = (self.free_bytes() / 2).max(self.inner.memory.floor_of_statement() / 2);
+        let free = (self.inner.memory.free() / 2).max(self.inner.memory.floor_of_statement() / 2);
         self.inner.options.held_bytes_max.map_or(free, |max| free.min(max))
     }
 
