@@ -23,6 +23,8 @@ use crate::io_queue::{self, IoQueue, IoTask};
 
 const NAME_BEGIN: &str = "spill-";
 const NAME_END: &str = ".tmp";
+/// Hexadecimal digits of the process in a name.
+const PROCESS_DIGITS: usize = 16;
 /// The free space is looked at each time that a file has grown by this much.
 const LOOK_EVERY_BYTES: u64 = 16 << 20;
 
@@ -152,6 +154,9 @@ impl TempFiles {
 
     /// Removes what an earlier process left; how many files that were. Waits for the disk.
     ///
+    /// Only names that [`TempFiles::create`] gives are touched. A file that is gone meanwhile is no error, and one that
+    /// may not be removed stays: in a directory that several users share it is another user's.
+    ///
     /// To be called before the first file is made.
     pub fn clear(&self) -> io::Result<usize> {
         let files = self.env.files();
@@ -160,9 +165,13 @@ impl TempFiles {
         }
         let mut removed = 0;
         for name in files.list(&self.directory.path)? {
-            if name.starts_with(NAME_BEGIN) && name.ends_with(NAME_END) {
-                files.remove(&self.directory.path.join(name))?;
-                removed += 1;
+            if !is_name(&name) {
+                continue;
+            }
+            match files.remove(&self.directory.path.join(name)) {
+                Ok(()) => removed += 1,
+                Err(error) if may_stay(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(removed)
@@ -174,7 +183,9 @@ impl TempFiles {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.files.fetch_add(1, Ordering::Relaxed);
         let process = self.process.get_or_init(|| self.env.random_u64());
-        let path = self.directory.path.join(format!("{NAME_BEGIN}{process:016x}-{number}{NAME_END}"));
+        let name = format!("{NAME_BEGIN}{process:0PROCESS_DIGITS$x}-{number}{NAME_END}");
+        debug_assert!(is_name(&name), "{name} is removed if it is left over");
+        let path = self.directory.path.join(name);
         let (owner, budget) = (Arc::clone(self), Arc::clone(budget));
         let open = Mutex::new(Opened::NotYet);
         Ok(TempFile { inner: Arc::new(Inner { owner, budget, queues, path, end: AtomicU64::new(0), open }) })
@@ -250,6 +261,23 @@ impl TempFiles {
         let reason = format!("{available} bytes are free, and the last {keeps} are kept for the database");
         Err(TempFileError::Full { directory: self.directory.path.clone(), reason })
     }
+}
+
+/// Whether a temporary file may have this name: `spill-<16 hexadecimal digits>-<number>.tmp`.
+fn is_name(name: &str) -> bool {
+    let middle = name.strip_prefix(NAME_BEGIN).and_then(|rest| rest.strip_suffix(NAME_END));
+    let Some((process, number)) = middle.and_then(|middle| middle.split_once('-')) else { return false };
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    process.len() == PROCESS_DIGITS
+        && process.bytes().all(is_hex)
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether an error of removing a left file does not matter: it is gone, or this user may not remove it.
+fn may_stay(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), NotFound | PermissionDenied | ReadOnlyFilesystem)
 }
 
 impl Drop for TempFiles {
@@ -395,5 +423,21 @@ impl Drop for Inner {
 impl fmt::Debug for TempFile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("TempFile").field("bytes", &self.inner.end).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_left_file_that_is_gone_or_belongs_to_another_user_does_not_matter() {
+        let of_system = io::Error::from_raw_os_error;
+        for code in [libc::ENOENT, libc::EACCES, libc::EPERM, libc::EROFS] {
+            assert!(may_stay(&of_system(code)), "{code}");
+        }
+        for code in [libc::EIO, libc::ENOTDIR, libc::EBUSY] {
+            assert!(!may_stay(&of_system(code)), "{code}");
+        }
     }
 }

@@ -139,11 +139,43 @@ fn what_a_killed_process_left_is_removed_and_nothing_else() {
     let env = SimulatedEnv::new(4);
     let temp = simulated(&env);
     assert_eq!(temp.clear().unwrap(), 0, "there is no directory yet");
-    for name in ["spill-0.tmp", "spill-17.tmp", "mine.txt"] {
+    let left = ["spill-0123456789abcdef-0.tmp", "spill-ffffffffffffffff-18446744073709551615.tmp"];
+    let mut others = [
+        "mine.txt",
+        "spill-.tmp",
+        "spill-0.tmp",
+        "spill-0123456789ABCDEF-0.tmp",
+        "spill-0123456789abcde-0.tmp",
+        "spill-0123456789abcdef-.tmp",
+        "spill-0123456789abcdef-0.tmp.old",
+        "spill-0123456789abcdef-0x.tmp",
+        "spill-0123456789abcdef-1-2.tmp",
+        "spill-0123456789abcdef0-0.tmp",
+        "spill-over-of-last-year.tmp",
+    ];
+    others.sort_unstable();
+    for name in left.iter().chain(&others) {
         env.simulated_files().insert(Path::new(DIRECTORY).join(name), "left");
     }
     assert_eq!(temp.clear().unwrap(), 2);
-    assert_eq!(names(env.simulated_files()), ["mine.txt"]);
+    assert_eq!(names(env.simulated_files()), others);
+}
+
+#[test]
+fn what_may_not_be_removed_stays_and_the_rest_is_removed() {
+    let env = SimulatedEnv::new(6);
+    let temp = simulated(&env);
+    let files = env.simulated_files();
+    let left = [1, 2, 3].map(|number| format!("spill-0123456789abcdef-{number}.tmp"));
+    for name in &left {
+        files.insert(Path::new(DIRECTORY).join(name), "left");
+    }
+    // Its first operation lists the directory, the others remove one file each.
+    files.fail_at(files.operations() + 2, FileFault::Denied);
+    assert_eq!(temp.clear().unwrap(), 2);
+    assert_eq!(names(files), left[1..2]);
+    files.fail_at(files.operations() + 1, FileFault::Broken);
+    assert_eq!(temp.clear().unwrap_err().raw_os_error(), Some(libc::EIO), "a broken disk is told of");
 }
 
 #[test]
