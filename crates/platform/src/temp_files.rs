@@ -25,7 +25,7 @@ const NAME_BEGIN: &str = "spill-";
 const NAME_END: &str = ".tmp";
 /// Hexadecimal digits of the process in a name.
 const PROCESS_DIGITS: usize = 16;
-/// The free space is looked at each time that a file has grown by this much.
+/// The free space is looked at each time that all files together have grown by this much.
 const LOOK_EVERY_BYTES: u64 = 16 << 20;
 
 /// How a statement's temporary files are bounded.
@@ -108,6 +108,10 @@ pub struct TempFiles {
     used: AtomicU64,
     written: AtomicU64,
     files: AtomicU64,
+    /// Bytes that were handed to the disk so far, over all files, and at how many the free space is looked at next.
+    /// Only jobs of the queue that writes change them.
+    handed: AtomicU64,
+    look_at: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -139,12 +143,19 @@ impl TempFiles {
             used: AtomicU64::new(0),
             written: AtomicU64::new(0),
             files: AtomicU64::new(0),
+            handed: AtomicU64::new(0),
+            look_at: AtomicU64::new(0),
         })
     }
 
     /// Where they are.
     pub fn directory(&self) -> &Path {
         &self.directory.path
+    }
+
+    /// Space that they leave to others; see [`TempDirectory::keeps_free_bytes`].
+    pub fn keeps_free_bytes(&self) -> u64 {
+        self.directory.keeps_free_bytes
     }
 
     /// The machine that they are on.
@@ -247,15 +258,18 @@ impl TempFiles {
         Ok(file)
     }
 
-    /// Whether there is still room for others; looked at now and then.
-    fn look_at_space(&self, files: &dyn Files, before: u64, after: u64) -> Result<(), TempFileError> {
+    /// Whether there is still room for others when these bytes are written; looked at now and then, and each time when
+    /// there is little.
+    fn look_at_space(&self, files: &dyn Files, bytes: u64) -> Result<(), TempFileError> {
         let keeps = self.directory.keeps_free_bytes;
-        if keeps == 0 || before / LOOK_EVERY_BYTES == after / LOOK_EVERY_BYTES {
+        let handed = self.handed.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if keeps == 0 || handed < self.look_at.load(Ordering::Relaxed) {
             return Ok(());
         }
         // A file system that does not tell refuses when it is full.
         let Ok(available) = files.available_bytes(&self.directory.path) else { return Ok(()) };
-        if available >= keeps {
+        if let Some(spare) = available.checked_sub(keeps.saturating_add(bytes)) {
+            self.look_at.store(handed + spare.min(LOOK_EVERY_BYTES), Ordering::Relaxed);
             return Ok(());
         }
         let reason = format!("{available} bytes are free, and the last {keeps} are kept for the database");
@@ -369,8 +383,7 @@ impl TempFile {
 impl Inner {
     fn write(&self, files: &dyn Files, bytes: &[u8], offset: u64) -> Result<(), TempFileError> {
         let file = self.opened(files)?;
-        let end = offset + bytes.len() as u64;
-        self.owner.look_at_space(files, offset, end)?;
+        self.owner.look_at_space(files, bytes.len() as u64)?;
         file.write_all_at(bytes, offset).map_err(|error| self.owner.failed("write", &error))
     }
 

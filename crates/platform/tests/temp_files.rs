@@ -179,6 +179,34 @@ fn what_may_not_be_removed_stays_and_the_rest_is_removed() {
 }
 
 #[test]
+fn space_is_left_to_others_by_many_small_files_too() {
+    let env = SimulatedEnv::new(7);
+    env.simulated_files().insert("/db/eris.db", "");
+    env.simulated_files().set_capacity(Some(64 << 20));
+    let temp = TempFiles::new(Arc::new(env.clone()), directory(32 << 20));
+    let (budget, piece) = (TempBudget::new(None), vec![3; 1 << 20]);
+    let mut held = Vec::new();
+    let refused = loop {
+        let file = temp.create(&budget).unwrap();
+        match write(&env, &file, &piece) {
+            Ok(_) => held.push(file),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, TempFileError::Full { .. }), "{refused}");
+    assert!((30..=32).contains(&held.len()), "{} files of 1 MiB in 32", held.len());
+    // Others take what was left: nothing more is written, and it is again when there is room.
+    let file = temp.create(&budget).unwrap();
+    assert!(write(&env, &file, &[1]).is_err());
+    held.truncate(10);
+    while let Some(due) = env.next_io() {
+        env.advance_to(due);
+        env.run_io();
+    }
+    write(&env, &temp.create(&budget).unwrap(), &piece).unwrap();
+}
+
+#[test]
 fn a_directory_is_made_but_not_the_one_it_is_in() {
     let env = SimulatedEnv::new(5);
     let temp = TempFiles::new(Arc::new(env.clone()), directory(0));
