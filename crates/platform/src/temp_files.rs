@@ -39,7 +39,13 @@ pub enum TempFileError {
     #[error("no space left for temporary files in {}: {reason}", directory.display())]
     Full { directory: PathBuf, reason: String },
     #[error("could not {action} a temporary file in {}: {reason}", directory.display())]
-    Io { action: &'static str, directory: PathBuf, reason: String },
+    Io {
+        action: &'static str,
+        directory: PathBuf,
+        reason: String,
+        /// The code of the operating system, if it is an error of the system.
+        os_error: Option<i32>,
+    },
     #[error("a temporary file in {} is shorter than what was written to it", directory.display())]
     Short { directory: PathBuf },
     #[error("a temporary file in {} does not hold what was written to it: {reason}", directory.display())]
@@ -227,7 +233,7 @@ impl TempFiles {
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
                 TempFileError::Full { directory, reason: error.to_string() }
             }
-            _ => TempFileError::Io { action, directory, reason: error.to_string() },
+            os_error => TempFileError::Io { action, directory, reason: error.to_string(), os_error },
         }
     }
 
@@ -240,7 +246,8 @@ impl TempFiles {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if let Some(parent) = parent.filter(|parent| !files.exists(parent)) {
             let reason = format!("{} does not exist", parent.display());
-            return Err(TempFileError::Io { action: "create", directory: path.clone(), reason });
+            let (directory, os_error) = (path.clone(), Some(libc::ENOENT));
+            return Err(TempFileError::Io { action: "create", directory, reason, os_error });
         }
         files.create_directory(path).map_err(|error| self.failed("create the directory of", &error))
     }

@@ -100,7 +100,10 @@ fn each_cause_has_its_own_error() {
             files.fail_at(files.operations() + operation, fault);
             match write(&env, &file, &[1; 10]) {
                 Err(TempFileError::Full { directory, .. }) => assert!(is_full && directory == Path::new(DIRECTORY)),
-                Err(TempFileError::Io { .. }) => assert!(!is_full, "{fault:?} at {operation}"),
+                Err(TempFileError::Io { os_error, .. }) => {
+                    let expected = if fault == FileFault::Denied { libc::EACCES } else { libc::EIO };
+                    assert!(!is_full && os_error == Some(expected), "{fault:?} at {operation}: {os_error:?}");
+                }
                 other => panic!("{fault:?} at {operation}: {other:?}"),
             }
         }
@@ -213,6 +216,7 @@ fn a_directory_is_made_but_not_the_one_it_is_in() {
     let file = temp.create(&TempBudget::new(None)).unwrap();
     let error = write(&env, &file, b"x").unwrap_err();
     assert!(error.to_string().contains("/db does not exist"), "{error}");
+    assert!(matches!(error, TempFileError::Io { os_error: Some(libc::ENOENT), .. }), "{error:?}");
 }
 
 #[test]
