@@ -10,7 +10,8 @@ use eris_durability::{DurabilityError, DurabilityOptions, Progress};
 use eris_engine::{Engine, EngineError};
 use eris_platform::{Env, PlacementError, RealEnv, TempDirectory};
 use eris_server::{ServeError, ServerHandle, SqlHost};
-use eris_sql::{DatabaseOptions, SessionOptions, SqlError};
+use eris_sql::{DatabaseOptions, SessionOptions, SqlError, SqlState};
+use eris_storage::StorageError;
 
 use crate::connection::Connection;
 use crate::options::{MEMORY_LIMIT_MIN, Options};
@@ -26,6 +27,11 @@ pub enum OpenError {
          {fits}; raise that (ulimit -v), or lower --memory-limit or --workers"
     )]
     AddressSpace { given: u64, fits: u64 },
+    #[error(
+        "the database in \"{}\" does not fit into a memory limit of {given} bytes; give it more with --memory-limit; \
+         nothing is lost", directory.display()
+    )]
+    Larger { directory: PathBuf, given: u64 },
     #[error("cannot keep temporary files in {}: {source}; choose another --temp-dir", directory.display())]
     TempDirectory { directory: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -81,7 +87,11 @@ impl Database {
             database.sql.attach_files(Arc::new(files));
             Ok(database)
         });
-        opened.inspect_err(|_| engine.shutdown())
+        opened.map_err(|error| {
+            engine.shutdown();
+            let (directory, given) = (directory.to_path_buf(), options.memory_limit_bytes);
+            if is_out_of_memory(&error) { OpenError::Larger { directory, given } } else { error }
+        })
     }
 
     fn open_files(
@@ -166,6 +176,17 @@ impl Database {
             let _ = self.engine.block_on(async move { files.close().await });
         }
         self.engine.shutdown();
+    }
+}
+
+/// Whether the memory limit is why a database does not open.
+fn is_out_of_memory(error: &OpenError) -> bool {
+    match error {
+        OpenError::Files(DurabilityError::Engine(error)) => {
+            matches!(error, EngineError::Memory(_) | EngineError::Storage(StorageError::Memory(_)))
+        }
+        OpenError::Sql(error) => error.sqlstate == SqlState::OUT_OF_MEMORY,
+        _ => false,
     }
 }
 
