@@ -3,6 +3,7 @@
 mod arguments;
 mod backup;
 mod bench;
+mod call_thread;
 mod demo;
 mod directory;
 mod failure;

@@ -28,10 +28,10 @@ pub struct Resources {
     #[arg(long, value_name = "DIR")]
     pub temp_dir: Option<PathBuf>,
 
-    /// What the temporary files of one statement may have together, in bytes or with K, M or G [default: what the
-    /// disk has]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub temp_file_limit: Option<u64>,
+    /// What the temporary files of one statement may have together, in bytes or with K, M or G; 0: nothing; -1: what
+    /// the disk has [default: -1]
+    #[arg(long, value_name = "BYTES", value_parser = temp_file_limit, allow_negative_numbers = true)]
+    pub temp_file_limit: Option<TempFileLimit>,
 
     /// Memory for versions of rows that only old snapshots see, in bytes or with K, M or G; beyond, the transaction
     /// with the oldest snapshot fails, and no writer; 0 or -1: as much as there is [default: a quarter of the memory
@@ -46,7 +46,7 @@ impl Resources {
         Options {
             workers: self.workers.unwrap_or(default.workers.max(self.nodes.unwrap_or(1))),
             nodes: self.nodes.unwrap_or(default.nodes),
-            temp_file_limit_bytes: self.temp_file_limit,
+            temp_file_limit_bytes: self.temp_file_limit.and_then(|limit| limit.0),
             old_version_limit_bytes: self.old_version_memory_limit,
             memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
             ..default
@@ -86,7 +86,20 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The same, or 0 for a bound that is `0` or `-1`: none.
+/// Bytes that the temporary files of one statement may have; `None`: what the disk has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TempFileLimit(Option<u64>);
+
+/// As PostgreSQL's setting `temp_file_limit`, in bytes: `-1` is no limit, and with `0` nothing may be written.
+fn temp_file_limit(text: &str) -> Result<TempFileLimit, String> {
+    match text.trim() {
+        "-1" => Ok(TempFileLimit(None)),
+        "0" => Ok(TempFileLimit(Some(0))),
+        text => bytes(text).map(|bytes| TempFileLimit(Some(bytes))),
+    }
+}
+
+/// As [`bytes`], or 0 for a bound that is `0` or `-1`: none.
 fn bytes_or_off(text: &str) -> Result<u64, String> {
     if matches!(text.trim(), "0" | "-1") { Ok(0) } else { bytes(text) }
 }
@@ -105,6 +118,9 @@ mod tests {
         }
         assert_eq!(["0", "-1", "64M"].map(bytes_or_off), [Ok(0), Ok(0), Ok(64 << 20)]);
         assert!(bytes_or_off("-2").is_err());
+        let limits = ["-1", "0", "64M"].map(|text| temp_file_limit(text).map(|limit| limit.0));
+        assert_eq!(limits, [Ok(None), Ok(Some(0)), Ok(Some(64 << 20))]);
+        assert!(temp_file_limit("-2").is_err() && temp_file_limit("").is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use eris::{Database, ServeError, ServerHandle};
 use eris_platform::limits;
 use eris_platform::messages::tell;
 
+use crate::call_thread::CallThread;
 use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::log_file::LogFile;
@@ -37,6 +38,8 @@ pub struct ServeArguments {
 
 /// A server whose workers or disk do not answer ends so long after it was asked to, in any case.
 const END_MAX: Duration = Duration::from_secs(9);
+/// A process that ends at once waits so long at most until standard error has taken its last words.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(900);
 /// What a process exits with that a second Ctrl-C ended, or SIGQUIT.
 const INTERRUPTED: libc::c_int = 130;
 const QUIT: libc::c_int = 131;
@@ -83,7 +86,7 @@ impl Stop {
         thread::Builder::new()
             .name("eris-signals".to_owned())
             .stack_size(256 << 10)
-            .spawn(move || hear(&signals, log.as_deref(), &asked))
+            .spawn(move || hear(&signals, log.as_ref(), &CallThread::default(), &asked))
             .map_err(|error| Failure::Message(format!("cannot start a thread: {error}; see ulimit -u and -v")))?;
         Ok(Stop(wait))
     }
@@ -98,7 +101,9 @@ impl Stop {
 /// SIGHUP opens the log again; the first SIGTERM or SIGINT stops the server, and so does, at once, the second one or
 /// SIGQUIT, or the time. What ends at once loses nothing that a client was told: that is in the log, and opening the
 /// database reads it.
-fn hear(signals: &Signals, log: Option<&LogFile>, asked: &mpsc::Sender<()>) {
+///
+/// Whatever may block is left to `calls`: this thread has to be there for the next signal.
+fn hear(signals: &Signals, log: Option<&Arc<LogFile>>, calls: &CallThread, asked: &mpsc::Sender<()>) {
     let mut deadline: Option<Instant> = None;
     loop {
         let signal = match deadline {
@@ -106,26 +111,31 @@ fn hear(signals: &Signals, log: Option<&LogFile>, asked: &mpsc::Sender<()>) {
             None => signals.wait().ok(),
         };
         match signal {
-            Some(Signal::HangUp) => match log {
-                Some(log) => log.reopen(),
-                None => tell("SIGHUP: there is nothing to be read again, as there is no --log"),
+            Some(Signal::HangUp) => match log.cloned() {
+                Some(log) => calls.begin(move || log.reopen()),
+                None => calls.begin(|| tell("SIGHUP: there is nothing to be read again, as there is no --log")),
             },
-            Some(Signal::Quit) => end_at_once("SIGQUIT", QUIT),
+            Some(Signal::Quit) => end_at_once("SIGQUIT", QUIT, calls),
             Some(Signal::Interrupt | Signal::Terminate) if deadline.is_some() => {
-                end_at_once("asked twice", INTERRUPTED)
+                end_at_once("asked twice", INTERRUPTED, calls)
             }
             Some(Signal::Interrupt | Signal::Terminate) => {
                 deadline = Some(Instant::now() + END_MAX);
                 let _ = asked.send(());
             }
-            None => end_at_once("some work did not end in time: a worker is stuck, or the disk does not answer", 1),
+            None => {
+                let why = "some work did not end in time: a worker is stuck, or the disk does not answer";
+                end_at_once(why, 1, calls)
+            }
         }
     }
 }
 
-/// Without a word to other threads: one of them may be stuck with what they would need.
-fn end_at_once(why: &str, code: libc::c_int) -> ! {
-    tell(format_args!("ends at once ({why}); everything that clients were told is committed is in the log"));
+/// Waits for no other thread, which may be stuck, but a moment for the one that writes the last words.
+fn end_at_once(why: &str, code: libc::c_int, calls: &CallThread) -> ! {
+    let words = format!("ends at once ({why}); everything that clients were told is committed is in the log");
+    // Words that standard error does not take in time are lost.
+    calls.finish(LAST_WORDS_MAX, move || tell(words));
     // SAFETY: no code of this process runs after it.
     unsafe { libc::_exit(code) }
 }
@@ -193,8 +203,9 @@ fn allow_descriptors(workers: usize) -> Result<(), Failure> {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
-    let needed = eris::own_descriptors(workers) + 1;
-    match limits::descriptors() {
+    let all = limits::descriptors();
+    let needed = eris::own_descriptors(workers, all) + 1;
+    match all {
         Some(given) if given < needed => Err(Failure::Message(format!(
             "this process may have {given} files and sockets open; a server with {workers} workers needs at least \
              {needed}: raise ulimit -n"

@@ -56,6 +56,7 @@ fn memory_that_is_none() {
     assert_refused(&["serve", "--memory-limit", "0"], &["0 bytes"]);
     assert_refused(&["serve", "--memory-limit", "5 bananas"], &["bananas"]);
     assert_refused(&["serve", "--memory-limit=-1"], &["-1"]);
+    assert_refused(&["serve", "--temp-file-limit", "-2"], &["-2", "--temp-file-limit"]);
 }
 
 #[test]

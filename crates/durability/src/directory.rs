@@ -151,7 +151,7 @@ impl Directory {
     }
 
     /// Where log files are.
-    pub(crate) fn log(&self) -> PathBuf {
+    pub fn log(&self) -> PathBuf {
         self.path.join(LOG)
     }
 }

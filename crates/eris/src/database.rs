@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use eris_durability::{DurabilityError, DurabilityOptions, Progress};
 use eris_engine::{Engine, EngineError};
 use eris_platform::{Env, PlacementError, RealEnv, TempDirectory};
 use eris_server::{ServeError, ServerHandle, SqlHost};
-use eris_sql::{DatabaseOptions, SessionOptions, SqlError};
+use eris_sql::{DatabaseOptions, SessionOptions, SqlError, SqlState};
+use eris_storage::StorageError;
 
 use crate::connection::Connection;
 use crate::options::{MEMORY_LIMIT_MIN, Options};
@@ -25,6 +27,11 @@ pub enum OpenError {
          {fits}; raise that (ulimit -v), or lower --memory-limit or --workers"
     )]
     AddressSpace { given: u64, fits: u64 },
+    #[error(
+        "the database in \"{}\" does not fit into a memory limit of {given} bytes; give it more with --memory-limit; \
+         nothing is lost", directory.display()
+    )]
+    Larger { directory: PathBuf, given: u64 },
     #[error("cannot keep temporary files in {}: {source}; choose another --temp-dir", directory.display())]
     TempDirectory { directory: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -80,7 +87,11 @@ impl Database {
             database.sql.attach_files(Arc::new(files));
             Ok(database)
         });
-        opened.inspect_err(|_| engine.shutdown())
+        opened.map_err(|error| {
+            engine.shutdown();
+            let (directory, given) = (directory.to_path_buf(), options.memory_limit_bytes);
+            if is_out_of_memory(&error) { OpenError::Larger { directory, given } } else { error }
+        })
     }
 
     fn open_files(
@@ -106,9 +117,11 @@ impl Database {
     }
 
     /// Has statements that begin from now on keep what does not fit into memory in this directory. It may be missing,
-    /// what it is in may not.
+    /// what it is in may not. In the file system of the database's log, space is left to the log.
     pub fn keep_temp_files_in(&self, directory: &Path) -> Result<(), OpenError> {
-        self.keep_temp_files(TempDirectory { path: directory.to_path_buf(), is_own: false, keeps_free_bytes: 0 })
+        let log = self.files().map(|files| files.directory().log());
+        let keeps_free_bytes = log.map_or(0, |log| kept_free_bytes(directory, &log));
+        self.keep_temp_files(TempDirectory { path: directory.to_path_buf(), is_own: false, keeps_free_bytes })
     }
 
     fn keep_temp_files(&self, directory: TempDirectory) -> Result<(), OpenError> {
@@ -163,5 +176,63 @@ impl Database {
             let _ = self.engine.block_on(async move { files.close().await });
         }
         self.engine.shutdown();
+    }
+}
+
+/// Whether the memory limit is why a database does not open.
+fn is_out_of_memory(error: &OpenError) -> bool {
+    match error {
+        OpenError::Files(DurabilityError::Engine(error)) => {
+            matches!(error, EngineError::Memory(_) | EngineError::Storage(StorageError::Memory(_)))
+        }
+        OpenError::Sql(error) => error.sqlstate == SqlState::OUT_OF_MEMORY,
+        _ => false,
+    }
+}
+
+/// Space that temporary files in a directory leave to the log: none if the two are in different file systems.
+fn kept_free_bytes(temp: &Path, log: &Path) -> u64 {
+    let both = device(temp).zip(device(log));
+    if both.is_some_and(|(temp, log)| temp == log) { KEPT_FREE_BYTES } else { 0 }
+}
+
+/// The file system of a directory, or of the one that it is made in if it is missing.
+fn device(directory: &Path) -> Option<u64> {
+    let directory = std::path::absolute(directory).ok()?;
+    directory.ancestors().find_map(|above| above.metadata().ok()).map(|found| found.dev())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_directory_leaves_space_to_a_log_in_its_file_system() {
+        let root = std::env::temp_dir().join(format!("eris-kept-free-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("temp")).unwrap();
+        let options = Options { workers: 1, nodes: 1, memory_limit_bytes: 64 << 20, ..Options::default() };
+        let in_memory = Database::open(options).unwrap();
+        in_memory.keep_temp_files_in(&root.join("temp")).unwrap();
+        assert_eq!(in_memory.sql().temp_files().keeps_free_bytes(), 0, "there is no log");
+        in_memory.close();
+        let database =
+            Database::open_directory(&root.join("db"), options, &DurabilityOptions::default(), |_| {}).unwrap();
+        let kept = |directory: &Path| {
+            database.keep_temp_files_in(directory).unwrap();
+            database.sql().temp_files().keeps_free_bytes()
+        };
+        assert_eq!(database.sql().temp_files().keeps_free_bytes(), KEPT_FREE_BYTES, "the default");
+        for directory in ["temp", "missing", "db", "db/log"] {
+            assert_eq!(kept(&root.join(directory)), KEPT_FREE_BYTES, "{directory}");
+        }
+        let other = Path::new("/dev/shm");
+        match (other.metadata(), root.metadata()) {
+            (Ok(other_found), Ok(found)) if other_found.dev() != found.dev() => {
+                assert_eq!(kept(&other.join(format!("eris-kept-free-{}", std::process::id()))), 0);
+            }
+            _ => println!("skipped: /dev/shm is no other file system"),
+        }
+        database.close();
+        std::fs::remove_dir_all(&root).unwrap();
     }
 }

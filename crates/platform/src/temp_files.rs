@@ -14,17 +14,31 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::env::Env;
 use crate::files::{Files, OpenMode, PositionedFile};
 use crate::io_queue::{self, IoQueue, IoTask};
+use crate::limits;
 
 const NAME_BEGIN: &str = "spill-";
 const NAME_END: &str = ".tmp";
-/// The free space is looked at each time that a file has grown by this much.
+/// Hexadecimal digits of the process in a name.
+const PROCESS_DIGITS: usize = 16;
+/// The free space is looked at each time that all files together have grown by this much.
 const LOOK_EVERY_BYTES: u64 = 16 << 20;
+
+/// Temporary files that may be open at once, of the descriptors that the process may have: a quarter, so that clients
+/// have most of them; at least as many as some large statements need at once.
+const OPEN_FILES_MIN: u64 = 40;
+const OPEN_FILES_MAX: u64 = 1_024;
+
+/// How many temporary files a process with so many descriptors may have open at once; `None`: descriptors are not
+/// limited.
+pub fn open_files_max(descriptors: Option<u64>) -> u64 {
+    descriptors.map_or(OPEN_FILES_MAX, |all| (all / 4).clamp(OPEN_FILES_MIN, OPEN_FILES_MAX))
+}
 
 /// How a statement's temporary files are bounded.
 pub const TEMP_FILE_LIMIT_SETTING: &str = "temp_file_limit";
@@ -37,7 +51,15 @@ pub enum TempFileError {
     #[error("no space left for temporary files in {}: {reason}", directory.display())]
     Full { directory: PathBuf, reason: String },
     #[error("could not {action} a temporary file in {}: {reason}", directory.display())]
-    Io { action: &'static str, directory: PathBuf, reason: String },
+    Io {
+        action: &'static str,
+        directory: PathBuf,
+        reason: String,
+        /// The code of the operating system, if it is an error of the system.
+        os_error: Option<i32>,
+    },
+    #[error("{max} temporary files are open, which is as many as there may be at once")]
+    TooMany { max: usize },
     #[error("a temporary file in {} is shorter than what was written to it", directory.display())]
     Short { directory: PathBuf },
     #[error("a temporary file in {} does not hold what was written to it: {reason}", directory.display())]
@@ -106,6 +128,13 @@ pub struct TempFiles {
     used: AtomicU64,
     written: AtomicU64,
     files: AtomicU64,
+    /// Files that are open now, and how many may be.
+    open: AtomicUsize,
+    open_max: AtomicUsize,
+    /// Bytes that were handed to the disk so far, over all files, and at how many the free space is looked at next.
+    /// Only jobs of the queue that writes change them.
+    handed: AtomicU64,
+    look_at: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -126,7 +155,8 @@ pub struct TempStatistics {
 }
 
 impl TempFiles {
-    /// Nothing is made before the first file is.
+    /// Nothing is made before the first file is. As many files may be open at once as [`open_files_max`] says for the
+    /// limit of the process.
     pub fn new(env: Arc<dyn Env>, directory: TempDirectory) -> Arc<TempFiles> {
         Arc::new(TempFiles {
             env,
@@ -137,12 +167,26 @@ impl TempFiles {
             used: AtomicU64::new(0),
             written: AtomicU64::new(0),
             files: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+            open_max: AtomicUsize::new(open_files_max(limits::descriptors()) as usize),
+            handed: AtomicU64::new(0),
+            look_at: AtomicU64::new(0),
         })
+    }
+
+    /// From now on so many files at most are open at once; those that are open already stay so.
+    pub fn set_open_files_max(&self, max: usize) {
+        self.open_max.store(max, Ordering::Relaxed);
     }
 
     /// Where they are.
     pub fn directory(&self) -> &Path {
         &self.directory.path
+    }
+
+    /// Space that they leave to others; see [`TempDirectory::keeps_free_bytes`].
+    pub fn keeps_free_bytes(&self) -> u64 {
+        self.directory.keeps_free_bytes
     }
 
     /// The machine that they are on.
@@ -152,6 +196,9 @@ impl TempFiles {
 
     /// Removes what an earlier process left; how many files that were. Waits for the disk.
     ///
+    /// Only names that [`TempFiles::create`] gives are touched. A file that is gone meanwhile is no error, and one that
+    /// may not be removed stays: in a directory that several users share it is another user's.
+    ///
     /// To be called before the first file is made.
     pub fn clear(&self) -> io::Result<usize> {
         let files = self.env.files();
@@ -160,9 +207,13 @@ impl TempFiles {
         }
         let mut removed = 0;
         for name in files.list(&self.directory.path)? {
-            if name.starts_with(NAME_BEGIN) && name.ends_with(NAME_END) {
-                files.remove(&self.directory.path.join(name))?;
-                removed += 1;
+            if !is_name(&name) {
+                continue;
+            }
+            match files.remove(&self.directory.path.join(name)) {
+                Ok(()) => removed += 1,
+                Err(error) if may_stay(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(removed)
@@ -174,7 +225,9 @@ impl TempFiles {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.files.fetch_add(1, Ordering::Relaxed);
         let process = self.process.get_or_init(|| self.env.random_u64());
-        let path = self.directory.path.join(format!("{NAME_BEGIN}{process:016x}-{number}{NAME_END}"));
+        let name = format!("{NAME_BEGIN}{process:0PROCESS_DIGITS$x}-{number}{NAME_END}");
+        debug_assert!(is_name(&name), "{name} is removed if it is left over");
+        let path = self.directory.path.join(name);
         let (owner, budget) = (Arc::clone(self), Arc::clone(budget));
         let open = Mutex::new(Opened::NotYet);
         Ok(TempFile { inner: Arc::new(Inner { owner, budget, queues, path, end: AtomicU64::new(0), open }) })
@@ -205,7 +258,7 @@ impl TempFiles {
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
                 TempFileError::Full { directory, reason: error.to_string() }
             }
-            _ => TempFileError::Io { action, directory, reason: error.to_string() },
+            os_error => TempFileError::Io { action, directory, reason: error.to_string(), os_error },
         }
     }
 
@@ -218,13 +271,15 @@ impl TempFiles {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if let Some(parent) = parent.filter(|parent| !files.exists(parent)) {
             let reason = format!("{} does not exist", parent.display());
-            return Err(TempFileError::Io { action: "create", directory: path.clone(), reason });
+            let (directory, os_error) = (path.clone(), Some(libc::ENOENT));
+            return Err(TempFileError::Io { action: "create", directory, reason, os_error });
         }
         files.create_directory(path).map_err(|error| self.failed("create the directory of", &error))
     }
 
     /// A new file that has lost its name already.
-    fn open(&self, files: &dyn Files, path: &Path) -> Result<Arc<dyn PositionedFile>, TempFileError> {
+    fn open(self: &Arc<Self>, files: &dyn Files, path: &Path) -> Result<Arc<OpenFile>, TempFileError> {
+        let place = OpenPlace::take(self)?;
         self.make_directory(files)?;
         let failed = |error: io::Error| self.failed("create", &error);
         let file = files.open_at(path, OpenMode::Create).map_err(failed)?;
@@ -233,23 +288,43 @@ impl TempFiles {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        Ok(file)
+        Ok(Arc::new(OpenFile { file, _place: place }))
     }
 
-    /// Whether there is still room for others; looked at now and then.
-    fn look_at_space(&self, files: &dyn Files, before: u64, after: u64) -> Result<(), TempFileError> {
+    /// Whether there is still room for others when these bytes are written; looked at now and then, and each time when
+    /// there is little.
+    fn look_at_space(&self, files: &dyn Files, bytes: u64) -> Result<(), TempFileError> {
         let keeps = self.directory.keeps_free_bytes;
-        if keeps == 0 || before / LOOK_EVERY_BYTES == after / LOOK_EVERY_BYTES {
+        let handed = self.handed.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if keeps == 0 || handed < self.look_at.load(Ordering::Relaxed) {
             return Ok(());
         }
         // A file system that does not tell refuses when it is full.
         let Ok(available) = files.available_bytes(&self.directory.path) else { return Ok(()) };
-        if available >= keeps {
+        if let Some(spare) = available.checked_sub(keeps.saturating_add(bytes)) {
+            self.look_at.store(handed + spare.min(LOOK_EVERY_BYTES), Ordering::Relaxed);
             return Ok(());
         }
         let reason = format!("{available} bytes are free, and the last {keeps} are kept for the database");
         Err(TempFileError::Full { directory: self.directory.path.clone(), reason })
     }
+}
+
+/// Whether a temporary file may have this name: `spill-<16 hexadecimal digits>-<number>.tmp`.
+fn is_name(name: &str) -> bool {
+    let middle = name.strip_prefix(NAME_BEGIN).and_then(|rest| rest.strip_suffix(NAME_END));
+    let Some((process, number)) = middle.and_then(|middle| middle.split_once('-')) else { return false };
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    process.len() == PROCESS_DIGITS
+        && process.bytes().all(is_hex)
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether an error of removing a left file does not matter: it is gone, or this user may not remove it.
+fn may_stay(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), NotFound | PermissionDenied | ReadOnlyFilesystem)
 }
 
 impl Drop for TempFiles {
@@ -292,9 +367,36 @@ struct Inner {
 
 enum Opened {
     NotYet,
-    Open(Arc<dyn PositionedFile>),
+    Open(Arc<OpenFile>),
     /// What it failed with; it is not tried again.
     Failed(TempFileError),
+}
+
+/// A file that counts as open until it is closed. Fields are dropped in this order.
+struct OpenFile {
+    file: Arc<dyn PositionedFile>,
+    _place: OpenPlace,
+}
+
+/// One of the files that may be open at once.
+struct OpenPlace(Arc<TempFiles>);
+
+impl OpenPlace {
+    fn take(owner: &Arc<TempFiles>) -> Result<OpenPlace, TempFileError> {
+        let max = owner.open_max.load(Ordering::Relaxed);
+        let one_more = |open: usize| (open < max).then_some(open + 1);
+        match owner.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
+            Ok(_) => Ok(OpenPlace(Arc::clone(owner))),
+            Err(_) => Err(TempFileError::TooMany { max }),
+        }
+    }
+}
+
+impl Drop for OpenPlace {
+    fn drop(&mut self) {
+        let before = self.0.open.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a file that was not counted is closed");
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -341,12 +443,11 @@ impl TempFile {
 impl Inner {
     fn write(&self, files: &dyn Files, bytes: &[u8], offset: u64) -> Result<(), TempFileError> {
         let file = self.opened(files)?;
-        let end = offset + bytes.len() as u64;
-        self.owner.look_at_space(files, offset, end)?;
-        file.write_all_at(bytes, offset).map_err(|error| self.owner.failed("write", &error))
+        self.owner.look_at_space(files, bytes.len() as u64)?;
+        file.file.write_all_at(bytes, offset).map_err(|error| self.owner.failed("write", &error))
     }
 
-    fn opened(&self, files: &dyn Files) -> Result<Arc<dyn PositionedFile>, TempFileError> {
+    fn opened(&self, files: &dyn Files) -> Result<Arc<OpenFile>, TempFileError> {
         let mut open = lock(&self.open);
         if let Opened::NotYet = *open {
             *open = match self.owner.open(files, &self.path) {
@@ -369,7 +470,7 @@ impl Inner {
             Opened::NotYet => return Err(TempFileError::Short { directory: directory() }),
         };
         let mut bytes = vec![0; extent.bytes as usize];
-        match file.read_exact_at(&mut bytes, extent.offset) {
+        match file.file.read_exact_at(&mut bytes, extent.offset) {
             Ok(()) => Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(TempFileError::Short { directory: directory() })
@@ -395,5 +496,21 @@ impl Drop for Inner {
 impl fmt::Debug for TempFile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("TempFile").field("bytes", &self.inner.end).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_left_file_that_is_gone_or_belongs_to_another_user_does_not_matter() {
+        let of_system = io::Error::from_raw_os_error;
+        for code in [libc::ENOENT, libc::EACCES, libc::EPERM, libc::EROFS] {
+            assert!(may_stay(&of_system(code)), "{code}");
+        }
+        for code in [libc::EIO, libc::ENOTDIR, libc::EBUSY] {
+            assert!(!may_stay(&of_system(code)), "{code}");
+        }
     }
 }

@@ -100,7 +100,10 @@ fn each_cause_has_its_own_error() {
             files.fail_at(files.operations() + operation, fault);
             match write(&env, &file, &[1; 10]) {
                 Err(TempFileError::Full { directory, .. }) => assert!(is_full && directory == Path::new(DIRECTORY)),
-                Err(TempFileError::Io { .. }) => assert!(!is_full, "{fault:?} at {operation}"),
+                Err(TempFileError::Io { os_error, .. }) => {
+                    let expected = if fault == FileFault::Denied { libc::EACCES } else { libc::EIO };
+                    assert!(!is_full && os_error == Some(expected), "{fault:?} at {operation}: {os_error:?}");
+                }
                 other => panic!("{fault:?} at {operation}: {other:?}"),
             }
         }
@@ -139,11 +142,101 @@ fn what_a_killed_process_left_is_removed_and_nothing_else() {
     let env = SimulatedEnv::new(4);
     let temp = simulated(&env);
     assert_eq!(temp.clear().unwrap(), 0, "there is no directory yet");
-    for name in ["spill-0.tmp", "spill-17.tmp", "mine.txt"] {
+    let left = ["spill-0123456789abcdef-0.tmp", "spill-ffffffffffffffff-18446744073709551615.tmp"];
+    let mut others = [
+        "mine.txt",
+        "spill-.tmp",
+        "spill-0.tmp",
+        "spill-0123456789ABCDEF-0.tmp",
+        "spill-0123456789abcde-0.tmp",
+        "spill-0123456789abcdef-.tmp",
+        "spill-0123456789abcdef-0.tmp.old",
+        "spill-0123456789abcdef-0x.tmp",
+        "spill-0123456789abcdef-1-2.tmp",
+        "spill-0123456789abcdef0-0.tmp",
+        "spill-over-of-last-year.tmp",
+    ];
+    others.sort_unstable();
+    for name in left.iter().chain(&others) {
         env.simulated_files().insert(Path::new(DIRECTORY).join(name), "left");
     }
     assert_eq!(temp.clear().unwrap(), 2);
-    assert_eq!(names(env.simulated_files()), ["mine.txt"]);
+    assert_eq!(names(env.simulated_files()), others);
+}
+
+#[test]
+fn what_may_not_be_removed_stays_and_the_rest_is_removed() {
+    let env = SimulatedEnv::new(6);
+    let temp = simulated(&env);
+    let files = env.simulated_files();
+    let left = [1, 2, 3].map(|number| format!("spill-0123456789abcdef-{number}.tmp"));
+    for name in &left {
+        files.insert(Path::new(DIRECTORY).join(name), "left");
+    }
+    // Its first operation lists the directory, the others remove one file each.
+    files.fail_at(files.operations() + 2, FileFault::Denied);
+    assert_eq!(temp.clear().unwrap(), 2);
+    assert_eq!(names(files), left[1..2]);
+    files.fail_at(files.operations() + 1, FileFault::Broken);
+    assert_eq!(temp.clear().unwrap_err().raw_os_error(), Some(libc::EIO), "a broken disk is told of");
+}
+
+#[test]
+fn space_is_left_to_others_by_many_small_files_too() {
+    let env = SimulatedEnv::new(7);
+    env.simulated_files().insert("/db/eris.db", "");
+    env.simulated_files().set_capacity(Some(64 << 20));
+    let temp = TempFiles::new(Arc::new(env.clone()), directory(32 << 20));
+    let (budget, piece) = (TempBudget::new(None), vec![3; 1 << 20]);
+    let mut held = Vec::new();
+    let refused = loop {
+        let file = temp.create(&budget).unwrap();
+        match write(&env, &file, &piece) {
+            Ok(_) => held.push(file),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, TempFileError::Full { .. }), "{refused}");
+    assert!((30..=32).contains(&held.len()), "{} files of 1 MiB in 32", held.len());
+    // Others take what was left: nothing more is written, and it is again when there is room.
+    let file = temp.create(&budget).unwrap();
+    assert!(write(&env, &file, &[1]).is_err());
+    held.truncate(10);
+    while let Some(due) = env.next_io() {
+        env.advance_to(due);
+        env.run_io();
+    }
+    write(&env, &temp.create(&budget).unwrap(), &piece).unwrap();
+}
+
+#[test]
+fn files_that_are_open_at_once_are_bounded() {
+    let env = SimulatedEnv::new(8);
+    let temp = simulated(&env);
+    temp.set_open_files_max(3);
+    let budget = TempBudget::new(None);
+    // Without a write a file is not open.
+    let idle: Vec<TempFile> = (0..5).map(|_| temp.create(&budget).unwrap()).collect();
+    let mut open: Vec<TempFile> = Vec::new();
+    for _ in 0..3 {
+        open.push(temp.create(&budget).unwrap());
+        write(&env, open.last().unwrap(), b"piece").unwrap();
+    }
+    assert_eq!(write(&env, &idle[0], b"piece"), Err(TempFileError::TooMany { max: 3 }));
+    assert_eq!(write(&env, &open[0], b"piece").unwrap().offset, 5, "those that are open go on");
+    open.pop();
+    write(&env, &idle[1], b"piece").unwrap();
+    assert_eq!(write(&env, &idle[2], b"piece"), Err(TempFileError::TooMany { max: 3 }));
+    // An attempt that the disk refuses keeps no place.
+    open.pop();
+    let files = env.simulated_files();
+    while let Some(due) = env.next_io() {
+        env.advance_to(due);
+        env.run_io();
+    }
+    files.fail_at(files.operations(), FileFault::Broken);
+    assert!(matches!(write(&env, &idle[3], b"piece"), Err(TempFileError::Io { .. })));
+    write(&env, &idle[4], b"piece").unwrap();
 }
 
 #[test]
@@ -153,6 +246,7 @@ fn a_directory_is_made_but_not_the_one_it_is_in() {
     let file = temp.create(&TempBudget::new(None)).unwrap();
     let error = write(&env, &file, b"x").unwrap_err();
     assert!(error.to_string().contains("/db does not exist"), "{error}");
+    assert!(matches!(error, TempFileError::Io { os_error: Some(libc::ENOENT), .. }), "{error:?}");
 }
 
 #[test]

@@ -4,6 +4,9 @@
 //! do instead, in `hint`.
 
 use std::fmt;
+use std::io;
+
+use eris_platform::NotRegular;
 
 pub use crate::sqlstate::SqlState;
 
@@ -210,5 +213,53 @@ fn suggest(names: &[String]) -> Option<String> {
             let head: Vec<String> = head.iter().map(|name| format!("\"{name}\"")).collect();
             Some(format!("Perhaps you meant {} or \"{last}\".", head.join(", ")))
         }
+    }
+}
+
+/// PostgreSQL's SQLSTATE for an error of the system about a file.
+pub(crate) fn file_state(error: &io::Error) -> SqlState {
+    if NotRegular::is(error) {
+        return SqlState::WRONG_OBJECT;
+    }
+    if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN)) {
+        return SqlState::INSUFFICIENT_RESOURCES;
+    }
+    match error.kind() {
+        io::ErrorKind::NotFound => SqlState::NO_SUCH_FILE,
+        io::ErrorKind::AlreadyExists => SqlState::DUPLICATE_FILE,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => SqlState::INSUFFICIENT_PRIVILEGE,
+        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => SqlState::WRONG_OBJECT,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => SqlState::DISK_FULL,
+        _ => SqlState::IO_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_have_the_codes_of_postgres() {
+        for (code, state) in [
+            (libc::ENOENT, SqlState::NO_SUCH_FILE),
+            (libc::EEXIST, SqlState::DUPLICATE_FILE),
+            (libc::EACCES, SqlState::INSUFFICIENT_PRIVILEGE),
+            (libc::EPERM, SqlState::INSUFFICIENT_PRIVILEGE),
+            (libc::EROFS, SqlState::INSUFFICIENT_PRIVILEGE),
+            (libc::EISDIR, SqlState::WRONG_OBJECT),
+            (libc::ENOTDIR, SqlState::WRONG_OBJECT),
+            (libc::ENOSPC, SqlState::DISK_FULL),
+            (libc::EDQUOT, SqlState::DISK_FULL),
+            (libc::EFBIG, SqlState::DISK_FULL),
+            (libc::EMFILE, SqlState::INSUFFICIENT_RESOURCES),
+            (libc::ENFILE, SqlState::INSUFFICIENT_RESOURCES),
+            (libc::EAGAIN, SqlState::INSUFFICIENT_RESOURCES),
+            (libc::EIO, SqlState::IO_ERROR),
+            (libc::ELOOP, SqlState::IO_ERROR),
+        ] {
+            assert_eq!(file_state(&io::Error::from_raw_os_error(code)), state, "{code}");
+        }
+        let fifo = io::Error::from(NotRegular(eris_platform::FileKind::Fifo));
+        assert_eq!(file_state(&fifo), SqlState::WRONG_OBJECT);
     }
 }

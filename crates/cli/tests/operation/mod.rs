@@ -4,6 +4,7 @@ mod files;
 mod held;
 mod limits;
 mod signals;
+mod temp_files;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;

@@ -1,5 +1,7 @@
 //! Errors of the layers below, as SQL errors.
 
+use std::io;
+
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 use eris_engine::{EngineError, ForeignKeyError, ForeignKeyViolation, LogError, SequenceError};
@@ -8,7 +10,7 @@ use eris_platform::TempFileError;
 use eris_storage::StorageError;
 
 use crate::catalog::{Table, suggestions};
-use crate::errors::{SqlError, SqlState};
+use crate::errors::{SqlError, SqlState, file_state};
 use crate::pg_format::value_text;
 use crate::plan::sentences::{known_refusal, known_sentence};
 
@@ -167,10 +169,34 @@ fn temp_file_error(error: &TempFileError) -> SqlError {
             "Make room on that disk, choose another one with --temp-dir, or give the database more memory with \
              --memory-limit.",
         ),
-        TempFileError::Io { .. } | TempFileError::Short { .. } => SqlError::new(SqlState::IO_ERROR, text)
-            .hint("See to that disk, or choose another one with --temp-dir; then run the statement again."),
+        TempFileError::Io { os_error: Some(code), .. } => {
+            let state = file_state(&io::Error::from_raw_os_error(*code));
+            SqlError::new(state, text).hint(temp_file_hint(state))
+        }
+        TempFileError::Io { os_error: None, .. } | TempFileError::Short { .. } => {
+            SqlError::new(SqlState::IO_ERROR, text).hint(temp_file_hint(SqlState::IO_ERROR))
+        }
+        TempFileError::TooMany { .. } => SqlError::new(SqlState::INSUFFICIENT_RESOURCES, text).hint(
+            "Run fewer statements at once that need temporary files, or restart the server with more descriptors \
+             (ulimit -n).",
+        ),
         TempFileError::Damaged { .. } => SqlError::new(SqlState::CORRUPTED, text)
             .hint("That disk gives other bytes than were written to it: choose another one with --temp-dir."),
+    }
+}
+
+/// What helps when the system refuses a temporary file with an error of this state.
+fn temp_file_hint(state: SqlState) -> &'static str {
+    match state {
+        SqlState::INSUFFICIENT_PRIVILEGE => {
+            "Let the user who runs the server write to that directory, or choose another one with --temp-dir."
+        }
+        SqlState::NO_SUCH_FILE => "Make the directory that it is in again, or choose another one with --temp-dir.",
+        SqlState::WRONG_OBJECT => "Choose a directory with --temp-dir.",
+        SqlState::INSUFFICIENT_RESOURCES => {
+            "Run fewer statements at once, or let the server have more descriptors and threads (ulimit -n and -u)."
+        }
+        _ => "See to that disk, or choose another one with --temp-dir; then run the statement again.",
     }
 }
 
@@ -469,5 +495,46 @@ fn execution_error(text: &str) -> SqlError {
         cast_error(text)
     } else {
         SqlError::new(SqlState::INVALID_PARAMETER_VALUE, first_sentence(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_temporary_files_have_the_codes_of_postgres() {
+        let of_system = |code| TempFileError::Io {
+            action: "create",
+            directory: "/temp".into(),
+            reason: io::Error::from_raw_os_error(code).to_string(),
+            os_error: Some(code),
+        };
+        let directory = || "/temp".into();
+        for (error, state) in [
+            (of_system(libc::EACCES), "42501"),
+            (of_system(libc::EPERM), "42501"),
+            (of_system(libc::EROFS), "42501"),
+            (of_system(libc::EMFILE), "53000"),
+            (of_system(libc::ENFILE), "53000"),
+            (of_system(libc::EAGAIN), "53000"),
+            (of_system(libc::ENOENT), "58P01"),
+            (of_system(libc::ENOTDIR), "42809"),
+            (of_system(libc::EIO), "58030"),
+            (of_system(libc::ESTALE), "58030"),
+            (
+                TempFileError::Io { action: "use", directory: directory(), reason: String::new(), os_error: None },
+                "58030",
+            ),
+            (TempFileError::Short { directory: directory() }, "58030"),
+            (TempFileError::TooMany { max: 40 }, "53000"),
+            (TempFileError::Limit { limit_bytes: 0 }, "53400"),
+            (TempFileError::Full { directory: directory(), reason: String::new() }, "53100"),
+            (TempFileError::Damaged { directory: directory(), reason: String::new() }, "XX001"),
+        ] {
+            let told = temp_file_error(&error);
+            assert_eq!(told.sqlstate.as_str(), state, "{error:?}");
+            assert!(told.hint.is_some(), "{error:?}");
+        }
     }
 }
