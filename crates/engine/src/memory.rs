@@ -117,6 +117,8 @@ impl Engine {
     pub async fn reclaim_memory(&self, wait_max: Duration) {
         let runtime = self.runtime();
         let _awaited = runtime.await_memory();
+        // What had no memory to go on may have some now.
+        runtime.unblock_maintenance();
         let now = || runtime.env.now();
         let (end, mut least, mut still_until) = (now() + wait_max, u64::MAX, now() + AWAIT_STILL);
         // A partition that is being maintained right now is not marked.
@@ -135,6 +137,14 @@ impl Engine {
         }
         // What was found is in force for the next reservation.
         self.memory_report();
+    }
+
+    /// The same while the caller goes on, unless it is being done.
+    pub fn reclaim_memory_soon(&self, wait_max: Duration) {
+        if !self.runtime().memory_is_awaited() {
+            let engine = self.clone();
+            self.spawn(async move { engine.reclaim_memory(wait_max).await });
+        }
     }
 
     /// What is accounted, what the process holds, and which limit is in force, as of now; none if nobody watches

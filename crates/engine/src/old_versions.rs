@@ -112,6 +112,9 @@ impl OldVersions {
             return None;
         }
         weighed.bytes = (weighed.bytes + bytes).saturating_sub(before);
+        if self.limit.is_none_or(|limit| weighed.bytes <= limit) {
+            weighed.over_since = None;
+        }
         Some(weighed.bytes)
     }
 }

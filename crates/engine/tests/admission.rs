@@ -176,3 +176,27 @@ fn who_waits_for_memory_goes_on_alone_or_gives_up() {
     assert!(!permit.has_others());
     drop((permit, held));
 }
+
+/// Whoever waits for memory does not wait for a client that took a part of its rows and may never ask for more.
+#[test]
+fn nobody_waits_for_a_suspended_statement() {
+    let options = EngineOptions { workers: 1, memory_limit_bytes: 64 << 20, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(1, options).expect("starts");
+    let engine = simulation.engine().clone();
+    let admit = |simulation: &mut Simulation| {
+        simulation.block_on(engine.admit(StatementClass::Scan)).expect("runs").expect("no limit")
+    };
+    let (mut first, second) = (admit(&mut simulation), admit(&mut simulation));
+    let held = engine.memory().reserve("test");
+    held.grow(48 << 20).expect("there is room");
+    first.suspend();
+    first.suspend();
+    assert!(!second.has_others() && first.has_others());
+    let waits = second.wait_for_memory(Some(32 << 20), Duration::from_mins(1));
+    let second = simulation.block_on(waits).expect("runs").expect("nobody else runs");
+    first.resume();
+    assert!(second.has_others() && first.has_others());
+    first.suspend();
+    drop((first, second));
+    assert_eq!(engine.admitted(StatementClass::Scan), (0, 0), "places are given back once");
+}

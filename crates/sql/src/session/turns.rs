@@ -198,11 +198,10 @@ impl Session {
 
     /// What a refused statement held is given back in front of other work, while its client goes on.
     pub(super) fn free_what_failed(&self) {
-        let engine = self.database.engine().clone();
+        let engine = self.database.engine();
         let taken = engine.memory().used().saturating_sub(self.memory_before);
         if taken >= engine.memory().limit() / TAKEN_SHARE {
-            let reclaims = engine.clone();
-            engine.spawn(async move { reclaims.reclaim_memory(RECLAIM_MAX).await });
+            engine.reclaim_memory_soon(RECLAIM_MAX);
         }
     }
 }
