@@ -391,7 +391,7 @@ fn a_refused_statement_waits_for_others_and_is_answered() {
     drop(held);
     assert_eq!(client.rows(query), ["100000"]);
     // Alone it is refused at once: nothing is to be waited for.
-    let alone = take_all(&engine, "alone");
+    let _alone = take_all(&engine, "alone");
     client.ok("SET memory_wait_timeout = 0");
     assert_eq!(client.state(query), "53200");
 }
