@@ -155,7 +155,7 @@ enum MayTake {
     NotWhatIsShort,
     /// Rows, and what a short one works with.
     NotWhatIsKept,
-    /// Changes of a few rows, for what they replace goes soon; and the little that short statements work with.
+    /// Changes of a few rows: what they replace goes soon.
     WhatIsKept,
     /// What gives memory back, whatever is unaccounted.
     Release,
@@ -189,8 +189,8 @@ impl MemoryPool {
         MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Working, u64::MAX)
     }
 
-    /// A pool within this one for what all short statements work with: a little of it may be taken from what is kept, so
-    /// that a row is still found in a full database.
+    /// A pool within this one for what all short statements work with. A little of it, as much as working memory leaves
+    /// to them, is refused by no limit: a row is found in a full database, and beside whatever is on its way to files.
     pub fn short(self: &Arc<Self>) -> Arc<MemoryPool> {
         MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Short, u64::MAX)
     }
@@ -352,7 +352,7 @@ impl MemoryPool {
             PoolKind::Working if may_take != MayTake::Everything => may_take.min(MayTake::NotWhatIsShort),
             PoolKind::Working => may_take,
             PoolKind::Short if self.used().saturating_add(bytes) <= short_of(self.root().limit()) => {
-                may_take.max(MayTake::WhatIsKept)
+                MayTake::Everything
             }
             PoolKind::Short => may_take,
             PoolKind::Store if self.takes_what_is_kept.load(Ordering::Relaxed) => may_take.max(MayTake::WhatIsKept),

@@ -39,12 +39,17 @@ impl MergedRuns {
     async fn reduce(&mut self) -> Result<(), OperatorError> {
         let run_bytes = self.runs.front().map_or(1, Lane::reader_bytes);
         let most = (self.spill.spare_bytes() / run_bytes).clamp(RUNS_MIN as u64, RUNS_MAX as u64) as usize;
+        let (mut file, mut merged) = (SpillFile::new(&self.spill, 1)?, 0);
         while self.runs.len() > most {
+            // Those that are merged together later lie in one file.
+            if merged == most {
+                (file, merged) = (SpillFile::new(&self.spill, 1)?, 0);
+            }
+            merged += 1;
             // The first time so many that the others come to full merges.
             let count = most.min(self.runs.len() - most + 1);
             let some: Vec<Lane> = self.runs.drain(..count).collect();
             let mut merge = Merge::start(&self.spill, &self.keys, some).await?;
-            let file = SpillFile::new(&self.spill, 1)?;
             let mut writer = LaneWriter::new(&file);
             while let Some(batch) = merge.next_batch().await? {
                 writer.push(&batch)?;

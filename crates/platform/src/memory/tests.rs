@@ -83,7 +83,8 @@ fn a_part_is_kept_for_what_gives_memory_back() {
     assert_eq!(pool.kept(), KEPT_BYTES_MAX);
 }
 
-/// Beyond the line of long statements, and where rows fill all that they may have, short ones still get a little.
+/// Beyond the line of long statements, where rows fill all that they may have, and beyond the limit because of what is
+/// only counted, short ones still get a little.
 #[test]
 fn short_statements_get_a_little_in_a_full_database() {
     let pool = MemoryPool::new(32 << 20);
@@ -94,9 +95,12 @@ fn short_statements_get_a_little_in_a_full_database() {
     results.grow(1 << 20).unwrap();
     results.grow(1).expect_err("of all short ones together");
     rows.grow(1).unwrap_err();
+    let counted = pool.counted().reserve("files");
+    counted.grow(8 << 20).unwrap();
     results.shrink(512 << 10);
     short.reserve("results of another").grow(512 << 10).unwrap();
     // Where there is room they may have it.
+    drop(counted);
     rows.shrink(8 << 20);
     results.grow(4 << 20).unwrap();
 }
