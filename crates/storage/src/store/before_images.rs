@@ -353,6 +353,10 @@ impl Store {
     fn free_images_of(&mut self, row: RowAddress, oldest: Timestamp) {
         let Some(segment) = self.segment(row.segment()) else { return };
         let images = self.before_images.of(row);
+        if images.is_empty() {
+            // It left its place, which may be gone as well.
+            return;
+        }
         let hidden = if segment.begin(row.offset().0).is_at_or_before(oldest) {
             images.len()
         } else {
