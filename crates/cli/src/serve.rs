@@ -203,9 +203,8 @@ fn allow_descriptors(workers: usize) -> Result<(), Failure> {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
-    let all = limits::descriptors();
-    let needed = eris::own_descriptors(workers, all) + 1;
-    match all {
+    let needed = eris::own_descriptors(workers) + 1;
+    match limits::descriptors() {
         Some(given) if given < needed => Err(Failure::Message(format!(
             "this process may have {given} files and sockets open; a server with {workers} workers needs at least \
              {needed}: raise ulimit -n"

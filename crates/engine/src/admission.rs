@@ -342,15 +342,17 @@ impl Future for WaitForMemory {
             return Poll::Ready(Err(AdmissionError::NoMemory(this.wait_max)));
         }
         // The others are woken when they are the first.
-        this.look = this.look.take().filter(|_| is_first);
-        while is_first {
+        if !is_first {
+            this.look = None;
+            return Poll::Pending;
+        }
+        loop {
             let again = || Sleep::until(runtime, runtime.env.now() + LOOK_INTERVAL);
             match Pin::new(this.look.get_or_insert_with(again)).poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(()) => this.look = None,
             }
         }
-        Poll::Pending
     }
 }
 

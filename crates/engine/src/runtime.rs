@@ -45,7 +45,6 @@ pub(crate) struct Runtime {
     pub memory: Arc<MemoryPool>,
     /// Of the system container, and of those who write it: counted in `memory`, not refused.
     pub system_memory: Arc<MemoryPool>,
-    /// What short statements work with.
     pub short_memory: Arc<MemoryPool>,
     pub machine: MachineMemory,
     pub old_versions: OldVersions,

@@ -14,13 +14,12 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::env::Env;
 use crate::files::{Files, OpenMode, PositionedFile};
 use crate::io_queue::{self, IoQueue, IoTask};
-use crate::limits;
 
 const NAME_BEGIN: &str = "spill-";
 const NAME_END: &str = ".tmp";
@@ -28,17 +27,6 @@ const NAME_END: &str = ".tmp";
 const PROCESS_DIGITS: usize = 16;
 /// The free space is looked at each time that all files together have grown by this much.
 const LOOK_EVERY_BYTES: u64 = 16 << 20;
-
-/// Temporary files that may be open at once, of the descriptors that the process may have: a quarter, so that clients
-/// have most of them; at least as many as some large statements need at once.
-const OPEN_FILES_MIN: u64 = 40;
-const OPEN_FILES_MAX: u64 = 1_024;
-
-/// How many temporary files a process with so many descriptors may have open at once; `None`: descriptors are not
-/// limited.
-pub fn open_files_max(descriptors: Option<u64>) -> u64 {
-    descriptors.map_or(OPEN_FILES_MAX, |all| (all / 4).clamp(OPEN_FILES_MIN, OPEN_FILES_MAX))
-}
 
 /// How a statement's temporary files are bounded.
 pub const TEMP_FILE_LIMIT_SETTING: &str = "temp_file_limit";
@@ -58,8 +46,6 @@ pub enum TempFileError {
         /// The code of the operating system, if it is an error of the system.
         os_error: Option<i32>,
     },
-    #[error("{max} temporary files are open, which is as many as there may be at once")]
-    TooMany { max: usize },
     #[error("a temporary file in {} is shorter than what was written to it", directory.display())]
     Short { directory: PathBuf },
     #[error("a temporary file in {} does not hold what was written to it: {reason}", directory.display())]
@@ -128,9 +114,6 @@ pub struct TempFiles {
     used: AtomicU64,
     written: AtomicU64,
     files: AtomicU64,
-    /// Files that are open now, and how many may be.
-    open: AtomicUsize,
-    open_max: AtomicUsize,
     /// Bytes that were handed to the disk so far, over all files, and at how many the free space is looked at next.
     /// Only jobs of the queue that writes change them.
     handed: AtomicU64,
@@ -155,8 +138,7 @@ pub struct TempStatistics {
 }
 
 impl TempFiles {
-    /// Nothing is made before the first file is. As many files may be open at once as [`open_files_max`] says for the
-    /// limit of the process.
+    /// Nothing is made before the first file is.
     pub fn new(env: Arc<dyn Env>, directory: TempDirectory) -> Arc<TempFiles> {
         Arc::new(TempFiles {
             env,
@@ -167,16 +149,9 @@ impl TempFiles {
             used: AtomicU64::new(0),
             written: AtomicU64::new(0),
             files: AtomicU64::new(0),
-            open: AtomicUsize::new(0),
-            open_max: AtomicUsize::new(open_files_max(limits::descriptors()) as usize),
             handed: AtomicU64::new(0),
             look_at: AtomicU64::new(0),
         })
-    }
-
-    /// From now on so many files at most are open at once; those that are open already stay so.
-    pub fn set_open_files_max(&self, max: usize) {
-        self.open_max.store(max, Ordering::Relaxed);
     }
 
     /// Where they are.
@@ -278,8 +253,7 @@ impl TempFiles {
     }
 
     /// A new file that has lost its name already.
-    fn open(self: &Arc<Self>, files: &dyn Files, path: &Path) -> Result<Arc<OpenFile>, TempFileError> {
-        let place = OpenPlace::take(self)?;
+    fn open(&self, files: &dyn Files, path: &Path) -> Result<Arc<dyn PositionedFile>, TempFileError> {
         self.make_directory(files)?;
         let failed = |error: io::Error| self.failed("create", &error);
         let file = files.open_at(path, OpenMode::Create).map_err(failed)?;
@@ -288,7 +262,7 @@ impl TempFiles {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        Ok(Arc::new(OpenFile { file, _place: place }))
+        Ok(file)
     }
 
     /// Whether there is still room for others when these bytes are written; looked at now and then, and each time when
@@ -367,36 +341,9 @@ struct Inner {
 
 enum Opened {
     NotYet,
-    Open(Arc<OpenFile>),
+    Open(Arc<dyn PositionedFile>),
     /// What it failed with; it is not tried again.
     Failed(TempFileError),
-}
-
-/// A file that counts as open until it is closed. Fields are dropped in this order.
-struct OpenFile {
-    file: Arc<dyn PositionedFile>,
-    _place: OpenPlace,
-}
-
-/// One of the files that may be open at once.
-struct OpenPlace(Arc<TempFiles>);
-
-impl OpenPlace {
-    fn take(owner: &Arc<TempFiles>) -> Result<OpenPlace, TempFileError> {
-        let max = owner.open_max.load(Ordering::Relaxed);
-        let one_more = |open: usize| (open < max).then_some(open + 1);
-        match owner.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
-            Ok(_) => Ok(OpenPlace(Arc::clone(owner))),
-            Err(_) => Err(TempFileError::TooMany { max }),
-        }
-    }
-}
-
-impl Drop for OpenPlace {
-    fn drop(&mut self) {
-        let before = self.0.open.fetch_sub(1, Ordering::Relaxed);
-        assert!(before > 0, "a file that was not counted is closed");
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -444,10 +391,10 @@ impl Inner {
     fn write(&self, files: &dyn Files, bytes: &[u8], offset: u64) -> Result<(), TempFileError> {
         let file = self.opened(files)?;
         self.owner.look_at_space(files, bytes.len() as u64)?;
-        file.file.write_all_at(bytes, offset).map_err(|error| self.owner.failed("write", &error))
+        file.write_all_at(bytes, offset).map_err(|error| self.owner.failed("write", &error))
     }
 
-    fn opened(&self, files: &dyn Files) -> Result<Arc<OpenFile>, TempFileError> {
+    fn opened(&self, files: &dyn Files) -> Result<Arc<dyn PositionedFile>, TempFileError> {
         let mut open = lock(&self.open);
         if let Opened::NotYet = *open {
             *open = match self.owner.open(files, &self.path) {
@@ -470,7 +417,7 @@ impl Inner {
             Opened::NotYet => return Err(TempFileError::Short { directory: directory() }),
         };
         let mut bytes = vec![0; extent.bytes as usize];
-        match file.file.read_exact_at(&mut bytes, extent.offset) {
+        match file.read_exact_at(&mut bytes, extent.offset) {
             Ok(()) => Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(TempFileError::Short { directory: directory() })

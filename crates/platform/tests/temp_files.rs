@@ -210,36 +210,6 @@ fn space_is_left_to_others_by_many_small_files_too() {
 }
 
 #[test]
-fn files_that_are_open_at_once_are_bounded() {
-    let env = SimulatedEnv::new(8);
-    let temp = simulated(&env);
-    temp.set_open_files_max(3);
-    let budget = TempBudget::new(None);
-    // Without a write a file is not open.
-    let idle: Vec<TempFile> = (0..5).map(|_| temp.create(&budget).unwrap()).collect();
-    let mut open: Vec<TempFile> = Vec::new();
-    for _ in 0..3 {
-        open.push(temp.create(&budget).unwrap());
-        write(&env, open.last().unwrap(), b"piece").unwrap();
-    }
-    assert_eq!(write(&env, &idle[0], b"piece"), Err(TempFileError::TooMany { max: 3 }));
-    assert_eq!(write(&env, &open[0], b"piece").unwrap().offset, 5, "those that are open go on");
-    open.pop();
-    write(&env, &idle[1], b"piece").unwrap();
-    assert_eq!(write(&env, &idle[2], b"piece"), Err(TempFileError::TooMany { max: 3 }));
-    // An attempt that the disk refuses keeps no place.
-    open.pop();
-    let files = env.simulated_files();
-    while let Some(due) = env.next_io() {
-        env.advance_to(due);
-        env.run_io();
-    }
-    files.fail_at(files.operations(), FileFault::Broken);
-    assert!(matches!(write(&env, &idle[3], b"piece"), Err(TempFileError::Io { .. })));
-    write(&env, &idle[4], b"piece").unwrap();
-}
-
-#[test]
 fn a_directory_is_made_but_not_the_one_it_is_in() {
     let env = SimulatedEnv::new(5);
     let temp = TempFiles::new(Arc::new(env.clone()), directory(0));

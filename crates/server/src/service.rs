@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use eris_engine::Engine;
-use eris_platform::{ByteStream, Listener, limits, temp_files};
+use eris_platform::{ByteStream, Listener, limits};
 
 use crate::protocol::connection::{Host, serve};
 use crate::protocol::report::Report;
@@ -37,10 +37,9 @@ pub enum ServeError {
 }
 
 /// Descriptors that clients do not get, so that the log has its next file when clients have all others: those of
-/// standard streams, listeners, log, checkpoints, backups and COPY, a reactor's of each worker, and those of as many
-/// temporary files as may be open at once when the process may have `all` descriptors (`None`: any number).
-pub fn own_descriptors(workers: usize, all: Option<u64>) -> u64 {
-    24 + 4 * workers as u64 + temp_files::open_files_max(all)
+/// standard streams, listeners, log, checkpoints, backups and COPY, and a reactor's of each worker.
+pub fn own_descriptors(workers: usize) -> u64 {
+    24 + 4 * workers as u64
 }
 
 /// A server that accepts connections. Dropped, it goes on; [`ServerHandle::stop`] ends it.
@@ -58,9 +57,8 @@ pub fn listen<H: Host + 'static>(engine: &Engine, address: SocketAddr, host: H) 
     }
     let listener = engine.reactor(0).listen(address).map_err(|source| ServeError::Listen { address, source })?;
     let address = listener.local_address();
-    let all = limits::descriptors();
-    let own = own_descriptors(engine.worker_count(), all);
-    let for_clients = all.map_or(usize::MAX, |all| all.saturating_sub(own) as usize);
+    let own = own_descriptors(engine.worker_count());
+    let for_clients = limits::descriptors().map_or(usize::MAX, |all| all.saturating_sub(own) as usize);
     let registry = Arc::new(Registry::for_connections(for_clients));
     let acceptor = Arc::new(Signal::default());
     engine.spawn(accept(engine.clone(), listener, acceptor.clone(), registry.clone(), Arc::new(host)));

@@ -120,7 +120,7 @@ fn processor_ticks(process: u32) -> u64 {
 #[test]
 fn few_descriptors_leave_the_database_its_own() {
     let place = Place::new("operation-descriptors");
-    for descriptors in [8, 16, 32, 72] {
+    for descriptors in [8, 16, 32] {
         let mut command = serve(eris(), &place.path("none"));
         limited(&mut command, libc::RLIMIT_NOFILE, descriptors);
         let (status, text) = Process::start(command).map(drop).unwrap_err();
@@ -128,8 +128,7 @@ fn few_descriptors_leave_the_database_its_own() {
         assert!(text.contains("ulimit -n") && text.contains(&descriptors.to_string()), "{text}");
     }
     let mut command = serve(eris(), &place.path("db"));
-    // Two workers, forty temporary files and eight clients.
-    limited(&mut command, libc::RLIMIT_NOFILE, 80);
+    limited(&mut command, libc::RLIMIT_NOFILE, 40);
     let server = Process::start(command).unwrap_or_else(|(_, text)| panic!("{text}"));
     let mut first = server.try_connect().unwrap();
     first.execute("CREATE TABLE t (id int PRIMARY KEY, text text)", &[]).unwrap();

@@ -117,15 +117,6 @@ fn sqlstate(answer: &Answer) -> String {
 }
 
 #[test]
-fn temporary_files_have_descriptors_that_clients_do_not_get() {
-    for (all, temporary) in [(Some(0), 40), (Some(160), 40), (Some(1_000), 250), (Some(1 << 20), 1_024), (None, 1_024)]
-    {
-        assert_eq!(temp_files::open_files_max(all), temporary, "{all:?}");
-        assert_eq!(own_descriptors(3, all), 36 + temporary, "{all:?}");
-    }
-}
-
-#[test]
 fn clients_are_served_side_by_side() {
     let server = Server::start();
     let mut clients: Vec<_> = (0..8).map(|_| server.session()).collect();

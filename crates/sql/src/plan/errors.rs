@@ -176,10 +176,6 @@ fn temp_file_error(error: &TempFileError) -> SqlError {
         TempFileError::Io { os_error: None, .. } | TempFileError::Short { .. } => {
             SqlError::new(SqlState::IO_ERROR, text).hint(temp_file_hint(SqlState::IO_ERROR))
         }
-        TempFileError::TooMany { .. } => SqlError::new(SqlState::INSUFFICIENT_RESOURCES, text).hint(
-            "Run fewer statements at once that need temporary files, or restart the server with more descriptors \
-             (ulimit -n).",
-        ),
         TempFileError::Damaged { .. } => SqlError::new(SqlState::CORRUPTED, text)
             .hint("That disk gives other bytes than were written to it: choose another one with --temp-dir."),
     }
@@ -527,7 +523,6 @@ mod tests {
                 "58030",
             ),
             (TempFileError::Short { directory: directory() }, "58030"),
-            (TempFileError::TooMany { max: 40 }, "53000"),
             (TempFileError::Limit { limit_bytes: 0 }, "53400"),
             (TempFileError::Full { directory: directory(), reason: String::new() }, "53100"),
             (TempFileError::Damaged { directory: directory(), reason: String::new() }, "XX001"),
