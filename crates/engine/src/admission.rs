@@ -269,7 +269,7 @@ impl Permit {
         self.0.as_ref().is_some_and(|place| lock(&place.gate.queue).running > usize::from(!place.is_suspended))
     }
 
-    /// The client took what it asked for, and may never ask for more: until then nobody waits for the statement to end.
+    /// The client took what it asked for, and may never ask for more: no statement waits for the end of this one.
     pub fn suspend(&mut self) {
         if let Some(place) = self.0.as_mut().filter(|place| !place.is_suspended) {
             place.is_suspended = true;

@@ -43,7 +43,7 @@ pub(crate) struct Runtime {
     pub env: Arc<dyn Env>,
     pub options: EngineOptions,
     pub memory: Arc<MemoryPool>,
-    /// Of the system container, and of those who write it: counted in `memory`, not refused.
+    /// Pools in `memory`: of the system container and its writers, never refused; and of all short statements.
     pub system_memory: Arc<MemoryPool>,
     pub short_memory: Arc<MemoryPool>,
     pub machine: MachineMemory,

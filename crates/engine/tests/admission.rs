@@ -177,7 +177,7 @@ fn who_waits_for_memory_goes_on_alone_or_gives_up() {
     drop((permit, held));
 }
 
-/// Whoever waits for memory does not wait for a client that took a part of its rows and may never ask for more.
+/// A statement that waits for memory does not wait for a client that took some rows and may never ask for more.
 #[test]
 fn nobody_waits_for_a_suspended_statement() {
     let options = EngineOptions { workers: 1, memory_limit_bytes: 64 << 20, ..EngineOptions::default() };

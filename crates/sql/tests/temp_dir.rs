@@ -44,18 +44,6 @@ fn a_limit_of_nothing_is_for_statements_that_need_files() {
     assert_eq!(client.state(SORT), "53400");
 }
 
-/// More files at once than there may be are an error of the statement that wants one more.
-#[test]
-fn too_many_files_at_once_fail_a_statement() {
-    let (instance, mut client) = filled(DatabaseOptions::default());
-    instance.database.temp_files().set_open_files_max(0);
-    let refused = client.run(SORT).unwrap_err();
-    assert_eq!(refused.sqlstate.as_str(), "53000", "{refused}");
-    assert!(refused.hint.as_deref().unwrap().contains("ulimit -n"), "{refused}");
-    instance.database.temp_files().set_open_files_max(8);
-    assert_eq!(client.rows(SORT).len(), 3_000, "few are enough for one statement");
-}
-
 /// A directory that others share: what they called similarly stays.
 #[test]
 fn files_of_others_stay_in_a_shared_directory() {

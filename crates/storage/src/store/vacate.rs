@@ -104,7 +104,7 @@ impl Store {
     }
 
     /// Cuts off the end of an open segment if many rows there are vacated: what a statement appended that was rolled
-    /// back. The rows before it stay where they are, so this needs no memory, which whoever was refused some has not.
+    /// back. The rows before it stay in place, so this needs no memory: a refused statement leaves none.
     /// True if it has to wait.
     pub(super) fn cut_gone_end(&mut self, number: SegmentNumber) -> bool {
         let (worth, has_cursors) = (self.rows_of_worth(), self.has_saved_cursors());
