@@ -396,8 +396,8 @@ fn a_refused_statement_waits_for_others_and_is_answered() {
     assert_eq!(client.state(query), "53200");
 }
 
-/// Several statements lack the memory to start and none that runs will release any: they do not wait for each other, and
-/// the only worker keeps serving.
+/// Several statements lack the memory to start, and none that runs will release any: they do not wait for each other,
+/// and the only worker keeps serving.
 #[test]
 fn statements_that_cannot_start_do_not_wait_for_one_another() {
     let instance = instance(64 << 20);
