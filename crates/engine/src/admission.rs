@@ -14,6 +14,10 @@
 //! room, or until none of its class runs any more; while one waits for memory, none that came later is admitted. So
 //! statements that do not fit beside each other follow one another in the order in which they came. None waits with
 //! memory, so that those that wait do not stop those that run.
+//!
+//! A statement that has not begun may wait for room in the same way, so that several do not write to files what one
+//! after the other would keep in memory (`wait_for_room`). After a while it begins beside others with less, but only
+//! one at a time does.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,6 +26,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use eris_platform::Nanos;
 use thiserror::Error;
 
 use crate::counters::Event;
@@ -101,6 +106,8 @@ struct Queue {
     waiting: BTreeMap<u64, Waiting>,
     /// Tickets whose turn has come and whose statements do not know it yet; they count as running.
     called: Vec<u64>,
+    /// One runs that waited for room for long enough and had none.
+    has_one_without_room: bool,
 }
 
 struct Waiting {
@@ -127,7 +134,10 @@ impl Admission {
     pub fn admit(&self, runtime: &Arc<Runtime>, class: StatementClass) -> Admit {
         let gate = self.gates[class as usize].clone();
         let limit = gate.as_ref().and_then(|gate| gate.limit);
-        let timeout = limit.map(|limit| Sleep::until(runtime, runtime.env.now() + limit.wait_max));
+        let timeout = limit.map(|limit| {
+            let sleep = Sleep::until(runtime, runtime.env.now() + limit.wait_max);
+            (sleep, AdmissionError::TimedOut(limit.wait_max))
+        });
         let runtime = gate.as_ref().map(|_| Arc::clone(runtime));
         Admit { runtime, gate, timeout, ticket: None }
     }
@@ -147,11 +157,12 @@ impl Gate {
     }
 
     /// A statement ended, or one that waited left: the next ones may go on.
-    fn leave(&self, running: usize) {
+    fn leave(&self, running: usize, has_no_room: bool) {
         let wakers = {
             let mut queue = lock(&self.queue);
             assert!(queue.running >= running, "only a statement that runs ends");
             queue.running -= running;
+            queue.has_one_without_room &= !has_no_room;
             self.call_next(&mut queue)
         };
         wakers.into_iter().for_each(Waker::wake);
@@ -183,7 +194,7 @@ impl Gate {
             let place = queue.called.iter().position(|known| *known == ticket);
             place.map(|place| queue.called.swap_remove(place))
         };
-        self.leave(usize::from(called.is_some()));
+        self.leave(usize::from(called.is_some()), false);
     }
 }
 
@@ -192,9 +203,21 @@ pub struct Admit {
     /// Counts its waits; none without a gate.
     runtime: Option<Arc<Runtime>>,
     gate: Option<Arc<Gate>>,
-    timeout: Option<Sleep>,
+    timeout: Option<(Sleep, AdmissionError)>,
     /// Its place in the queue.
     ticket: Option<u64>,
+}
+
+impl Admit {
+    /// It waits no longer than this behind those that wait for memory.
+    #[must_use]
+    pub fn within(mut self, wait_max: Duration) -> Admit {
+        if let (Some(runtime), None) = (&self.runtime, &self.timeout) {
+            let sleep = Sleep::until(runtime, runtime.env.now() + wait_max);
+            self.timeout = Some((sleep, AdmissionError::NoMemory(wait_max)));
+        }
+        self
+    }
 }
 
 impl Future for Admit {
@@ -205,11 +228,11 @@ impl Future for Admit {
         let (Some(gate), Some(runtime)) = (&this.gate, &this.runtime) else { return Poll::Ready(Ok(Permit(None))) };
         let permit = |ticket| {
             let (runtime, gate) = (Arc::clone(runtime), Arc::clone(gate));
-            Poll::Ready(Ok(Permit(Some(Place { runtime, gate, ticket, is_suspended: false }))))
+            Poll::Ready(Ok(Permit(Some(Place { runtime, gate, ticket, is_suspended: false, has_no_room: false }))))
         };
         {
             let mut queue = lock(&gate.queue);
-            let Queue { running, next_ticket, waiting, called } = &mut *queue;
+            let Queue { running, next_ticket, waiting, called, .. } = &mut *queue;
             if let Some(ticket) = this.ticket {
                 if let Some(place) = called.iter().position(|known| *known == ticket) {
                     called.swap_remove(place);
@@ -235,11 +258,10 @@ impl Future for Admit {
                 this.ticket = Some(ticket);
             }
         }
-        let timed_out = this.timeout.as_mut().is_some_and(|timeout| Pin::new(timeout).poll(context).is_ready());
         // Its turn may have come between the two looks: leaving the queue then hands it on.
-        match gate.limit {
-            Some(limit) if timed_out => Poll::Ready(Err(AdmissionError::TimedOut(limit.wait_max))),
-            _ => Poll::Pending,
+        match &mut this.timeout {
+            Some((sleep, error)) => Pin::new(sleep).poll(context).map(|()| Err(*error)),
+            None => Poll::Pending,
         }
     }
 }
@@ -261,6 +283,8 @@ struct Place {
     ticket: u64,
     /// Whether it does not count as running.
     is_suspended: bool,
+    /// Whether it is the one that had no room.
+    has_no_room: bool,
 }
 
 impl Permit {
@@ -273,7 +297,7 @@ impl Permit {
     pub fn suspend(&mut self) {
         if let Some(place) = self.0.as_mut().filter(|place| !place.is_suspended) {
             place.is_suspended = true;
-            place.gate.leave(1);
+            place.gate.leave(1, std::mem::take(&mut place.has_no_room));
         }
     }
 
@@ -287,17 +311,28 @@ impl Permit {
 
     /// The statement was refused memory and has given back what it held. It waits until `bytes` are free, or until no
     /// other of its class runs (`None`: only for that), for `wait_max`; those that came later wait after it.
-    pub fn wait_for_memory(mut self, bytes: Option<u64>, wait_max: Duration) -> WaitForMemory {
+    pub fn wait_for_memory(self, bytes: Option<u64>, wait_max: Duration) -> WaitForMemory {
+        self.wait(bytes, wait_max, None)
+    }
+
+    /// The statement has not begun, and would do well with `bytes`. It waits for them as it would after a refusal; from
+    /// `enough` on it also begins with less, if no other statement does.
+    pub fn wait_for_room(self, bytes: u64, enough: Nanos, wait_max: Duration) -> WaitForMemory {
+        self.wait(Some(bytes), wait_max, Some(enough))
+    }
+
+    fn wait(mut self, bytes: Option<u64>, wait_max: Duration, enough: Option<Nanos>) -> WaitForMemory {
         self.resume();
         let place = self.0.take();
         let mut timeout = None;
-        if let Some(Place { runtime, gate, ticket, .. }) = &place {
+        if let Some(Place { runtime, gate, ticket, has_no_room, .. }) = &place {
             timeout = Some(Sleep::until(runtime, runtime.env.now() + wait_max));
             lock(&gate.queue).waiting.insert(*ticket, Waiting { waker: Waker::noop().clone(), for_memory: true });
             runtime.counters.add(Event::AdmissionWaits, 1);
-            gate.leave(1);
+            gate.leave(1, *has_no_room);
         }
-        WaitForMemory { place, bytes, wait_max, timeout, look: None }
+        let place = place.map(|place| Place { has_no_room: false, ..place });
+        WaitForMemory { place, bytes, wait_max, enough, timeout, look: None }
     }
 }
 
@@ -307,6 +342,8 @@ pub struct WaitForMemory {
     place: Option<Place>,
     bytes: Option<u64>,
     wait_max: Duration,
+    /// From when on it goes on with less.
+    enough: Option<Nanos>,
     timeout: Option<Sleep>,
     look: Option<Sleep>,
 }
@@ -316,16 +353,19 @@ impl Future for WaitForMemory {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let Some(place) = &this.place else { return Poll::Ready(Ok(Permit(None))) };
+        let Some(place) = &mut this.place else { return Poll::Ready(Ok(Permit(None))) };
         let (runtime, gate) = (&place.runtime, &place.gate);
         let is_first;
         let wakers = {
             let mut queue = lock(&gate.queue);
             is_first = queue.waiting.first_key_value().is_some_and(|(first, _)| *first == place.ticket);
-            let has_room = || this.bytes.is_some_and(|bytes| runtime.memory.free() >= bytes);
-            if is_first && queue.running < gate.running_max() && (queue.running == 0 || has_room()) {
+            let has_room = queue.running == 0 || this.bytes.is_some_and(|bytes| runtime.memory.free() >= bytes);
+            let waited = this.enough.is_some_and(|enough| runtime.env.now() >= enough);
+            if is_first && queue.running < gate.running_max() && (has_room || waited && !queue.has_one_without_room) {
                 queue.waiting.remove(&place.ticket);
                 queue.running += 1;
+                place.has_no_room = !has_room;
+                queue.has_one_without_room |= !has_room;
                 Some(gate.call_next(&mut queue))
             } else {
                 if let Some(waiting) = queue.waiting.get_mut(&place.ticket) {
@@ -367,7 +407,7 @@ impl Drop for WaitForMemory {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(place) = self.0.as_ref().filter(|place| !place.is_suspended) {
-            place.gate.leave(1);
+            place.gate.leave(1, place.has_no_room);
         }
     }
 }

@@ -200,3 +200,57 @@ fn nobody_waits_for_a_suspended_statement() {
     drop((first, second));
     assert_eq!(engine.admitted(StatementClass::Scan), (0, 0), "places are given back once");
 }
+
+/// A statement that has not begun waits for room; after a while it begins with less, but one at a time.
+#[test]
+fn who_waits_for_room_begins_when_there_is_some_or_one_at_a_time_after_a_while() {
+    let options = EngineOptions { workers: 1, memory_limit_bytes: 64 << 20, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(1, options).expect("starts");
+    let engine = simulation.engine().clone();
+    let admit = |simulation: &mut Simulation| {
+        simulation.block_on(engine.admit(StatementClass::Scan)).expect("runs").expect("no limit")
+    };
+    let (room, while_, wait_max) = (32 << 20, Duration::from_secs(1), Duration::from_mins(1));
+    let held = engine.memory().reserve("test");
+    held.grow(48 << 20).expect("there is room");
+    let (first, second, third) = (admit(&mut simulation), admit(&mut simulation), admit(&mut simulation));
+    let begun = engine.env().now();
+    let second = simulation.block_on(second.wait_for_room(room, begun + while_, wait_max)).expect("runs");
+    let second = second.expect("not refused");
+    let waited = engine.env().now().since(begun);
+    assert!((while_..2 * while_).contains(&waited), "{waited:?}");
+    assert_eq!(engine.admitted(StatementClass::Scan), (3, 0), "it has its place");
+    let waits = third.wait_for_room(room, begun + while_, wait_max);
+    let refused = simulation.block_on(waits).expect("runs").map(drop);
+    assert_eq!(refused, Err(AdmissionError::NoMemory(wait_max)), "another one has begun with less");
+    drop(second);
+    let next = admit(&mut simulation);
+    let at_once = engine.env().now();
+    let next = simulation.block_on(next.wait_for_room(room, at_once, wait_max)).expect("runs").expect("not refused");
+    assert!(engine.env().now().since(at_once) < while_ / 10, "that one has ended");
+    held.shrink(48 << 20);
+    let last = admit(&mut simulation).wait_for_room(room, at_once + wait_max, wait_max);
+    let last = simulation.block_on(last).expect("runs").expect("not refused");
+    assert!(engine.env().now().since(at_once) < while_ / 5, "there is room");
+    drop((first, next, last));
+    assert_eq!(engine.admitted(StatementClass::Scan), (0, 0), "places are given back once");
+}
+
+/// Who came behind those that wait for memory waits with them, for a while.
+#[test]
+fn who_came_later_waits_behind_them_no_longer_than_it_wants_to() {
+    let options = EngineOptions { workers: 1, memory_limit_bytes: 64 << 20, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(1, options).expect("starts");
+    let engine = simulation.engine().clone();
+    let first = simulation.block_on(engine.admit(StatementClass::Scan)).expect("runs").expect("no limit");
+    let second = simulation.block_on(engine.admit(StatementClass::Scan)).expect("runs").expect("no limit");
+    let waits = second.wait_for_memory(None, Duration::from_mins(1));
+    let (begun, wait_max) = (engine.env().now(), Duration::from_secs(1));
+    let later = simulation.block_on(engine.admit(StatementClass::Scan).within(wait_max)).expect("runs").map(drop);
+    assert_eq!(later, Err(AdmissionError::NoMemory(wait_max)));
+    assert!(engine.env().now().since(begun) >= wait_max);
+    drop(first);
+    drop(simulation.block_on(waits).expect("runs").expect("it is alone"));
+    let now = simulation.block_on(engine.admit(StatementClass::Scan).within(Duration::ZERO)).expect("runs");
+    assert!(now.is_ok(), "nobody is in front of it");
+}

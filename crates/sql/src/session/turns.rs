@@ -30,6 +30,11 @@ use crate::native::{ChangePlan, InsertRows};
 const STATEMENTS: &str = "statements";
 /// How long a refused statement waits at most until what ended statements held is given back.
 const RECLAIM_MAX: Duration = Duration::from_secs(5);
+/// Beside others a statement begins when this share of the limit is free: more at once write to files what one after
+/// the other need not.
+const ROOM_SHARE: u64 = 3;
+/// From so long after it came on it begins with less.
+const ROOM_WAIT: Duration = Duration::from_millis(500);
 /// A statement is tried again if this share of the limit came free since it began.
 const WORTH_SHARE: u64 = 64;
 /// It is tried beside others so often; then alone.
@@ -112,8 +117,7 @@ impl Session {
         let may_try_again = self.block == Block::Idle && !matches!(planned.body, Body::Utility);
         let is_long = planned.is_long();
         let (permit, floor) = if is_long && may_try_again {
-            let admitted = unless_cancelled(&self.activity.handle(), engine.admit(StatementClass::Scan)).await?;
-            let permit = admitted.map_err(|error| refused(&error))?;
+            let permit = self.admit(planned.may_spill()).await?;
             if planned.may_spill() {
                 let (permit, floor) = self.start(permit).await?;
                 (Some(permit), floor)
@@ -129,6 +133,21 @@ impl Session {
         let (free_before, used_before) = (memory.free(), memory.used());
         let writes = matches!(planned.body, Body::Insert(_) | Body::Change(_));
         Ok(Turn { permit, floor, may_try_again, writes, tries: 0, free_before, used_before })
+    }
+
+    /// A place among the long statements; beside others as a rule when there is room for one more.
+    async fn admit(&self, may_spill: bool) -> Result<Permit, SqlError> {
+        let (engine, cancel) = (self.database.engine(), self.activity.handle());
+        let (came, wait_max) = (engine.env().now(), self.settings.memory_wait_timeout());
+        let admitted = unless_cancelled(&cancel, engine.admit(StatementClass::Scan).within(wait_max)).await?;
+        let permit = admitted.map_err(|error| refused(&error))?;
+        let room = engine.memory().limit() / ROOM_SHARE;
+        if !may_spill || wait_max.is_zero() || !permit.has_others() || engine.memory().free() >= room {
+            return Ok(permit);
+        }
+        let left = wait_max.saturating_sub(engine.env().now().since(came));
+        let waits = permit.wait_for_room(room, came + ROOM_WAIT, left);
+        unless_cancelled(&cancel, waits).await?.map_err(|error| refused(&error))
     }
 
     /// Reserves what a statement starts with, if need be when others have ended. One that is alone starts without it.
@@ -183,14 +202,11 @@ impl Session {
             let bytes = (turn.tries < TRIES_BESIDE_OTHERS).then(|| turn.free_before + taken / 2);
             let starts_with_floor = turn.floor.take().is_some();
             let waited = unless_cancelled(&cancel, permit.wait_for_memory(bytes, wait_max)).await?;
-            let permit = waited.map_err(|refusal| refused(&refusal))?;
-            turn.permit = if starts_with_floor {
-                let (permit, floor) = self.start(permit).await?;
-                turn.floor = floor;
-                Some(permit)
-            } else {
-                Some(permit)
-            };
+            let mut permit = waited.map_err(|refusal| refused(&refusal))?;
+            if starts_with_floor {
+                (permit, turn.floor) = self.start(permit).await?;
+            }
+            turn.permit = Some(permit);
         }
         (turn.free_before, turn.used_before) = (memory.free(), memory.used());
         Ok(())
