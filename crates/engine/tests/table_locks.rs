@@ -189,3 +189,39 @@ fn a_transaction_whose_container_was_dropped_at_once_does_not_commit() {
     let committed = outcome.expect("runs");
     assert!(matches!(committed, Err(EngineError::ContainerReplaced(gone)) if gone == container), "{committed:?}");
 }
+
+/// What it has replaced is a read and a write of all rows, by its snapshot: that stays, whatever it waits for then.
+#[test]
+fn who_has_replaced_a_container_keeps_its_snapshot() {
+    let (mut simulation, engine, container) = start(5);
+    let other_schema = Arc::new(schema(engine.next_container_id(), Layout::Row, 8));
+    let other = other_schema.container;
+    let partitioning = Partitioning::Range(Box::new([KEY]));
+    engine.create_container(ContainerSpec { schema: other_schema, partitioning }).expect("created");
+    let task = engine.clone();
+    let (mut first, mut writer) = simulation
+        .block_on(async move {
+            let mut first = task.begin_with(IsolationLevel::Serializable);
+            let mut reader = task.begin_with(IsolationLevel::Serializable);
+            reader.read(&everything(container)).await.expect("read");
+            reader.commit().await.expect("committed");
+            first.lock_to_replace(container).await.expect("nobody has a lock, and what others read is no write");
+            let mut writer = task.begin();
+            writer.insert(other, row(2, 1, None)).await.expect("inserted");
+            (first, writer)
+        })
+        .expect("runs");
+    let found = Told::default();
+    let told_by = Arc::clone(&found);
+    engine.spawn(async move {
+        // Waits for the writer.
+        first.lock_table(other, TableLockMode::Share).await.expect("locked");
+        let read = first.read(&everything(other)).await.expect("read");
+        tell(&told_by, if read.iter().all(|batch| batch.rows == 0) { "nothing" } else { "rows" });
+    });
+    simulation.run_until_idle().expect("comes to rest");
+    writer.set_lock_timeout(None);
+    simulation.block_on(async move { writer.commit().await.expect("committed") }).expect("runs");
+    simulation.run_until_idle().expect("comes to rest");
+    assert_eq!(told(&found), ["nothing"]);
+}

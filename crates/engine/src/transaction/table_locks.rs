@@ -190,6 +190,8 @@ impl Transaction {
             if !container.is_visible_at(self.snapshot().visible()) {
                 return Err(EngineError::ContainerReplaced(container.id()));
             }
+            // Others may depend on what is entered here, so the snapshot stays.
+            self.locks.is_untouched = false;
             tracking.replaced();
         }
         self.check_serializable()
