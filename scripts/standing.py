@@ -1,21 +1,32 @@
 """How the server stands at its limits: the figures of milestone 39, each measured with a server that this starts."""
 import concurrent.futures
+import functools
+import json
 import pathlib
 import re
+import shutil
 import statistics
+import tempfile
 import threading
 import time
 
-from checklist import Failed, Outcome, Server, eris, on_disk, run, shown
+from checklist import (RESULTS, ROOT, Failed, Outcome, Server, bench, eris, machine, on_disk, run, shown,
+                       target_directory, write_json)
 from tpch import load_tpch, tpch_files
 from wire import Connection, ServerError
 
 MILESTONE = 39
+# The last commit before what this list is about.
+BEFORE = "65e333358053a2ff222881a314187b1082f4d9c5"
 FLAGGED_ROWS, FLAG_INDEXES, VERIFY_MAX_S = 1_000_000, 3, 10
 CLIENTS, CLIENTS_LIMIT_BYTES, CLIENTS_SECONDS = 10, 800_000_000, 60
 SPILL_LIMIT_BYTES = 512 << 20
 SPILL_SLOWDOWN_MAX = 5
 READS, READ_SLOWDOWN_MAX = 20_000, 3
+USABLE_MIN = 0.8
+LARGE_LIMITS, LARGE_SLOWDOWN_MAX = (4_000_000_000, 8_000_000_000), 3
+# Twenty medians of short queries differ by more than nothing where the same code runs twice.
+PAIRS, SLOWER_MAX, SLOWER_QUERY_MAX = 20, 1.02, 1.05
 
 
 def peak_bytes(pid):
@@ -122,29 +133,143 @@ SPILLING = {
 }
 
 
-def statement_under_limit(name, *limit):
-    """Time, answer and peak memory of a statement on a server of its own."""
-    table, columns, rows, values, query = SPILLING[name]
-    with on_disk() as directory, Server("--db", directory, "--workers", "2", *limit) as server:
+LIMITS = {"256 MB": 256 << 20, "512 MB": SPILL_LIMIT_BYTES, "1 GB": 1 << 30, "4 GB": 4 << 30}
+
+
+@functools.cache
+def statements_under(limit=None):
+    """Time and answer, or error, of each of these statements on one server, and how much that had resident at most."""
+    options, found, loaded = [] if limit is None else ["--memory-limit", str(limit)], {}, None
+    with on_disk() as directory, Server("--db", directory, "--workers", "2", *options) as server:
         client = Connection(server.port, timeout_s=3600)
-        client.query(f"CREATE TABLE {table} ({columns})")
-        fill(client, table, rows, values)
-        started = time.perf_counter()
-        answer = client.query(query)
-        return time.perf_counter() - started, answer, peak_bytes(server.pid)
+        for name, (table, columns, rows, values, query) in SPILLING.items():
+            if loaded != table:
+                if loaded:
+                    client.query(f"DROP TABLE {loaded}")
+                client.query(f"CREATE TABLE {table} ({columns})")
+                fill(client, table, rows, values)
+                loaded = table
+            started = time.perf_counter()
+            try:
+                answer = client.query(query)
+            except ServerError as error:
+                answer = error
+            found[name] = time.perf_counter() - started, answer
+        return found, peak_bytes(server.pid), shown(server.command).replace(str(directory), "DIR")
 
 
 def spilling_statement(name):
-    took, answer, _ = statement_under_limit(name)
-    try:
-        limited, under_limit, peak = statement_under_limit(name, "--memory-limit", str(SPILL_LIMIT_BYTES))
-    except ServerError as error:
-        raise Failed(f"{name}: {error}") from error
+    took, answer = statements_under()[0][name]
+    found, _, command = statements_under(SPILL_LIMIT_BYTES)
+    limited, under_limit = found[name]
+    if isinstance(under_limit, ServerError):
+        raise Failed(f"{name}: {under_limit}")
     right = answer == under_limit
-    measured = (f"{limited / took:.1f} x ({limited:.1f} s, without a limit {took:.1f} s), "
-                f"{'right' if right else 'wrong'}, at most {peak / 1e6:,.0f} MB resident")
-    return Outcome(measured, right and limited <= SPILL_SLOWDOWN_MAX * took and peak <= SPILL_LIMIT_BYTES,
-                   f"eris serve --memory-limit {SPILL_LIMIT_BYTES}")
+    return Outcome(f"{limited / took:.1f} x ({limited:.1f} s, without a limit {took:.1f} s), "
+                   f"{'right' if right else 'wrong'}", right and limited <= SPILL_SLOWDOWN_MAX * took, command)
+
+
+def peak_under(limit):
+    """The most that a server had resident that did all of these statements."""
+    answers = {name: answer for name, (_, answer) in statements_under()[0].items()}
+    found, peak, command = statements_under(limit)
+    right = [name for name, (_, answer) in found.items() if answer == answers[name]]
+    errors = [f"; {name}: {answer}" for name, (_, answer) in found.items() if isinstance(answer, ServerError)]
+    return Outcome(f"{peak / limit * 100:.0f} % ({peak / 1e6:,.0f} MB), {len(right)} of {len(found)} statements right"
+                   + "".join(errors), peak <= limit and len(right) == len(found), command)
+
+
+def usable_by_one_statement():
+    """The largest share of the limit that is accounted for while a statement that may not use files is answered."""
+    table, columns, rows, values, _ = SPILLING["GROUP BY of 10 M groups"]
+    largest, used, peak, refused = 0, 0, 0, None
+    with Server("--workers", "2", "--memory-limit", str(SPILL_LIMIT_BYTES)) as server:
+        client, watcher = Connection(server.port, timeout_s=3600), Connection(server.port)
+        client.query(f"CREATE TABLE {table} ({columns})")
+        fill(client, table, 1_000_000, values)
+        client.query("SET temp_file_limit = 0")
+        for copies in range(1, 64):
+            # Each copy of the rows is a million groups, of a key that is no row's.
+            copied = " UNION ALL ".join(f"SELECT k + {copy * rows} AS k FROM {table}" for copy in range(copies))
+            ended, seen = threading.Event(), [0]
+
+            def watch(ended=ended, seen=seen):
+                while not ended.is_set():
+                    bytes_now = int(watcher.query("SELECT sum(bytes) FROM eris.memory")[0][0])
+                    seen[0] = max(seen[0], bytes_now)
+
+            thread = threading.Thread(target=watch)
+            thread.start()
+            try:
+                client.query(f"SELECT count(*) FROM (SELECT k, count(*) AS n FROM ({copied}) c GROUP BY k) grouped")
+            except ServerError as error:
+                refused = error
+            ended.set()
+            thread.join()
+            if refused:
+                break
+            largest, used, peak = copies * 1_000_000, max(used, seen[0]), peak_bytes(server.pid)
+    share = used / SPILL_LIMIT_BYTES
+    return Outcome(f"{share * 100:.0f} % accounted, {peak / SPILL_LIMIT_BYTES * 100:.0f} % resident, with {largest:,} "
+                   f"groups; then {refused}", share >= USABLE_MIN, shown(server.command))
+
+
+def large_under_limits():
+    """TPC-H SF 10 in less memory and in enough; the answers of both are those of DuckDB."""
+    reports = {}
+    for limit in LARGE_LIMITS:
+        reports[limit], command = bench("tpch", "--sf", "10", "--repeat", "1", "--peers", "duckdb", "--memory-limit",
+                                        str(limit), result=f"tpch-sf10-{limit // 10 ** 9}", timeout=4 * 3600)
+    less, enough = (reports[limit] for limit in LARGE_LIMITS)
+    right = sum(result["answer"] == "ok" for result in less["results"])
+    ratio = less["total_ms"] / enough["total_ms"]
+    return Outcome(f"{right} of 22, {ratio:.1f} x ({less['total_ms'] / 1e3:.1f} s, {enough['total_ms'] / 1e3:.1f} s), "
+                   f"at most {less['rss_bytes'] / 1e6:,.0f} MB resident", right == 22 and ratio <= LARGE_SLOWDOWN_MAX
+                   and less["rss_bytes"] <= LARGE_LIMITS[0], command)
+
+
+def binary_before():
+    """The binary of the code before, built once beside this one's."""
+    kept = target_directory() / "before" / f"eris-{BEFORE[:12]}"
+    if kept.is_file():
+        return kept
+    with tempfile.TemporaryDirectory(prefix="eris-before-") as parent:
+        tree = pathlib.Path(parent) / "eris"
+        run(["git", "worktree", "add", "--detach", tree, BEFORE])
+        try:
+            run(["cargo", "build", "--release", "--quiet"], cwd=tree, timeout=2 * 3600,
+                env={"CARGO_TARGET_DIR": str(target_directory())})
+            kept.parent.mkdir(exist_ok=True)
+            shutil.copy(target_directory() / "release" / "eris", kept)
+        finally:
+            run(["git", "worktree", "remove", "--force", tree])
+    run(["cargo", "build", "--release", "--quiet"], timeout=3600)  # puts this one's in its place again
+    return kept
+
+
+def no_statement_is_slower():
+    """TPC-H SF 1 by the code before and this one in turn; medians of the pairs' ratios."""
+    before, binary = binary_before(), eris()
+    pairs = []
+    with tempfile.TemporaryDirectory(prefix="eris-pairs-") as place:
+        report = pathlib.Path(place) / "report.json"
+
+        def times(of):
+            run([of, "bench", "tpch", "--sf", "1", "--workers", "2", "--repeat", "3", "--json", report])
+            return {result["name"]: result["median_ms"] for result in json.loads(report.read_text())["results"]}
+
+        for number in range(PAIRS):
+            order = (before, binary) if number % 2 == 0 else (binary, before)
+            found = {of: times(of) for of in order}
+            pairs.append((found[before], found[binary]))
+    ratios = {name: statistics.median(now[name] / then[name] for then, now in pairs) for name in pairs[0][0]}
+    total = statistics.median(sum(now.values()) / sum(then.values()) for then, now in pairs)
+    slowest = max(ratios, key=ratios.get)
+    write_json(RESULTS / "tpch-before.json", {**machine(), "before": BEFORE, "ratios": ratios, "total": total,
+                                              "pairs": pairs})
+    return Outcome(f"total {total:.3f} x, {slowest} {ratios[slowest]:.3f} x, medians of {PAIRS} pairs",
+                   total <= SLOWER_MAX and ratios[slowest] <= SLOWER_QUERY_MAX,
+                   "eris bench tpch --sf 1 --workers 2 --repeat 3")
 
 
 def reads_ms(client, rows, until=None):
@@ -202,6 +327,15 @@ def add_figures(figures):
         verify_with_repeated_keys)
     for name in SPILLING:
         figures.line(MILESTONE, f"{name} at 512 MB", f"right, at most {SPILL_SLOWDOWN_MAX} x")(
-            lambda name=name: spilling_statement(name))
+            functools.partial(spilling_statement, name))
+    for name, limit in LIMITS.items():
+        figures.line(MILESTONE, f"Resident at most with these three statements at {name}", "the limit")(
+            functools.partial(peak_under, limit))
+    figures.line(MILESTONE, "Of 512 MB usable by one statement", f"at least {USABLE_MIN * 100:.0f} %")(
+        usable_by_one_statement)
+    figures.line(MILESTONE, "TPC-H SF 10 at a limit of 4 GB beside 8 GB", "22 of 22 right, at most 3 x")(
+        large_under_limits)
+    figures.line(MILESTONE, "TPC-H SF 1 beside the code before, where nothing spills", "no statement slower")(
+        no_statement_is_slower)
     figures.line(MILESTONE, "Point reads beside a spilling statement, p99", f"at most {READ_SLOWDOWN_MAX} x alone")(
         reads_beside_a_spill)
