@@ -67,8 +67,10 @@ const LOOK_SHARE: u64 = 8;
 /// ... down to this share of the limit.
 const LOOK_LEAST_SHARE: u64 = 256;
 
-/// The allocator gives freed memory back at once while more than all but this share of the limit is resident.
+/// The allocator gives freed memory back at once while more than all but this share of the limit is resident, ...
 const TIGHT_SHARE: u64 = 8;
+/// ... or all but so many bytes: what it keeps, and what threads take before the next look, is no share of a small limit.
+const TIGHT_BYTES: u64 = 64 << 20;
 
 /// When less than this share of the limit is free, and more than it kept by the allocator, memory is scarce.
 const SCARCE_SHARE: u64 = 8;
@@ -162,8 +164,8 @@ impl MemoryReport {
     /// Whether so much is resident that nothing is to be kept of what is freed.
     fn is_tight(&self) -> bool {
         let resident = self.observation.resident_bytes.unwrap_or(0);
-        self.configured_bytes >= WATCHED_FROM_BYTES
-            && resident > self.configured_bytes - self.configured_bytes / TIGHT_SHARE
+        let room = (self.configured_bytes / TIGHT_SHARE).max(TIGHT_BYTES);
+        self.configured_bytes >= WATCHED_FROM_BYTES && resident.saturating_add(room) > self.configured_bytes
     }
 
     /// Before more than this is accounted, it is time for another look.
@@ -532,6 +534,8 @@ mod tests {
             assert!(report.look_at() > report.accounted_bytes && report.look_at() <= report.limit_bytes.max(1 << 30));
         }
         assert!(counted(500, 900, 850).is_tight() && !counted(500, 800, 750).is_tight());
+        let small = |resident| reconcile(256 * MIB, 100 * MIB, seen(resident, None));
+        assert!(small(193).is_tight() && !small(192).is_tight());
     }
 
     #[test]

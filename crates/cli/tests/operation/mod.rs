@@ -3,6 +3,8 @@
 mod files;
 mod held;
 mod limits;
+mod memory;
+mod recovery;
 mod signals;
 mod temp_files;
 

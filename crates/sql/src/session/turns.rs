@@ -40,6 +40,8 @@ const WORTH_SHARE: u64 = 64;
 /// It is tried beside others so often; then alone.
 const TRIES_BESIDE_OTHERS: u32 = 2;
 const TRIES_MAX: u32 = 4;
+/// How long an access by key waits before it is tried again, and longer each time.
+const ALLOCATOR_PAUSE: Duration = Duration::from_millis(50);
 /// A failed statement that took less than this part of the limit leaves as much room as there was.
 const TAKEN_SHARE: u64 = 32;
 
@@ -80,7 +82,8 @@ impl Turn {
 impl Planned {
     /// Whether it may need more memory than a few rows do.
     fn is_long(&self) -> bool {
-        let query = |plan: &QueryPlan| !matches!(plan.body, QueryBody::Native(_));
+        // What reads views alone is answered beside whatever others do.
+        let query = |plan: &QueryPlan| !matches!(plan.body, QueryBody::Native(_)) && !plan.tables.is_empty();
         match &self.body {
             Body::Query(plan) => query(plan),
             Body::Insert(plan) => matches!(&plan.rows, InsertRows::Query(_)),
@@ -192,6 +195,12 @@ impl Session {
             // A writer is not refused what an old snapshot keeps.
             unless_cancelled(&cancel, engine.reclaim_memory(RECLAIM_MAX)).await?;
             (turn.free_before, turn.used_before) = (memory.free(), memory.used());
+            return Ok(());
+        }
+        if !has_more && turn.permit.is_none() && memory.limit() < memory.configured_limit() {
+            // A short one waits for nobody, but for a moment for what the allocator is about to give back.
+            let until = engine.env().now() + ALLOCATOR_PAUSE * turn.tries;
+            unless_cancelled(&cancel, engine.sleep_until(until)).await?;
             return Ok(());
         }
         if !has_more && !beside_others {

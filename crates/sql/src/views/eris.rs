@@ -6,16 +6,17 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, BooleanArray};
 use eris_durability::{RecoveryReport, Stop};
 use eris_engine::EVENTS;
-use eris_platform::SettingDeclaration;
+use eris_platform::{MemoryReport, SettingDeclaration};
 use eris_storage::ContainerId;
 
 use super::{Columns, Named, Rows, View, activity, integers, texts};
 use crate::catalog::CATALOG_CONTAINER;
 use crate::settings::declarations;
 
-pub(super) const VIEWS: [View; 7] = [
+pub(super) const VIEWS: [View; 8] = [
     ("counters", counters),
     ("memory", memory),
+    ("memory_limit", memory_limit),
     ("partitions", partitions),
     ("recovery", recovery),
     ("segments", segments),
@@ -47,6 +48,22 @@ fn memory(known: &Named<'_>) -> Columns {
         ("consumer", texts(consumers.iter().map(|(name, _)| (*name).to_string()))),
         ("bytes", integers(consumers.iter().map(|(_, bytes)| *bytes))),
     ]
+}
+
+/// One row of what the process holds beside what is accounted, and the limit that follows from it; none without a limit
+/// that is watched.
+fn memory_limit(known: &Named<'_>) -> Columns {
+    let or_null = |bytes: Option<u64>| bytes.map(|bytes| bytes as i64);
+    Rows::new(known.engine.memory_report().iter().collect())
+        .integer("configured_bytes", |report: &&MemoryReport| report.configured_bytes as i64)
+        .integer("in_force_bytes", |report| report.limit_bytes as i64)
+        .text("reason", |report| report.reason.to_string())
+        .integer("accounted_bytes", |report| report.accounted_bytes as i64)
+        .integer("unaccounted_bytes", |report| report.unaccounted_bytes as i64)
+        .integer_or_null("resident_bytes", move |report| or_null(report.observation.resident_bytes))
+        .integer_or_null("allocated_bytes", move |report| or_null(report.observation.heap_bytes))
+        .integer("kept_by_allocator_bytes", |report| report.kept_bytes() as i64)
+        .columns
 }
 
 fn partitions(known: &Named<'_>) -> Columns {
