@@ -142,9 +142,6 @@ const STATEMENT_FLOOR_SHARE: u64 = 64;
 const STATEMENT_FLOOR_MIN: u64 = 256 << 10;
 const STATEMENT_FLOOR_MAX: u64 = 8 << 20;
 
-/// Changes of a few rows leave one part in so many to what gives memory back.
-const RELEASE_SHARE: u64 = 64;
-
 /// Beside what is kept, one part in so many is left to short transactions by what statements work with: joins, sorts,
 /// groups and results may fill the rest, and one row is still written and found.
 const SHORT_SHARE: u64 = 32;
@@ -371,14 +368,12 @@ impl MemoryPool {
         }
         let in_force = self.limit.load(Ordering::Relaxed);
         let unkept = if self.parent.is_none() { in_force - kept_of(in_force) } else { in_force };
-        let release = self.release_limit.load(Ordering::Relaxed);
         let limit = match may_take {
             MayTake::LeavingRoom => unkept - unkept / ROOM_SHARE,
             MayTake::NotWhatIsShort if self.parent.is_none() => unkept - short_of(in_force),
             MayTake::NotWhatIsShort | MayTake::NotWhatIsKept => unkept,
-            // What is unaccounted for a while is no reason to refuse one row.
-            MayTake::WhatIsKept => in_force.max(release - release / RELEASE_SHARE),
-            MayTake::Release => release,
+            MayTake::WhatIsKept => in_force,
+            MayTake::Release => self.release_limit.load(Ordering::Relaxed),
             MayTake::Everything => u64::MAX,
         };
         let fits = |used: u64| used.checked_add(bytes).is_some_and(|after| after <= limit);

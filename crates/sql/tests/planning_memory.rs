@@ -29,18 +29,21 @@ impl Counting {
 
 // SAFETY: all calls go to the system's allocator as they are.
 unsafe impl GlobalAlloc for Counting {
+    // SAFETY: by the caller, as the inner allocator demands.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::grew(layout.size());
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
 
+    // SAFETY: by the caller, as the inner allocator demands.
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         ALLOCATED.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.dealloc(block, layout) }
     }
 
+    // SAFETY: by the caller, as the inner allocator demands.
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         Self::grew(size);
         // SAFETY: as above. While it moves, both may be there.

@@ -149,25 +149,6 @@ fn a_tightened_limit_says_so_and_is_never_above_the_one_set() {
     assert_eq!(scan.grow(1_001).unwrap_err().refused_by, RefusedBy::Limit);
 }
 
-/// One row is changed whatever is unaccounted for a while, and something is left to who gives memory back.
-#[test]
-fn few_rows_are_changed_beyond_a_tightened_limit() {
-    let pool = MemoryPool::new(64 << 20);
-    pool.tighten(32 << 20, 64 << 20, u64::MAX);
-    let files = pool.counted().reserve("files");
-    files.grow(40 << 20).unwrap();
-    let store = pool.of_store();
-    let versions = store.reserve("row versions");
-    assert_eq!(versions.grow(1).unwrap_err().refused_by, RefusedBy::Unaccounted);
-    let few = store.change_few_rows();
-    versions.grow(23 << 20).unwrap();
-    versions.grow(1).unwrap_err();
-    drop(few);
-    versions.shrink(1 << 20);
-    versions.grow(1).unwrap_err();
-    pool.reserve_for_release("deletes").grow(1 << 20).unwrap();
-}
-
 #[test]
 fn threads_never_pass_the_limit_together_and_return_to_zero() {
     let pool = MemoryPool::new(10_000);

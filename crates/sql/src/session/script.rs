@@ -9,8 +9,8 @@
 //! memory of itself and of one statement, however many it has.
 //!
 //! Parsing and planning allocate without asking; what they take is reserved here before they begin, as so many bytes
-//! for each token, each byte of text and each part of the plan, and given back when the plan is there. The factors cover
-//! what `tests/planning_memory.rs` measures. This goes with the planner that it stands in front of.
+//! for each token, each byte of text and each part of the plan, and given back when the plan is there. The factors
+//! cover what `tests/planning_memory.rs` measures. This goes with the planner that it stands in front of.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
