@@ -15,9 +15,9 @@
 //! statements that do not fit beside each other follow one another in the order in which they came. None waits with
 //! memory, so that those that wait do not stop those that run.
 //!
-//! A statement that has not begun may wait for room in the same way, so that several do not write to files what one
-//! after the other would keep in memory (`wait_for_room`). After a while it begins beside others with less, but only
-//! one at a time does.
+//! A statement that has not begun waits for room in the same queue (`wait_for_room`), because statements that run at
+//! once spill what they would keep in memory if they ran one after another. After a while it may begin with less, but
+//! only one such statement runs at a time.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -106,7 +106,7 @@ struct Queue {
     waiting: BTreeMap<u64, Waiting>,
     /// Tickets whose turn has come and whose statements do not know it yet; they count as running.
     called: Vec<u64>,
-    /// One runs that waited for room for long enough and had none.
+    /// A statement runs that began without room, after its wait.
     has_one_without_room: bool,
 }
 
@@ -209,7 +209,7 @@ pub struct Admit {
 }
 
 impl Admit {
-    /// It waits no longer than this behind those that wait for memory.
+    /// Bounds the wait in the queue for a class without a limit of its own: [`AdmissionError::NoMemory`] after it.
     #[must_use]
     pub fn within(mut self, wait_max: Duration) -> Admit {
         if let (Some(runtime), None) = (&self.runtime, &self.timeout) {
@@ -283,7 +283,7 @@ struct Place {
     ticket: u64,
     /// Whether it does not count as running.
     is_suspended: bool,
-    /// Whether it is the one that had no room.
+    /// Whether it is the one that began without room.
     has_no_room: bool,
 }
 
@@ -315,8 +315,8 @@ impl Permit {
         self.wait(bytes, wait_max, None)
     }
 
-    /// The statement has not begun, and would do well with `bytes`. It waits for them as it would after a refusal; from
-    /// `enough` on it also begins with less, if no other statement does.
+    /// For a statement that has not begun: waits until `bytes` are free or no other runs, for `wait_max` at most. From
+    /// the time `enough` it also begins with less, unless another statement has done so and still runs.
     pub fn wait_for_room(self, bytes: u64, enough: Nanos, wait_max: Duration) -> WaitForMemory {
         self.wait(Some(bytes), wait_max, Some(enough))
     }
@@ -342,7 +342,7 @@ pub struct WaitForMemory {
     place: Option<Place>,
     bytes: Option<u64>,
     wait_max: Duration,
-    /// From when on it goes on with less.
+    /// The time from which it may begin with less.
     enough: Option<Nanos>,
     timeout: Option<Sleep>,
     look: Option<Sleep>,

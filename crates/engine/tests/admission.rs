@@ -201,7 +201,7 @@ fn nobody_waits_for_a_suspended_statement() {
     assert_eq!(engine.admitted(StatementClass::Scan), (0, 0), "places are given back once");
 }
 
-/// A statement that has not begun waits for room; after a while it begins with less, but one at a time.
+/// A statement that has not begun waits for room; after a while it begins with less, one statement at a time.
 #[test]
 fn who_waits_for_room_begins_when_there_is_some_or_one_at_a_time_after_a_while() {
     let options = EngineOptions { workers: 1, memory_limit_bytes: 64 << 20, ..EngineOptions::default() };
@@ -236,7 +236,7 @@ fn who_waits_for_room_begins_when_there_is_some_or_one_at_a_time_after_a_while()
     assert_eq!(engine.admitted(StatementClass::Scan), (0, 0), "places are given back once");
 }
 
-/// Who came behind those that wait for memory waits with them, for a while.
+/// A statement that arrives after those that wait for memory queues after them, for a bounded time.
 #[test]
 fn who_came_later_waits_behind_them_no_longer_than_it_wants_to() {
     let options = EngineOptions { workers: 1, memory_limit_bytes: 64 << 20, ..EngineOptions::default() };
@@ -252,5 +252,5 @@ fn who_came_later_waits_behind_them_no_longer_than_it_wants_to() {
     drop(first);
     drop(simulation.block_on(waits).expect("runs").expect("it is alone"));
     let now = simulation.block_on(engine.admit(StatementClass::Scan).within(Duration::ZERO)).expect("runs");
-    assert!(now.is_ok(), "nobody is in front of it");
+    assert!(now.is_ok(), "the queue is empty");
 }

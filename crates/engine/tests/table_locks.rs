@@ -190,7 +190,7 @@ fn a_transaction_whose_container_was_dropped_at_once_does_not_commit() {
     assert!(matches!(committed, Err(EngineError::ContainerReplaced(gone)) if gone == container), "{committed:?}");
 }
 
-/// What it has replaced is a read and a write of all rows, by its snapshot: that stays, whatever it waits for then.
+/// Replacing a container reads and writes all of its rows in the snapshot, so a later wait must not renew the snapshot.
 #[test]
 fn who_has_replaced_a_container_keeps_its_snapshot() {
     let (mut simulation, engine, container) = start(5);
@@ -205,7 +205,7 @@ fn who_has_replaced_a_container_keeps_its_snapshot() {
             let mut reader = task.begin_with(IsolationLevel::Serializable);
             reader.read(&everything(container)).await.expect("read");
             reader.commit().await.expect("committed");
-            first.lock_to_replace(container).await.expect("nobody has a lock, and what others read is no write");
+            first.lock_to_replace(container).await.expect("no lock and no write is in the way");
             let mut writer = task.begin();
             writer.insert(other, row(2, 1, None)).await.expect("inserted");
             (first, writer)

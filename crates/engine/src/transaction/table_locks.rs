@@ -190,7 +190,7 @@ impl Transaction {
             if !container.is_visible_at(self.snapshot().visible()) {
                 return Err(EngineError::ContainerReplaced(container.id()));
             }
-            // Others may depend on what is entered here, so the snapshot stays.
+            // Other transactions may conflict with these entries, so the snapshot must not be renewed.
             self.locks.is_untouched = false;
             tracking.replaced();
         }
