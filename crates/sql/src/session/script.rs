@@ -27,7 +27,7 @@ use crate::types::SqlType;
 
 /// Bytes of the tokenizer's and the parser's trees for each token. A token itself has ninety, and is held three times.
 const TOKEN_BYTES: u64 = 700;
-/// Bytes for each byte of text: a long string is copied by each of them, and becomes the name of a column, too.
+/// Bytes for each byte of text: tokenizer, parser and planner copy a long string, also into the name of a column.
 const TEXT_BYTES: u64 = 22;
 /// Bytes of the plan, its copies under way and its schemas for each part of a statement.
 const PART_BYTES: u64 = 2_000;

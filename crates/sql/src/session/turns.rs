@@ -30,17 +30,17 @@ use crate::native::{ChangePlan, InsertRows};
 const STATEMENTS: &str = "statements";
 /// How long a refused statement waits at most until what ended statements held is given back.
 const RECLAIM_MAX: Duration = Duration::from_secs(5);
-/// Beside others a statement begins when this share of the limit is free: more at once write to files what one after
-/// the other need not.
+/// A statement begins beside others when this share of the limit is free. With less, statements that run at once spill
+/// what they would keep in memory if they ran one after another.
 const ROOM_SHARE: u64 = 3;
-/// From so long after it came on it begins with less.
+/// A statement that has waited this long for room may begin with less.
 const ROOM_WAIT: Duration = Duration::from_millis(500);
 /// A statement is tried again if this share of the limit came free since it began.
 const WORTH_SHARE: u64 = 64;
 /// It is tried beside others so often; then alone.
 const TRIES_BESIDE_OTHERS: u32 = 2;
 const TRIES_MAX: u32 = 4;
-/// How long an access by key waits before it is tried again, and longer each time.
+/// Pause before an access by key is retried, times the number of tries so far.
 const ALLOCATOR_PAUSE: Duration = Duration::from_millis(50);
 /// A failed statement that took less than this part of the limit leaves as much room as there was.
 const TAKEN_SHARE: u64 = 32;
@@ -82,7 +82,7 @@ impl Turn {
 impl Planned {
     /// Whether it may need more memory than a few rows do.
     fn is_long(&self) -> bool {
-        // What reads views alone is answered beside whatever others do.
+        // Queries of views alone skip admission, so that an operator can look at an overloaded server.
         let query = |plan: &QueryPlan| !matches!(plan.body, QueryBody::Native(_)) && !plan.tables.is_empty();
         match &self.body {
             Body::Query(plan) => query(plan),
@@ -138,7 +138,7 @@ impl Session {
         Ok(Turn { permit, floor, may_try_again, writes, tries: 0, free_before, used_before })
     }
 
-    /// A place among the long statements; beside others as a rule when there is room for one more.
+    /// Admits a long statement: beside others once there is room for it, or after [`ROOM_WAIT`] with less.
     async fn admit(&self, may_spill: bool) -> Result<Permit, SqlError> {
         let (engine, cancel) = (self.database.engine(), self.activity.handle());
         let (came, wait_max) = (engine.env().now(), self.settings.memory_wait_timeout());
@@ -198,7 +198,7 @@ impl Session {
             return Ok(());
         }
         if !has_more && turn.permit.is_none() && memory.limit() < memory.configured_limit() {
-            // A short one waits for nobody, but for a moment for what the allocator is about to give back.
+            // Cached memory, which the allocator is about to release, has tightened the limit: retry after a pause.
             let until = engine.env().now() + ALLOCATOR_PAUSE * turn.tries;
             unless_cancelled(&cancel, engine.sleep_until(until)).await?;
             return Ok(());
