@@ -69,8 +69,8 @@ const LOOK_LEAST_SHARE: u64 = 256;
 
 /// The allocator gives freed memory back at once while more than all but this share of the limit is resident, ...
 const TIGHT_SHARE: u64 = 8;
-/// ... or all but so many bytes: what it keeps, and what threads take before the next look, is no share of a small
-/// limit.
+/// ... or all but this many bytes: what it caches, and what threads allocate before the next look, does not shrink with
+/// the limit.
 const TIGHT_BYTES: u64 = 64 << 20;
 
 /// When less than this share of the limit is free, and more than it kept by the allocator, memory is scarce.
