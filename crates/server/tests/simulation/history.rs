@@ -315,7 +315,7 @@ impl Checker<'_> {
             }
             if failed_after.is_some_and(|last| at > last) {
                 match &step.outcome {
-                    // What reads or prepares a statement may be refused memory before anybody asks for the block.
+                    // Preparing a statement may be refused memory before the state of the block is checked.
                     Outcome::Failed { sqlstate, .. } if [FAILED_BLOCK, OUT_OF_MEMORY].contains(&&**sqlstate) => {
                         continue;
                     }
