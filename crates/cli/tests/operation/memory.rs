@@ -176,7 +176,7 @@ fn many_sessions_at_the_edge_of_the_limit_are_answered_or_refused() {
         let ended: Vec<_> = sorts.into_iter().map(ScopedJoinHandle::join).collect();
         over.store(true, Ordering::Relaxed);
         assert!(ended.into_iter().all(|sort| sort.is_ok()));
-        // What the allocator keeps may tighten the limit below what is used, for longer than a change waits.
+        // Memory that the allocator caches may keep the limit below what is used for longer than a change is retried.
         let (done, refused) = short.join().unwrap();
         assert!(done > 0 && refused * 50 <= done, "{refused} of {done} rows were refused");
     });
@@ -184,7 +184,7 @@ fn many_sessions_at_the_edge_of_the_limit_are_answered_or_refused() {
     assert!(answered > 0, "{refused:?}");
     // Those that waited for a minute are told so; a machine that is slow has many of them.
     assert!(refused.iter().all(|error| error.sqlstate == "53200"), "{refused:?}");
-    // What the allocator keeps of what others freed passes the limit then: by up to a quarter, as far as was seen.
+    // Memory that the allocator caches takes the process beyond its limit here: by up to a quarter, as measured.
     assert!(peak_bytes(&server) <= LIMIT + LIMIT / 2, "{} bytes resident", peak_bytes(&server));
     println!("{answered} answered, {} refused, {} bytes resident at most", refused.len(), peak_bytes(&server));
     server.stop();
