@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from checklist import (RESULTS, ROOT, Failed, Outcome, Server, bench, eris, machine, on_disk, run, shown,
+from checklist import (RESULTS, Failed, Outcome, Server, bench, eris, machine, on_disk, run, shown,
                        target_directory, write_json)
 from tpch import load_tpch, tpch_files
 from wire import Connection, ServerError
