@@ -119,7 +119,7 @@ pub(crate) const LOW_CLASS_SHARE: u32 = 8;
 pub(crate) const LONG_WORK_SHARE: u64 = 4;
 /// Every n-th busy step runs one maintenance call: adaptation gets at most about 1/16 of a worker.
 pub(crate) const MAINTENANCE_SHARE: u64 = 16;
-/// Busy steps between two looks at the sockets.
+/// Busy steps between two looks at the sockets, unless a quantum is over before.
 pub(crate) const REACTOR_SHARE: u64 = 8;
 /// Steps between two thoughts of the process's memory, which is looked at ten times a second at most.
 pub(crate) const MEMORY_SHARE: u64 = 64;

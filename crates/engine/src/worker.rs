@@ -45,6 +45,8 @@ pub(crate) struct Worker {
     /// How often it was asked to give memory back, and whether it did anything since.
     asked: usize,
     keeps_memory: bool,
+    /// When the step began that looked at the sockets last.
+    looked: Nanos,
 }
 
 impl Worker {
@@ -53,8 +55,22 @@ impl Worker {
         let outbox = Outbox::of_worker(node, &runtime);
         let (steps, spinning, watches) = (0, Spinning::new(), false);
         let keeper = Keeper::new(index);
-        let (asked, keeps_memory) = (allocator::asked(), true);
-        Self { runtime, number, index, node, reactor, outbox, steps, spinning, keeper, watches, asked, keeps_memory }
+        let (asked, keeps_memory, looked) = (allocator::asked(), true, Nanos::ZERO);
+        Self {
+            runtime,
+            number,
+            index,
+            node,
+            reactor,
+            outbox,
+            steps,
+            spinning,
+            keeper,
+            watches,
+            asked,
+            keeps_memory,
+            looked,
+        }
     }
 
     pub fn node(&self) -> NodeId {
@@ -157,13 +173,18 @@ impl Worker {
         let node = runtime.node(self.node);
         self.steps += 1;
         let mut worked = false;
+        let mut begun = runtime.env.now();
         // The first task that a timer or a socket makes ready is polled right below, so nobody is woken for it.
         keep_work(1);
         let others_first = self.keeper.leaves_tasks() && node.has_long_work();
         let patience = if others_first { PATIENCE } else { Duration::ZERO };
         worked |= node.fire_timers_late_by(&runtime, patience);
-        if self.steps.is_multiple_of(REACTOR_SHARE) || self.spinning.is_idle() {
+        // Who asks for a row waits for one piece of long work, not for as many as there are short steps between two looks.
+        let is_due = begun >= self.looked + runtime.options.quantum;
+        if is_due || self.steps.is_multiple_of(REACTOR_SHARE) || self.spinning.is_idle() {
             worked |= self.poll_sockets(Some(Duration::ZERO));
+            self.looked = begun;
+            begun = runtime.env.now();
         }
         keep_work(0);
         if self.steps.is_multiple_of(MEMORY_SHARE) {
@@ -172,7 +193,6 @@ impl Worker {
         if node.is_given_up() {
             return worked;
         }
-        let begun = runtime.env.now();
         let (any, now) = self.run_tasks(&runtime, node, begun, patience);
         self.keeper.count_tasks(&node.keepers, any, begun, now);
         worked |= any;
