@@ -23,6 +23,10 @@ const ENTRIES_MIN: usize = 64;
 const ENTRIES_CACHED_MAX: usize = 2_048;
 /// Up to here the table grows fourfold, then twofold.
 const ENTRIES_FOURFOLD_MAX: usize = 1 << 16;
+/// A table that has no memory to grow is filled all the same, but for one part in so many ...
+const FREE_SHARE: usize = 8;
+/// ... and tries again whenever one part in so many was filled.
+const RETRY_SHARE: usize = 16;
 /// Fewer groups of integers are not worth an array.
 const DENSE_GROUPS_MIN: usize = 2_048;
 /// Rows that are looked up together.
@@ -51,6 +55,8 @@ struct Table {
     /// A hash's lower half, then the group plus one; 0 is free. The length is a power of two.
     entries: Vec<u64>,
     len: usize,
+    /// With more groups it is to grow: half of its length, or more after it was refused memory.
+    groups_max: usize,
 }
 
 /// Keys of groups, and those of a batch.
@@ -346,7 +352,7 @@ impl Table {
     ) -> Result<Vec<u32>, MemoryExceeded> {
         if self.entries.is_empty() {
             room.add(ENTRIES_MIN * size_of::<u64>())?;
-            self.entries.resize(ENTRIES_MIN, 0);
+            self.entries_anew(ENTRIES_MIN);
         }
         let mut groups = vec![0; rows];
         let mut hashes = [0_u64; GROUP_ROWS];
@@ -404,14 +410,34 @@ impl Table {
     ) -> Result<u32, MemoryExceeded> {
         let group = self.push(store, batch, row, room)?;
         self.entries[slot] = (hash << 32) | (u64::from(group) + 1);
-        if self.len * 2 > self.entries.len() {
-            let factor = if self.entries.len() <= ENTRIES_FOURFOLD_MAX { 4 } else { 2 };
-            let size = self.entries.len() * factor;
-            room.add((size - self.entries.len()) * size_of::<u64>())?;
-            self.entries = vec![0; size];
-            self.enter_anew(store);
+        if self.len > self.groups_max {
+            self.grow(store, room)?;
         }
         Ok(group)
+    }
+
+    /// Makes the table longer; without memory for it that waits, as long as enough entries are free.
+    fn grow<S: Store>(&mut self, store: &S, room: &mut Room) -> Result<(), MemoryExceeded> {
+        let entries = self.entries.len();
+        let size = entries * if entries <= ENTRIES_FOURFOLD_MAX { 4 } else { 2 };
+        match room.add((size - entries) * size_of::<u64>()) {
+            Ok(()) => {
+                self.entries_anew(size);
+                self.enter_anew(store);
+            }
+            Err(_) if self.len < entries - entries / FREE_SHARE => {
+                self.groups_max = (self.len + entries / RETRY_SHARE).min(entries - entries / FREE_SHARE);
+            }
+            Err(refused) => return Err(refused),
+        }
+        Ok(())
+    }
+
+    /// So many free entries in place of those before, which are not kept beside them.
+    fn entries_anew(&mut self, entries: usize) {
+        self.entries = Vec::new();
+        self.entries = vec![0; entries];
+        self.groups_max = entries / 2;
     }
 
     /// Adds a group without an entry.
@@ -442,7 +468,7 @@ impl Table {
     fn make_entries(&mut self, room: &mut Room) -> Result<(), MemoryExceeded> {
         let size = (self.len * 4).next_power_of_two().max(ENTRIES_MIN);
         room.add(size * size_of::<u64>())?;
-        self.entries = vec![0; size];
+        self.entries_anew(size);
         Ok(())
     }
 

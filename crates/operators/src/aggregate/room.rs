@@ -1,7 +1,8 @@
 //! The memory of one aggregation, reserved before it is taken.
 //!
-//! Whatever has one entry a group (words, group columns, states) grows together and by doubling, so that a growth is
-//! one reservation and rows of known groups never come here. Texts differ in length: they are counted at the end of a
+//! Whatever has one entry a group (words, group columns, states) grows together, so that a growth is one reservation and
+//! rows of known groups never come here. It doubles while there is memory for that, then takes an eighth more each time,
+//! so that most of the memory can be used. Texts differ in length: they are counted at the end of a
 //! batch, and are at most one batch ahead of their reservation.
 
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use eris_platform::{MemoryExceeded, MemoryPool, Reservation};
 const CONSUMER: &str = "aggregate";
 /// The first growth; most groupings stay below.
 const GROUPS_MIN: usize = 16;
+/// Where doubling is refused, one part in so many is asked for.
+const SMALL_GROWTH_SHARE: usize = 8;
 /// Texts are reserved in steps of this size.
 const TEXT_STEP_BYTES: u64 = 4 << 10;
 
@@ -63,9 +66,9 @@ impl Room {
 
     /// Makes room for at least one group more.
     pub fn grow(&mut self) -> Result<(), MemoryExceeded> {
-        let groups = (self.groups * 2).max(GROUPS_MIN);
-        self.reservation.grow((groups - self.groups) as u64 * self.group_bytes)?;
-        self.groups = groups;
+        let more = self.groups.max(GROUPS_MIN);
+        let grow = |more: usize| self.reservation.grow(more as u64 * self.group_bytes).map(|()| more);
+        self.groups += grow(more).or_else(|_| grow((more / SMALL_GROWTH_SHARE).max(GROUPS_MIN)))?;
         Ok(())
     }
 
