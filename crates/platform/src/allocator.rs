@@ -24,6 +24,7 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 #[cfg(target_env = "gnu")]
 use std::sync::{Mutex, PoisonError};
@@ -32,6 +33,8 @@ use std::sync::{Mutex, PoisonError};
 use mimalloc::MiMalloc as Inner;
 #[cfg(not(target_env = "gnu"))]
 use std::alloc::System as Inner;
+
+mod mapped;
 
 /// Threads with a slot of their own; more than workers and fallback lane have on most machines.
 const SLOTS: usize = 128;
@@ -91,6 +94,17 @@ fn set_purge_delay(keeps: bool) {
 #[cfg(not(target_env = "gnu"))]
 fn set_purge_delay(_keeps: bool) {}
 
+/// For a process whose memory is short and counted: from now on the system gives it small pages only, since one of two
+/// megabytes stays resident as a whole for a block of a few kilobytes, and large blocks are [mapped] each by itself.
+pub fn spare_memory() {
+    if heap_bytes().is_some() {
+        let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
+        // SAFETY: it concerns how the kernel maps pages, not what they hold. Where it is refused, huge pages come on.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) };
+        mapped::turn_on();
+    }
+}
+
 /// Gives memory that was freed back to the system at once: what blocks of this thread left, and what no thread has.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
@@ -147,8 +161,9 @@ unsafe impl GlobalAlloc for CountingAllocator {
     // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let mapped = if mapped::may_be(layout.size()) { mapped::map(layout) } else { None };
         // SAFETY: by the caller.
-        let block = unsafe { Inner.alloc(layout) };
+        let block = mapped.unwrap_or_else(|| unsafe { Inner.alloc(layout) });
         if !block.is_null() {
             count(layout.size() as i64);
         }
@@ -158,8 +173,9 @@ unsafe impl GlobalAlloc for CountingAllocator {
     // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let mapped = if mapped::may_be(layout.size()) { mapped::map(layout) } else { None };
         // SAFETY: by the caller.
-        let block = unsafe { Inner.alloc_zeroed(layout) };
+        let block = mapped.unwrap_or_else(|| unsafe { Inner.alloc_zeroed(layout) });
         if !block.is_null() {
             count(layout.size() as i64);
         }
@@ -169,18 +185,57 @@ unsafe impl GlobalAlloc for CountingAllocator {
     // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: by the caller.
-        unsafe { Inner.dealloc(block, layout) };
+        let mapped = if mapped::may_be(layout.size()) { mapped::find(block) } else { None };
+        match mapped {
+            // SAFETY: by the caller; the block was found to be mapped.
+            Some(mapped) => unsafe { mapped.unmap(block, layout.size()) },
+            // SAFETY: by the caller; what is not mapped is the inner allocator's.
+            None => unsafe { Inner.dealloc(block, layout) },
+        }
         count(-(layout.size() as i64));
     }
 
     // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if mapped::may_be(layout.size().max(size)) {
+            // SAFETY: by the caller.
+            return unsafe { self.realloc_large(block, layout, size) };
+        }
         // SAFETY: by the caller.
         let moved = unsafe { Inner.realloc(block, layout, size) };
         if !moved.is_null() {
             count(size as i64 - layout.size() as i64);
+        }
+        moved
+    }
+}
+
+impl CountingAllocator {
+    /// Where one of both sizes is large: a block that is mapped stays so, and one that becomes large is mapped.
+    ///
+    /// # Safety
+    /// As of [`GlobalAlloc::realloc`].
+    #[cold]
+    unsafe fn realloc_large(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let mapped = if mapped::may_be(layout.size()) { mapped::find(block) } else { None };
+        if let Some(mapped) = mapped
+            && mapped::may_be(size)
+        {
+            // SAFETY: by the caller; the block was found to be mapped.
+            let moved = unsafe { mapped.resize(block, layout.size(), size) };
+            if moved.is_some() {
+                count(size as i64 - layout.size() as i64);
+            }
+            return moved.unwrap_or(ptr::null_mut());
+        }
+        // SAFETY: by the caller: `size`, rounded up to the alignment, is no more than a block may have.
+        let moved = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
+        if !moved.is_null() {
+            // SAFETY: both are blocks of at least so many bytes, and the new one is another one.
+            unsafe { ptr::copy_nonoverlapping(block, moved, layout.size().min(size)) };
+            // SAFETY: by the caller, who has the new one now.
+            unsafe { self.dealloc(block, layout) };
         }
         moved
     }

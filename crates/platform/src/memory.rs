@@ -18,7 +18,7 @@
 //! since whoever deletes a row notes that first ([`MemoryPool::reserve_for_release`]).
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::memory_faults::MemoryFaults;
@@ -35,8 +35,8 @@ pub struct MemoryPool {
     limit: AtomicU64,
     /// For what gives memory back: as set, also while less is in force because of unaccounted memory.
     release_limit: AtomicU64,
-    /// Before more than this is used, the controller looks.
-    look_at: AtomicU64,
+    /// When so much more was reserved, whatever was given back meanwhile, the controller looks.
+    until_look: AtomicI64,
     /// Set while a few rows are changed in a store whose pool this is.
     takes_what_is_kept: AtomicBool,
     used: AtomicU64,
@@ -132,8 +132,10 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// A limit below this keeps nothing: no database runs in so little.
 const KEPT_FROM_BYTES: u64 = 1 << 20;
 
-/// Of a limit, what can be written to files leaves one part in so many free: files are read and written in it.
-const ROOM_SHARE: u64 = 8;
+/// Of a limit, what can be written to files leaves one part in so many free: files are read and written in it ...
+const ROOM_SHARE: u64 = 16;
+/// ... and at least so much, or twice that part.
+const ROOM_BYTES_MIN: u64 = 32 << 20;
 /// So much each such consumer may have all the same, to be worth the trouble.
 const SPILL_FLOOR_BYTES: u64 = 2 << 20;
 
@@ -223,7 +225,7 @@ impl MemoryPool {
             configured: AtomicU64::new(limit_bytes),
             limit: AtomicU64::new(limit_bytes),
             release_limit: AtomicU64::new(limit_bytes),
-            look_at: AtomicU64::new(u64::MAX),
+            until_look: AtomicI64::new(i64::MAX),
             takes_what_is_kept: AtomicBool::new(false),
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
@@ -323,12 +325,12 @@ impl MemoryPool {
         self.release_limit.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// Puts limits in force that are at most the one set: for all, and for what gives memory back. Before more than
-    /// `look_at` bytes are used, they are decided anew.
-    pub(crate) fn tighten(&self, limit_bytes: u64, release_bytes: u64, look_at: u64) {
+    /// Puts limits in force that are at most the one set: for all, and for what gives memory back. When `until_look`
+    /// bytes more were reserved, they are decided anew.
+    pub(crate) fn tighten(&self, limit_bytes: u64, release_bytes: u64, until_look: u64) {
         self.limit.store(limit_bytes.min(self.configured_limit()), Ordering::Relaxed);
         self.release_limit.store(release_bytes.min(self.configured_limit()), Ordering::Relaxed);
-        self.look_at.store(look_at, Ordering::Relaxed);
+        self.until_look.store(i64::try_from(until_look).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
     /// Before this pool refuses because its limit was tightened, `relief` is asked for more.
@@ -369,7 +371,7 @@ impl MemoryPool {
         let in_force = self.limit.load(Ordering::Relaxed);
         let unkept = if self.parent.is_none() { in_force - kept_of(in_force) } else { in_force };
         let limit = match may_take {
-            MayTake::LeavingRoom => unkept - unkept / ROOM_SHARE,
+            MayTake::LeavingRoom => unkept - room_of(unkept),
             MayTake::NotWhatIsShort if self.parent.is_none() => unkept - short_of(in_force),
             MayTake::NotWhatIsShort | MayTake::NotWhatIsKept => unkept,
             MayTake::WhatIsKept => in_force,
@@ -406,7 +408,8 @@ impl MemoryPool {
     /// The same, once more if the limit was tightened by somebody who may find more room.
     fn take_or_find(&self, consumer: &Consumer, bytes: u64, may_take: MayTake) -> Result<(), MemoryExceeded> {
         let root = self.root();
-        if root.used().saturating_add(bytes) > root.look_at.load(Ordering::Relaxed)
+        let bytes_to_look = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if root.until_look.fetch_sub(bytes_to_look, Ordering::Relaxed) < bytes_to_look
             && let Some(relief) = root.relief()
         {
             relief.look_again();
@@ -460,6 +463,10 @@ impl MemoryPool {
 
 fn kept_of(limit: u64) -> u64 {
     if limit < KEPT_FROM_BYTES { 0 } else { (limit / KEPT_SHARE).min(KEPT_BYTES_MAX) }
+}
+
+fn room_of(limit: u64) -> u64 {
+    (limit / ROOM_SHARE).max(ROOM_BYTES_MIN.min(limit / ROOM_SHARE * 2))
 }
 
 fn short_of(limit: u64) -> u64 {

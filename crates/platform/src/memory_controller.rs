@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
+use crate::code;
 use crate::limits::{self, GroupFiles};
 use crate::memory::{MemoryPool, Relief};
 use crate::origin::Origin;
@@ -44,6 +45,12 @@ const GIVE_BACK_INTERVAL: Duration = Duration::from_millis(100);
 /// It is not asked for less than this share of the limit.
 const GIVE_BACK_SHARE: u64 = 64;
 
+/// The least time between two times that pages of code are forgotten: a part of them is mapped anew each time.
+const FORGET_INTERVAL: Duration = Duration::from_secs(1);
+
+/// With less than this of files resident there is nothing to forget.
+const CODE_BYTES_MIN: u64 = 24 << 20;
+
 /// Below this a limit bounds the consumers only: code and stacks of the process alone may be as large.
 pub const WATCHED_FROM_BYTES: u64 = 256 << 20;
 
@@ -54,8 +61,13 @@ pub const UNACCOUNTED_SHARE_MAX: u64 = 2;
 /// As much of the limit stays free for what is allocated between two looks without a reservation: plans, texts of
 /// statements, copies of a moment.
 const HEADROOM_SHARE: u64 = 32;
-/// More than this is not needed for that.
+/// More than this is not needed for that, ...
 const HEADROOM_BYTES_MAX: u64 = 64 << 20;
+/// ... and less is used up before the next look.
+const HEADROOM_BYTES_MIN: u64 = 24 << 20;
+
+/// With a limit below this the allocator spares memory at the cost of some time.
+const SPARING_BELOW_BYTES: u64 = 1 << 30;
 
 /// Where the program counts what it allocates, it is the database's own: all of the limit but this share may be taken
 /// from consumers. What gives memory back is not refused even then.
@@ -162,6 +174,12 @@ impl MemoryReport {
         self.kept_bytes() > share && self.limit_bytes.saturating_sub(self.accounted_bytes) < share
     }
 
+    /// Whether so much of files is resident that most of it may be code that was executed once. Where nobody counts what
+    /// is allocated, the program is not the database's own.
+    fn has_idle_code(&self) -> bool {
+        self.observation.heap_bytes.is_some() && self.observation.file_bytes.is_some_and(|bytes| bytes > CODE_BYTES_MIN)
+    }
+
     /// Whether so much is resident that nothing is to be kept of what is freed.
     fn is_tight(&self) -> bool {
         let resident = self.observation.resident_bytes.unwrap_or(0);
@@ -169,20 +187,23 @@ impl MemoryReport {
         self.configured_bytes >= WATCHED_FROM_BYTES && resident.saturating_add(room) > self.configured_bytes
     }
 
-    /// Before more than this is accounted, it is time for another look.
-    fn look_at(&self) -> u64 {
+    /// When so much more was reserved, it is time for another look.
+    fn until_look(&self) -> u64 {
         if self.observation.resident_bytes.is_none() || self.configured_bytes < WATCHED_FROM_BYTES {
             return u64::MAX;
         }
         let free = self.limit_bytes.saturating_sub(self.accounted_bytes);
-        self.accounted_bytes + (free / LOOK_SHARE).max(self.configured_bytes / LOOK_LEAST_SHARE)
+        (free / LOOK_SHARE).max(self.configured_bytes / LOOK_LEAST_SHARE)
     }
 
-    /// Resident, but neither allocated nor accounted: what the allocator keeps of what was freed, and code. 0 if nobody
-    /// counts what is allocated.
+    /// Resident, but of no file, and neither allocated nor accounted: what the allocator keeps of what was freed. 0 if
+    /// nobody counts what is allocated.
     pub fn kept_bytes(&self) -> u64 {
-        match (self.observation.resident_bytes, self.observation.heap_bytes) {
-            (Some(resident), Some(heap)) => resident.saturating_sub(heap.max(self.accounted_bytes)),
+        let MemoryObservation { resident_bytes, heap_bytes, file_bytes, .. } = self.observation;
+        match (resident_bytes, heap_bytes) {
+            (Some(resident), Some(heap)) => {
+                resident.saturating_sub(heap.max(self.accounted_bytes) + file_bytes.unwrap_or(0))
+            }
             _ => 0,
         }
     }
@@ -233,7 +254,7 @@ pub fn reconcile(configured_bytes: u64, accounted_bytes: u64, observation: Memor
         resident.map_or(0, |_| reached_bytes(accounted_bytes, &observation)).saturating_sub(accounted_bytes);
     let own = observation.heap_bytes.is_some();
     let (headroom, taken_max) = if own {
-        let headroom = (configured_bytes / HEADROOM_SHARE).min(HEADROOM_BYTES_MAX);
+        let headroom = (configured_bytes / HEADROOM_SHARE).clamp(HEADROOM_BYTES_MIN, HEADROOM_BYTES_MAX);
         (headroom, configured_bytes - configured_bytes / OWN_LEAST_SHARE)
     } else {
         (0, configured_bytes / UNACCOUNTED_SHARE_MAX)
@@ -323,12 +344,16 @@ pub struct MemoryController {
 #[derive(Debug, Default)]
 struct Relieved {
     looked: Option<Instant>,
+    forgot: Option<Instant>,
     gave_back: Option<Instant>,
 }
 
 impl MemoryController {
     /// Watches `pool`, the memory of a database, with files below `root`; the pool asks before it refuses.
     pub fn new(pool: &Arc<MemoryPool>, root: &Path) -> Arc<MemoryController> {
+        if (WATCHED_FROM_BYTES..SPARING_BELOW_BYTES).contains(&pool.configured_limit()) {
+            allocator::spare_memory();
+        }
         let controller = Arc::new(MemoryController {
             pool: Arc::clone(pool),
             observer: MemoryObserver::new(root),
@@ -376,7 +401,7 @@ impl MemoryController {
         observation: MemoryObservation,
     ) -> MemoryReport {
         let report = reconcile(self.pool.configured_limit(), accounted_bytes, observation);
-        self.pool.tighten(report.limit_bytes, report.release_bytes, report.look_at());
+        self.pool.tighten(report.limit_bytes, report.release_bytes, report.until_look());
         allocator::keep(!report.is_tight());
         self.stays_bytes.fetch_min(report.kept_bytes(), Ordering::Relaxed);
         *last = Some(report);
@@ -394,20 +419,28 @@ impl Relief for MemoryController {
         self.look();
     }
 
-    /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has it give back
-    /// what it keeps, if that is enough. One caller at a time does; who waited for another finds what that one found.
+    /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has the system forget
+    /// code that is not in use, and then the allocator give back what it keeps, if that is enough. One caller at a time
+    /// does; who waited for another finds what that one found.
     fn relieve(&self, missing: u64) {
         let mut relieved = self.relieved.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let is_due = |last: Option<Instant>, interval| last.is_none_or(|last| now.duration_since(last) >= interval);
         let limit_before = self.pool.limit();
-        let report = if is_due(relieved.looked, RELIEF_INTERVAL) {
+        let mut report = if is_due(relieved.looked, RELIEF_INTERVAL) {
             relieved.looked = Some(now);
             self.look()
         } else {
             self.decide_again()
         };
-        let missing = missing.saturating_sub(report.limit_bytes.saturating_sub(limit_before));
+        let still_missing =
+            |report: &MemoryReport| missing.saturating_sub(report.limit_bytes.saturating_sub(limit_before));
+        if still_missing(&report) > 0 && report.has_idle_code() && is_due(relieved.forgot, FORGET_INTERVAL) {
+            code::forget_pages();
+            relieved.forgot = Some(now);
+            report = self.look();
+        }
+        let missing = still_missing(&report);
         if missing == 0 || !is_due(relieved.gave_back, GIVE_BACK_INTERVAL) {
             return;
         }
@@ -532,7 +565,8 @@ mod tests {
             let report = counted(accounted, resident, heap);
             assert_eq!(report.limit_bytes / MIB, limit, "{report}");
             assert_eq!(report.release_bytes, report.configured_bytes, "to give memory back is not refused");
-            assert!(report.look_at() > report.accounted_bytes && report.look_at() <= report.limit_bytes.max(1 << 30));
+            let free = limit.saturating_sub(accounted) * MIB;
+            assert!(report.until_look() == (free / 8).max(4 * MIB), "{report}");
         }
         assert!(counted(500, 900, 850).is_tight() && !counted(500, 800, 750).is_tight());
         let small = |resident| reconcile(256 * MIB, 100 * MIB, seen(resident, None));

@@ -373,7 +373,9 @@ impl TempFile {
     /// Reads a piece that was appended.
     pub fn read(&self, extent: Extent) -> IoTask<Result<Vec<u8>, TempFileError>> {
         let file = Arc::clone(&self.inner);
-        io_queue::run(&self.inner.queues.reads, move |_| file.read(extent))
+        // Allocated by who frees it: what the queue's thread had allocated, it would give back when it allocates next.
+        let bytes = vec![0; extent.bytes as usize];
+        io_queue::run(&self.inner.queues.reads, move |_| file.read(bytes, extent.offset))
     }
 
     /// What a reader says that finds something else than what was written.
@@ -409,15 +411,14 @@ impl Inner {
         }
     }
 
-    fn read(&self, extent: Extent) -> Result<Vec<u8>, TempFileError> {
+    fn read(&self, mut bytes: Vec<u8>, offset: u64) -> Result<Vec<u8>, TempFileError> {
         let directory = || self.owner.directory.path.clone();
         let file = match &*lock(&self.open) {
             Opened::Open(file) => Arc::clone(file),
             Opened::Failed(error) => return Err(error.clone()),
             Opened::NotYet => return Err(TempFileError::Short { directory: directory() }),
         };
-        let mut bytes = vec![0; extent.bytes as usize];
-        match file.read_exact_at(&mut bytes, extent.offset) {
+        match file.read_exact_at(&mut bytes, offset) {
             Ok(()) => Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(TempFileError::Short { directory: directory() })

@@ -110,6 +110,26 @@ fn what_comes_along_with_reservations_is_seen_before_it_is_too_much() {
     assert!((850..=1_000).contains(&resident), "{resident} MiB are resident");
 }
 
+/// What is given back and reserved anew is other memory to the allocator.
+#[test]
+fn who_reserves_a_little_again_and_again_is_seen() {
+    let tree = Tree::new("again");
+    let pool = MemoryPool::new(1_000 * MIB);
+    tree.resident(100 * MIB);
+    let controller = MemoryController::new(&pool, &tree.0);
+    assert_eq!(controller.look().limit_bytes, 900 * MIB);
+    tree.resident(400 * MIB);
+    let held = pool.reserve("rows on the way");
+    let before_look = (0..200).take_while(|_| {
+        held.grow(5 * MIB).unwrap();
+        held.shrink(5 * MIB);
+        pool.limit() == 900 * MIB
+    });
+    // An eighth of the 900 that were free.
+    assert_eq!(before_look.count(), 22);
+    assert_eq!(pool.limit(), 600 * MIB);
+}
+
 #[test]
 fn the_fullest_group_tightens_the_limit() {
     let tree = Tree::new("groups");

@@ -5,11 +5,15 @@ use crate::random::SeededRandom;
 
 #[test]
 fn what_can_be_spilled_leaves_room_for_that() {
+    // An eighth of a small limit, 32 MiB, a sixteenth of a large one.
+    for (limit, room) in [(160_u64, 20), (320, 32), (512, 32), (1_024, 64), (16_384, 1_024)] {
+        assert_eq!(room_of(limit << 20), room << 20);
+    }
     let limit = 160 << 20;
     let pool = MemoryPool::new(limit);
     let unkept = limit - limit / KEPT_SHARE;
     let (sort, join) = (pool.reserve_spillable("sort"), pool.reserve("join"));
-    let most = unkept - unkept / ROOM_SHARE;
+    let most = unkept - room_of(unkept);
     assert!(sort.grow(most + 1).is_err());
     sort.grow(most).unwrap();
     assert!(sort.grow(1).is_err());
@@ -17,7 +21,7 @@ fn what_can_be_spilled_leaves_room_for_that() {
     let group = pool.reserve_spillable("aggregate");
     group.grow(SPILL_FLOOR_BYTES).unwrap();
     assert!(group.grow(1).is_err());
-    join.grow(unkept / ROOM_SHARE - SPILL_FLOOR_BYTES).unwrap();
+    join.grow(room_of(unkept) - SPILL_FLOOR_BYTES).unwrap();
     assert!(join.grow(1).is_err());
     drop((sort, group, join));
     assert_eq!(pool.used(), 0);

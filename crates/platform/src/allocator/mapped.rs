@@ -1,0 +1,92 @@
+//! Large blocks of a process whose memory is short: each is a mapping of its own.
+//!
+//! ```text
+//! grown    | block | . . . . |  ->  | the same pages | more |      moved by the kernel (mremap), never copied:
+//!                                                                  the old and the new one are not resident both
+//! freed    back at the system at once
+//! ```
+//! A mapping costs a system call and fresh pages each time, a microsecond or two for 4 KiB, so it is not for processes
+//! that have memory. Which blocks are mapped says a table of their addresses: the process has had others before.
+
+use std::alloc::Layout;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Smaller blocks are the other allocator's.
+pub(super) const BYTES_MIN: usize = 4 << 20;
+/// More blocks than this are the other allocator's, too.
+const BLOCKS: usize = 1 << 10;
+/// What a page has at least.
+const PAGE_BYTES: usize = 4_096;
+
+/// In `ADDRESSES`: nobody's, and a block's that is being moved. No block lies there.
+const FREE: usize = 0;
+const MOVING: usize = 1;
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+static ADDRESSES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(FREE) }; BLOCKS];
+
+/// A mapped block's place in the table.
+pub(super) struct Mapped(usize);
+
+/// From now on large blocks are mapped.
+pub(super) fn turn_on() {
+    IS_ON.store(true, Ordering::Relaxed);
+}
+
+/// Whether a block of this size may be mapped. Small ones, which are nearly all, come no further.
+#[inline]
+pub(super) fn may_be(bytes: usize) -> bool {
+    bytes >= BYTES_MIN && IS_ON.load(Ordering::Relaxed)
+}
+
+/// A block of zeros; none: the other allocator may have one.
+#[cold]
+pub(super) fn map(layout: Layout) -> Option<*mut u8> {
+    if layout.align() > PAGE_BYTES {
+        return None;
+    }
+    let place = ADDRESSES
+        .iter()
+        .position(|address| address.compare_exchange(FREE, MOVING, Ordering::Relaxed, Ordering::Relaxed).is_ok())?;
+    let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: fresh pages at an address that the kernel chooses.
+    let block = unsafe { libc::mmap(ptr::null_mut(), layout.size(), rights, kind, -1, 0) };
+    let mapped = block != libc::MAP_FAILED;
+    ADDRESSES[place].store(if mapped { block as usize } else { FREE }, Ordering::Relaxed);
+    mapped.then_some(block.cast())
+}
+
+/// The block's place, if it is mapped. Who asks owns the block, so that nobody else changes its place meanwhile.
+#[cold]
+pub(super) fn find(block: *mut u8) -> Option<Mapped> {
+    ADDRESSES.iter().position(|address| address.load(Ordering::Relaxed) == block as usize).map(Mapped)
+}
+
+impl Mapped {
+    /// Gives the block back to the system.
+    ///
+    /// # Safety
+    /// It is the block at this place, of so many bytes, and nobody uses it any more.
+    pub unsafe fn unmap(self, block: *mut u8, bytes: usize) {
+        // First: as soon as it is unmapped, another thread may have a block at this address.
+        ADDRESSES[self.0].store(FREE, Ordering::Relaxed);
+        // SAFETY: by the caller.
+        unsafe { libc::munmap(block.cast(), bytes) };
+    }
+
+    /// The same block with another size, elsewhere if need be; none: it is as it was.
+    ///
+    /// # Safety
+    /// It is the block at this place, of `before` bytes; if it moves nobody uses the old address any more.
+    pub unsafe fn resize(self, block: *mut u8, before: usize, bytes: usize) -> Option<*mut u8> {
+        // As above.
+        ADDRESSES[self.0].store(MOVING, Ordering::Relaxed);
+        // SAFETY: by the caller.
+        let moved: *mut c_void = unsafe { libc::mremap(block.cast(), before, bytes, libc::MREMAP_MAYMOVE) };
+        let done = moved != libc::MAP_FAILED;
+        ADDRESSES[self.0].store(if done { moved as usize } else { block as usize }, Ordering::Relaxed);
+        done.then_some(moved.cast())
+    }
+}

@@ -1,0 +1,87 @@
+//! Large blocks of a process whose memory is short. One test, because everything in a process counts.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
+
+use eris_platform::{CountingAllocator, SeededRandom, allocator};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+const MIB: usize = 1 << 20;
+
+/// A figure of `/proc/self/status`, in MiB.
+fn status_mib(name: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() / 1024
+}
+
+/// Vectors that grow, shrink, move between threads and go; each number is where it was put.
+fn grow_and_shrink(seed: u64, handed: &std::sync::Mutex<Vec<Vec<usize>>>) {
+    let mut random = SeededRandom::new(seed);
+    let check = |block: &[usize]| {
+        let step = block.len() / 100 + 1;
+        assert!(block.iter().enumerate().step_by(step).all(|(at, value)| *value == at));
+    };
+    let mut own: Vec<Vec<usize>> = Vec::new();
+    for _ in 0..400 {
+        match random.index(6) {
+            0 => own.push((0..random.index(2 * MIB)).collect()),
+            1 if !own.is_empty() => {
+                let block = own.swap_remove(random.index(own.len()));
+                check(&block);
+                handed.lock().unwrap().push(block);
+            }
+            2 => own.extend(handed.lock().unwrap().pop()),
+            3 if !own.is_empty() => drop(own.swap_remove(random.index(own.len()))),
+            4 if !own.is_empty() => {
+                let at = random.index(own.len());
+                let block = &mut own[at];
+                block.truncate(random.index(block.len() + 1));
+                block.shrink_to_fit();
+            }
+            _ if !own.is_empty() => {
+                let at = random.index(own.len());
+                let more = random.index(MIB);
+                let block = &mut own[at];
+                block.reserve_exact(more);
+                block.extend(block.len()..block.len() + more);
+            }
+            _ => {}
+        }
+        own.iter().for_each(|block| check(block));
+        own.truncate(6);
+    }
+}
+
+#[test]
+fn large_blocks_grow_without_copies_and_are_given_back_when_they_are_freed() {
+    // Blocks of before, which are freed or grow after.
+    let before: Vec<Vec<usize>> = (0..4).map(|at| (0..MIB * at).collect()).collect();
+    allocator::spare_memory();
+    let counted = allocator::heap_bytes().unwrap();
+
+    let rest = status_mib("VmRSS");
+    let mut numbers: Vec<usize> = Vec::new();
+    for number in 0..25 * MIB {
+        numbers.push(number);
+    }
+    // 200 MiB, which was grown from 128 to 256 at the end.
+    let peak = status_mib("VmHWM") - rest;
+    assert!((200..230).contains(&peak), "{peak} MiB resident at most for 200");
+    assert!(numbers.iter().enumerate().all(|(at, number)| at == *number));
+    assert!(vec![0_u8; 64 * MIB].iter().all(|byte| *byte == 0));
+    drop(numbers);
+    let left = status_mib("VmRSS") - rest;
+    assert!(left < 10, "{left} MiB are still resident");
+
+    let handed = std::sync::Mutex::new(before);
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let handed = &handed;
+            scope.spawn(move || grow_and_shrink(seed, handed));
+        }
+    });
+    drop(handed);
+    let left = allocator::heap_bytes().unwrap();
+    assert!(left + 40 * MIB as u64 <= counted, "{left} bytes are counted, {counted} before");
+}
