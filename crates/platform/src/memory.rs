@@ -133,9 +133,10 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 const KEPT_FROM_BYTES: u64 = 1 << 20;
 
 /// Of a limit, what can be written to files leaves one part in so many free: files are read and written in it ...
-const ROOM_SHARE: u64 = 16;
-/// ... and at least so much, or twice that part.
+const ROOM_SHARE: u64 = 32;
+/// ... and at least so much, or an eighth.
 const ROOM_BYTES_MIN: u64 = 32 << 20;
+const ROOM_SHARE_MAX: u64 = 8;
 /// So much each such consumer may have all the same, to be worth the trouble.
 const SPILL_FLOOR_BYTES: u64 = 2 << 20;
 
@@ -466,7 +467,7 @@ fn kept_of(limit: u64) -> u64 {
 }
 
 fn room_of(limit: u64) -> u64 {
-    (limit / ROOM_SHARE).max(ROOM_BYTES_MIN.min(limit / ROOM_SHARE * 2))
+    (limit / ROOM_SHARE).max(ROOM_BYTES_MIN.min(limit / ROOM_SHARE_MAX))
 }
 
 fn short_of(limit: u64) -> u64 {
