@@ -1,0 +1,85 @@
+//! Timeouts as a client meets them: which statement they end, and that the connection goes on or ends as it should.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod client;
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use client::Server;
+use client::wire::{Wire, message};
+
+/// Statements that take about as long as their timeout, each followed at once by one without a timeout.
+#[test]
+fn a_timeout_never_hits_the_statement_after_the_one_it_was_for() {
+    let server = Server::start();
+    let mut client = Wire::start(&server);
+    let (mut in_time, mut too_late) = (0, 0);
+    for round in 0..200 {
+        let seconds = match round % 10 {
+            0 => "0".to_owned(),
+            1 => "60".to_owned(),
+            millis => format!("0.00{millis}"),
+        };
+        // In a text of two statements SET LOCAL holds for this text.
+        let text = format!("SET LOCAL statement_timeout = 5; SELECT pg_sleep({seconds})");
+        let reply = client.query(&text);
+        match reply.sqlstate() {
+            "" => in_time += 1,
+            "57014" => too_late += 1,
+            _ => panic!("round {round}: {reply:?}"),
+        }
+        assert_eq!(reply.status, Some('I'), "round {round}: {reply:?}");
+        let reply = client.query("SELECT pg_sleep(0.01), 7");
+        assert_eq!((reply.sqlstate(), reply.tags.len()), ("", 1), "round {round}: {reply:?}");
+        assert_eq!(reply.rows[0][1].as_deref(), Some("7"), "round {round}");
+    }
+    assert!(in_time > 0 && too_late >= 20, "{in_time} ended in time, {too_late} did not");
+}
+
+#[test]
+fn each_statement_of_a_text_and_each_part_of_a_portal_has_its_own_time() {
+    let server = Server::start();
+    let mut client = Wire::start(&server);
+    client.run("CREATE TABLE t (id int PRIMARY KEY)");
+    client.run("INSERT INTO t VALUES (1), (2), (3)");
+    client.run("SET statement_timeout = '2s'");
+    let begun = Instant::now();
+    client.run(&"SELECT pg_sleep(0.2);".repeat(14));
+    assert!(begun.elapsed() >= Duration::from_millis(2_800), "all together take longer");
+    client.run("BEGIN");
+    let execute = [message(b'E', b"p\0\0\0\0\x01"), message(b'S', b"")].concat();
+    let opening =
+        [message(b'P', b"\0SELECT id FROM t\0\0\0"), message(b'B', b"p\0\0\0\0\0\0\0\0"), execute.clone()].concat();
+    for part in 0..3 {
+        client.send(if part == 0 { &opening } else { &execute });
+        let reply = client.until_ready();
+        assert_eq!((reply.sqlstate(), reply.rows.len(), reply.status), ("", 1, Some('T')), "part {part}: {reply:?}");
+        // The client takes its time.
+        sleep(Duration::from_millis(2_500));
+    }
+    assert_eq!(client.run("COMMIT").tags, ["COMMIT"]);
+}
+
+#[test]
+fn transaction_timeout_ends_a_block_that_is_one_long_statement_and_no_session_after_rollback() {
+    let server = Server::start();
+    let mut client = Wire::start(&server);
+    client.run("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    client.run("INSERT INTO t VALUES (1, 0)");
+    client.run("SET transaction_timeout = 200");
+    let reply = client.query("BEGIN; UPDATE t SET n = 1 WHERE id = 1; SELECT pg_sleep(60)");
+    assert_eq!((reply.sqlstate(), reply.status), ("25P04", None), "the connection ends: {reply:?}");
+    let mut other = Wire::start(&server);
+    other.run("UPDATE t SET n = n + 5 WHERE id = 1");
+    assert_eq!(other.run("SELECT n FROM t").value(), "5", "it was rolled back, and its locks are free");
+    other.run("SET transaction_timeout = '2s'");
+    other.run("BEGIN");
+    other.run("UPDATE t SET n = 9 WHERE id = 1");
+    assert_eq!(other.run("ROLLBACK").tags, ["ROLLBACK"]);
+    sleep(Duration::from_millis(3_000));
+    assert_eq!(other.run("SELECT n FROM t").value(), "5");
+    drop((client, other));
+    server.wait_for_connections(0);
+}
