@@ -134,3 +134,35 @@ fn damage_in_front_of_whole_records_tells_how_many_they_are() {
     assert_eq!((&*said[0], &*said[5]), ("damage", "2"), "{said:?}");
     server.stop();
 }
+
+/// What is put aside is told by its name, and nothing that was put aside before is overwritten.
+#[test]
+fn what_is_put_aside_is_told_and_overwrites_nothing() {
+    let place = Place::new("operation-recovery-aside");
+    let (directory, log, _) = killed(&place);
+    let mut kept: Vec<(String, Vec<u8>)> = Vec::new();
+    for turn in 1..=3 {
+        // The position of the first record: nothing stands before the damage.
+        let before = std::fs::read(&log).unwrap()[64 + 8];
+        overwrite(&log, 64 + 8, &[before ^ 1]);
+        let damaged = std::fs::read(&log).unwrap();
+        let text = start(&directory, &[]).map(drop).unwrap_err();
+        assert!(text.contains("damaged at byte"), "{text}");
+        let server = start(&directory, &["--damaged-log", "end-there"]).unwrap();
+        let aside = format!("{}.abandoned.{turn}", log.display());
+        let said = told(&server);
+        assert_eq!((&*said[0], &*said[6]), ("damage", &*aside), "{said:?}");
+        kept.push((aside, damaged));
+        for (path, bytes) in &kept {
+            assert!(std::fs::read(path).unwrap() == *bytes, "{path} is not as it was");
+        }
+        server.run("CREATE TABLE t (id int PRIMARY KEY, text text)").unwrap();
+        for id in 0..turn {
+            server.run(&format!("INSERT INTO t VALUES ({id}, 'text')")).unwrap();
+        }
+        drop(server);
+    }
+    let server = start(&directory, &[]).unwrap();
+    assert_eq!((rows(&server), &*told(&server)[6]), (Some(3), "NULL"), "it is told once");
+    server.stop();
+}
