@@ -6,6 +6,7 @@
 mod schemas;
 mod shelf;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -212,6 +213,37 @@ fn a_file_whose_first_record_is_damaged_stays() {
             assert!(keys.ends_with(&[100, 101, 102]) && keys.len() < 40, "{keys:?}");
         }
     }
+}
+
+/// What is put aside is told; what was put aside before, and what only has such a name, is not overwritten.
+#[test]
+fn what_is_put_aside_is_told_and_overwrites_nothing() {
+    let env = closed_database();
+    let (path, bytes) = log_file(&env, 0);
+    let record = bytes[64..].iter().position(|byte| *byte != 0).expect("there are records") + 64;
+    env.simulated_files().insert(format!("{path}.abandoned.2"), b"somebody's".to_vec());
+    let aside = || files(&env).into_iter().filter(|(path, _)| path.contains(".abandoned.")).collect::<Vec<_>>();
+    for number in [1, 3, 4] {
+        let before = aside();
+        change(&env, &path, |bytes| bytes[record + 8] ^= 1);
+        let damaged = env.simulated_files().contents(&path).expect("it is there");
+        let told = DurabilityOptions { damage: Damage::EndThere, ..options() };
+        let mut shelf = try_open(&env, &told).unwrap_or_else(|error| panic!("it opens: {error}"));
+        let told = shelf.database.as_ref().expect("open").recovery().put_aside.clone();
+        let name = format!("{path}.abandoned.{number}");
+        assert!(told.iter().any(|path| path == Path::new(&name)), "{name} is not among {told:?}");
+        assert_eq!(env.simulated_files().contents(&name), Some(damaged), "{name} as it was");
+        assert_eq!(aside().len(), before.len() + told.len(), "{told:?} is all that was put aside");
+        for (path, bytes) in before {
+            assert!(env.simulated_files().contents(&path) == Some(bytes), "{path} was overwritten");
+        }
+        shelf.create();
+        shelf.insert(100..103);
+        shelf.close();
+    }
+    let mut shelf = open_or_panic(&env);
+    assert_eq!(shelf.keys(), [100, 101, 102]);
+    assert!(shelf.database.as_ref().expect("open").recovery().put_aside.is_empty(), "it is told once");
 }
 
 /// The process is killed between a write and its sync, or after a sync that failed; the power goes later.
