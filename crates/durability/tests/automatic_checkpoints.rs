@@ -1,5 +1,5 @@
 //! Checkpoints that nobody asks for: by the size of the log, and by the time since the first commit behind the last
-//! one.
+//! one; and what follows one that failed.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -90,4 +90,64 @@ fn a_checkpoint_comes_a_while_after_the_first_commit_behind_the_last_one() {
     drop(shelf);
     env.lose_power();
     assert_eq!(open_or_panic(&env).keys(), (0..6).collect::<Vec<_>>());
+}
+
+/// Another process takes the directory of checkpoints away, or gives it back.
+fn take_away(env: &SimulatedEnv, is_taken: bool) {
+    let (place, away) = (format!("{PATH}/checkpoint"), format!("{PATH}/away"));
+    let (from, to) = if is_taken { (&place, &away) } else { (&away, &place) };
+    env.simulated_files().move_directory(from, to);
+}
+
+#[test]
+fn a_checkpoint_that_failed_is_tried_again_after_each_interval_until_one_succeeds() {
+    const INTERVAL: Duration = Duration::from_mins(5);
+    let env = SimulatedEnv::new(3);
+    let mut shelf = opened(&env, u64::MAX, INTERVAL);
+    let operations = || env.simulated_files().operations();
+    take_away(&env, true);
+    for key in 0..4 {
+        // Commits go on.
+        shelf.insert(key..key + 1);
+        sleep(&mut shelf, Duration::from_secs(1));
+        let before = operations();
+        sleep(&mut shelf, INTERVAL);
+        assert!(operations() > before, "try {key}: nothing was tried");
+        assert_eq!(manifest(&env), None, "there is no place for it");
+    }
+    take_away(&env, false);
+    // Nothing was written since the last try.
+    sleep(&mut shelf, INTERVAL + Duration::from_secs(1));
+    assert!(manifest(&env).is_some(), "with a place for it the next try succeeds");
+    let before = operations();
+    sleep(&mut shelf, INTERVAL * 10);
+    assert_eq!(operations(), before, "nothing is left to be tried again");
+    drop(shelf);
+    env.lose_power();
+    assert_eq!(open_or_panic(&env).keys(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_checkpoint_that_failed_is_tried_again_when_the_log_has_grown_once_more() {
+    const BYTES: u64 = 10_000;
+    let env = SimulatedEnv::new(4);
+    let mut shelf = opened(&env, BYTES, NEVER);
+    let mut key = 0;
+    let mut grow_by = |shelf: &mut Shelf, bytes: u64, is_enough: &dyn Fn() -> bool| {
+        let begun = log_bytes(shelf);
+        while log_bytes(shelf) - begun < bytes && !is_enough() {
+            shelf.insert(key..key + 1);
+            key += 1;
+            sleep(shelf, Duration::from_millis(20));
+        }
+    };
+    take_away(&env, true);
+    grow_by(&mut shelf, BYTES * 5 / 2, &|| false);
+    assert_eq!(manifest(&env), None, "there is no place for it");
+    take_away(&env, false);
+    grow_by(&mut shelf, BYTES + 1_000, &|| manifest(&env).is_some());
+    assert!(manifest(&env).is_some(), "no checkpoint after {BYTES} further bytes of log");
+    drop(shelf);
+    env.lose_power();
+    assert_eq!(open_or_panic(&env).keys(), (0..key).collect::<Vec<_>>());
 }
