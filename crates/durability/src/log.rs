@@ -381,3 +381,36 @@ impl CommitLog for Log {
         self.shared.state().poll_durable(&self.shared, context, ticket)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::task::Waker;
+
+    use eris_engine::{EngineOptions, SequenceSpec, Simulation};
+    use eris_platform::SimulatedEnv;
+
+    use super::*;
+
+    /// Only the length is looked at, so that no test needs as many bytes.
+    #[test]
+    fn a_record_that_is_too_long_is_refused_and_the_log_goes_on() {
+        let mut simulation = Simulation::on(&SimulatedEnv::new(1), EngineOptions::default()).unwrap();
+        let engine = simulation.engine().clone();
+        let opened = async move {
+            let options = DurabilityOptions::default();
+            crate::open(&engine, Path::new("/db"), &options, |_| {}).await
+        };
+        let database = simulation.block_on(opened).unwrap().unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let fits = RECORD_BYTES_MAX as usize - record::HEADER_BYTES;
+        for body in [fits + 1, 2 * fits] {
+            let Poll::Ready(Err(refused)) = database.log().poll_append(&mut context, body, |_| ()) else {
+                panic!("{body} bytes are taken")
+            };
+            let LogError::TooLong { bytes, bytes_max } = refused else { panic!("{refused}") };
+            assert!(bytes > body as u64 && bytes_max == RECORD_BYTES_MAX, "{bytes} of {bytes_max}");
+        }
+        simulation.engine().create_sequence(&SequenceSpec::new("numbers")).unwrap();
+    }
+}
