@@ -5,8 +5,9 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use eris_engine::EngineOptions;
+use eris_engine::{AdmissionOptions, ClassLimit, EngineOptions, StatementClass};
 use eris_sql::DatabaseOptions;
 use support::Instance;
 
@@ -394,6 +395,49 @@ fn a_refused_statement_waits_for_others_and_is_answered() {
     let _alone = take_all(&engine, "alone");
     client.ok("SET memory_wait_timeout = 0");
     assert_eq!(client.state(query), "53200");
+}
+
+/// One statement has the only place, and others wait for it.
+#[test]
+fn queries_of_views_alone_are_never_queued() {
+    let only = ClassLimit { running_max: 1, waiting_max: 10, wait_max: Duration::from_mins(2) };
+    let options = EngineOptions {
+        workers: 2,
+        nodes: 1,
+        admission: AdmissionOptions { scan: Some(only), ..AdmissionOptions::default() },
+        ..EngineOptions::default()
+    };
+    let instance = Instance::with_engine(options, DatabaseOptions::default());
+    let engine = instance.database.engine().clone();
+    let mut client = instance.session();
+    make_numbers(&mut client, 1_000);
+    let admit = engine.admit(StatementClass::Scan);
+    let held = engine.block_on(admit).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let mut second = instance.session();
+        let answer = scope.spawn(move || second.rows("SELECT count(*) FROM numbers"));
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while engine.admitted(StatementClass::Scan) != (1, 1) {
+            assert!(Instant::now() < deadline, "the statement does not wait");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // One that was queued would fail with it.
+        client.ok("SET statement_timeout = '30s'");
+        for (sql, answer) in [
+            ("SELECT count(*) > 0, sum(bytes) > 0 FROM eris.memory", "t|t"),
+            ("SELECT sum(rows) FROM eris.partitions WHERE NOT system", "1000"),
+            ("SELECT relname FROM pg_class WHERE relname LIKE 'numbers%' ORDER BY relname LIMIT 1", "numbers"),
+            ("SELECT a.name FROM eris.settings a JOIN eris.settings b USING (name) WHERE name = 'layout'", "layout"),
+        ] {
+            assert_eq!(client.rows(sql), [answer], "{sql}");
+            assert_eq!(engine.admitted(StatementClass::Scan), (1, 1), "{sql} had a place");
+        }
+        // Beside a table a view waits like any other.
+        client.ok("SET statement_timeout = 300");
+        assert_eq!(client.state("SELECT count(*) FROM eris.memory, numbers"), "57014");
+        drop(held);
+        assert_eq!(answer.join().unwrap(), ["1000"]);
+    });
 }
 
 /// Several statements lack the memory to start, and none that runs will release any: they do not wait for each other,
