@@ -122,6 +122,40 @@ fn commit_waits_for_the_sync_with_on_and_does_not_with_off() {
     }
 }
 
+/// Each word by what it shows and whether a commit waits with it; others are refused and change nothing.
+#[test]
+fn words_for_synchronous_commit_mean_on_or_off_and_others_are_refused() {
+    let env = slow_machine(40);
+    let mut durable = Durable::open(&env);
+    durable.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    let words = [
+        ("on", "on"),
+        ("off", "off"),
+        ("local", "local"),
+        ("'OFF'", "off"),
+        ("remote_write", "remote_write"),
+        ("false", "off"),
+        ("remote_apply", "remote_apply"),
+        ("0", "off"),
+        ("true", "on"),
+        ("'no'", "off"),
+        ("'yes'", "on"),
+        ("1", "on"),
+        ("'Local'", "local"),
+    ];
+    for (id, (word, shown)) in words.into_iter().enumerate() {
+        durable.ok(&format!("SET synchronous_commit = {word}"));
+        let show = |durable: &mut Durable| durable.run("SHOW synchronous_commit").0.expect("it is shown");
+        assert_eq!(show(&mut durable), [shown], "{word}");
+        let took = durable.ok(&format!("INSERT INTO t VALUES ({id})"));
+        assert_eq!(took >= LATENCY, shown != "off", "{word}: a commit took {took:?}");
+        for refused in ["maybe", "2", "'-1'", "''", "'on, off'"] {
+            assert_eq!(durable.state(&format!("SET synchronous_commit = {refused}")), "22023", "{refused}");
+            assert_eq!(show(&mut durable), [shown], "{refused} changed it");
+        }
+    }
+}
+
 #[test]
 fn a_commit_that_does_not_wait_is_durable_a_while_later() {
     let env = slow_machine(20);
