@@ -304,3 +304,32 @@ fn what_is_too_large_is_refused_by_its_bound() {
         assert_eq!(refused(&sql), None, "{}", &sql[..sql.len().min(60)]);
     }
 }
+
+/// A bound that is set low refuses what is above it in this session; the session goes on, and others are as before.
+#[test]
+fn bounds_of_tokens_and_plan_parts_are_settings_of_the_session() {
+    let instance = instance();
+    let (mut client, mut other) = (instance.session(), instance.session());
+    let list = |items: usize| format!("SELECT 1 IN (0{})", ", 0".repeat(items));
+    let doubled = "WITH a AS (SELECT 1 AS x), b AS (SELECT p.x FROM a p, a q), c AS (SELECT p.x FROM b p, b q), \
+                   d AS (SELECT p.x FROM c p, c q) SELECT count(*) FROM d";
+    for (setting, sql, state, answer) in [
+        ("max_statement_tokens", list(100), "54000", "f"),
+        ("max_plan_parts", list(200), "54001", "f"),
+        ("max_plan_parts", doubled.to_owned(), "54001", "1"),
+    ] {
+        client.ok(&format!("SET {setting} = 100"));
+        assert_eq!(client.rows(&format!("SHOW {setting}")), ["100"]);
+        let refused = error(&mut client, &sql);
+        assert_eq!(refused.sqlstate.as_str(), state, "{setting}: {refused}");
+        let hint = refused.hint.clone().unwrap_or_default();
+        assert!(hint.contains(setting) && refused.message.contains("at most 100"), "{refused}");
+        assert_eq!(client.rows("SELECT count(*), min(customer) FROM orders"), ["1|Ada"], "after {setting}");
+        for value in ["99", "1000000000000", "-1", "'many'"] {
+            assert_eq!(client.state(&format!("SET {setting} = {value}")), "22023", "{setting} = {value}");
+        }
+        assert_eq!(other.rows(&sql), [answer], "the bound is that of one session");
+        client.ok(&format!("RESET {setting}"));
+        assert_eq!(client.rows(&sql), [answer]);
+    }
+}
