@@ -62,3 +62,38 @@ impl PlanCache {
         same.push(Arc::clone(plan));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::Command;
+
+    fn keep(cache: &PlanCache, text: &str) {
+        let plan = Planned::later(text.to_owned(), Command::Commit, &[]);
+        cache.keep(text, &Arc::new(Planned { catalog: 1, momentary: false, ..plan }));
+    }
+
+    fn has(cache: &PlanCache, text: &str) -> bool {
+        cache.find(text, &[], 1, Lanes::BOTH).is_some()
+    }
+
+    /// Texts as long as any that are kept: their plans have all bytes long before there are too many of them.
+    #[test]
+    fn plans_are_kept_up_to_their_bytes_and_the_newest_always_is() {
+        let cache = PlanCache::default();
+        let texts: Vec<String> = (0..100).map(|number| format!("{number:0>TEXT_BYTES_MAX$}")).collect();
+        let each = plan_bytes(&texts[0]);
+        let mut most = 0;
+        for (number, text) in texts.iter().enumerate() {
+            keep(&cache, text);
+            assert!(has(&cache, text), "plan {number} is not kept");
+            let kept = texts.iter().filter(|text| has(&cache, text)).count();
+            assert!(kept * each <= 64 << 20, "{kept} plans of {each} bytes are kept");
+            most = most.max(kept);
+        }
+        assert_eq!(most, (64 << 20) / each, "as many as there is room for");
+        let longer = format!("{} ", texts[0]);
+        keep(&cache, &longer);
+        assert!(!has(&cache, &longer), "a longer text is not kept");
+    }
+}
