@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use client::Server;
-use client::wire::{Wire, message};
+use client::wire::{Wire, message, query};
 
 /// Statements that take about as long as their timeout, each followed at once by one without a timeout.
 #[test]
@@ -70,7 +70,11 @@ fn transaction_timeout_ends_a_block_that_is_one_long_statement_and_no_session_af
     client.run("INSERT INTO t VALUES (1, 0)");
     client.run("SET transaction_timeout = 200");
     let reply = client.query("BEGIN; UPDATE t SET n = 1 WHERE id = 1; SELECT pg_sleep(60)");
-    assert_eq!((reply.sqlstate(), reply.status), ("25P04", None), "the connection ends: {reply:?}");
+    assert_eq!(reply.sqlstate(), "25P04", "{reply:?}");
+    if reply.status.is_some() {
+        client.try_send(&query("SELECT 1"));
+        assert_eq!(client.until_ready().status, None, "the connection ends");
+    }
     let mut other = Wire::start(&server);
     other.run("UPDATE t SET n = n + 5 WHERE id = 1");
     assert_eq!(other.run("SELECT n FROM t").value(), "5", "it was rolled back, and its locks are free");
