@@ -132,8 +132,9 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// A limit below this keeps nothing: no database runs in so little.
 const KEPT_FROM_BYTES: u64 = 1 << 20;
 
-/// Of a limit, what can be written to files leaves one part in so many free: files are read and written in it ...
-const ROOM_SHARE: u64 = 32;
+/// Of a limit, what can be written to files leaves one part in so many free, of which a part is the short transactions':
+/// files are read and written in it, and what cannot be written to files works in it ...
+const ROOM_SHARE: u64 = 24;
 /// ... and at least so much, or an eighth.
 const ROOM_BYTES_MIN: u64 = 32 << 20;
 const ROOM_SHARE_MAX: u64 = 8;

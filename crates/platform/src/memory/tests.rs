@@ -5,8 +5,8 @@ use crate::random::SeededRandom;
 
 #[test]
 fn what_can_be_spilled_leaves_room_for_that() {
-    // An eighth of a small limit, 32 MiB, a thirty-second of a large one.
-    for (limit, room) in [(160_u64, 20), (320, 32), (1_024, 32), (2_048, 64), (16_384, 512)] {
+    // An eighth of a small limit, 32 MiB, one part in 24 of a large one.
+    for (limit, room) in [(160_u64, 20), (320, 32), (768, 32), (2_400, 100), (24_000, 1_000)] {
         assert_eq!(room_of(limit << 20), room << 20);
     }
     let limit = 160 << 20;
