@@ -179,7 +179,7 @@ impl Worker {
         let others_first = self.keeper.leaves_tasks() && node.has_long_work();
         let patience = if others_first { PATIENCE } else { Duration::ZERO };
         worked |= node.fire_timers_late_by(&runtime, patience);
-        // Who asks for a row waits for one piece of long work, not for as many as there are short steps between two looks.
+        // Who asks for a row waits for one piece of long work, not for as many as there are steps between two looks.
         let is_due = begun >= self.looked + runtime.options.quantum;
         if is_due || self.steps.is_multiple_of(REACTOR_SHARE) || self.spinning.is_idle() {
             worked |= self.poll_sockets(Some(Duration::ZERO));

@@ -21,7 +21,7 @@ pub fn forget_pages() {
     let code = CODE.get_or_init(|| mappings(&fs::read_to_string("/proc/self/maps").unwrap_or_default()));
     for (address, bytes) in code {
         // SAFETY: the pages hold what the file has, since they cannot be written to and nobody traces the process. Code
-        // is mapped for as long as the process lives, but for libraries that are closed, which this program has none of.
+        // is mapped for as long as the process lives: this program closes no libraries.
         unsafe { libc::madvise(*address as *mut c_void, *bytes, libc::MADV_DONTNEED) };
     }
 }

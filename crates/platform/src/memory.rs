@@ -132,7 +132,7 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// A limit below this keeps nothing: no database runs in so little.
 const KEPT_FROM_BYTES: u64 = 1 << 20;
 
-/// Of a limit, what can be written to files leaves one part in so many free, of which a part is the short transactions':
+/// Of a limit, what can be written to files leaves one part in so many free, with what short transactions have of it:
 /// files are read and written in it, and what cannot be written to files works in it ...
 const ROOM_SHARE: u64 = 24;
 /// ... and at least so much, or an eighth.

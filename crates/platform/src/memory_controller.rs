@@ -177,7 +177,8 @@ impl MemoryReport {
     /// Whether so much of files is resident that most of it may be code that was executed once. Where nobody counts what
     /// is allocated, the program is not the database's own.
     fn has_idle_code(&self) -> bool {
-        self.observation.heap_bytes.is_some() && self.observation.file_bytes.is_some_and(|bytes| bytes > CODE_BYTES_MIN)
+        let MemoryObservation { heap_bytes, file_bytes, .. } = self.observation;
+        heap_bytes.is_some() && file_bytes.is_some_and(|bytes| bytes > CODE_BYTES_MIN)
     }
 
     /// Whether so much is resident that nothing is to be kept of what is freed.
@@ -196,8 +197,8 @@ impl MemoryReport {
         (free / LOOK_SHARE).max(self.configured_bytes / LOOK_LEAST_SHARE)
     }
 
-    /// Resident, but of no file, and neither allocated nor accounted: what the allocator keeps of what was freed. 0 if
-    /// nobody counts what is allocated.
+    /// Resident, but of no file, and neither allocated nor accounted: what the allocator keeps of what was freed. 0
+    /// if nobody counts what is allocated.
     pub fn kept_bytes(&self) -> u64 {
         let MemoryObservation { resident_bytes, heap_bytes, file_bytes, .. } = self.observation;
         match (resident_bytes, heap_bytes) {
@@ -419,9 +420,9 @@ impl Relief for MemoryController {
         self.look();
     }
 
-    /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has the system forget
-    /// code that is not in use, and then the allocator give back what it keeps, if that is enough. One caller at a time
-    /// does; who waited for another finds what that one found.
+    /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has the system
+    /// forget code that is not in use, and then the allocator give back what it keeps, if that is enough. One caller at
+    /// a time does; who waited for another finds what that one found.
     fn relieve(&self, missing: u64) {
         let mut relieved = self.relieved.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

@@ -55,7 +55,7 @@ struct Table {
     /// A hash's lower half, then the group plus one; 0 is free. The length is a power of two.
     entries: Vec<u64>,
     len: usize,
-    /// With more groups it is to grow: half of its length, or more after it was refused memory.
+    /// With so many groups it is to grow before the next: half of its length, or more after it was refused memory.
     groups_max: usize,
 }
 
@@ -408,20 +408,26 @@ impl Table {
         hash: u64,
         room: &mut Room,
     ) -> Result<u32, MemoryExceeded> {
+        // Before the group is there: refused again and again, the table is not filled any further.
+        if self.len >= self.groups_max {
+            self.grow(store, room)?;
+            return self.find_or_add_one(store, batch, row, hash, room);
+        }
         let group = self.push(store, batch, row, room)?;
         self.entries[slot] = (hash << 32) | (u64::from(group) + 1);
-        if self.len > self.groups_max {
-            self.grow(store, room)?;
-        }
         Ok(group)
     }
 
     /// Makes the table longer; without memory for it that waits, as long as enough entries are free.
     fn grow<S: Store>(&mut self, store: &S, room: &mut Room) -> Result<(), MemoryExceeded> {
         let entries = self.entries.len();
-        let size = entries * if entries <= ENTRIES_FOURFOLD_MAX { 4 } else { 2 };
-        match room.add((size - entries) * size_of::<u64>()) {
-            Ok(()) => {
+        let mut grow = |factor: usize| {
+            let size = entries * factor;
+            room.add((size - entries) * size_of::<u64>()).map(|()| size)
+        };
+        let fourfold = if entries <= ENTRIES_FOURFOLD_MAX { grow(4).ok() } else { None };
+        match fourfold.map_or_else(|| grow(2), Ok) {
+            Ok(size) => {
                 self.entries_anew(size);
                 self.enter_anew(store);
             }

@@ -1,8 +1,8 @@
 //! The memory of one aggregation, reserved before it is taken.
 //!
-//! Whatever has one entry a group (words, group columns, states) grows together, so that a growth is one reservation and
-//! rows of known groups never come here. It doubles while there is memory for that, then takes an eighth more each time,
-//! so that most of the memory can be used. Texts differ in length: they are counted at the end of a
+//! Whatever has one entry a group (words, group columns, states) grows together, so that a growth is one reservation
+//! and rows of known groups never come here. It doubles while there is memory for that, then takes an eighth more each
+//! time, so that most of the memory can be used. Texts differ in length: they are counted at the end of a
 //! batch, and are at most one batch ahead of their reservation.
 
 use std::sync::Arc;
