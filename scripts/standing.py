@@ -188,7 +188,7 @@ HOLDING = {
 
 
 def usable_by_one_statement(limit):
-    """The least share of the limit that a statement gets, of these that take what they can and go on in files."""
+    """The largest share of the limit accounted for while each of these statements takes what it can, up to its files."""
     table, columns, step, values, _ = SPILLING["GROUP BY of 10 M groups"]
     shares = {}
     for name, query in HOLDING.items():
@@ -207,7 +207,8 @@ def usable_by_one_statement(limit):
 
             def watch(watcher=watcher, ended=ended, seen=seen):
                 while not ended.is_set():
-                    seen[0] = max(seen[0], int(watcher.query("SELECT accounted_bytes FROM eris.memory_limit")[0][0]))
+                    # Not of eris.memory_limit, which has the limit decided anew.
+                    seen[0] = max(seen[0], int(watcher.query("SELECT sum(bytes) FROM eris.memory")[0][0]))
                     time.sleep(0.002)
 
             thread = threading.Thread(target=watch)

@@ -45,8 +45,8 @@ pub(crate) struct Worker {
     /// How often it was asked to give memory back, and whether it did anything since.
     asked: usize,
     keeps_memory: bool,
-    /// When the step began that looked at the sockets last.
-    looked: Nanos,
+    /// When the sockets were polled last.
+    polled: Nanos,
 }
 
 impl Worker {
@@ -55,7 +55,7 @@ impl Worker {
         let outbox = Outbox::of_worker(node, &runtime);
         let (steps, spinning, watches) = (0, Spinning::new(), false);
         let keeper = Keeper::new(index);
-        let (asked, keeps_memory, looked) = (allocator::asked(), true, Nanos::ZERO);
+        let (asked, keeps_memory, polled) = (allocator::asked(), true, Nanos::ZERO);
         Self {
             runtime,
             number,
@@ -69,7 +69,7 @@ impl Worker {
             watches,
             asked,
             keeps_memory,
-            looked,
+            polled,
         }
     }
 
@@ -179,16 +179,17 @@ impl Worker {
         let others_first = self.keeper.leaves_tasks() && node.has_long_work();
         let patience = if others_first { PATIENCE } else { Duration::ZERO };
         worked |= node.fire_timers_late_by(&runtime, patience);
-        // Who asks for a row waits for one piece of long work, not for as many as there are steps between two looks.
-        let is_due = begun >= self.looked + runtime.options.quantum;
+        // A request that arrives beside long work waits for one piece of it, not for as many as make REACTOR_SHARE steps.
+        let is_due = begun >= self.polled + runtime.options.quantum;
         if is_due || self.steps.is_multiple_of(REACTOR_SHARE) || self.spinning.is_idle() {
             worked |= self.poll_sockets(Some(Duration::ZERO));
-            self.looked = begun;
+            self.polled = begun;
             begun = runtime.env.now();
         }
         keep_work(0);
         if self.steps.is_multiple_of(MEMORY_SHARE) {
             runtime.watch_memory();
+            begun = runtime.env.now();
         }
         if node.is_given_up() {
             return worked;
@@ -384,7 +385,8 @@ impl Worker {
         }
         let claimed = !node.sleepers.retract(self.index);
         // Who was idle for so long may be for longer, unless it was woken just now.
-        let idle = !claimed && runtime.env.now() >= started + IDLE && !node.has_work();
+        self.polled = runtime.env.now();
+        let idle = !claimed && self.polled >= started + IDLE && !node.has_work();
         self.keeps_memory = keeps_memory && !idle;
         if keeps_memory && idle {
             allocator::give_back();

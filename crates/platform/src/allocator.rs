@@ -94,15 +94,25 @@ fn set_purge_delay(keeps: bool) {
 #[cfg(not(target_env = "gnu"))]
 fn set_purge_delay(_keeps: bool) {}
 
-/// For a process whose memory is short and counted: from now on the system gives it small pages only, since one of two
-/// megabytes stays resident as a whole for a block of a few kilobytes, and large blocks are [mapped] each by itself.
-pub fn spare_memory() {
+/// From now on the system gives this process small pages only, if its memory is counted: one of two megabytes stays
+/// resident as a whole for a block of a few kilobytes. It is for good, and for programs that the process starts, too.
+pub fn take_no_huge_pages() {
     if heap_bytes().is_some() {
         let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
-        // SAFETY: it concerns how the kernel maps pages, not what they hold. Where it is refused, huge pages come on.
+        // SAFETY: it concerns how the kernel maps pages, not what they hold. If it is refused, nothing changes.
         unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) };
-        mapped::turn_on();
     }
+}
+
+/// From now on large blocks that grow are [mapped] each by itself, and while nothing is [kept](keep) all large ones.
+pub fn map_large_blocks() {
+    mapped::turn_on();
+}
+
+/// Whether a fresh block is to be mapped.
+#[inline]
+fn maps(layout: Layout) -> bool {
+    mapped::may_be(layout.size()) && !KEEPS.load(Ordering::Relaxed)
 }
 
 /// Gives memory that was freed back to the system at once: what blocks of this thread left, and what no thread has.
@@ -155,13 +165,13 @@ fn count_elsewhere(slot: usize, bytes: i64) {
     COUNTS[slot].bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
-// SAFETY: every block is one of the inner allocator, with the layout that was asked for; counting neither allocates
-// nor panics.
+// SAFETY: every block is one of the inner allocator or a mapping, with the layout that was asked for; counting neither
+// allocates nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
     // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let mapped = if mapped::may_be(layout.size()) { mapped::map(layout) } else { None };
+        let mapped = if maps(layout) { mapped::map(layout) } else { None };
         // SAFETY: by the caller.
         let block = mapped.unwrap_or_else(|| unsafe { Inner.alloc(layout) });
         if !block.is_null() {
@@ -173,7 +183,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     // SAFETY: by the caller, as the inner allocator demands.
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let mapped = if mapped::may_be(layout.size()) { mapped::map(layout) } else { None };
+        let mapped = if maps(layout) { mapped::map(layout) } else { None };
         // SAFETY: by the caller.
         let block = mapped.unwrap_or_else(|| unsafe { Inner.alloc_zeroed(layout) });
         if !block.is_null() {
@@ -221,16 +231,23 @@ impl CountingAllocator {
         let mapped = if mapped::may_be(layout.size()) { mapped::find(block) } else { None };
         if let Some(mapped) = mapped
             && mapped::may_be(size)
-        {
             // SAFETY: by the caller; the block was found to be mapped.
-            let moved = unsafe { mapped.resize(block, layout.size(), size) };
-            if moved.is_some() {
-                count(size as i64 - layout.size() as i64);
-            }
-            return moved.unwrap_or(ptr::null_mut());
+            && let Some(moved) = unsafe { mapped.resize(block, layout.size(), size) }
+        {
+            count(size as i64 - layout.size() as i64);
+            return moved;
         }
         // SAFETY: by the caller: `size`, rounded up to the alignment, is no more than a block may have.
-        let moved = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
+        let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let grown = if mapped::may_be(size) && size > layout.size() { mapped::map(wanted) } else { None };
+        let moved = match grown {
+            Some(grown) => {
+                count(size as i64);
+                grown
+            }
+            // SAFETY: as above.
+            None => unsafe { self.alloc(wanted) },
+        };
         if !moved.is_null() {
             // SAFETY: both are blocks of at least so many bytes, and the new one is another one.
             unsafe { ptr::copy_nonoverlapping(block, moved, layout.size().min(size)) };

@@ -33,7 +33,6 @@ pub mod threads;
 pub mod time;
 pub mod topology;
 
-mod code;
 mod cpu_list;
 
 pub use allocator::CountingAllocator;

@@ -132,11 +132,10 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// A limit below this keeps nothing: no database runs in so little.
 const KEPT_FROM_BYTES: u64 = 1 << 20;
 
-/// Of a limit, what can be written to files leaves one part in so many free, with what short transactions have of it:
-/// files are read and written in it, and what cannot be written to files works in it ...
-const ROOM_SHARE: u64 = 24;
-/// ... and at least so much, or an eighth.
-const ROOM_BYTES_MIN: u64 = 32 << 20;
+/// What can be written to files leaves, beside what short transactions have, what so many long statements start with:
+/// files are read and written in it, and what cannot be written to files works in it. It is one part in so many of the
+/// limit at most.
+const ROOM_FLOORS: u64 = 4;
 const ROOM_SHARE_MAX: u64 = 8;
 /// So much each such consumer may have all the same, to be worth the trouble.
 const SPILL_FLOOR_BYTES: u64 = 2 << 20;
@@ -299,7 +298,7 @@ impl MemoryPool {
 
     /// What a long statement reserves before it starts: enough to go on in files, if it is refused everything else.
     pub fn floor_of_statement(&self) -> u64 {
-        (self.root().limit() / STATEMENT_FLOOR_SHARE).clamp(STATEMENT_FLOOR_MIN, STATEMENT_FLOOR_MAX)
+        floor_of(self.root().limit())
     }
 
     /// Bytes that a long statement may still reserve here, and in all pools above.
@@ -373,7 +372,7 @@ impl MemoryPool {
         let in_force = self.limit.load(Ordering::Relaxed);
         let unkept = if self.parent.is_none() { in_force - kept_of(in_force) } else { in_force };
         let limit = match may_take {
-            MayTake::LeavingRoom => unkept - room_of(unkept),
+            MayTake::LeavingRoom => unkept - room_of(in_force, unkept),
             MayTake::NotWhatIsShort if self.parent.is_none() => unkept - short_of(in_force),
             MayTake::NotWhatIsShort | MayTake::NotWhatIsKept => unkept,
             MayTake::WhatIsKept => in_force,
@@ -410,19 +409,24 @@ impl MemoryPool {
     /// The same, once more if the limit was tightened by somebody who may find more room.
     fn take_or_find(&self, consumer: &Consumer, bytes: u64, may_take: MayTake) -> Result<(), MemoryExceeded> {
         let root = self.root();
-        let bytes_to_look = i64::try_from(bytes).unwrap_or(i64::MAX);
-        if root.until_look.fetch_sub(bytes_to_look, Ordering::Relaxed) < bytes_to_look
+        let counted = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if root.until_look.load(Ordering::Relaxed) < counted
             && let Some(relief) = root.relief()
         {
             relief.look_again();
         }
-        let refused = match self.take(consumer, bytes, may_take) {
+        let take = || -> Result<(), MemoryExceeded> {
+            self.take(consumer, bytes, may_take)?;
+            root.until_look.fetch_sub(counted, Ordering::Relaxed);
+            Ok(())
+        };
+        let refused = match take() {
             Err(refused) if refused.refused_by == RefusedBy::Unaccounted => refused,
             taken => return taken,
         };
         let Some(relief) = root.relief() else { return Err(refused) };
         relief.relieve(refused.used.saturating_add(bytes).saturating_sub(refused.limit));
-        self.take(consumer, bytes, may_take)
+        take()
     }
 
     fn relief(&self) -> Option<Arc<dyn Relief>> {
@@ -467,8 +471,13 @@ fn kept_of(limit: u64) -> u64 {
     if limit < KEPT_FROM_BYTES { 0 } else { (limit / KEPT_SHARE).min(KEPT_BYTES_MAX) }
 }
 
-fn room_of(limit: u64) -> u64 {
-    (limit / ROOM_SHARE).max(ROOM_BYTES_MIN.min(limit / ROOM_SHARE_MAX))
+/// Of a limit without what is kept of it.
+fn room_of(limit: u64, unkept: u64) -> u64 {
+    (short_of(limit) + ROOM_FLOORS * floor_of(limit)).min(unkept / ROOM_SHARE_MAX)
+}
+
+fn floor_of(limit: u64) -> u64 {
+    (limit / STATEMENT_FLOOR_SHARE).clamp(STATEMENT_FLOOR_MIN, STATEMENT_FLOOR_MAX)
 }
 
 fn short_of(limit: u64) -> u64 {

@@ -25,7 +25,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
-use crate::code;
 use crate::limits::{self, GroupFiles};
 use crate::memory::{MemoryPool, Relief};
 use crate::origin::Origin;
@@ -45,12 +44,6 @@ const GIVE_BACK_INTERVAL: Duration = Duration::from_millis(100);
 /// It is not asked for less than this share of the limit.
 const GIVE_BACK_SHARE: u64 = 64;
 
-/// The least time between two times that pages of code are forgotten: a part of them is mapped anew each time.
-const FORGET_INTERVAL: Duration = Duration::from_secs(1);
-
-/// With less than this of files resident there is nothing to forget.
-const CODE_BYTES_MIN: u64 = 24 << 20;
-
 /// Below this a limit bounds the consumers only: code and stacks of the process alone may be as large.
 pub const WATCHED_FROM_BYTES: u64 = 256 << 20;
 
@@ -66,8 +59,8 @@ const HEADROOM_BYTES_MAX: u64 = 64 << 20;
 /// ... and less is used up before the next look.
 const HEADROOM_BYTES_MIN: u64 = 24 << 20;
 
-/// With a limit below this the allocator spares memory at the cost of some time.
-const SPARING_BELOW_BYTES: u64 = 1 << 30;
+/// With a limit below this the process has small pages only.
+const HUGE_PAGES_FROM_BYTES: u64 = 1 << 30;
 
 /// Where the program counts what it allocates, it is the database's own: all of the limit but this share may be taken
 /// from consumers. What gives memory back is not refused even then.
@@ -172,13 +165,6 @@ impl MemoryReport {
         let group = self.observation.group.map_or(u64::MAX, |group| group.limit_bytes);
         let share = self.configured_bytes.min(group) / SCARCE_SHARE;
         self.kept_bytes() > share && self.limit_bytes.saturating_sub(self.accounted_bytes) < share
-    }
-
-    /// Whether so much of files is resident that most of it may be code that was executed once. Where nobody counts what
-    /// is allocated, the program is not the database's own.
-    fn has_idle_code(&self) -> bool {
-        let MemoryObservation { heap_bytes, file_bytes, .. } = self.observation;
-        heap_bytes.is_some() && file_bytes.is_some_and(|bytes| bytes > CODE_BYTES_MIN)
     }
 
     /// Whether so much is resident that nothing is to be kept of what is freed.
@@ -345,15 +331,18 @@ pub struct MemoryController {
 #[derive(Debug, Default)]
 struct Relieved {
     looked: Option<Instant>,
-    forgot: Option<Instant>,
     gave_back: Option<Instant>,
 }
 
 impl MemoryController {
     /// Watches `pool`, the memory of a database, with files below `root`; the pool asks before it refuses.
     pub fn new(pool: &Arc<MemoryPool>, root: &Path) -> Arc<MemoryController> {
-        if (WATCHED_FROM_BYTES..SPARING_BELOW_BYTES).contains(&pool.configured_limit()) {
-            allocator::spare_memory();
+        let limit = pool.configured_limit();
+        if limit >= WATCHED_FROM_BYTES {
+            allocator::map_large_blocks();
+            if limit < HUGE_PAGES_FROM_BYTES {
+                allocator::take_no_huge_pages();
+            }
         }
         let controller = Arc::new(MemoryController {
             pool: Arc::clone(pool),
@@ -420,28 +409,20 @@ impl Relief for MemoryController {
         self.look();
     }
 
-    /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has the system
-    /// forget code that is not in use, and then the allocator give back what it keeps, if that is enough. One caller at
-    /// a time does; who waited for another finds what that one found.
+    /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has it give back
+    /// what it keeps, if that is enough. One caller at a time does; who waited for another finds what that one found.
     fn relieve(&self, missing: u64) {
         let mut relieved = self.relieved.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let is_due = |last: Option<Instant>, interval| last.is_none_or(|last| now.duration_since(last) >= interval);
         let limit_before = self.pool.limit();
-        let mut report = if is_due(relieved.looked, RELIEF_INTERVAL) {
+        let report = if is_due(relieved.looked, RELIEF_INTERVAL) {
             relieved.looked = Some(now);
             self.look()
         } else {
             self.decide_again()
         };
-        let still_missing =
-            |report: &MemoryReport| missing.saturating_sub(report.limit_bytes.saturating_sub(limit_before));
-        if still_missing(&report) > 0 && report.has_idle_code() && is_due(relieved.forgot, FORGET_INTERVAL) {
-            code::forget_pages();
-            relieved.forgot = Some(now);
-            report = self.look();
-        }
-        let missing = still_missing(&report);
+        let missing = missing.saturating_sub(report.limit_bytes.saturating_sub(limit_before));
         if missing == 0 || !is_due(relieved.gave_back, GIVE_BACK_INTERVAL) {
             return;
         }

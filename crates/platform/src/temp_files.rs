@@ -373,7 +373,7 @@ impl TempFile {
     /// Reads a piece that was appended.
     pub fn read(&self, extent: Extent) -> IoTask<Result<Vec<u8>, TempFileError>> {
         let file = Arc::clone(&self.inner);
-        // Allocated by who frees it: what the queue's thread had allocated, it would give back when it allocates next.
+        // A freed block goes back to the thread that allocated it, and the queue's may allocate nothing for long.
         let bytes = vec![0; extent.bytes as usize];
         io_queue::run(&self.inner.queues.reads, move |_| file.read(bytes, extent.offset))
     }

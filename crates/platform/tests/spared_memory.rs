@@ -1,4 +1,4 @@
-//! Large blocks of a process whose memory is short. One test, because everything in a process counts.
+//! Large blocks that are mappings of their own. One test, because everything in a process counts.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 use eris_platform::{CountingAllocator, SeededRandom, allocator};
@@ -57,7 +57,8 @@ fn grow_and_shrink(seed: u64, handed: &std::sync::Mutex<Vec<Vec<usize>>>) {
 fn large_blocks_grow_without_copies_and_are_given_back_when_they_are_freed() {
     // Blocks of before, which are freed or grow after.
     let before: Vec<Vec<usize>> = (0..4).map(|at| (0..MIB * at).collect()).collect();
-    allocator::spare_memory();
+    allocator::map_large_blocks();
+    allocator::keep(false);
     let counted = allocator::heap_bytes().unwrap();
 
     let rest = status_mib("VmRSS");
@@ -66,13 +67,30 @@ fn large_blocks_grow_without_copies_and_are_given_back_when_they_are_freed() {
         numbers.push(number);
     }
     // 200 MiB, which was grown from 128 to 256 at the end.
-    let peak = status_mib("VmHWM") - rest;
+    let peak = status_mib("VmHWM").saturating_sub(rest);
     assert!((200..230).contains(&peak), "{peak} MiB resident at most for 200");
     assert!(numbers.iter().enumerate().all(|(at, number)| at == *number));
     assert!(vec![0_u8; 64 * MIB].iter().all(|byte| *byte == 0));
     drop(numbers);
-    let left = status_mib("VmRSS") - rest;
+    let left = status_mib("VmRSS").saturating_sub(rest);
     assert!(left < 10, "{left} MiB are still resident");
+
+    // What the kernel cannot move as a whole is copied.
+    let mut numbers: Vec<usize> = (0..MIB).collect();
+    // SAFETY: it concerns what a dump of the process has, and the pages lie within the block.
+    let advised = unsafe { libc::madvise(numbers.as_mut_ptr().cast(), 1 << 20, libc::MADV_DONTDUMP) };
+    assert_eq!(advised, 0);
+    numbers.extend(MIB..5 * MIB);
+    assert!(numbers.iter().enumerate().all(|(at, number)| at == *number));
+    drop(numbers);
+
+    // More blocks than the table has slots.
+    let mut many: Vec<Vec<u8>> = (0..1_100).map(|_| vec![0; 4 * MIB]).collect();
+    many.iter_mut().enumerate().for_each(|(at, block)| block[at] = 7);
+    many[1_099].resize(8 * MIB, 9);
+    assert!(many.iter().enumerate().all(|(at, block)| block[at] == 7 && block[at + 1] == 0));
+    assert_eq!((many[1_099][4 * MIB - 1], many[1_099][8 * MIB - 1]), (0, 9));
+    drop(many);
 
     let handed = std::sync::Mutex::new(before);
     std::thread::scope(|scope| {

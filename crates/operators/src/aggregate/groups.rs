@@ -55,7 +55,7 @@ struct Table {
     /// A hash's lower half, then the group plus one; 0 is free. The length is a power of two.
     entries: Vec<u64>,
     len: usize,
-    /// With so many groups it is to grow before the next: half of its length, or more after it was refused memory.
+    /// The table grows before it gets more groups than this: half of its length, more after it was refused memory.
     groups_max: usize,
 }
 
@@ -408,7 +408,7 @@ impl Table {
         hash: u64,
         room: &mut Room,
     ) -> Result<u32, MemoryExceeded> {
-        // Before the group is there: refused again and again, the table is not filled any further.
+        // Before the group is added: calls that are refused must not fill the table.
         if self.len >= self.groups_max {
             self.grow(store, room)?;
             return self.find_or_add_one(store, batch, row, hash, room);
@@ -439,7 +439,7 @@ impl Table {
         Ok(())
     }
 
-    /// So many free entries in place of those before, which are not kept beside them.
+    /// Replaces the entries by so many free ones. Those before go first: both at once would not be reserved.
     fn entries_anew(&mut self, entries: usize) {
         self.entries = Vec::new();
         self.entries = vec![0; entries];

@@ -212,6 +212,11 @@ fn groups_use_most_of_the_memory_there_is() {
             });
             let used = memory.used() * 100 / (limit - limit / 16);
             assert!(used >= 80, "{used} % are used of {limit}, with {refused:?} groups of {types:?}");
+            // Refused again and again, the table stays as full as it is.
+            for first in (1_i64 << 40..).step_by(100).take(1_000) {
+                let rows: Vec<Vec<Value>> = (first..first + 100).map(|row| values(row, multiplied(row))).collect();
+                assert!(grouped.update(&Batch::from_rows(&types, &rows), &[]).is_err());
+            }
             // All are still found.
             let rows: Vec<Vec<Value>> = (0..50).map(|row| values(row, multiplied(row))).collect();
             let found = grouped.assign(&Batch::from_rows(&types, &rows).columns, 50).unwrap();

@@ -1,12 +1,16 @@
-//! Large blocks of a process whose memory is short: each is a mapping of its own.
+//! Large blocks that are mappings of their own.
 //!
 //! ```text
-//! grown    | block | . . . . |  ->  | the same pages | more |      moved by the kernel (mremap), never copied:
-//!                                                                  the old and the new one are not resident both
+//! grown    | block | . . . . |  ->  | the same pages | more |      moved by the kernel (mremap), not copied: the old
+//!                                                                  and the new block are never resident both
 //! freed    back at the system at once
 //! ```
-//! A mapping costs a system call and fresh pages each time, a microsecond or two for 4 KiB, so it is not for processes
-//! that have memory. Which blocks are mapped says a table of their addresses: the process has had others before.
+//! A fresh page costs a microsecond or two, so what does not grow is mapped only while memory is tight. Which blocks
+//! are mapped says a table of their addresses: the other allocator has blocks of the same sizes.
+//!
+//! Relaxed accesses of the table are enough. Only the owner of a block looks for its address, and whatever hands a
+//! block to another thread orders its entry, too. An address is used again after the kernel has unmapped it, and an
+//! entry is cleared before that.
 
 use std::alloc::Layout;
 use std::ffi::c_void;
@@ -15,19 +19,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Smaller blocks are the other allocator's.
 pub(super) const BYTES_MIN: usize = 4 << 20;
-/// More blocks than this are the other allocator's, too.
+/// Blocks at a time; further ones are the other allocator's, which copies them when they grow.
 const BLOCKS: usize = 1 << 10;
 /// What a page has at least.
 const PAGE_BYTES: usize = 4_096;
 
-/// In `ADDRESSES`: nobody's, and a block's that is being moved. No block lies there.
+/// Entries that are no address of a block: a free one, and that of a block which is being mapped or moved.
 const FREE: usize = 0;
 const MOVING: usize = 1;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 static ADDRESSES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(FREE) }; BLOCKS];
 
-/// A mapped block's place in the table.
+/// A mapped block's slot in the table.
 pub(super) struct Mapped(usize);
 
 /// From now on large blocks are mapped.
@@ -58,7 +62,7 @@ pub(super) fn map(layout: Layout) -> Option<*mut u8> {
     mapped.then_some(block.cast())
 }
 
-/// The block's place, if it is mapped. Who asks owns the block, so that nobody else changes its place meanwhile.
+/// The block's slot, if it is mapped. To be called by the owner of the block.
 #[cold]
 pub(super) fn find(block: *mut u8) -> Option<Mapped> {
     ADDRESSES.iter().position(|address| address.load(Ordering::Relaxed) == block as usize).map(Mapped)
@@ -68,7 +72,7 @@ impl Mapped {
     /// Gives the block back to the system.
     ///
     /// # Safety
-    /// It is the block at this place, of so many bytes, and nobody uses it any more.
+    /// It is the block of this slot, of so many bytes, and nobody uses it any more.
     pub unsafe fn unmap(self, block: *mut u8, bytes: usize) {
         // First: as soon as it is unmapped, another thread may have a block at this address.
         ADDRESSES[self.0].store(FREE, Ordering::Relaxed);
@@ -79,9 +83,9 @@ impl Mapped {
     /// The same block with another size, elsewhere if need be; none: it is as it was.
     ///
     /// # Safety
-    /// It is the block at this place, of `before` bytes; if it moves nobody uses the old address any more.
+    /// It is the block of this slot, of `before` bytes; if it moves nobody uses the old address any more.
     pub unsafe fn resize(self, block: *mut u8, before: usize, bytes: usize) -> Option<*mut u8> {
-        // As above.
+        // First, as in `unmap`.
         ADDRESSES[self.0].store(MOVING, Ordering::Relaxed);
         // SAFETY: by the caller.
         let moved: *mut c_void = unsafe { libc::mremap(block.cast(), before, bytes, libc::MREMAP_MAYMOVE) };

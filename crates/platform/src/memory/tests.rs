@@ -5,15 +5,12 @@ use crate::random::SeededRandom;
 
 #[test]
 fn what_can_be_spilled_leaves_room_for_that() {
-    // An eighth of a small limit, 32 MiB, one part in 24 of a large one.
-    for (limit, room) in [(160_u64, 20), (320, 32), (768, 32), (2_400, 100), (24_000, 1_000)] {
-        assert_eq!(room_of(limit << 20), room << 20);
-    }
     let limit = 160 << 20;
     let pool = MemoryPool::new(limit);
     let unkept = limit - limit / KEPT_SHARE;
     let (sort, join) = (pool.reserve_spillable("sort"), pool.reserve("join"));
-    let most = unkept - room_of(unkept);
+    let room = room_of(limit, unkept);
+    let most = unkept - room;
     assert!(sort.grow(most + 1).is_err());
     sort.grow(most).unwrap();
     assert!(sort.grow(1).is_err());
@@ -21,13 +18,37 @@ fn what_can_be_spilled_leaves_room_for_that() {
     let group = pool.reserve_spillable("aggregate");
     group.grow(SPILL_FLOOR_BYTES).unwrap();
     assert!(group.grow(1).is_err());
-    join.grow(room_of(unkept) - SPILL_FLOOR_BYTES).unwrap();
+    join.grow(room - SPILL_FLOOR_BYTES).unwrap();
     assert!(join.grow(1).is_err());
     drop((sort, group, join));
     assert_eq!(pool.used(), 0);
     let child = pool.child(16 << 20);
     assert!(child.reserve_spillable("sort").grow(15 << 20).is_err());
     assert!(child.reserve_spillable("sort").grow(14 << 20).is_ok());
+}
+
+/// However much a sort holds that could be written to files, other long statements start beside it, and short ones have
+/// their part.
+#[test]
+fn beside_what_can_be_spilled_others_start() {
+    for limit in (64_u64..2_048).step_by(61).chain([4_096, 16_384, 1 << 20]) {
+        let pool = MemoryPool::new(limit << 20);
+        let (working, short) = (pool.working(), pool.short());
+        let started = working.reserve("statements");
+        started.grow(pool.floor_of_statement()).unwrap();
+        let sort = working.reserve_spillable("sort");
+        let mut step = limit << 20;
+        while step > 0 {
+            while sort.grow(step).is_ok() {}
+            step /= 2;
+        }
+        assert!(sort.bytes() >= (limit << 20) * 3 / 4, "a sort has {} of {limit} MiB", sort.bytes());
+        for statement in 0..2 {
+            assert!(started.grow(pool.floor_of_statement()).is_ok(), "statement {statement} at {limit} MiB");
+        }
+        let row = short.reserve("row versions");
+        row.grow(short_of(limit << 20)).unwrap();
+    }
 }
 
 #[test]
