@@ -104,9 +104,10 @@ pub fn take_no_huge_pages() {
     }
 }
 
-/// From now on large blocks that grow are [mapped] each by itself, and while nothing is [kept](keep) all large ones.
-pub fn map_large_blocks() {
-    mapped::turn_on();
+/// From now on blocks of at least so many bytes (and 4 MiB) are [mapped] each by itself when they grow, and while
+/// nothing is [kept](keep) all of them.
+pub fn map_blocks_from(bytes: u64) {
+    mapped::map_from(usize::try_from(bytes).unwrap_or(usize::MAX));
 }
 
 /// Whether a fresh block is to be mapped.

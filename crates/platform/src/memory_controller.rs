@@ -57,7 +57,13 @@ const HEADROOM_SHARE: u64 = 32;
 /// More than this is not needed for that, ...
 const HEADROOM_BYTES_MAX: u64 = 64 << 20;
 /// ... and less is used up before the next look.
-const HEADROOM_BYTES_MIN: u64 = 24 << 20;
+const HEADROOM_BYTES_MIN: u64 = 32 << 20;
+
+/// Blocks below this share of the limit, and below so many bytes, are copied when they grow. Two at once have room in
+/// the headroom.
+const COPIED_SHARE: u64 = 64;
+const COPIED_BYTES_MAX: u64 = 32 << 20;
+const _: () = assert!(COPIED_SHARE >= 2 * HEADROOM_SHARE && 2 * COPIED_BYTES_MAX <= HEADROOM_BYTES_MAX);
 
 /// With a limit below this the process has small pages only.
 const HUGE_PAGES_FROM_BYTES: u64 = 1 << 30;
@@ -339,7 +345,7 @@ impl MemoryController {
     pub fn new(pool: &Arc<MemoryPool>, root: &Path) -> Arc<MemoryController> {
         let limit = pool.configured_limit();
         if limit >= WATCHED_FROM_BYTES {
-            allocator::map_large_blocks();
+            allocator::map_blocks_from((limit / COPIED_SHARE).min(COPIED_BYTES_MAX));
             if limit < HUGE_PAGES_FROM_BYTES {
                 allocator::take_no_huge_pages();
             }

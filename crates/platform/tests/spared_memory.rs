@@ -57,7 +57,7 @@ fn grow_and_shrink(seed: u64, handed: &std::sync::Mutex<Vec<Vec<usize>>>) {
 fn large_blocks_grow_without_copies_and_are_given_back_when_they_are_freed() {
     // Blocks of before, which are freed or grow after.
     let before: Vec<Vec<usize>> = (0..4).map(|at| (0..MIB * at).collect()).collect();
-    allocator::map_large_blocks();
+    allocator::map_blocks_from(0);
     allocator::keep(false);
     let counted = allocator::heap_bytes().unwrap();
 

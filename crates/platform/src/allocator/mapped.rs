@@ -15,10 +15,10 @@
 use std::alloc::Layout;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Smaller blocks are the other allocator's.
-pub(super) const BYTES_MIN: usize = 4 << 20;
+/// Smaller blocks are not worth a system call.
+const BYTES_MIN: usize = 4 << 20;
 /// Blocks at a time; further ones are the other allocator's, which copies them when they grow.
 const BLOCKS: usize = 1 << 10;
 /// What a page has at least.
@@ -28,21 +28,22 @@ const PAGE_BYTES: usize = 4_096;
 const FREE: usize = 0;
 const MOVING: usize = 1;
 
-static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Smaller blocks are the other allocator's. It never rises: what is mapped has to be found.
+static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static ADDRESSES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(FREE) }; BLOCKS];
 
 /// A mapped block's slot in the table.
 pub(super) struct Mapped(usize);
 
-/// From now on large blocks are mapped.
-pub(super) fn turn_on() {
-    IS_ON.store(true, Ordering::Relaxed);
+/// From now on blocks of at least so many bytes are mapped.
+pub(super) fn map_from(bytes: usize) {
+    LEAST.fetch_min(bytes.max(BYTES_MIN), Ordering::Relaxed);
 }
 
 /// Whether a block of this size may be mapped. Small ones, which are nearly all, come no further.
 #[inline]
 pub(super) fn may_be(bytes: usize) -> bool {
-    bytes >= BYTES_MIN && IS_ON.load(Ordering::Relaxed)
+    bytes >= BYTES_MIN && bytes >= LEAST.load(Ordering::Relaxed)
 }
 
 /// A block of zeros; none: the other allocator may have one.
