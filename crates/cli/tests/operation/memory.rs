@@ -184,8 +184,8 @@ fn many_sessions_at_the_edge_of_the_limit_are_answered_or_refused() {
     assert!(answered > 0, "{refused:?}");
     // Those that waited for a minute are told so; a machine that is slow has many of them.
     assert!(refused.iter().all(|error| error.sqlstate == "53200"), "{refused:?}");
-    // Memory that the allocator caches takes the process beyond its limit here: by up to a quarter, as measured.
-    assert!(peak_bytes(&server) <= LIMIT + LIMIT / 2, "{} bytes resident", peak_bytes(&server));
+    // 230 to 250 MiB as measured; between two looks of a worker that lost its processor it may be more.
+    assert!(peak_bytes(&server) <= LIMIT + LIMIT / 8, "{} bytes resident", peak_bytes(&server));
     println!("{answered} answered, {} refused, {} bytes resident at most", refused.len(), peak_bytes(&server));
     server.stop();
     assert!(!Path::new(&place.path("db/temp")).exists() || no_files(&place.path("db/temp")));
