@@ -188,7 +188,7 @@ HOLDING = {
 
 
 def usable_by_one_statement(limit):
-    """The largest share of the limit accounted for while each of these statements takes what it can, up to its files."""
+    """The most of the limit that is accounted for while each of these statements takes what it can, up to its files."""
     table, columns, step, values, _ = SPILLING["GROUP BY of 10 M groups"]
     shares = {}
     for name, query in HOLDING.items():
@@ -208,7 +208,8 @@ def usable_by_one_statement(limit):
             def watch(watcher=watcher, ended=ended, seen=seen):
                 while not ended.is_set():
                     # Not of eris.memory_limit, which has the limit decided anew.
-                    seen[0] = max(seen[0], int(watcher.query("SELECT sum(bytes) FROM eris.memory")[0][0]))
+                    held = watcher.query("SELECT sum(bytes) FROM eris.memory")[0][0]
+                    seen[0] = max(seen[0], int(held))
                     time.sleep(0.002)
 
             thread = threading.Thread(target=watch)

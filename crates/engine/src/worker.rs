@@ -179,7 +179,7 @@ impl Worker {
         let others_first = self.keeper.leaves_tasks() && node.has_long_work();
         let patience = if others_first { PATIENCE } else { Duration::ZERO };
         worked |= node.fire_timers_late_by(&runtime, patience);
-        // A request that arrives beside long work waits for one piece of it, not for as many as make REACTOR_SHARE steps.
+        // A request that arrives beside long work waits for one piece of it, not for one in each of several steps.
         let is_due = begun >= self.polled + runtime.options.quantum;
         if is_due || self.steps.is_multiple_of(REACTOR_SHARE) || self.spinning.is_idle() {
             worked |= self.poll_sockets(Some(Duration::ZERO));

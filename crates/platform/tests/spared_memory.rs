@@ -48,7 +48,9 @@ fn grow_and_shrink(seed: u64, handed: &std::sync::Mutex<Vec<Vec<usize>>>) {
             }
             _ => {}
         }
-        own.iter().for_each(|block| check(block));
+        for block in &own {
+            check(block);
+        }
         own.truncate(6);
     }
 }
@@ -86,7 +88,9 @@ fn large_blocks_grow_without_copies_and_are_given_back_when_they_are_freed() {
 
     // More blocks than the table has slots.
     let mut many: Vec<Vec<u8>> = (0..1_100).map(|_| vec![0; 4 * MIB]).collect();
-    many.iter_mut().enumerate().for_each(|(at, block)| block[at] = 7);
+    for (at, block) in many.iter_mut().enumerate() {
+        block[at] = 7;
+    }
     many[1_099].resize(8 * MIB, 9);
     assert!(many.iter().enumerate().all(|(at, block)| block[at] == 7 && block[at + 1] == 0));
     assert_eq!((many[1_099][4 * MIB - 1], many[1_099][8 * MIB - 1]), (0, 9));

@@ -183,12 +183,15 @@ fn beyond_the_limit_an_aggregate_fails_and_gives_everything_back() {
     assert_eq!(run(&extremes(&MemoryPool::new(32 << 10)), &[texts(20_000, 12, 5)]).unwrap().rows, 12);
 }
 
+/// The key of a row, of its number and a number that is spread over all.
+type KeyOfRow = fn(i64, i64) -> Vec<Value>;
+
 #[test]
 fn groups_use_most_of_the_memory_there_is() {
     let count = AggregateCall { function: AggregateFunction::CountAll, input: None, result: DataType::Int64 };
     // Texts, pairs of integers that have a word of two, integers that a table finds.
     let multiplied = |row: i64| row.wrapping_mul(0x5851_F42D_4C95_7F2D);
-    let keys: [(Vec<DataType>, fn(i64, i64) -> Vec<Value>); 3] = [
+    let keys: [(Vec<DataType>, KeyOfRow); 3] = [
         (vec![DataType::Text], |row, _| vec![Value::Text(format!("{row:020}").into())]),
         (vec![DataType::Int64; 2], |row, spread| vec![Value::Int64(spread), Value::Int64(row)]),
         (vec![DataType::Int64], |_, spread| vec![Value::Int64(spread)]),
@@ -203,12 +206,13 @@ fn groups_use_most_of_the_memory_there_is() {
                 ..extremes(&memory)
             };
             let mut grouped = Grouped::of(&plan);
-            let refused = (0..).step_by(100).find_map(|first| {
+            let refused = (0..).step_by(100).find(|first| {
+                let first = *first;
                 let rows: Vec<Vec<Value>> = (first..first + 100).map(|row| values(row, multiplied(row))).collect();
                 let before = grouped.len();
                 let taken = grouped.update(&Batch::from_rows(&types, &rows), &[]);
                 assert!(taken.is_err() || grouped.len() == before + 100, "groups are found again");
-                taken.is_err().then_some(first)
+                taken.is_err()
             });
             let used = memory.used() * 100 / (limit - limit / 16);
             assert!(used >= 80, "{used} % are used of {limit}, with {refused:?} groups of {types:?}");
