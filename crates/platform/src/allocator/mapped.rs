@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Smaller blocks are not worth a system call.
 const BYTES_MIN: usize = 4 << 20;
-/// Blocks at a time; further ones are the other allocator's, which copies them when they grow.
+/// So many at a time; further blocks are the other allocator's, which copies them when they grow.
 const BLOCKS: usize = 1 << 10;
-/// What a page has at least.
+/// The least size of a page: larger alignments are the other allocator's business.
 const PAGE_BYTES: usize = 4_096;
 
 /// Entries that are no address of a block: a free one, and that of a block which is being mapped or moved.
@@ -52,14 +52,16 @@ pub(super) fn map(layout: Layout) -> Option<*mut u8> {
     if layout.align() > PAGE_BYTES {
         return None;
     }
-    let place = ADDRESSES
-        .iter()
-        .position(|address| address.compare_exchange(FREE, MOVING, Ordering::Relaxed, Ordering::Relaxed).is_ok())?;
-    let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let claim = |address: &AtomicUsize| {
+        address.load(Ordering::Relaxed) == FREE
+            && address.compare_exchange(FREE, MOVING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    };
+    let slot = ADDRESSES.iter().position(claim)?;
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: fresh pages at an address that the kernel chooses.
-    let block = unsafe { libc::mmap(ptr::null_mut(), layout.size(), rights, kind, -1, 0) };
+    let block = unsafe { libc::mmap(ptr::null_mut(), layout.size(), protection, flags, -1, 0) };
     let mapped = block != libc::MAP_FAILED;
-    ADDRESSES[place].store(if mapped { block as usize } else { FREE }, Ordering::Relaxed);
+    ADDRESSES[slot].store(if mapped { block as usize } else { FREE }, Ordering::Relaxed);
     mapped.then_some(block.cast())
 }
 
