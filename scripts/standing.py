@@ -245,8 +245,10 @@ def large_under_limits():
 
 
 def binary_before():
-    """The binary of the code before, built once beside this one's."""
-    kept = target_directory() / "before" / f"eris-{BEFORE[:12]}"
+    """The binary of the code before, built once, in a directory of its own: cargo takes artefacts of the same crates
+    elsewhere for those of this code."""
+    place = target_directory() / "before"
+    kept = place / f"eris-{BEFORE[:12]}"
     if kept.is_file():
         return kept
     with tempfile.TemporaryDirectory(prefix="eris-before-") as parent:
@@ -254,12 +256,11 @@ def binary_before():
         run(["git", "worktree", "add", "--detach", tree, BEFORE])
         try:
             run(["cargo", "build", "--release", "--quiet"], cwd=tree, timeout=2 * 3600,
-                env={"CARGO_TARGET_DIR": str(target_directory())})
-            kept.parent.mkdir(exist_ok=True)
-            shutil.copy(target_directory() / "release" / "eris", kept)
+                env={"CARGO_TARGET_DIR": str(place)})
+            shutil.copy(place / "release" / "eris", kept)
+            shutil.rmtree(place / "release")
         finally:
             run(["git", "worktree", "remove", "--force", tree])
-    run(["cargo", "build", "--release", "--quiet"], timeout=3600)  # puts this one's in its place again
     return kept
 
 
