@@ -8,7 +8,7 @@ pub enum Damage {
     /// The database is not opened.
     #[default]
     Refuse,
-    /// What stands behind the damage is left out. Files that have nothing before it are put aside under another name.
+    /// What comes after the damage is left out. Files that have nothing before it are put aside under another name.
     EndThere,
 }
 

@@ -19,7 +19,7 @@ fn opened(env: &SimulatedEnv) -> Shelf {
     try_open(env, &options).unwrap_or_else(|error| panic!("the database opens: {error}"))
 }
 
-/// How many values are missing between those of two lives, of which the first one takes so many.
+/// How many values are missing between those of two lives, of which the first one takes this number.
 fn lost(taken: i64, spec: &SequenceSpec, with_checkpoint: bool, with_power: bool) -> i64 {
     let env = SimulatedEnv::new(taken as u64);
     let mut shelf = opened(&env);

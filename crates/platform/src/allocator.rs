@@ -104,8 +104,8 @@ pub fn take_no_huge_pages() {
     }
 }
 
-/// From now on blocks of at least so many bytes (and 4 MiB) are [mapped] each by itself when they grow, and while
-/// nothing is [kept](keep) all of them.
+/// From now on a block of at least `bytes` (and 4 MiB) becomes a [mapping](mapped) of its own when it grows. While
+/// freed memory is not [kept](keep), new blocks of that size are mappings from the start.
 pub fn map_blocks_from(bytes: u64) {
     mapped::map_from(usize::try_from(bytes).unwrap_or(usize::MAX));
 }
@@ -250,9 +250,9 @@ impl CountingAllocator {
             None => unsafe { self.alloc(wanted) },
         };
         if !moved.is_null() {
-            // SAFETY: both are blocks of at least so many bytes, and the new one is another one.
+            // SAFETY: both blocks have at least the smaller size, and they are different blocks.
             unsafe { ptr::copy_nonoverlapping(block, moved, layout.size().min(size)) };
-            // SAFETY: by the caller, who has the new one now.
+            // SAFETY: by the caller, which uses the new block from here on.
             unsafe { self.dealloc(block, layout) };
         }
         moved

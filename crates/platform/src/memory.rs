@@ -132,10 +132,10 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// A limit below this keeps nothing: no database runs in so little.
 const KEPT_FROM_BYTES: u64 = 1 << 20;
 
-/// What can be written to files leaves, beside what short transactions have, what so many long statements start with:
-/// files are read and written in it, and what cannot be written to files works in it. It is one part in so many of the
-/// limit at most.
+/// What can be written to files leaves the part of short transactions, and what four long statements start with: files
+/// are read and written in it, and operators that cannot use files work in it.
 const ROOM_FLOORS: u64 = 4;
+/// That is an eighth of the limit at most.
 const ROOM_SHARE_MAX: u64 = 8;
 /// So much each such consumer may have all the same, to be worth the trouble.
 const SPILL_FLOOR_BYTES: u64 = 2 << 20;

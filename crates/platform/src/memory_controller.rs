@@ -59,8 +59,8 @@ const HEADROOM_BYTES_MAX: u64 = 64 << 20;
 /// ... and less is used up before the next look.
 const HEADROOM_BYTES_MIN: u64 = 32 << 20;
 
-/// Blocks below this share of the limit, and below so many bytes, are copied when they grow. Two at once have room in
-/// the headroom.
+/// Blocks below this share of the limit, and below this size, are copied when they grow. The headroom has space for
+/// two such copies at once.
 const COPIED_SHARE: u64 = 64;
 const COPIED_BYTES_MAX: u64 = 32 << 20;
 const _: () = assert!(COPIED_SHARE >= 2 * HEADROOM_SHARE && 2 * COPIED_BYTES_MAX <= HEADROOM_BYTES_MAX);
@@ -190,7 +190,7 @@ impl MemoryReport {
     }
 
     /// Resident, but of no file, and neither allocated nor accounted: what the allocator keeps of what was freed. 0
-    /// if nobody counts what is allocated.
+    /// if the program does not count what it allocates.
     pub fn kept_bytes(&self) -> u64 {
         let MemoryObservation { resident_bytes, heap_bytes, file_bytes, .. } = self.observation;
         match (resident_bytes, heap_bytes) {

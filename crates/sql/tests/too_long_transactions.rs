@@ -83,7 +83,7 @@ impl Logged {
     }
 }
 
-/// A row with a text of so many bytes.
+/// A row with a text of this length.
 fn insert(id: u32, bytes: usize) -> String {
     format!("INSERT INTO t VALUES ({id}, '{}')", "x".repeat(bytes))
 }

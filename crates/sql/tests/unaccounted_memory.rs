@@ -34,7 +34,7 @@ impl System {
         system
     }
 
-    /// So many pages of the process are resident.
+    /// Says how many pages of the process are resident.
     fn resident(&self, pages: u64) {
         fs::write(self.0.join("proc/self/statm"), format!("99999999 {pages} 1 1 0 1 0\n")).unwrap();
     }

@@ -23,9 +23,9 @@ const ENTRIES_MIN: usize = 64;
 const ENTRIES_CACHED_MAX: usize = 2_048;
 /// Up to here the table grows fourfold, then twofold.
 const ENTRIES_FOURFOLD_MAX: usize = 1 << 16;
-/// A table that has no memory to grow is filled all the same, but for one part in so many ...
+/// A table that is refused memory to grow is filled further. This part of its entries (an eighth) stays free ...
 const FREE_SHARE: usize = 8;
-/// ... and tries again whenever one part in so many was filled.
+/// ... and it asks for memory again each time a sixteenth more is filled.
 const RETRY_SHARE: usize = 16;
 /// Fewer groups of integers are not worth an array.
 const DENSE_GROUPS_MIN: usize = 2_048;
@@ -439,7 +439,7 @@ impl Table {
         Ok(())
     }
 
-    /// Replaces the entries by so many free ones. Those before go first: both at once would not be reserved.
+    /// Replaces the table by an empty one of this size. The old one is freed first, because only one is reserved.
     fn entries_anew(&mut self, entries: usize) {
         self.entries = Vec::new();
         self.entries = vec![0; entries];

@@ -13,7 +13,7 @@ use eris_platform::{MemoryExceeded, MemoryPool, Reservation};
 const CONSUMER: &str = "aggregate";
 /// The first growth; most groupings stay below.
 const GROUPS_MIN: usize = 16;
-/// Where doubling is refused, one part in so many is asked for.
+/// Where doubling is refused, it asks for an eighth more.
 const SMALL_GROWTH_SHARE: usize = 8;
 /// Texts are reserved in steps of this size.
 const TEXT_STEP_BYTES: u64 = 4 << 10;

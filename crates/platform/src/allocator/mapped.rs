@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Smaller blocks are not worth a system call.
 const BYTES_MIN: usize = 4 << 20;
-/// So many at a time; further blocks are the other allocator's, which copies them when they grow.
+/// Slots of the table. When all are taken, further blocks are the other allocator's, which copies them as they grow.
 const BLOCKS: usize = 1 << 10;
 /// The least size of a page: larger alignments are the other allocator's business.
 const PAGE_BYTES: usize = 4_096;
@@ -35,7 +35,7 @@ static ADDRESSES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(FREE) }; BLO
 /// A mapped block's slot in the table.
 pub(super) struct Mapped(usize);
 
-/// From now on blocks of at least so many bytes are mapped.
+/// From now on blocks of at least `bytes` may be mapped.
 pub(super) fn map_from(bytes: usize) {
     LEAST.fetch_min(bytes.max(BYTES_MIN), Ordering::Relaxed);
 }
@@ -75,7 +75,7 @@ impl Mapped {
     /// Gives the block back to the system.
     ///
     /// # Safety
-    /// It is the block of this slot, of so many bytes, and nobody uses it any more.
+    /// `block` is the block of this slot, `bytes` long, and is not used afterwards.
     pub unsafe fn unmap(self, block: *mut u8, bytes: usize) {
         // First: as soon as it is unmapped, another thread may have a block at this address.
         ADDRESSES[self.0].store(FREE, Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl Mapped {
     /// The same block with another size, elsewhere if need be; none: it is as it was.
     ///
     /// # Safety
-    /// It is the block of this slot, of `before` bytes; if it moves nobody uses the old address any more.
+    /// `block` is the block of this slot, `before` bytes long. If it moves, the old address is not used afterwards.
     pub unsafe fn resize(self, block: *mut u8, before: usize, bytes: usize) -> Option<*mut u8> {
         // First, as in `unmap`.
         ADDRESSES[self.0].store(MOVING, Ordering::Relaxed);
