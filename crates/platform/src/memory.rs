@@ -149,6 +149,10 @@ const STATEMENT_FLOOR_MAX: u64 = 8 << 20;
 /// groups and results may fill the rest, and one row is still written and found.
 const SHORT_SHARE: u64 = 32;
 
+/// The first bytes of a long statement, one part in so many of the limit, are refused by no limit either.
+const FIRST_SHARE: u64 = 128;
+const FIRST_BYTES_MAX: u64 = 256 << 10;
+
 /// How far a reservation may go. The later may go further.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum MayTake {
@@ -187,7 +191,8 @@ impl MemoryPool {
     }
 
     /// A pool within this one for what a long statement works with. It leaves a part to short transactions, so that
-    /// none of them is refused because of what joins, sorts and groups hold.
+    /// none of them is refused because of what joins, sorts and groups hold. Its first bytes are refused by no limit: the
+    /// rows of a full database are still counted.
     pub fn working(self: &Arc<Self>) -> Arc<MemoryPool> {
         MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Working, u64::MAX)
     }
@@ -352,8 +357,11 @@ impl MemoryPool {
             PoolKind::Limited => may_take,
             PoolKind::OnlyCounts => MayTake::Everything,
             // What is only counted is refused nowhere.
-            PoolKind::Working if may_take != MayTake::Everything => may_take.min(MayTake::NotWhatIsShort),
-            PoolKind::Working => may_take,
+            PoolKind::Working if may_take == MayTake::Everything => may_take,
+            PoolKind::Working if self.used().saturating_add(bytes) <= first_of(self.root().configured_limit()) => {
+                MayTake::Everything
+            }
+            PoolKind::Working => may_take.min(MayTake::NotWhatIsShort),
             PoolKind::Short if self.used().saturating_add(bytes) <= short_of(self.root().limit()) => {
                 MayTake::Everything
             }
@@ -482,6 +490,10 @@ fn floor_of(limit: u64) -> u64 {
 
 fn short_of(limit: u64) -> u64 {
     if limit < KEPT_FROM_BYTES { 0 } else { limit / SHORT_SHARE }
+}
+
+fn first_of(limit: u64) -> u64 {
+    if limit < KEPT_FROM_BYTES { 0 } else { (limit / FIRST_SHARE).min(FIRST_BYTES_MAX) }
 }
 
 /// A store changes a few rows: see [`MemoryPool::change_few_rows`].

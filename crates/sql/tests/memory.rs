@@ -332,6 +332,12 @@ fn one_row_is_read_and_updated_and_all_rows_are_deleted_in_a_full_database() {
         assert_eq!(client.ok(&format!("UPDATE full SET n = n + 1 WHERE id = {id}")).tag, "UPDATE 1");
         assert_eq!(client.rows(&format!("SELECT id FROM full WHERE id = {id}")), [id.to_string()]);
     }
+    // Rows fill more than long statements may take.
+    let engine = instance.database.engine();
+    let others = engine.memory().reserve("others");
+    while others.grow(4 << 10).is_ok() {}
+    assert_eq!(client.rows("SELECT count(*), min(id), max(id) FROM full"), [format!("{rows}|1|{rows}")]);
+    drop(others);
     assert_eq!(client.ok("DELETE FROM full").tag, format!("DELETE {rows}"));
     assert_eq!(client.rows("SELECT count(*) FROM full"), ["0"]);
     for before in (0..rows / 2).step_by(64_000) {

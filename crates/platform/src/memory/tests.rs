@@ -115,7 +115,7 @@ fn short_statements_get_a_little_in_a_full_database() {
     let pool = MemoryPool::new(32 << 20);
     let (rows, short) = (pool.reserve("rows"), pool.short());
     rows.grow(30 << 20).unwrap();
-    pool.working().reserve("sort").grow(1).unwrap_err();
+    pool.working().reserve("sort").grow(1 << 20).unwrap_err();
     let results = short.reserve("results");
     results.grow(1 << 20).unwrap();
     results.grow(1).expect_err("of all short ones together");
@@ -128,6 +128,26 @@ fn short_statements_get_a_little_in_a_full_database() {
     drop(counted);
     rows.shrink(8 << 20);
     results.grow(4 << 20).unwrap();
+}
+
+/// Each long statement has a little that is its own, whatever rows and others hold.
+#[test]
+fn the_first_bytes_of_a_long_statement_are_given_in_a_full_database() {
+    let pool = MemoryPool::new(32 << 20);
+    let rows = pool.reserve("rows");
+    rows.grow(30 << 20).unwrap();
+    for _ in 0..4 {
+        let working = pool.working();
+        let (count, sort) = (working.reserve("aggregate"), working.reserve_spillable("sort"));
+        count.grow(128 << 10).unwrap();
+        sort.grow(128 << 10).unwrap();
+        sort.grow(1).expect_err("beyond that as before");
+        count.grow(1).unwrap_err();
+    }
+    let tiny = MemoryPool::new(1_000);
+    tiny.reserve("rows").grow(1_000).unwrap();
+    tiny.tighten(0, 0, u64::MAX);
+    tiny.working().reserve("aggregate").grow(1).expect_err("a limit below which no database runs keeps nothing");
 }
 
 #[test]
