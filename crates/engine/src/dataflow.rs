@@ -146,11 +146,7 @@ impl Operator {
 /// Payload that commands name by index instead of carrying it.
 pub(crate) enum Attachment {
     Rows(Batch),
-    /// A sealed segment and its rows, in case they have to be divided after a split.
-    Segment {
-        segment: Arc<SealedSegment>,
-        rows: Batch,
-    },
+    Segment(Arc<SealedSegment>),
     /// The positions that a message which was passed on concerns.
     Range(Bounds),
 }
@@ -160,7 +156,7 @@ impl Attachment {
     fn bytes(&self) -> u64 {
         match self {
             Self::Rows(rows) => rows.bytes() as u64,
-            Self::Segment { .. } | Self::Range(_) => 0,
+            Self::Segment(_) | Self::Range(_) => 0,
         }
     }
 }

@@ -11,7 +11,7 @@ use eris_storage::{
 };
 
 use super::command::{Command, Progress};
-use super::forward::{Concern, concern, forward_inserts, forward_position};
+use super::forward::{Concern, all_belong_here, concern, forward_inserts, forward_position};
 use super::lookup::{LockFound, LookingUp, OwnKeys, gateway, one_of_each_key, own_keys};
 use super::panics::{contain_panic, write_registered};
 use super::within::Within;
@@ -454,27 +454,34 @@ impl Place<'_> {
 
     fn next_attach(&mut self, mut pending: Vec<u32>, quantum: &Quantum<'_>) -> Result<Step, EngineError> {
         let Some(index) = pending.pop() else { return Ok(Step::Done) };
-        let Some(Attachment::Segment { segment, rows }) = self.dataflow.take_attachment(index) else {
+        let Some(Attachment::Segment(segment)) = self.dataflow.take_attachment(index) else {
             unreachable!("a bulk load names segments that nobody took before")
         };
-        let dataflow = Arc::clone(&self.dataflow);
-        let schema = Arc::clone(self.state.store.schema());
-        let memory = Arc::clone(&self.runtime.memory);
-        let dictionaries = self.state.store.dictionaries().cloned();
-        let arena = self.runtime.machine.arena(self.partition.home());
-        let options =
-            BuildOptions { memory: &memory, dictionaries: dictionaries.as_ref(), arena, form: BuildForm::AsLaidOut };
-        let build = |rows: &Batch| SealedSegment::build_in(&schema, rows, &options);
-        let before = rows.rows;
-        let own = forward_inserts(self.runtime, self.partition, self.state, &self.header, rows, &dataflow, |rows| {
-            Ok(Attachment::Segment { segment: build(&rows)?, rows })
-        })?;
-        if own.rows == 0 {
-            return self.next_attach(pending, quantum);
-        }
-        let segment = if own.rows == before { segment } else { build(&own)? };
+        let Some(segment) = self.divide(segment)? else { return self.next_attach(pending, quantum) };
         let cursor = AttachCursor::default();
         self.attach(Progress::Attaching { pending, segment, cursor }, quantum)
+    }
+
+    /// Sends those rows of a segment to their owners that went elsewhere while it was on its way; the others, if any.
+    fn divide(&mut self, segment: Arc<SealedSegment>) -> Result<Option<Arc<SealedSegment>>, EngineError> {
+        let dataflow = Arc::clone(&self.dataflow);
+        if all_belong_here(self.state, &self.header, &dataflow) {
+            return Ok(Some(segment));
+        }
+        let schema = Arc::clone(self.state.store.schema());
+        let dictionaries = self.state.store.dictionaries();
+        let arena = self.runtime.machine.arena(self.partition.home());
+        let options = BuildOptions { memory: &self.runtime.memory, dictionaries, arena, form: BuildForm::AsLaidOut };
+        let build = |rows: &Batch| SealedSegment::build_in(&schema, rows, &options);
+        let rows = segment.to_rows(&schema);
+        let own = forward_inserts(self.runtime, self.partition, self.state, &self.header, rows, &dataflow, |rows| {
+            Ok(Attachment::Segment(build(&rows)?))
+        })?;
+        Ok(match own.rows {
+            0 => None,
+            all if all == segment.rows() as usize => Some(segment),
+            _ => Some(build(&own)?),
+        })
     }
 
     fn attach(&mut self, progress: Progress, quantum: &Quantum<'_>) -> Result<Step, EngineError> {

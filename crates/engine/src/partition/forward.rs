@@ -169,6 +169,14 @@ pub(crate) fn is_own_position(state: &PartitionState, position: &Key) -> bool {
     state.bounds.contains(position)
 }
 
+/// Whether what a message brings belongs here without a look at its rows: the table is as its sender knew it.
+pub(crate) fn all_belong_here(state: &PartitionState, header: &Header, dataflow: &Dataflow) -> bool {
+    match dataflow.operator(header.operator).table.partitioning.has_positions() {
+        true => !header.forwarded && header.table_version >= state.changed,
+        false => !state.is_forwarder(),
+    }
+}
+
 /// Keeps the rows that belong here and sends the others to their owners as inserts or sealed rows.
 pub(crate) fn forward_inserts(
     runtime: &Runtime,
@@ -179,13 +187,10 @@ pub(crate) fn forward_inserts(
     dataflow: &Arc<Dataflow>,
     attachment: impl Fn(Batch) -> Result<Attachment, EngineError>,
 ) -> Result<Batch, EngineError> {
-    let operator = dataflow.operator(header.operator);
-    let partitioning = &operator.table.partitioning;
-    if !partitioning.has_positions() && !state.is_forwarder()
-        || partitioning.has_positions() && !header.forwarded && header.table_version >= state.changed
-    {
+    if all_belong_here(state, header, dataflow) {
         return Ok(rows);
     }
+    let partitioning = &dataflow.operator(header.operator).table.partitioning;
     let mut own: Vec<u32> = Vec::with_capacity(rows.rows);
     let mut leaving: Vec<(PartitionId, Vec<u32>)> = Vec::new();
     for row in 0..rows.rows {

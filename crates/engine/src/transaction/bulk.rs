@@ -185,7 +185,12 @@ impl<'t> BulkLoad<'t> {
             self.gathered[0].batches.push(rows);
             return;
         }
-        for (partition, rows) in group_by_partition(&self.container, &self.table, rows) {
+        let all = rows.rows;
+        for (partition, mut rows) in group_by_partition(&self.container, &self.table, rows) {
+            if rows.rows < all {
+                // A few rows may wait for long, and would keep the memory of all.
+                rows = rows.copied();
+            }
             match self.gathered.iter_mut().find(|gathered| gathered.partition.id == partition.id) {
                 Some(gathered) => {
                     gathered.rows += rows.rows;
@@ -213,7 +218,11 @@ impl<'t> BulkLoad<'t> {
             at += length;
             self.attach(&gathered.partition, part, segment_rows).await?;
         }
-        let left = rows.slice(at, rows.rows - at);
+        let mut left = rows.slice(at, rows.rows - at);
+        if at > 0 {
+            left = left.copied();
+        }
+        drop(rows);
         self.gathered_bytes.shrink(self.gathered_bytes.bytes());
         if left.rows > 0 {
             // Under the table of now: the partition may have been cut above.
@@ -314,7 +323,7 @@ impl<'t> BulkLoad<'t> {
             let options = BuildOptions { memory: &runtime.memory, dictionaries, arena, form };
             let segment = SealedSegment::build_in(&self.container.schema(), &rows, &options)?;
             self.segments.push(Arc::downgrade(segment.identity()));
-            Attachment::Segment { segment, rows }
+            Attachment::Segment(segment)
         };
         let attachment = dataflow.attach(attachment)?;
         let header = transaction.header(&dataflow, primitive, Some(partition));

@@ -217,6 +217,14 @@ impl Column {
         Self { data_type: self.data_type, validity, values: self.values.take(rows) }
     }
 
+    /// The same values in memory of their own, which keeps no larger one that they share.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        let mut builder = ColumnBuilder::with_capacity(self.data_type, self.len());
+        builder.extend(self, 0..self.len());
+        builder.finish()
+    }
+
     /// All rows of all parts, in order.
     ///
     /// # Panics

@@ -75,6 +75,12 @@ impl Batch {
         Self { columns: self.columns.iter().map(|column| column.take(rows)).collect(), rows: rows.len() }
     }
 
+    /// The same rows in memory of their own, which keeps no larger one that they share.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        Self { columns: self.columns.iter().map(Column::copied).collect(), rows: self.rows }
+    }
+
     /// The columns at `columns`, in that order, shared.
     #[must_use]
     pub fn project(&self, columns: &[usize]) -> Self {
