@@ -26,7 +26,7 @@ use crate::instance::{Instance, TimedAnswer};
 use crate::process::ProcessId;
 use eris_workloads::connection::SqlFailure;
 use eris_workloads::jcch::ParameterSet;
-use eris_workloads::tpch::FOREIGN_KEYS;
+use eris_workloads::tpch::{FOREIGN_KEYS, forget_texts};
 use refresh::Refresh;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,6 +37,8 @@ pub fn analytics(options: &AnalyticsOptions, progress: &mut dyn FnMut(&str)) -> 
     let instance = Instance::start(&options.instance_options())?.with_work_mem(options.work_mem_bytes);
     progress(&format!("loading {}, scale factor {}", options.suite.title(), options.scale_factor));
     let loaded = load(&instance, options)?;
+    // The memory is the database's from here on.
+    forget_texts();
     let mut queries = options.suite.queries(options.scale_factor);
     let churned = change_rows(&instance, options, loaded.rows, &mut queries, progress)?;
     let mut peers = start_peers(options, progress)?;

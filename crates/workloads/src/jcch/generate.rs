@@ -10,8 +10,9 @@ use super::parts::SkewedPart;
 use super::population::Population;
 use super::suppliers::skewed_supplier;
 use super::{lines, partsupp};
+use crate::tpch::generate::generate_of;
 use crate::tpch::rows::{Chunks, chunks};
-use crate::tpch::{Table, TablePart, generate as generate_tpch};
+use crate::tpch::{Table, TablePart};
 use std::ops::Range;
 use tpchgen::generators::{CustomerGenerator, OrderGenerator, PartGenerator, SupplierGenerator};
 use tpchgen::text::TextPool;
@@ -25,7 +26,7 @@ pub fn generate(table: Table, population: &Population, part: TablePart) -> Chunk
     // The generators of TPC-H count parts from one.
     let (number, count) = (part.index as i32 + 1, part.count as i32);
     match table {
-        Table::Region | Table::Nation => generate_tpch(table, scale_factor, part),
+        Table::Region | Table::Nation => generate_of(table, scale_factor, part, pool),
         Table::Supplier => {
             let rows = SupplierGenerator::new(scale_factor, number, count).iter();
             chunks(table, rows.map(move |row| skewed_supplier(&population, row)))

@@ -3,12 +3,17 @@
 //! A table can be generated in `part_count` parts, independently of each other, so that loading is parallel. A part is
 //! an iterator over chunks of at most `CHUNK_ROWS` rows.
 
-use super::rows::{Chunks, chunks};
+use super::chunk::Chunk;
+use super::rows::{Chunks, ChunksOf, chunks};
 use super::schema::Table;
+use self_cell::self_cell;
+use std::sync::{Arc, Mutex, PoisonError};
+use tpchgen::distribution::Distributions;
 use tpchgen::generators::{
     CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator, PartSuppGenerator,
     RegionGenerator, SupplierGenerator,
 };
+use tpchgen::text::TextPool;
 
 /// Which share of a table to generate: part `index` (from 0) of `count` parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,23 +26,84 @@ impl TablePart {
     pub const WHOLE: Self = Self { index: 0, count: 1 };
 }
 
+/// The texts that all parts take their comments from, until they are [forgotten](forget_texts).
+static TEXTS: Mutex<Option<Arc<TextPool>>> = Mutex::new(None);
+/// As many as dbgen has.
+const TEXT_BYTES: i32 = 300 << 20;
+
+self_cell! {
+    /// Rows, with the texts that they borrow.
+    struct Generated {
+        owner: Arc<TextPool>,
+        #[not_covariant]
+        dependent: ChunksOf,
+    }
+}
+
+impl Iterator for Generated {
+    type Item = Chunk;
+
+    fn next(&mut self) -> Option<Chunk> {
+        self.with_dependent_mut(|_, chunks| chunks.next())
+    }
+}
+
 /// Generates a part of a table at a scale factor. Region and nation have the same few rows always: all of them come
-/// with part 0.
+/// with part 0. The first call makes 300 MB of texts, which stay until they are [forgotten](forget_texts).
 pub fn generate(table: Table, scale_factor: f64, part: TablePart) -> Chunks {
+    let texts = {
+        let mut kept = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(kept.get_or_insert_with(|| Arc::new(TextPool::new(TEXT_BYTES, Distributions::static_default()))))
+    };
+    Box::new(Generated::new(texts, |texts| generate_of(table, scale_factor, part, texts)))
+}
+
+/// Gives the memory of the texts back, once all rows that are being generated are.
+pub fn forget_texts() {
+    *TEXTS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// The same of these texts.
+pub(crate) fn generate_of(table: Table, scale_factor: f64, part: TablePart, texts: &TextPool) -> ChunksOf<'_> {
     assert!(scale_factor > 0.0, "a scale factor is positive, not {scale_factor}");
     assert!(part.index < part.count, "part {} of {} does not exist", part.index, part.count);
     let first_only = if part.index == 0 { usize::MAX } else { 0 };
     // tpchgen counts parts from one.
-    let (number, count) = (part.index as i32 + 1, part.count as i32);
+    let (scale, number, count) = (scale_factor, part.index as i32 + 1, part.count as i32);
+    let words = Distributions::static_default();
     match table {
-        Table::Region => chunks(table, RegionGenerator::new(scale_factor, 1, 1).iter().take(first_only)),
-        Table::Nation => chunks(table, NationGenerator::new(scale_factor, 1, 1).iter().take(first_only)),
-        Table::Supplier => chunks(table, SupplierGenerator::new(scale_factor, number, count).iter()),
-        Table::Customer => chunks(table, CustomerGenerator::new(scale_factor, number, count).iter()),
-        Table::Part => chunks(table, PartGenerator::new(scale_factor, number, count).iter()),
-        Table::PartSupp => chunks(table, PartSuppGenerator::new(scale_factor, number, count).iter()),
-        Table::Orders => chunks(table, OrderGenerator::new(scale_factor, number, count).iter()),
-        Table::LineItem => chunks(table, LineItemGenerator::new(scale_factor, number, count).iter()),
+        Table::Region => {
+            let generator = RegionGenerator::new_with_distributions_and_text_pool(words, texts);
+            chunks(table, generator.iter().take(first_only))
+        }
+        Table::Nation => {
+            let generator = NationGenerator::new_with_distributions_and_text_pool(words, texts);
+            chunks(table, generator.iter().take(first_only))
+        }
+        Table::Supplier => {
+            let generator = SupplierGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
+            chunks(table, generator.iter())
+        }
+        Table::Customer => {
+            let generator = CustomerGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
+            chunks(table, generator.iter())
+        }
+        Table::Part => {
+            let generator = PartGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
+            chunks(table, generator.iter())
+        }
+        Table::PartSupp => {
+            let generator = PartSuppGenerator::new_with_text_pool(scale, number, count, texts);
+            chunks(table, generator.iter())
+        }
+        Table::Orders => {
+            let generator = OrderGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
+            chunks(table, generator.iter())
+        }
+        Table::LineItem => {
+            let generator = LineItemGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
+            chunks(table, generator.iter())
+        }
     }
 }
 

@@ -12,10 +12,13 @@ pub const CHUNK_ROWS: usize = 1 << 16;
 /// The rows of a table or of a part of it, in order.
 pub type Chunks = Box<dyn Iterator<Item = Chunk> + Send>;
 
+/// The same of rows that borrow something.
+pub(crate) type ChunksOf<'a> = Box<dyn Iterator<Item = Chunk> + Send + 'a>;
+
 /// Puts rows into chunks of their table's columns.
-pub(crate) fn chunks<I>(table: Table, rows: I) -> Chunks
+pub(crate) fn chunks<'a, I>(table: Table, rows: I) -> ChunksOf<'a>
 where
-    I: Iterator + Send + 'static,
+    I: Iterator + Send + 'a,
     I::Item: RowValues,
 {
     let mut rows = rows;
