@@ -191,8 +191,8 @@ impl MemoryPool {
     }
 
     /// A pool within this one for what a long statement works with. It leaves a part to short transactions, so that
-    /// none of them is refused because of what joins, sorts and groups hold. Its first bytes are refused by no limit: the
-    /// rows of a full database are still counted.
+    /// none of them is refused because of what joins, sorts and groups hold. Its first bytes are refused by no limit:
+    /// the rows of a full database are still counted.
     pub fn working(self: &Arc<Self>) -> Arc<MemoryPool> {
         MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Working, u64::MAX)
     }
