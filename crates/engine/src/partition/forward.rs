@@ -171,9 +171,10 @@ pub(crate) fn is_own_position(state: &PartitionState, position: &Key) -> bool {
 
 /// Whether what a message brings belongs here without a look at its rows: the table is as its sender knew it.
 pub(crate) fn all_belong_here(state: &PartitionState, header: &Header, dataflow: &Dataflow) -> bool {
-    match dataflow.operator(header.operator).table.partitioning.has_positions() {
-        true => !header.forwarded && header.table_version >= state.changed,
-        false => !state.is_forwarder(),
+    if dataflow.operator(header.operator).table.partitioning.has_positions() {
+        !header.forwarded && header.table_version >= state.changed
+    } else {
+        !state.is_forwarder()
     }
 }
 
