@@ -516,11 +516,13 @@ fn row_format(container: &Container, request: &ReadRequest) -> Arc<RowFormat> {
     Arc::new(RowFormat::new(request.desired.iter().map(|id| schema.attributes[id.index()].data_type)))
 }
 
-/// Divides rows among the partitions that own them; rows without positions go to the smallest one.
+/// Divides rows among the partitions that own them; rows without positions go to the smallest one. `take` copies the
+/// rows of one partition if there are several.
 pub(crate) fn group_by_partition(
     container: &Container,
     table: &PartitionTable,
     rows: Batch,
+    take: impl Fn(&Batch, &[u32]) -> Batch,
 ) -> Vec<(Partition, Batch)> {
     if !table.partitioning.has_positions() {
         // The smallest one, in turn among equals, so that a fresh table fills evenly.
@@ -562,5 +564,5 @@ pub(crate) fn group_by_partition(
     if groups.len() == 1 {
         return vec![(Arc::clone(groups[0].0), rows)];
     }
-    groups.into_iter().map(|(partition, list)| (Arc::clone(partition), rows.take(&list))).collect()
+    groups.into_iter().map(|(partition, list)| (Arc::clone(partition), take(&rows, &list))).collect()
 }

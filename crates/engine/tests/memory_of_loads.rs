@@ -1,4 +1,4 @@
-//! What a bulk load holds is accounted for. In a process of its own: it is the process's memory that is looked at.
+//! What a bulk load holds unaccounted. In a process of its own: it is the process's memory that is looked at.
 
 #![cfg(target_env = "gnu")]
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
@@ -36,14 +36,34 @@ fn create(engine: &Engine) -> ContainerId {
     container
 }
 
-/// Rows of one place, and one of another place.
-fn rows(random: &mut SeededRandom, batch: i64) -> Batch {
+/// A segment of rows and one more. Rows of one place are in one partition.
+fn rows(random: &mut SeededRandom, place: i64, place_of_last: i64) -> Batch {
     let mut row = |place| {
         let text: String = (0..1_000).map(|_| char::from(b' ' + random.below(95) as u8)).collect();
         vec![Value::Int64(place), Value::Text(text.into())]
     };
-    let rows: Vec<Vec<Value>> = (0..=ROWS).map(|n| row(if n < ROWS { 0 } else { 1 + batch })).collect();
+    let rows: Vec<Vec<Value>> = (0..=ROWS).map(|n| row(if n < ROWS { place } else { place_of_last })).collect();
     Batch::from_rows(&TYPES, &rows)
+}
+
+/// Bytes that are held unaccounted when all but the end of these batches was loaded.
+fn held_by_load(engine: &Engine, batches: impl Iterator<Item = Batch> + Send + 'static) -> u64 {
+    let container = create(engine);
+    let loader = engine.clone();
+    let load = async move {
+        let unaccounted = || heap_bytes().expect("counted").saturating_sub(loader.memory().used());
+        let before = unaccounted();
+        let mut transaction = loader.begin();
+        let mut bulk = transaction.bulk(container).expect("the container exists");
+        for batch in batches {
+            bulk.append(batch).await.expect("there is room");
+        }
+        let held = unaccounted().saturating_sub(before);
+        assert_eq!(bulk.finish().await.expect("there is room"), (BATCHES * (ROWS + 1)) as u64);
+        transaction.commit().await.expect("nothing conflicts");
+        held
+    };
+    engine.block_on(load).expect("the task ends")
 }
 
 /// Of each batch all rows but one make a segment. The one that waits for others of its partition keeps its own memory,
@@ -52,23 +72,16 @@ fn rows(random: &mut SeededRandom, batch: i64) -> Batch {
 fn rows_that_wait_for_a_segment_keep_no_memory_of_others() {
     let options = EngineOptions { workers: 2, ..EngineOptions::default() };
     let engine = Engine::start(Arc::new(RealEnv::new()), options).expect("starts");
-    let container = create(&engine);
-    let loader = engine.clone();
-    let load = async move {
+    let last_elsewhere: fn(i64) -> (i64, i64) = |batch| (0, 1 + batch);
+    let all_together: fn(i64) -> (i64, i64) = |batch| (batch, batch);
+    for (what, places) in [("elsewhere", last_elsewhere), ("together", all_together)] {
         let mut random = SeededRandom::new(1);
-        let unaccounted = || heap_bytes().expect("counted").saturating_sub(loader.memory().used());
-        let before = unaccounted();
-        let mut transaction = loader.begin();
-        let mut bulk = transaction.bulk(container).expect("the container exists");
-        for batch in 0..BATCHES {
-            bulk.append(rows(&mut random, batch)).await.expect("there is room");
-        }
-        let held = unaccounted().saturating_sub(before);
-        assert_eq!(bulk.finish().await.expect("there is room"), (BATCHES * (ROWS + 1)) as u64);
-        transaction.commit().await.expect("nothing conflicts");
-        held
-    };
-    let held = engine.block_on(load).expect("the task ends");
-    assert!(held < 16 * MIB, "{held} bytes are held unaccounted, of {BATCHES} batches of 1 MiB each");
+        let batch = move |batch| {
+            let (place, place_of_last) = places(batch);
+            rows(&mut random, place, place_of_last)
+        };
+        let held = held_by_load(&engine, (0..BATCHES).map(batch));
+        assert!(held < 16 * MIB, "{what}: {held} bytes are held unaccounted, of {BATCHES} batches of 1 MiB each");
+    }
     engine.shutdown();
 }

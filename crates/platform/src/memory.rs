@@ -149,7 +149,7 @@ const STATEMENT_FLOOR_MAX: u64 = 8 << 20;
 /// groups and results may fill the rest, and one row is still written and found.
 const SHORT_SHARE: u64 = 32;
 
-/// The first bytes of a long statement, one part in so many of the limit, are refused by no limit either.
+/// The first bytes of a long statement, one part in so many of the limit as configured, are refused by no limit either.
 const FIRST_SHARE: u64 = 128;
 const FIRST_BYTES_MAX: u64 = 256 << 10;
 

@@ -37,11 +37,11 @@ pub fn analytics(options: &AnalyticsOptions, progress: &mut dyn FnMut(&str)) -> 
     let instance = Instance::start(&options.instance_options())?.with_work_mem(options.work_mem_bytes);
     progress(&format!("loading {}, scale factor {}", options.suite.title(), options.scale_factor));
     let loaded = load(&instance, options)?;
-    // The memory is the database's from here on.
-    forget_texts();
     let mut queries = options.suite.queries(options.scale_factor);
     let churned = change_rows(&instance, options, loaded.rows, &mut queries, progress)?;
     let mut peers = start_peers(options, progress)?;
+    // All rows are generated, those of peers, too: the memory is the database's from here on.
+    forget_texts();
     let refresh = Refresh::start(&instance, options.refresh_clients, options.scale_factor)?;
     let mut results = Vec::new();
     let mut peer_runs: Vec<PeerRuns> = peers.iter().map(|_| PeerRuns::default()).collect();

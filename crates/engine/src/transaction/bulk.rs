@@ -185,12 +185,8 @@ impl<'t> BulkLoad<'t> {
             self.gathered[0].batches.push(rows);
             return;
         }
-        let all = rows.rows;
-        for (partition, mut rows) in group_by_partition(&self.container, &self.table, rows) {
-            if rows.rows < all {
-                // A few rows may wait for long, and would keep the memory of all.
-                rows = rows.copied();
-            }
+        // A few rows may wait for long, and would keep the texts of all.
+        for (partition, rows) in group_by_partition(&self.container, &self.table, rows, Batch::take_alone) {
             match self.gathered.iter_mut().find(|gathered| gathered.partition.id == partition.id) {
                 Some(gathered) => {
                     gathered.rows += rows.rows;
@@ -218,11 +214,11 @@ impl<'t> BulkLoad<'t> {
             at += length;
             self.attach(&gathered.partition, part, segment_rows).await?;
         }
-        let mut left = rows.slice(at, rows.rows - at);
-        if at > 0 {
-            left = left.copied();
-        }
-        drop(rows);
+        // As long as they wait, they would keep the memory of those that were sealed.
+        let left = match at {
+            0 => rows,
+            _ => rows.take_alone(&(at as u32..rows.rows as u32).collect::<Vec<_>>()),
+        };
         self.gathered_bytes.shrink(self.gathered_bytes.bytes());
         if left.rows > 0 {
             // Under the table of now: the partition may have been cut above.

@@ -106,7 +106,7 @@ impl Transaction {
         }
         let view = self.runtime.view_of(container);
         let table = &view.table;
-        let mut groups = group_by_partition(container, table, rows.clone());
+        let mut groups = group_by_partition(container, table, rows.clone(), Batch::take);
         if groups.len() != 1 {
             return Ok(InPlace::Send);
         }

@@ -134,7 +134,7 @@ impl Transaction {
         let table = container.table();
         let dataflow = self.dataflow(vec![Self::operator(container, &table, Work::Insert, None)]);
         let mut messages = Vec::new();
-        for (partition, rows) in group_by_partition(container, &table, rows) {
+        for (partition, rows) in group_by_partition(container, &table, rows, Batch::take) {
             let attachment = dataflow.attach(Attachment::Rows(rows))?;
             let header = self.header(&dataflow, Primitive::Insert, Some(&partition));
             messages.push(Message::new(header, &[&attachment.to_le_bytes()]));

@@ -209,7 +209,7 @@ impl Column {
         Self { data_type: self.data_type, validity, values: self.values.slice(start, len) }
     }
 
-    /// The rows at `rows`, in that order, copied.
+    /// The rows at `rows`, in that order, copied; the data of long values is shared.
     #[must_use]
     pub fn take(&self, rows: &[u32]) -> Self {
         let validity =
@@ -217,11 +217,11 @@ impl Column {
         Self { data_type: self.data_type, validity, values: self.values.take(rows) }
     }
 
-    /// The same values in memory of their own, which keeps no larger one that they share.
+    /// The same with the data of long values, too, which [`take`](Self::take) shares: keeps nothing of the others.
     #[must_use]
-    pub fn copied(&self) -> Self {
-        let mut builder = ColumnBuilder::with_capacity(self.data_type, self.len());
-        builder.extend(self, 0..self.len());
+    pub fn take_alone(&self, rows: &[u32]) -> Self {
+        let mut builder = ColumnBuilder::with_capacity(self.data_type, rows.len());
+        builder.extend_taken(self, rows);
         builder.finish()
     }
 

@@ -69,16 +69,16 @@ impl Batch {
         Self { columns: self.columns.iter().map(|column| column.slice(start, len)).collect(), rows: len }
     }
 
-    /// The rows at `rows`, in that order, copied.
+    /// The rows at `rows`, in that order, copied; the data of long values is shared.
     #[must_use]
     pub fn take(&self, rows: &[u32]) -> Self {
         Self { columns: self.columns.iter().map(|column| column.take(rows)).collect(), rows: rows.len() }
     }
 
-    /// The same rows in memory of their own, which keeps no larger one that they share.
+    /// The same with the data of long values, too, which [`take`](Self::take) shares: keeps nothing of the others.
     #[must_use]
-    pub fn copied(&self) -> Self {
-        Self { columns: self.columns.iter().map(Column::copied).collect(), rows: self.rows }
+    pub fn take_alone(&self, rows: &[u32]) -> Self {
+        Self { columns: self.columns.iter().map(|column| column.take_alone(rows)).collect(), rows: rows.len() }
     }
 
     /// The columns at `columns`, in that order, shared.

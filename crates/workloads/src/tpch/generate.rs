@@ -71,6 +71,11 @@ pub(crate) fn generate_of(table: Table, scale_factor: f64, part: TablePart, text
     // tpchgen counts parts from one.
     let (scale, number, count) = (scale_factor, part.index as i32 + 1, part.count as i32);
     let words = Distributions::static_default();
+    macro_rules! rows {
+        ($generator:ident) => {
+            $generator::new_with_distributions_and_text_pool(scale, number, count, words, texts).iter()
+        };
+    }
     match table {
         Table::Region => {
             let generator = RegionGenerator::new_with_distributions_and_text_pool(words, texts);
@@ -80,30 +85,12 @@ pub(crate) fn generate_of(table: Table, scale_factor: f64, part: TablePart, text
             let generator = NationGenerator::new_with_distributions_and_text_pool(words, texts);
             chunks(table, generator.iter().take(first_only))
         }
-        Table::Supplier => {
-            let generator = SupplierGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
-            chunks(table, generator.iter())
-        }
-        Table::Customer => {
-            let generator = CustomerGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
-            chunks(table, generator.iter())
-        }
-        Table::Part => {
-            let generator = PartGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
-            chunks(table, generator.iter())
-        }
-        Table::PartSupp => {
-            let generator = PartSuppGenerator::new_with_text_pool(scale, number, count, texts);
-            chunks(table, generator.iter())
-        }
-        Table::Orders => {
-            let generator = OrderGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
-            chunks(table, generator.iter())
-        }
-        Table::LineItem => {
-            let generator = LineItemGenerator::new_with_distributions_and_text_pool(scale, number, count, words, texts);
-            chunks(table, generator.iter())
-        }
+        Table::Supplier => chunks(table, rows!(SupplierGenerator)),
+        Table::Customer => chunks(table, rows!(CustomerGenerator)),
+        Table::Part => chunks(table, rows!(PartGenerator)),
+        Table::PartSupp => chunks(table, PartSuppGenerator::new_with_text_pool(scale, number, count, texts).iter()),
+        Table::Orders => chunks(table, rows!(OrderGenerator)),
+        Table::LineItem => chunks(table, rows!(LineItemGenerator)),
     }
 }
 

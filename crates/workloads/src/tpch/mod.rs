@@ -5,7 +5,7 @@ mod batch;
 mod chunk;
 pub(crate) mod dates;
 pub mod dump;
-pub(crate) mod generate;
+mod generate;
 mod queries;
 pub(crate) mod rows;
 mod schema;
@@ -13,6 +13,7 @@ pub mod tbl;
 
 pub use answers::{answer_shape, stored_answer};
 pub use chunk::{Chunk, Column, ColumnType, TextColumn};
+pub(crate) use generate::generate_of;
 pub use generate::{TablePart, forget_texts, generate};
 pub use queries::{QUERY_COUNT, QueryNumber};
 pub use rows::{CHUNK_ROWS, Chunks};

@@ -10,7 +10,7 @@ use tpchgen::generators::{Customer, LineItem, Nation, Order, Part, PartSupp, Reg
 pub const CHUNK_ROWS: usize = 1 << 16;
 
 /// The rows of a table or of a part of it, in order.
-pub type Chunks = Box<dyn Iterator<Item = Chunk> + Send>;
+pub type Chunks = ChunksOf<'static>;
 
 /// The same of rows that borrow something.
 pub(crate) type ChunksOf<'a> = Box<dyn Iterator<Item = Chunk> + Send + 'a>;
