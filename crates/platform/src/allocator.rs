@@ -26,8 +26,6 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-#[cfg(target_env = "gnu")]
-use std::sync::{Mutex, PoisonError};
 
 #[cfg(target_env = "gnu")]
 use mimalloc::MiMalloc as Inner;
@@ -77,22 +75,50 @@ pub fn heap_bytes() -> Option<u64> {
 pub fn keep(keeps: bool) {
     // Asked at each look; threads that allocate read what is written here.
     if KEEPS.swap(keeps, Ordering::Relaxed) != keeps {
-        set_purge_delay(keeps);
+        #[cfg(target_env = "gnu")]
+        purges::follow(&KEEPS);
     }
 }
 
+/// How long mimalloc keeps what is freed before it goes back.
 #[cfg(target_env = "gnu")]
-fn set_purge_delay(keeps: bool) {
+mod purges {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Mutex, PoisonError};
+
     /// For parts of what mimalloc has of the system in one piece; ten times as long for whole ones.
     const KEPT_MS: libc::c_long = 10_000;
     /// The number of `mi_option_purge_delay`.
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-    // SAFETY: a word is written that threads read when they free: they see the delay before or the one after.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, if keeps { KEPT_MS } else { 0 }) };
-}
 
-#[cfg(not(target_env = "gnu"))]
-fn set_purge_delay(_keeps: bool) {}
+    /// Who comes while another collects would not find everything.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+    fn delay(milliseconds: libc::c_long) {
+        // SAFETY: a word is written that threads read when they free: they see the delay before or the one after.
+        unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, milliseconds) };
+    }
+
+    fn delay_of(keeps: &AtomicBool) -> libc::c_long {
+        if keeps.load(Ordering::Relaxed) { KEPT_MS } else { 0 }
+    }
+
+    /// From now on as it is said there.
+    pub fn follow(keeps: &AtomicBool) {
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        delay(delay_of(keeps));
+    }
+
+    /// All that was freed goes back at once.
+    pub fn collect(keeps: &AtomicBool) {
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without a delay mimalloc takes it that nothing is kept, and leaves what was freed before.
+        delay(1);
+        // SAFETY: it concerns no block that is in use.
+        unsafe { libmimalloc_sys::mi_collect(true) };
+        delay(delay_of(keeps));
+    }
+}
 
 /// From now on the system gives this process small pages only, if its memory is counted: one of two megabytes stays
 /// resident as a whole for a block of a few kilobytes. It is for good, and for programs that the process starts, too.
@@ -104,10 +130,10 @@ pub fn take_no_huge_pages() {
     }
 }
 
-/// From now on a block of at least `bytes` (and 4 MiB) becomes a [mapping](mapped) of its own when it grows. While
-/// freed memory is not [kept](keep), new blocks of that size are mappings from the start.
-pub fn map_blocks_from(bytes: u64) {
-    mapped::map_from(usize::try_from(bytes).unwrap_or(usize::MAX));
+/// From now on a block that grows to at least `bytes` (and 4 MiB) becomes a [mapping](mapped) of its own. While freed
+/// memory is not [kept](keep), new blocks of at least 1 MiB are mappings from the start.
+pub fn map_blocks_grown_to(bytes: u64) {
+    mapped::map_grown_from(usize::try_from(bytes).unwrap_or(usize::MAX));
 }
 
 /// Whether a fresh block is to be mapped.
@@ -119,13 +145,7 @@ fn maps(layout: Layout) -> bool {
 /// Gives memory that was freed back to the system at once: what blocks of this thread left, and what no thread has.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
-    {
-        /// Who comes while another does it would not find everything.
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: it concerns no block that is in use.
-        unsafe { libmimalloc_sys::mi_collect(true) };
-    }
+    purges::collect(&KEEPS);
 }
 
 /// Has all threads that look at [`asked`] give back what they can.
@@ -240,7 +260,7 @@ impl CountingAllocator {
         }
         // SAFETY: by the caller: `size`, rounded up to the alignment, is no more than a block may have.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        let grown = if mapped::may_be(size) && size > layout.size() { mapped::map(wanted) } else { None };
+        let grown = if mapped::grows_into(size) && size > layout.size() { mapped::map(wanted) } else { None };
         let moved = match grown {
             Some(grown) => {
                 count(size as i64);

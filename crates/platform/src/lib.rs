@@ -33,6 +33,7 @@ pub mod threads;
 pub mod time;
 pub mod topology;
 
+mod code_pages;
 mod cpu_list;
 
 pub use allocator::CountingAllocator;

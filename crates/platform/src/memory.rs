@@ -127,8 +127,8 @@ impl fmt::Display for RefusedBy {
 /// Of the limit, one part in so many is kept for what gives memory back. A deleted row costs up to forty bytes until
 /// its transaction ends, so this is enough to delete many rows at a time.
 const KEPT_SHARE: u64 = 16;
-/// What is kept at most: enough for six million rows.
-const KEPT_BYTES_MAX: u64 = 256 << 20;
+/// What is kept at most: enough for three million rows.
+const KEPT_BYTES_MAX: u64 = 128 << 20;
 /// A limit below this keeps nothing: no database runs in so little.
 const KEPT_FROM_BYTES: u64 = 1 << 20;
 
@@ -148,6 +148,8 @@ const STATEMENT_FLOOR_MAX: u64 = 8 << 20;
 /// Beside what is kept, one part in so many is left to short transactions by what statements work with: joins, sorts,
 /// groups and results may fill the rest, and one row is still written and found.
 const SHORT_SHARE: u64 = 32;
+/// So much is enough for many short ones.
+const SHORT_BYTES_MAX: u64 = 64 << 20;
 
 /// The first bytes of a long statement, one part in so many of the limit as configured, are refused by no limit either.
 const FIRST_SHARE: u64 = 128;
@@ -489,7 +491,7 @@ fn floor_of(limit: u64) -> u64 {
 }
 
 fn short_of(limit: u64) -> u64 {
-    if limit < KEPT_FROM_BYTES { 0 } else { limit / SHORT_SHARE }
+    if limit < KEPT_FROM_BYTES { 0 } else { (limit / SHORT_SHARE).min(SHORT_BYTES_MAX) }
 }
 
 fn first_of(limit: u64) -> u64 {

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
+use crate::code_pages;
 use crate::limits::{self, GroupFiles};
 use crate::memory::{MemoryPool, Relief};
 use crate::origin::Origin;
@@ -83,6 +84,10 @@ const TIGHT_SHARE: u64 = 8;
 /// ... or all but this many bytes: what it caches, and what threads allocate before the next look, does not shrink with
 /// the limit.
 const TIGHT_BYTES: u64 = 64 << 20;
+
+/// It also does while it keeps more than this share of what is not resident: blocks in use come to lie among what is
+/// kept, which cannot be given back any more.
+const KEPT_SHARE_MAX: u64 = 16;
 
 /// When less than this share of the limit is free, and more than it kept by the allocator, memory is scarce.
 const SCARCE_SHARE: u64 = 8;
@@ -173,11 +178,11 @@ impl MemoryReport {
         self.kept_bytes() > share && self.limit_bytes.saturating_sub(self.accounted_bytes) < share
     }
 
-    /// Whether so much is resident that nothing is to be kept of what is freed.
-    fn is_tight(&self) -> bool {
-        let resident = self.observation.resident_bytes.unwrap_or(0);
-        let room = (self.configured_bytes / TIGHT_SHARE).max(TIGHT_BYTES);
-        self.configured_bytes >= WATCHED_FROM_BYTES && resident.saturating_add(room) > self.configured_bytes
+    /// Whether what is freed is kept for whoever wants some next: while there is room, and little is kept already.
+    fn keeps(&self) -> bool {
+        let room = self.configured_bytes.saturating_sub(self.observation.resident_bytes.unwrap_or(0));
+        self.configured_bytes < WATCHED_FROM_BYTES
+            || !is_tight(self.configured_bytes, &self.observation) && self.kept_bytes() <= room / KEPT_SHARE_MAX
     }
 
     /// When so much more was reserved, it is time for another look.
@@ -231,13 +236,20 @@ fn would_relieve(report: &MemoryReport, stays_bytes: u64, missing: u64) -> bool 
     limit_bytes.saturating_sub(report.limit_bytes) >= enough
 }
 
-/// What the process will hold once all that is allocated or reserved was touched.
+/// Whether so much is resident that what need not be is to go.
+fn is_tight(configured_bytes: u64, observation: &MemoryObservation) -> bool {
+    let room = (configured_bytes / TIGHT_SHARE).max(TIGHT_BYTES);
+    observation.resident_bytes.unwrap_or(0).saturating_add(room) > configured_bytes
+}
+
+/// What the process will hold once all that is allocated or reserved was touched, and what is executed all the time is
+/// resident again.
 fn reached_bytes(accounted_bytes: u64, observation: &MemoryObservation) -> u64 {
     let resident = observation.resident_bytes.unwrap_or(0);
-    match observation.heap_bytes {
-        Some(heap) => resident.max(heap.max(accounted_bytes) + observation.file_bytes.unwrap_or(0)),
-        None => resident,
-    }
+    let Some(heap) = observation.heap_bytes else { return resident };
+    let file = observation.file_bytes.unwrap_or(0);
+    let code = observation.file_bytes.map_or(0, |file| file.max(code_pages::EXECUTED_BYTES));
+    (resident.saturating_sub(file) + code).max(heap.max(accounted_bytes) + code)
 }
 
 /// The limit that keeps the process under `configured_bytes`, and within its control group.
@@ -345,7 +357,7 @@ impl MemoryController {
     pub fn new(pool: &Arc<MemoryPool>, root: &Path) -> Arc<MemoryController> {
         let limit = pool.configured_limit();
         if limit >= WATCHED_FROM_BYTES {
-            allocator::map_blocks_from((limit / COPIED_SHARE).min(COPIED_BYTES_MAX));
+            allocator::map_blocks_grown_to((limit / COPIED_SHARE).min(COPIED_BYTES_MAX));
             if limit < HUGE_PAGES_FROM_BYTES {
                 allocator::take_no_huge_pages();
             }
@@ -380,7 +392,22 @@ impl MemoryController {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // Accounted first: what is reserved between the two readings then counts as unaccounted rather than as room.
         let accounted_bytes = self.pool.used();
-        self.put_in_force(&mut last, accounted_bytes, self.observer.observe())
+        let mut observation = self.observer.observe();
+        if is_tight(self.pool.configured_limit(), &observation) && self.gives_code_back(&observation) {
+            observation = self.observer.observe();
+        }
+        self.put_in_force(&mut last, accounted_bytes, observation)
+    }
+
+    /// Gives code back that is not executed all the time; whether there was any. What is needed after all comes back
+    /// within milliseconds.
+    fn gives_code_back(&self, seen: &MemoryObservation) -> bool {
+        let own = seen.heap_bytes.is_some() && self.pool.configured_limit() >= WATCHED_FROM_BYTES;
+        let gives = own && seen.file_bytes.unwrap_or(0) > code_pages::EXECUTED_BYTES;
+        if gives {
+            code_pages::give_back();
+        }
+        gives
     }
 
     /// Decides anew by what was seen last and what is accounted now, which is right for as long as little is touched.
@@ -398,7 +425,7 @@ impl MemoryController {
     ) -> MemoryReport {
         let report = reconcile(self.pool.configured_limit(), accounted_bytes, observation);
         self.pool.tighten(report.limit_bytes, report.release_bytes, report.until_look());
-        allocator::keep(!report.is_tight());
+        allocator::keep(report.keeps());
         self.stays_bytes.fetch_min(report.kept_bytes(), Ordering::Relaxed);
         *last = Some(report);
         report
@@ -416,7 +443,8 @@ impl Relief for MemoryController {
     }
 
     /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has it give back
-    /// what it keeps, if that is enough. One caller at a time does; who waited for another finds what that one found.
+    /// what it keeps, if that is enough, and gives back code. One caller at a time does; who waited for another finds
+    /// what that one found.
     fn relieve(&self, missing: u64) {
         let mut relieved = self.relieved.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -432,11 +460,14 @@ impl Relief for MemoryController {
         if missing == 0 || !is_due(relieved.gave_back, GIVE_BACK_INTERVAL) {
             return;
         }
-        if would_relieve(&report, self.stays_bytes.load(Ordering::Relaxed), missing) {
+        let collects = would_relieve(&report, self.stays_bytes.load(Ordering::Relaxed), missing);
+        if collects {
             allocator::give_back();
             // What blocks of other threads left is theirs to give back, if too late for who asks now.
             allocator::ask();
             self.stays_bytes.store(u64::MAX, Ordering::Relaxed);
+        }
+        if self.gives_code_back(&report.observation) || collects {
             self.look();
             relieved.gave_back = Some(Instant::now());
         }
@@ -444,130 +475,4 @@ impl Relief for MemoryController {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_kept_is_given_back_if_that_is_enough() {
-        let observed = |resident, heap, group: Option<(u64, u64)>| MemoryObservation {
-            resident_bytes: Some(resident * MIB),
-            heap_bytes: Some(heap * MIB),
-            file_bytes: None,
-            group: group.map(|(limit, held)| GroupMemory { limit_bytes: limit * MIB, held_bytes: held * MIB }),
-        };
-        let would = |report: &MemoryReport, stays, missing| would_relieve(report, stays * MIB, missing * MIB);
-        // Of 300 that are not accounted, 250 are kept.
-        let report = reconcile(1_024 * MIB, 500 * MIB, observed(800, 550, None));
-        assert_eq!((report.kept_bytes(), report.limit_bytes), (250 * MIB, 692 * MIB));
-        assert!(would(&report, 0, 250) && !would(&report, 0, 251));
-        assert!(would(&report, 100, 150) && !would(&report, 100, 151), "what stayed once stays");
-        assert!(would(&report, 234, 1) && !would(&report, 235, 1), "for a little nobody is asked");
-        // An eighth of the limit is in force whatever goes back.
-        let report = reconcile(1_024 * MIB, 100 * MIB, observed(1_020, 1_000, None));
-        assert_eq!((report.kept_bytes(), report.reason), (20 * MIB, LimitReason::MostlyUnaccounted));
-        assert!(!would(&report, 0, 1));
-        // A group has room again for what goes back.
-        let report = reconcile(4_096 * MIB, 500 * MIB, observed(800, 550, Some((1_000, 950))));
-        assert_eq!((report.limit_bytes, report.reason), (550 * MIB, LimitReason::Group));
-        assert!(would(&report, 0, 250) && !would(&report, 0, 251));
-    }
-
-    #[test]
-    fn memory_is_scarce_when_the_allocator_keeps_what_is_missed() {
-        let report = |configured, accounted, resident, heap: Option<u64>, group: Option<(u64, u64)>| {
-            let group = group.map(|(limit, held)| GroupMemory { limit_bytes: limit * MIB, held_bytes: held * MIB });
-            let observation = MemoryObservation {
-                resident_bytes: Some(resident * MIB),
-                heap_bytes: heap.map(|heap| heap * MIB),
-                file_bytes: None,
-                group,
-            };
-            reconcile(configured, accounted * MIB, observation)
-        };
-        let limit = 1_000 * MIB;
-        assert!(report(limit, 700, 950, Some(750), None).is_scarce());
-        assert!(!report(limit, 500, 750, Some(550), None).is_scarce(), "a quarter is free");
-        assert!(!report(limit, 700, 950, Some(900), None).is_scarce(), "it is in use, if by nobody who said so");
-        assert!(!report(limit, 950, 960, Some(100), None).is_scarce(), "nothing is kept");
-        assert!(!report(limit, 700, 950, None, None).is_scarce(), "nobody counts");
-        assert!(!report(200 * MIB, 100, 190, Some(100), None).is_scarce(), "such a limit is not compared");
-        assert!(report(u64::MAX, 700, 950, Some(750), Some((1_000, 950))).is_scarce(), "a group's limit");
-        assert!(!report(u64::MAX, 700, 950, Some(750), Some((9_000, 950))).is_scarce());
-    }
-
-    const MIB: u64 = 1 << 20;
-
-    fn seen(resident_mib: u64, group: Option<(u64, u64)>) -> MemoryObservation {
-        let group = group.map(|(limit, held)| GroupMemory { limit_bytes: limit * MIB, held_bytes: held * MIB });
-        MemoryObservation { resident_bytes: Some(resident_mib * MIB), group, ..MemoryObservation::default() }
-    }
-
-    #[test]
-    fn the_limit_in_force_leaves_room_for_what_is_not_accounted() {
-        for (configured, accounted, observation, limit, reason) in [
-            (1_000, 300, seen(300, None), 1_000, LimitReason::Configured),
-            // Reserved, not yet touched.
-            (1_000, 300, seen(100, None), 1_000, LimitReason::Configured),
-            (1_000, 300, seen(420, None), 880, LimitReason::Unaccounted),
-            (1_000, 300, seen(900, None), 500, LimitReason::MostlyUnaccounted),
-            (100, 10, seen(900, None), 100, LimitReason::TooSmall),
-            // Others filled the group: only 50 are left. 30 of them are reserved and not yet touched.
-            (1_000, 300, seen(300, Some((2_000, 1_950))), 350, LimitReason::Group),
-            (1_000, 330, seen(300, Some((2_000, 1_950))), 350, LimitReason::Group),
-            (1_000, 300, seen(300, Some((2_000, 2_100))), 300, LimitReason::Group),
-            (1_000, 300, seen(420, Some((2_000, 500))), 880, LimitReason::Unaccounted),
-            (1_000, 300, MemoryObservation::default(), 1_000, LimitReason::Unobserved),
-        ] {
-            let report = reconcile(configured * MIB, accounted * MIB, observation);
-            assert_eq!((report.limit_bytes / MIB, report.reason), (limit, reason), "{report}");
-            let resident = observation.resident_bytes.unwrap_or(0) / MIB;
-            assert_eq!(report.unaccounted_bytes / MIB, resident.saturating_sub(accounted));
-            // When consumers take all that is in force, the process is at its limit.
-            if reason == LimitReason::Unaccounted {
-                assert_eq!(report.limit_bytes + report.unaccounted_bytes, configured * MIB);
-            }
-        }
-    }
-
-    /// What is allocated or reserved, and not touched yet, will be resident some time: it must not hide the rest.
-    #[test]
-    fn where_allocations_are_counted_the_process_never_passes_its_limit() {
-        let counted = |accounted: u64, resident: u64, heap: u64| {
-            let observation = MemoryObservation {
-                resident_bytes: Some(resident * MIB),
-                file_bytes: Some(30 * MIB),
-                heap_bytes: Some(heap * MIB),
-                group: None,
-            };
-            reconcile(1_024 * MIB, accounted * MIB, observation)
-        };
-        for (accounted, resident, heap, limit) in [
-            (0, 40, 5, 1_024 - 32 - 40),
-            // Reserved and untouched; the code stays.
-            (300, 40, 5, 1_024 - 32 - 30),
-            // Allocated without a reservation.
-            (300, 200, 400, 1_024 - 32 - 130),
-            (300, 600, 300, 1_024 - 32 - 300),
-            (10, 1_000, 900, 128),
-        ] {
-            let report = counted(accounted, resident, heap);
-            assert_eq!(report.limit_bytes / MIB, limit, "{report}");
-            assert_eq!(report.release_bytes, report.configured_bytes, "to give memory back is not refused");
-            let free = limit.saturating_sub(accounted) * MIB;
-            assert!(report.until_look() == (free / 8).max(4 * MIB), "{report}");
-        }
-        assert!(counted(500, 900, 850).is_tight() && !counted(500, 800, 750).is_tight());
-        let small = |resident| reconcile(256 * MIB, 100 * MIB, seen(resident, None));
-        assert!(small(193).is_tight() && !small(192).is_tight());
-    }
-
-    #[test]
-    fn a_report_says_why() {
-        let report = reconcile(1_000 * MIB, 300 * MIB, seen(420, None));
-        let text = report.to_string();
-        assert!(text.contains("125829120 unaccounted") && text.contains("holds unaccounted"), "{text}");
-        let report = reconcile(1_000 * MIB, 300 * MIB, MemoryObservation::default());
-        assert_eq!(report.origin, Origin::Unavailable);
-        assert!(report.to_string().contains("resident unavailable"), "{report}");
-    }
-}
+mod tests;

@@ -76,7 +76,7 @@ fn grows_without_copies_and_goes() {
 fn large_blocks_grow_without_copies_and_are_given_back_when_they_are_freed() {
     // Blocks of before, which are freed or grow after.
     let before: Vec<Vec<usize>> = (0..4).map(|at| (0..MIB * at).collect()).collect();
-    allocator::map_blocks_from(0);
+    allocator::map_blocks_grown_to(0);
     allocator::keep(false);
     let counted = allocator::heap_bytes().unwrap();
 
@@ -93,13 +93,13 @@ fn large_blocks_grow_without_copies_and_are_given_back_when_they_are_freed() {
     drop(numbers);
 
     // More blocks than the table has slots.
-    let mut many: Vec<Vec<u8>> = (0..1_100).map(|_| vec![0; 4 * MIB]).collect();
+    let mut many: Vec<Vec<u8>> = (0..4_200).map(|_| vec![0; MIB]).collect();
     for (at, block) in many.iter_mut().enumerate() {
         block[at] = 7;
     }
-    many[1_099].resize(8 * MIB, 9);
+    many[4_199].resize(8 * MIB, 9);
     assert!(many.iter().enumerate().all(|(at, block)| block[at] == 7 && block[at + 1] == 0));
-    assert_eq!((many[1_099][4 * MIB - 1], many[1_099][8 * MIB - 1]), (0, 9));
+    assert_eq!((many[4_199][MIB - 1], many[4_199][8 * MIB - 1]), (0, 9));
     drop(many);
     // Those slots are free again.
     grows_without_copies_and_goes();

@@ -17,10 +17,12 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Smaller blocks are not worth a system call.
-const BYTES_MIN: usize = 4 << 20;
+/// Smaller blocks are not worth a system call, ...
+const BYTES_MIN: usize = 1 << 20;
+/// ... nor a copy into a mapping when they grow.
+const GROWN_BYTES_MIN: usize = 4 << 20;
 /// Slots of the table. When all are taken, further blocks are the other allocator's, which copies them as they grow.
-const BLOCKS: usize = 1 << 10;
+const BLOCKS: usize = 1 << 12;
 /// The least size of a page: larger alignments are the other allocator's business.
 const PAGE_BYTES: usize = 4_096;
 
@@ -28,22 +30,27 @@ const PAGE_BYTES: usize = 4_096;
 const FREE: usize = 0;
 const MOVING: usize = 1;
 
-/// Smaller blocks are the other allocator's. It never rises: what is mapped has to be found.
-static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// The least block that becomes a mapping when it grows; until it is set, none is mapped. It never rises.
+static GROWN_LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static ADDRESSES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(FREE) }; BLOCKS];
 
 /// A mapped block's slot in the table.
 pub(super) struct Mapped(usize);
 
-/// From now on blocks of at least `bytes` may be mapped.
-pub(super) fn map_from(bytes: usize) {
-    LEAST.fetch_min(bytes.max(BYTES_MIN), Ordering::Relaxed);
+/// From now on blocks may be mapped: fresh ones, and those that grow to at least `bytes`.
+pub(super) fn map_grown_from(bytes: usize) {
+    GROWN_LEAST.fetch_min(bytes.max(GROWN_BYTES_MIN), Ordering::Relaxed);
 }
 
 /// Whether a block of this size may be mapped. Small ones, which are nearly all, come no further.
 #[inline]
 pub(super) fn may_be(bytes: usize) -> bool {
-    bytes >= BYTES_MIN && bytes >= LEAST.load(Ordering::Relaxed)
+    bytes >= BYTES_MIN && GROWN_LEAST.load(Ordering::Relaxed) < usize::MAX
+}
+
+/// Whether a block that grows to this size becomes a mapping.
+pub(super) fn grows_into(bytes: usize) -> bool {
+    bytes >= GROWN_LEAST.load(Ordering::Relaxed)
 }
 
 /// A block of zeros; none: the other allocator may have one.
