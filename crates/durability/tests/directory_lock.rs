@@ -9,7 +9,7 @@ mod shelf;
 use eris_durability::DurabilityError;
 use eris_engine::{EngineError, LogError};
 use eris_platform::{Env, SimulatedEnv};
-use shelf::{PATH, Shelf, files, insert, open_or_panic, options, try_open, try_open_at};
+use shelf::{PATH, Shelf, files, insert, is, open_or_panic, options, try_open, try_open_at};
 
 const LOCK: &str = "/db/eris.lock";
 const IDENTITY: &str = "/db/eris.db";
@@ -75,6 +75,68 @@ fn a_lock_file_of_another_process_ends_the_log() {
     assert_eq!(shelf.keys(), [0, 1, 2], "what is there can be read");
     drop((shelf, other));
     assert_eq!(open_or_panic(&env).keys(), [0, 1, 2]);
+}
+
+/// The names of all files of the database.
+fn names(env: &SimulatedEnv) -> Vec<String> {
+    files(env).into_iter().map(|(path, _)| path).collect()
+}
+
+/// Commits rows from this one on, until one is refused for good: its key, and what it hears.
+fn commit_until_refused(shelf: &mut Shelf, first: i64) -> (i64, String) {
+    // A log file takes a fraction of these.
+    for key in first..first + 200 {
+        let engine = shelf.engine();
+        let inserted = shelf.simulation.block_on(async move { insert(&engine, key..key + 1).await }).expect("ends");
+        match inserted {
+            Ok(()) => {}
+            Err(EngineError::Log(LogError::Failed { reason, is_over: true })) => return (key, reason.to_string()),
+            Err(other) => panic!("row {key} is refused for good, and not with {other:?}"),
+        }
+    }
+    panic!("log files were made, and nobody looked at the lock")
+}
+
+/// Commits that fit into the log file that there is do not look at the lock file. But no further one is made or named,
+/// however full that one was when another process came, and whether or not the next one lay ready.
+#[test]
+fn a_lock_file_of_another_process_is_found_before_there_is_another_log_file() {
+    let mut told_at_once = 0;
+    for rows in 3..40 {
+        let env = SimulatedEnv::new(1);
+        let mut shelf = open_database(&env);
+        shelf.insert(3..rows);
+        env.files().remove(LOCK.as_ref()).expect("is there");
+        let other = env.files().lock(LOCK.as_ref()).expect("it is a new file");
+        let before = names(&env);
+        let (refused, told) = commit_until_refused(&mut shelf, rows);
+        assert!(told.contains("is locked by another process") && told.contains("Stop both"), "{told}");
+        assert_eq!(names(&env), before, "no log file is made or named after {rows} rows");
+        assert_eq!(refused_commit(&mut shelf, refused + 1), told);
+        assert_eq!(shelf.keys(), (0..refused).collect::<Vec<_>>(), "what was told can be read");
+        told_at_once += usize::from(refused == rows);
+        drop((shelf, other));
+        let kept = open_or_panic(&env).keys();
+        assert!(kept.starts_with(&(0..refused).collect::<Vec<_>>()), "{refused} rows were told of: {kept:?}");
+        assert!(kept.len() as i64 <= refused + 1, "what was not told may be there, and nothing else: {kept:?}");
+    }
+    assert!(told_at_once < 30, "commits that need no other log file go on");
+}
+
+/// Where nobody else came, the next log file has the lock file made again, without a checkpoint.
+#[test]
+fn a_lock_file_that_is_gone_is_made_again_with_the_next_log_file() {
+    let env = SimulatedEnv::new(1);
+    let mut shelf = open_database(&env);
+    env.files().remove(LOCK.as_ref()).expect("is there");
+    let before = names(&env).iter().filter(|path| is(path, "log")).count();
+    shelf.insert(3..60);
+    assert!(names(&env).iter().filter(|path| is(path, "log")).count() > before, "there is another log file");
+    let holder = env.files().read_to_string(LOCK.as_ref()).ok();
+    assert_eq!(holder, Some(format!("process {}", std::process::id())));
+    refused_opening(&env, PATH);
+    shelf.close();
+    assert_eq!(open_or_panic(&env).keys(), (0..60).collect::<Vec<_>>());
 }
 
 #[test]

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use eris_platform::simulated::FileFault;
-use eris_platform::{MemoryPool, SeededRandom, TempFileError};
+use eris_platform::{MemoryPool, SeededRandom};
 use eris_storage::{Batch, Comparison, ContainerDictionaries, DataType, Value};
 
 use super::tests::{Case, KINDS, Outcome, SHAPES, Shape, assert_same, batches, case, column, plain, rows_of, types_of};
 use super::{BuildSpec, JoinBuild, JoinKind, Probe, ProbeParts};
 use crate::error::OperatorError;
 use crate::expression::Expression;
-use crate::pipeline::spilled::{Disk, give, rows_of_stream, write_out};
+use crate::pipeline::spilled::{Disk, FAULTS, failures_min, give, rows_of_stream, tells, write_out};
 use crate::pipeline::{Collector, Pipeline, Sink, Step};
 use crate::spill::{SpillOptions, SpillingSink};
 
@@ -240,24 +239,25 @@ fn a_join_fails_by_itself_when_the_disk_does() {
             }
         }
         let expected = case.reference();
-        let mut failed = 0;
-        for operation in 0.. {
-            let (disk, pool) = (Disk::new(operation), MemoryPool::unlimited());
-            let files = disk.env.simulated_files();
-            files.fail_at(files.operations() + operation, FileFault::Broken);
-            let run = case.run_in_files(&disk, &pool, options, 7);
-            disk.settle();
-            assert_eq!((pool.used(), disk.files.statistics().used_bytes), (0, 0), "operation {operation}");
-            match run {
-                Ok((found, is_in_files)) => {
-                    assert!(is_in_files);
-                    assert_same(found.joined, expected.joined, "without a failure");
-                    break;
+        for fault in FAULTS {
+            let mut failed = 0;
+            for operation in 0.. {
+                let (disk, pool) = (Disk::new(operation), MemoryPool::unlimited());
+                disk.fail_at(operation, fault);
+                let run = case.run_in_files(&disk, &pool, options, 7);
+                disk.settle();
+                assert_eq!((pool.used(), disk.files.statistics().used_bytes), (0, 0), "operation {operation}");
+                match run {
+                    Ok((found, is_in_files)) => {
+                        assert!(is_in_files);
+                        assert_same(found.joined, expected.joined.clone(), "without a failure");
+                        break;
+                    }
+                    Err(error) => assert!(tells(fault, &error), "{fault:?} of operation {operation}: {error}"),
                 }
-                Err(OperatorError::TempFile(TempFileError::Io { .. })) => failed += 1,
-                Err(other) => panic!("{other}"),
+                failed += 1;
             }
+            assert!(failed > failures_min(fault, 20), "{failed} operations of {kind:?}, {fault:?}");
         }
-        assert!(failed > 20, "{failed} operations of {kind:?}");
     }
 }

@@ -1,18 +1,42 @@
 //! Runs a sink that goes on in files as the executor does, for tests: on the threads of the test and the real disk, or
 //! on the simulated one.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use eris_engine::CancelHandle;
-use eris_platform::{MemoryPool, SimulatedEnv, TempDirectory, TempFiles};
+use eris_platform::simulated::FileFault;
+use eris_platform::{MemoryPool, SimulatedEnv, TempDirectory, TempFileError, TempFiles};
 use eris_storage::Batch;
 
 use super::Sink;
 use crate::error::OperatorError;
 use crate::spill::{RowStream, Spill, SpillOptions, SpillingSink};
+
+/// Everything that an operation of the disk may fail with.
+pub(crate) const FAULTS: [FileFault; 3] = [FileFault::Broken, FileFault::Denied, FileFault::NoSpace];
+
+/// Whether the error of a statement that met this fault says what the disk said.
+pub(crate) fn tells(fault: FileFault, error: &OperatorError) -> bool {
+    let OperatorError::TempFile(error) = error else { return false };
+    match (fault, error) {
+        (FileFault::NoSpace, TempFileError::Full { .. }) => true,
+        (FileFault::Broken | FileFault::Denied, TempFileError::Io { os_error: Some(code), .. }) => {
+            let is_denied = io::Error::from_raw_os_error(*code).kind() == io::ErrorKind::PermissionDenied;
+            is_denied == (fault == FileFault::Denied)
+        }
+        _ => false,
+    }
+}
+
+/// A test of every operation in turn has to see more failures than this. Only operations that take space are refused
+/// it: a directory, a file, and each write.
+pub(crate) fn failures_min(fault: FileFault, operations: u64) -> u64 {
+    if fault == FileFault::NoSpace { 4 } else { operations }
+}
 
 /// A simulated disk, and what a statement may do with it.
 pub(crate) struct Disk {
@@ -27,6 +51,12 @@ impl Disk {
         let directory = TempDirectory { path: "/db/temp".into(), is_own: false, keeps_free_bytes: 0 };
         let files = TempFiles::new(Arc::new(env.clone()), directory);
         Self { env, files }
+    }
+
+    /// Has an operation of the disk fail: the next one is number 0.
+    pub fn fail_at(&self, operation: u64, fault: FileFault) {
+        let files = self.env.simulated_files();
+        files.fail_at(files.operations() + operation, fault);
     }
 
     pub fn spill(&self, memory: &Arc<MemoryPool>, options: SpillOptions) -> Spill {

@@ -1,5 +1,6 @@
 //! Sorts that go on in files give what they would have given in memory, and say what the disk did.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use eris_platform::simulated::FileFault;
@@ -9,7 +10,7 @@ use eris_storage::{Batch, DataType, Value};
 use super::{SortKey, SortKeys, SortSink};
 use crate::error::OperatorError;
 use crate::pipeline::Sink;
-use crate::pipeline::spilled::Disk;
+use crate::pipeline::spilled::{Disk, FAULTS, failures_min, tells};
 use crate::spill::SpillOptions;
 
 const TYPES: [DataType; 4] = [DataType::Int64, DataType::Text, DataType::Float64, DataType::Int32];
@@ -131,20 +132,21 @@ fn a_sort_fails_by_itself_when_the_disk_does() {
     assert!(matches!(error, Some(OperatorError::TempFile(TempFileError::Limit { limit_bytes: 100_000 }))), "{error:?}");
     let error = failed(&Disk::new(2), None, |disk| disk.env.simulated_files().set_capacity(Some(200_000)));
     assert!(matches!(error, Some(OperatorError::TempFile(TempFileError::Full { .. }))), "{error:?}");
-    // Every operation in turn.
-    let mut actions = std::collections::BTreeSet::new();
-    for operation in 0.. {
-        let error = failed(&Disk::new(operation), None, |disk| {
-            let files = disk.env.simulated_files();
-            files.fail_at(files.operations() + operation, FileFault::Broken);
-        });
-        match error {
-            None => break,
-            Some(OperatorError::TempFile(TempFileError::Io { action, .. })) => drop(actions.insert(action)),
-            Some(other) => panic!("{other}"),
+    // Every operation in turn, with each fault.
+    for fault in FAULTS {
+        let (mut failures, mut actions) = (0, BTreeSet::new());
+        for operation in 0.. {
+            let Some(error) = failed(&Disk::new(operation), None, |disk| disk.fail_at(operation, fault)) else { break };
+            assert!(tells(fault, &error), "{fault:?} of operation {operation}: {error}");
+            failures += 1;
+            if let OperatorError::TempFile(TempFileError::Io { action, .. }) = error {
+                actions.insert(action);
+            }
         }
+        assert!(failures > failures_min(fault, 5), "{failures} operations, {fault:?}");
+        let all = ["write", "read", "create"].iter().all(|action| actions.contains(action));
+        assert_eq!(all, fault != FileFault::NoSpace, "{fault:?}: {actions:?}");
     }
-    assert!(actions.contains("write") && actions.contains("read") && actions.contains("create"), "{actions:?}");
 }
 
 #[test]
@@ -154,4 +156,21 @@ fn a_small_limit_stays_in_memory() {
     let keys = SortKeys([SortKey { column: 0, descending: false, nulls_first: false }].into());
     let sink = Arc::new(SortSink::new(keys, Some(10), &pool, 1).spilling_to(&spill));
     assert!(sink.spilling().is_none());
+}
+
+/// Rows that repeat take a small part of their bytes in files, however often they are merged.
+#[test]
+fn rows_that_repeat_are_compressed_in_files() {
+    const TEXT: &str = "a text that is the same in each of the rows";
+    let row = |n: i64| vec![Value::Int64(n % 10), Value::Text(TEXT.into())];
+    let rows: Vec<Vec<Value>> = (0..2_000).map(row).collect();
+    let batches = vec![Batch::from_rows(&[DataType::Int64, DataType::Text], &rows); 20];
+    let (disk, pool) = (Disk::new(1), MemoryPool::unlimited());
+    let spill = disk.spill(&pool, SpillOptions { held_bytes_max: Some(200_000), file_bytes_max: None });
+    let keys = SortKeys([SortKey { column: 0, descending: false, nulls_first: false }].into());
+    let sink = SortSink::new(keys, None, &pool, 2).spilling_to(&spill);
+    let (found, from_files) = disk.run(&sink, &batches, 2).unwrap();
+    assert!(from_files && found.iter().map(|batch| batch.rows).sum::<usize>() == 20 * rows.len());
+    let (plain, written) = (20 * rows.len() * (size_of::<i64>() + TEXT.len()), spill.written_bytes());
+    assert!(written > 0 && written * 4 < plain as u64, "{written} bytes of {plain} are in files");
 }
