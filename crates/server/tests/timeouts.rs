@@ -1,4 +1,5 @@
-//! Timeouts as a client meets them: which statement they end, and that the connection goes on or ends as it should.
+//! Timeouts as a client meets them, and sessions that end others: which statement ends, and that the connection goes on
+//! or ends as it should.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use client::Server;
 use client::wire::{Wire, message, query};
+
+/// A statement that others end.
+const SLEEP: &str = "SELECT pg_sleep(600)";
 
 /// Statements that take about as long as their timeout, each followed at once by one without a timeout.
 #[test]
@@ -86,4 +90,93 @@ fn transaction_timeout_ends_a_block_that_is_one_long_statement_and_no_session_af
     assert_eq!(other.run("SELECT n FROM t").value(), "5");
     drop((client, other));
     server.wait_for_connections(0);
+}
+
+/// The timeout ends an idle session, which is told so, and releases its locks. A session is not idle while a statement
+/// runs, however long that takes.
+#[test]
+fn idle_timeouts_end_the_session_and_release_its_locks() {
+    let server = Server::start();
+    let mut other = Wire::start(&server);
+    other.run("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    other.run("INSERT INTO t VALUES (1, 0)");
+    // Each text is one message: its client is not idle between its statements.
+    let in_block = [
+        "SET idle_in_transaction_session_timeout = 200",
+        "BEGIN; UPDATE t SET n = 100 WHERE id = 1; SELECT pg_sleep(0.6), 7",
+    ];
+    let outside = ["SET idle_session_timeout = 200; SELECT pg_sleep(0.6), 7"];
+    for (texts, status, state, words, n) in [
+        (&in_block[..], 'T', "25P03", "idle-in-transaction timeout", "1"),
+        (&outside[..], 'I', "57P05", "idle-session timeout", "2"),
+    ] {
+        let mut client = Wire::start(&server);
+        let replies: Vec<_> = texts.iter().map(|text| client.run(text)).collect();
+        let last = replies.last().expect("there are texts");
+        assert_eq!((last.rows[0][1].as_deref(), last.status), (Some("7"), Some(status)), "{last:?}");
+        let ended = client.until_ready();
+        assert_eq!((ended.sqlstate(), ended.status), (state, None), "{ended:?}");
+        assert!(ended.errors[0].message.contains(words), "{ended:?}");
+        other.run("UPDATE t SET n = n + 1 WHERE id = 1");
+        assert_eq!(other.run("SELECT n FROM t").value(), n, "{state}: it was rolled back");
+    }
+    // The timeouts of one session are not those of another.
+    assert_eq!(other.run("SHOW idle_session_timeout").value(), "0");
+    server.wait_for_connections(1);
+}
+
+/// Calls a function with the number of a session that runs [`SLEEP`], until it no longer does.
+fn interrupt(client: &mut Wire, function: &str, process: &str) {
+    let sleeps = format!("SELECT state FROM pg_stat_activity WHERE pid = {process} AND query = '{SLEEP}'");
+    let patience = Instant::now() + Duration::from_mins(1);
+    while client.run(&sleeps).value() != "active" {
+        assert!(Instant::now() < patience, "{process} sleeps");
+        sleep(Duration::from_millis(5));
+    }
+    // While the statement is planned a cancel is lost.
+    while client.run(&sleeps).value() == "active" {
+        assert!(Instant::now() < patience, "{process} sleeps on after {function}");
+        client.run(&format!("SELECT {function}({process})"));
+        sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_session_cancels_and_terminates_others() {
+    let server = Server::start();
+    let (mut one, mut two, mut three) = (Wire::start(&server), Wire::start(&server), Wire::start(&server));
+    one.run("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    one.run("INSERT INTO t VALUES (1, 0)");
+    let process = two.run("SELECT pg_backend_pid()").value().to_owned();
+
+    two.send(&query(SLEEP));
+    interrupt(&mut one, "pg_cancel_backend", &process);
+    let reply = two.until_ready();
+    assert_eq!((reply.sqlstate(), reply.status), ("57014", Some('I')), "{reply:?}");
+    // Between statements it hits nothing.
+    assert_eq!(one.run(&format!("SELECT pg_cancel_backend({process})")).value(), "t");
+    assert_eq!(two.run("SELECT 7").value(), "7");
+
+    two.run("BEGIN");
+    two.run("UPDATE t SET n = 100 WHERE id = 1");
+    two.send(&query(SLEEP));
+    interrupt(&mut one, "pg_terminate_backend", &process);
+    let reply = two.until_ready();
+    assert_eq!((reply.sqlstate(), reply.status), ("57P01", None), "{reply:?}");
+    one.run("UPDATE t SET n = n + 1 WHERE id = 1");
+    assert_eq!(one.run("SELECT n FROM t").value(), "1", "a busy session was rolled back");
+
+    three.run("BEGIN");
+    three.run("UPDATE t SET n = 100 WHERE id = 1");
+    let process = three.run("SELECT pg_backend_pid()").value().to_owned();
+    assert_eq!(one.run(&format!("SELECT pg_terminate_backend({process})")).value(), "t");
+    let reply = three.until_ready();
+    assert_eq!((reply.sqlstate(), reply.status), ("57P01", None), "{reply:?}");
+    one.run("UPDATE t SET n = n + 1 WHERE id = 1");
+    assert_eq!(one.run("SELECT n FROM t").value(), "2", "an idle session was rolled back");
+
+    for function in ["pg_cancel_backend", "pg_terminate_backend"] {
+        assert_eq!(one.run(&format!("SELECT {function}(123456)")).value(), "f", "there is no such session");
+    }
+    server.wait_for_connections(1);
 }

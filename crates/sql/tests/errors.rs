@@ -270,6 +270,10 @@ fn what_is_too_large_is_refused_by_its_bound() {
         (nested("(", ")", 10_000), "54001"),
         (nested("NOT ", "", 10_000), "54001"),
         (nested("- ", "", 10_000), "54001"),
+        (nested("NOT ", "", 110), "54001"),
+        (nested("CASE WHEN true THEN ", " END", 110), "54001"),
+        (nested("EXISTS (SELECT ", ")", 15), "54001"),
+        (nested("(SELECT ", ")", 40), "54001"),
         (format!("SELECT 1{}", " + 1".repeat(299)), "54001"),
         (format!("SELECT 'a'{}", " || 'a'".repeat(1_500)), "54001"),
         (format!("SELECT CASE{} END", " WHEN a THEN 1".repeat(1_200)), "54001"),
@@ -299,7 +303,7 @@ fn what_is_too_large_is_refused_by_its_bound() {
             "SELECT 1 FROM t{}",
             (0..100).map(|at| format!(" JOIN t t{at} ON t{at}.a = t.a")).collect::<Vec<_>>().concat()
         ),
-        format!("{}SELECT 1{}", "SELECT EXISTS (".repeat(40), ")".repeat(40)),
+        format!("{}SELECT 1{}", "SELECT EXISTS (".repeat(10), ")".repeat(10)),
     ] {
         assert_eq!(refused(&sql), None, "{}", &sql[..sql.len().min(60)]);
     }
@@ -307,29 +311,48 @@ fn what_is_too_large_is_refused_by_its_bound() {
 
 /// A bound that is set low refuses what is above it in this session; the session goes on, and others are as before.
 #[test]
-fn bounds_of_tokens_and_plan_parts_are_settings_of_the_session() {
+fn each_bound_is_a_setting_of_the_session() {
     let instance = instance();
     let (mut client, mut other) = (instance.session(), instance.session());
-    let list = |items: usize| format!("SELECT 1 IN (0{})", ", 0".repeat(items));
+    let list = |items: usize| format!("SELECT 1 IN (0{})", ", 0".repeat(items - 1));
     let doubled = "WITH a AS (SELECT 1 AS x), b AS (SELECT p.x FROM a p, a q), c AS (SELECT p.x FROM b p, b q), \
                    d AS (SELECT p.x FROM c p, c q) SELECT count(*) FROM d";
-    for (setting, sql, state, answer) in [
-        ("max_statement_tokens", list(100), "54000", "f"),
-        ("max_plan_parts", list(200), "54001", "f"),
-        ("max_plan_parts", doubled.to_owned(), "54001", "1"),
+    let text = format!("SELECT length('{}')", "x".repeat(2_000));
+    let brackets = format!("SELECT {}1{}", "(".repeat(40), ")".repeat(40));
+    let conditions = format!("SELECT id FROM orders WHERE id = 1{}", " OR id = 2".repeat(21));
+    // The least and the most that the setting takes, and between them a value that refuses the statement.
+    for (setting, [least, low, most], sql, state, answer) in [
+        ("max_text_bytes", [1_000, 2_000, 256 << 20], text, "54000", "2000"),
+        ("max_text_statements", [1, 2, 10_000_000], "SELECT 1; SELECT 2; SELECT 3".to_owned(), "54000", "3"),
+        ("max_statement_tokens", [100, 100, 32_000_000], list(101), "54000", "f"),
+        ("max_list_items", [10, 20, 10_000_000], list(21), "54000", "f"),
+        ("max_nesting", [10, 20, 100], brackets, "54001", "1"),
+        ("max_nesting", [10, 20, 100], format!("SELECT {}true", "NOT ".repeat(40)), "54001", "t"),
+        ("max_expression_terms", [10, 20, 3_000], format!("SELECT 1{}", " + 1".repeat(21)), "54001", "22"),
+        ("max_conditions", [10, 20, 10_000], conditions, "54001", "1"),
+        ("max_relations", [1, 2, 1_000], "SELECT count(*) FROM orders a, orders b, orders c".to_owned(), "54001", "1"),
+        ("max_columns", [1, 4, 16_384], "SELECT 1, 2, 3, 4, 5".to_owned(), "54011", "1|2|3|4|5"),
+        ("max_plan_parts", [100, 100, 100_000_000], list(201), "54001", "f"),
+        ("max_plan_parts", [100, 100, 100_000_000], doubled.to_owned(), "54001", "1"),
     ] {
-        client.ok(&format!("SET {setting} = 100"));
-        assert_eq!(client.rows(&format!("SHOW {setting}")), ["100"]);
+        client.ok(&format!("SET {setting} = {low}"));
+        let unit = if setting == "max_text_bytes" { "B" } else { "" };
+        assert_eq!(client.rows(&format!("SHOW {setting}")), [format!("{low}{unit}")]);
         let refused = error(&mut client, &sql);
         assert_eq!(refused.sqlstate.as_str(), state, "{setting}: {refused}");
         let hint = refused.hint.clone().unwrap_or_default();
-        assert!(hint.contains(setting) && refused.message.contains("at most 100"), "{refused}");
+        let names_it = hint.contains(setting) && refused.message.contains(&format!("at most {low} "));
+        // The parser itself refuses nesting, and does not know of settings.
+        assert!(names_it || setting == "max_nesting", "{refused}");
         assert_eq!(client.rows("SELECT count(*), min(customer) FROM orders"), ["1|Ada"], "after {setting}");
-        for value in ["99", "1000000000000", "-1", "'many'"] {
+        for value in [(least - 1).to_string(), (most + 1).to_string(), "-1".to_owned(), "'many'".to_owned()] {
             assert_eq!(client.state(&format!("SET {setting} = {value}")), "22023", "{setting} = {value}");
         }
-        assert_eq!(other.rows(&sql), [answer], "the bound is that of one session");
+        assert_eq!(other.rows(&sql), [answer], "the bound of {setting} is that of one session");
+        for value in [least, most] {
+            client.ok(&format!("SET {setting} = {value}"));
+        }
         client.ok(&format!("RESET {setting}"));
-        assert_eq!(client.rows(&sql), [answer]);
+        assert_eq!(client.rows(&sql), [answer], "after RESET {setting}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use eris_engine::{AdmissionOptions, ClassLimit, EngineOptions, StatementClass};
 use eris_sql::DatabaseOptions;
-use support::Instance;
+use support::{Instance, take_all};
 
 fn instance(memory_limit_bytes: u64) -> Instance {
     let engine = EngineOptions { workers: 1, nodes: 1, memory_limit_bytes, ..EngineOptions::default() };
@@ -345,19 +345,6 @@ fn one_row_is_read_and_updated_and_all_rows_are_deleted_in_a_full_database() {
     }
 }
 
-/// Reserves what there is, and what ended statements give back a moment later.
-fn take_all(engine: &eris_engine::Engine, name: &'static str) -> eris_platform::Reservation {
-    let (held, mut refused) = (engine.memory().reserve(name), 0);
-    while refused < 100 {
-        while held.grow(64 << 10).is_ok() {
-            refused = 0;
-        }
-        refused += 1;
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    held
-}
-
 /// A statement that was refused beside another one waits until that has ended, and is answered.
 #[test]
 fn a_refused_statement_waits_for_others_and_is_answered() {
@@ -494,4 +481,47 @@ fn what_a_refused_statement_held_is_there_for_the_next() {
         assert_eq!(client.rows(query), rows);
         assert_eq!(client.ok("UPDATE t SET a = 0 WHERE id = 5").tag, "UPDATE 1");
     }
+}
+
+/// What parsing and planning take is reserved before they begin: a long list is refused for its tokens or, where these
+/// fit, for its plan. Under a larger limit it is answered, and nothing stays reserved.
+#[test]
+fn long_lists_are_refused_before_they_are_parsed_or_planned() {
+    let engine = EngineOptions {
+        workers: 1,
+        nodes: 1,
+        memory_limit_bytes: 64 << 20,
+        // What else this process holds does not count.
+        memory_watched: false,
+        ..EngineOptions::default()
+    };
+    let instance = Instance::with_engine(engine, DatabaseOptions::default());
+    let mut client = instance.session();
+    client.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    client.ok("INSERT INTO t VALUES (7)");
+    let memory = instance.database.engine().memory();
+    let before = memory.used();
+    let items = |count: u32| (0..count).map(|item| item.to_string()).collect::<Vec<_>>();
+    let values = format!("VALUES ({})", items(60_000).join("),("));
+    let insert = format!("INSERT INTO t {values}");
+    // Its tokens take 46 MB, its plan 60 MB more.
+    let in_list = format!("SELECT count(*) FROM t WHERE id IN ({})", items(30_000).join(","));
+    let planning = || memory.by_consumer().into_iter().find(|(name, _)| *name == "parsing and planning");
+    for (sql, reserved) in [(&values, 0), (&insert, 0), (&in_list, 40 << 20)] {
+        let what = &sql[..20];
+        let refused = client.run(sql).unwrap_err();
+        assert_eq!(refused.sqlstate.as_str(), "53200", "{what}: {refused}");
+        let detail = refused.detail.as_deref().unwrap_or_default();
+        assert!(detail.contains("parsing and planning asked for"), "{what}: {refused}");
+        assert!(memory.peak() >= before + reserved, "{what}: {} were reserved at most", memory.peak());
+        assert_eq!(planning(), Some(("parsing and planning", 0)), "{what}");
+        assert!(memory.used() <= before + (1 << 20), "{what}: {} of {before} bytes are held", memory.used());
+        assert_eq!(client.rows("SELECT id FROM t"), ["7"], "{what}: the session goes on");
+    }
+    // A list of honest length fits.
+    let short = format!("SELECT count(*) FROM t WHERE id IN ({})", items(1_000).join(","));
+    assert_eq!(client.rows(&short), ["1"]);
+    memory.set_limit(1 << 30);
+    assert_eq!(client.rows(&in_list), ["1"]);
+    assert_eq!(planning(), Some(("parsing and planning", 0)));
 }

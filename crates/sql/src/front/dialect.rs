@@ -134,13 +134,17 @@ impl Dialect for BoundedDialect {
         true
     }
 
+    /// NOT and CASE are no names: where they are nested too deep, the parser would read them as such instead of saying so.
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        matches!(keyword, Keyword::NOT | Keyword::CASE) || PostgreSqlDialect {}.is_reserved_for_identifier(keyword)
+    }
+
     as_postgresql! {
         identifier_quote_style(identifier: &str) -> Option<char>;
         is_delimited_identifier_start(c: char) -> bool;
         is_identifier_start(c: char) -> bool;
         is_identifier_part(c: char) -> bool;
         is_custom_operator_part(c: char) -> bool;
-        is_reserved_for_identifier(keyword: Keyword) -> bool;
         get_next_precedence(parser: &Parser) -> Option<Result<u8, ParserError>>;
         prec_value(precedence: Precedence) -> u8;
         allow_extract_custom() -> bool;

@@ -14,6 +14,7 @@
 //! | `CASE x WHEN ...`                    | `x` for each branch, and the branches            |
 //! | `nullif`, `coalesce`, rows compared  | twice what they consist of                       |
 //! | `CUBE`, `ROLLUP`, `GROUPING SETS`    | all keys for each set                            |
+//! | subqueries in expressions            | at least [`PLANNINGS`] for each, to the power of its depth |
 
 use std::ops::ControlFlow;
 
@@ -23,6 +24,9 @@ use crate::ast::{
 
 /// A table brings a node, a schema and a filter.
 const RELATION_PARTS: usize = 8;
+/// Planning takes twice the time for each level of subqueries in expressions. Counted as three times, some eleven levels
+/// are the most, and take a tenth of a second.
+const PLANNINGS: usize = 3;
 /// Grouping sets of one query at most; more are refused later.
 const SETS_MAX: usize = 4_096;
 
@@ -51,7 +55,8 @@ impl Size {
         let _: ControlFlow<()> = statement.visit(&mut count);
         let whole = count.frames.pop().unwrap_or_default();
         let Count { terms, conditions, columns, .. } = count;
-        Self { parts: whole.parts, relations: whole.relations, terms, conditions, columns }
+        let parts = whole.parts.max(whole.plannings);
+        Self { parts, relations: whole.relations, terms, conditions, columns }
     }
 }
 
@@ -60,6 +65,8 @@ impl Size {
 struct Frame {
     parts: usize,
     relations: usize,
+    /// Of queries in it, those in expressions [`PLANNINGS`] times.
+    plannings: usize,
     terms: usize,
     conditions: usize,
     /// Of an expression: the parts of the first expression in it.
@@ -110,8 +117,10 @@ impl Visitor for Count {
     }
 
     fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        let Frame { parts, relations, .. } = self.pop();
+        let Frame { parts, relations, plannings, .. } = self.pop();
         let outer = self.top();
+        let times = if outer.is_query { 1 } else { PLANNINGS };
+        outer.plannings = outer.plannings.saturating_add(plannings.saturating_add(1).saturating_mul(times));
         // The queries of WITH come before everything else of the query that they belong to.
         if let Some((_, size)) = outer.with.iter_mut().find(|(_, size)| size.is_none()) {
             *size = Some((parts, relations));
@@ -164,7 +173,7 @@ impl Visitor for Count {
     }
 
     fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        let Frame { parts, relations, terms, conditions, first, .. } = self.pop();
+        let Frame { parts, relations, plannings, terms, conditions, first, .. } = self.pop();
         let first = first.unwrap_or(0);
         let more = match expr {
             Expr::Between { .. } => first,
@@ -203,6 +212,7 @@ impl Visitor for Count {
         let outer = self.top();
         outer.parts = outer.parts.saturating_add(parts);
         outer.relations = outer.relations.saturating_add(relations);
+        outer.plannings = outer.plannings.saturating_add(plannings);
         if !outer.is_query {
             outer.terms = outer.terms.saturating_add(handed_on);
             outer.conditions += conditions;
@@ -262,6 +272,17 @@ mod tests {
         assert!((60..100).contains(&any), "{any}");
         assert!(size("SELECT 1 FROM t GROUP BY CUBE (a, b, c, d, e, f, g, h)").parts > 256 * 8);
         assert!(size("SELECT nullif(nullif(nullif(nullif(a, 1), 1), 1), 1)").parts > 16 * 2);
+    }
+
+    #[test]
+    fn subqueries_within_each_other_count_by_their_depth() {
+        let nested = |depth: usize, open: &str, close: &str| {
+            let query = (0..depth).fold("SELECT 1".to_string(), |query, _| format!("SELECT {open}({query}){close}"));
+            size(&query).parts
+        };
+        assert!(nested(5, "EXISTS ", "") < 2_000 && nested(12, "EXISTS ", "") > 1 << 19);
+        assert!(nested(14, "1 + ", "") > 1 << 22 && nested(14, "1 IN ", "") > 1 << 22);
+        assert!(nested(20, "* FROM ", " q") < 1_000, "in FROM each is planned once");
     }
 
     #[test]

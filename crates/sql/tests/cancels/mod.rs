@@ -1,5 +1,8 @@
 //! A statement hears that it is cancelled wherever it is. How soon is printed; that it does is asserted.
 
+mod in_files;
+mod waiting_for_memory;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,6 +17,12 @@ use crate::support::{Client, Instance};
 const ROWS: usize = 100_000;
 /// Far beyond what any statement may take to hear it, also on a machine that does much else.
 const HEARD_MAX: Duration = Duration::from_mins(2);
+
+/// The rows of the table `big (id, n, s)`, as CSV.
+fn big_rows() -> Arc<str> {
+    let row = |id| format!("{id},{},row {}\n", id % 1_000, (id * 7_919) % ROWS);
+    (0..ROWS).map(row).collect::<Vec<_>>().concat().into()
+}
 
 /// Runs a statement on a thread and cancels it, sooner each time if it was faster; gives how long it took to end, or
 /// what it did instead.
@@ -66,9 +75,7 @@ fn every_statement_hears_that_it_is_cancelled() {
     let mut client = instance.session();
     client.ok("CREATE TABLE big (id int PRIMARY KEY, n int, s text)");
     client.ok("CREATE TABLE copied (id int, n int, s text)");
-    let row = |id| format!("{id},{},row {}\n", id % 1_000, (id * 7_919) % ROWS);
-    let rows: String = (0..ROWS).map(row).collect::<Vec<_>>().concat();
-    let rows: Arc<str> = rows.into();
+    let rows = big_rows();
     client.run_with("COPY big FROM STDIN (FORMAT csv)", &[], Some(&rows)).unwrap();
     let terms: Vec<String> = (0..400).map(|at| format!("(a.n = {at} AND b.n <> {at} * 2)")).collect();
     let joins: Vec<String> = (0..12).map(|at| format!("JOIN big t{at} USING (id)")).collect();

@@ -9,7 +9,7 @@ pub mod records;
 use std::sync::Arc;
 
 use eris_engine::{Engine, EngineOptions};
-use eris_platform::RealEnv;
+use eris_platform::{RealEnv, Reservation};
 use eris_sql::{Database, DatabaseOptions, Outcome, Session, SessionOptions, SqlError, SqlType, pg_format};
 use eris_storage::Value;
 
@@ -112,6 +112,19 @@ impl Client {
         let answer = self.ok(sql);
         answer.rows.iter().map(|row| joined(row)).collect()
     }
+}
+
+/// Reserves all memory that rows may take, and what ended statements release a moment later.
+pub fn take_all(engine: &Engine, name: &'static str) -> Reservation {
+    let (held, mut refused) = (engine.memory().reserve(name), 0);
+    while refused < 100 {
+        while held.grow(64 << 10).is_ok() {
+            refused = 0;
+        }
+        refused += 1;
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    held
 }
 
 pub fn joined(row: &[Option<String>]) -> String {

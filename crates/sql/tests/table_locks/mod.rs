@@ -62,6 +62,39 @@ fn truncate_waits_for_who_has_inserted() {
 }
 
 #[test]
+fn drop_waits_for_who_has_inserted() {
+    let instance = instance();
+    let (mut writer, dropper, mut reader) = (instance.session(), instance.session(), instance.session());
+    writer.ok("BEGIN");
+    writer.ok("INSERT INTO t VALUES (3, 3)");
+    writer.ok("INSERT INTO u VALUES (3, 3)");
+    let waiter = Waiter::start(&instance, dropper, "DROP TABLE t", 1);
+    assert_eq!(writer.rows("SELECT count(*) FROM t"), ["3"], "who has a lock goes on");
+    writer.ok("COMMIT");
+    waiter.end().1.expect("dropped");
+    assert_eq!(reader.state("SELECT count(*) FROM t"), "42P01");
+    assert_eq!(reader.rows("SELECT count(*) FROM u"), ["1"], "its transaction was committed as a whole");
+    assert!(instance.database.engine().table_locks().is_empty(), "all locks are given back");
+}
+
+#[test]
+fn drop_index_waits_for_who_has_inserted() {
+    let instance = instance();
+    let (mut writer, mut dropper, mut reader) = (instance.session(), instance.session(), instance.session());
+    dropper.ok("CREATE INDEX by_n ON t (n)");
+    writer.ok("BEGIN");
+    writer.ok("INSERT INTO t VALUES (3, 2)");
+    let waiter = Waiter::start(&instance, dropper, "DROP INDEX by_n", 1);
+    writer.ok("INSERT INTO t VALUES (4, 2)");
+    assert_eq!(writer.rows("SELECT count(*) FROM t WHERE n = 2"), ["3"], "who has a lock goes on");
+    writer.ok("COMMIT");
+    waiter.end().1.expect("dropped");
+    assert_eq!(reader.rows("SELECT count(*) FROM t WHERE n = 2"), ["3"]);
+    assert_eq!(reader.state("DROP INDEX by_n"), "42704");
+    assert!(instance.database.engine().table_locks().is_empty(), "all locks are given back");
+}
+
+#[test]
 fn drop_waits_for_who_reads() {
     let instance = instance();
     let (mut reader, dropper) = (instance.session(), instance.session());
@@ -161,6 +194,65 @@ fn a_truncate_counts_as_a_write_of_every_row() {
     assert_eq!(failed.expect_err("no order").sqlstate.to_string(), "40001");
 }
 
+/// The same with DROP.
+#[test]
+fn a_drop_counts_as_a_write_of_every_row() {
+    let instance = instance();
+    let (mut reader, mut dropper) = (instance.session(), instance.session());
+    reader.ok("BEGIN ISOLATION LEVEL SERIALIZABLE");
+    assert_eq!(reader.rows("SELECT count(*) FROM t"), ["2"]);
+    dropper.ok("BEGIN ISOLATION LEVEL SERIALIZABLE");
+    assert_eq!(dropper.rows("SELECT count(*) FROM u"), ["0"]);
+    reader.ok("INSERT INTO u VALUES (1, 2)");
+    reader.ok("COMMIT");
+    let failed = dropper.run("DROP TABLE t").and_then(|_| dropper.run("COMMIT"));
+    assert_eq!(failed.expect_err("no order").sqlstate.to_string(), "40001");
+    dropper.ok("ROLLBACK");
+    assert_eq!(reader.rows("SELECT count(*) FROM t"), ["2"]);
+}
+
+/// The rows of others that a SERIALIZABLE transaction does not see do not go with those that it sees.
+#[test]
+fn who_replaces_a_table_has_missed_no_row_of_it() {
+    for replace in ["TRUNCATE t", "DROP TABLE t"] {
+        let instance = instance();
+        let (mut writer, mut replacer) = (instance.session(), instance.session());
+        replacer.ok("BEGIN ISOLATION LEVEL SERIALIZABLE");
+        assert_eq!(replacer.rows("SELECT count(*) FROM u"), ["0"]);
+        writer.ok("BEGIN ISOLATION LEVEL SERIALIZABLE");
+        writer.ok("INSERT INTO t VALUES (3, 3)");
+        writer.ok("COMMIT");
+        let failed = replacer.run(replace).and_then(|_| replacer.run("COMMIT"));
+        assert_eq!(failed.expect_err(replace).sqlstate.to_string(), "40001", "{replace}");
+        replacer.ok("ROLLBACK");
+        assert_eq!(writer.rows("SELECT count(*) FROM t"), ["3"], "{replace}");
+    }
+}
+
+/// The TRUNCATE commits first: whatever a SERIALIZABLE transaction does with the table whose snapshot is older, it
+/// begins again.
+#[test]
+fn a_serializable_transaction_from_before_a_truncate_fails_however_it_uses_the_table() {
+    for sql in [
+        "SELECT count(*) FROM t",
+        "SELECT n FROM t WHERE id = 1",
+        "INSERT INTO t VALUES (5, 5)",
+        "UPDATE t SET n = 7 WHERE id = 1",
+        "DELETE FROM t",
+        "TRUNCATE t",
+        "DROP TABLE t",
+    ] {
+        let instance = instance();
+        let (mut second, mut truncater) = (instance.session(), instance.session());
+        second.ok("BEGIN ISOLATION LEVEL SERIALIZABLE");
+        assert_eq!(second.rows("SELECT count(*) FROM u"), ["0"]);
+        truncater.ok("TRUNCATE t");
+        assert_eq!(second.state(sql), "40001", "{sql}");
+        second.ok("ROLLBACK");
+        second.ok(sql);
+    }
+}
+
 #[test]
 fn a_cycle_through_a_row_and_a_table_is_a_deadlock() {
     let instance = instance();
@@ -219,6 +311,52 @@ fn lock_table_takes_every_mode_and_does_not_wait_if_told_so() {
             first.ok("ROLLBACK");
             second.ok("ROLLBACK");
         }
+    }
+}
+
+/// Behind LOCK TABLE and behind a TRUNCATE in an open block every statement gives up when its time is over, and leaves
+/// the locks as they were; with 0 it waits until it gets the table.
+#[test]
+fn lock_timeout_ends_every_wait_for_a_table() {
+    for hold in ["LOCK TABLE t", "TRUNCATE t"] {
+        let instance = instance();
+        let (mut holder, mut client) = (instance.session(), instance.session());
+        client.ok("CREATE INDEX by_n ON t (n)");
+        holder.ok("BEGIN");
+        holder.ok(hold);
+        let held = instance.database.engine().table_locks();
+        assert!(!held.is_empty() && held.iter().all(|lock| lock.granted), "{held:?}");
+        client.ok("SET lock_timeout = 50");
+        // A wait that lasts longer ends with 57014.
+        client.ok("SET statement_timeout = '1min'");
+        for sql in [
+            "TRUNCATE t",
+            "DROP TABLE t",
+            "CREATE INDEX again ON t (n)",
+            "DROP INDEX by_n",
+            "SELECT count(*) FROM t",
+            "SELECT n FROM t WHERE id = 1",
+            "INSERT INTO t VALUES (3, 3)",
+            "UPDATE t SET n = 0",
+            "DELETE FROM t WHERE id = 1",
+            "COPY t FROM STDIN",
+            "BEGIN; LOCK TABLE t IN ACCESS SHARE MODE",
+        ] {
+            let error = client.run(sql).expect_err(sql);
+            assert_eq!(error.sqlstate.as_str(), "55P03", "{sql} after {hold}: {error}");
+            assert!(error.message.contains("lock timeout"), "{sql} after {hold}: {error}");
+            client.ok("ROLLBACK");
+            assert_eq!(instance.database.engine().table_locks(), held, "{sql} after {hold}");
+        }
+        client.ok("SET lock_timeout = 0");
+        let waiter = Waiter::start(&instance, client, "INSERT INTO t VALUES (9, 9)", 1);
+        holder.ok("COMMIT");
+        let (mut client, inserted) = waiter.end();
+        inserted.expect("nothing is in its way");
+        for sql in ["CREATE INDEX again ON t (n)", "DROP INDEX by_n", "TRUNCATE t", "DROP TABLE t"] {
+            client.ok(sql);
+        }
+        assert!(instance.database.engine().table_locks().is_empty(), "all locks are given back");
     }
 }
 
