@@ -110,19 +110,87 @@ fn special_files_are_refused_and_stop_nobody() {
     unsafe { libc::close(control) };
 }
 
-/// A special file in the place of one of the database's own is refused when it is opened, and not waited for.
+/// The files of the database or backup in a directory.
+fn files_of(directory: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    for part in [directory.to_owned(), format!("{directory}/log"), format!("{directory}/checkpoint")] {
+        let paths = std::fs::read_dir(part).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+        files.extend(paths.map(|path| path.to_str().unwrap().to_owned()));
+    }
+    files
+}
+
+/// Whether one of these files ends like this.
+fn has(files: &[String], end: &str) -> bool {
+    files.iter().any(|path| path.ends_with(end))
+}
+
+/// Puts a FIFO in the place of a file while `look` looks; then the file is where it was.
+fn as_fifo(file: &str, aside: &str, look: impl FnOnce()) {
+    std::fs::rename(file, aside).unwrap();
+    make_fifo(file);
+    look();
+    std::fs::remove_file(file).unwrap();
+    std::fs::rename(aside, file).unwrap();
+}
+
+/// A special file in the place of any of the database's own is refused when it is opened, and not waited for.
 #[test]
 fn a_special_file_in_the_database_is_refused() {
     let place = Place::new("operation-own");
     let directory = place.path("db");
-    server(&directory).stop();
-    let identity = format!("{directory}/eris.db");
-    std::fs::remove_file(&identity).unwrap();
-    make_fifo(&identity);
-    let refused = within_patience("opening", move || Process::start(serve(eris(), &directory)).map(drop));
-    let (status, text) = refused.unwrap_err();
-    assert_eq!(status.code(), Some(1), "{text}");
-    assert!(text.contains("a FIFO") && text.contains(&identity), "{text}");
+    let server = self::server(&directory);
+    // Rows of a checkpoint, and one of the log alone.
+    for sql in ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)", "CHECKPOINT"] {
+        server.run(sql).unwrap();
+    }
+    server.run("INSERT INTO t VALUES (2)").unwrap();
+    server.stop();
+    let files = files_of(&directory);
+    let ends = ["/eris.db", "/eris.lock", ".log", "/manifest", ".data"];
+    assert!(ends.iter().all(|end| has(&files, end)), "{files:?}");
+    for file in files.iter().filter(|file| ends.iter().any(|end| file.ends_with(end))) {
+        as_fifo(file, &place.path("aside"), || {
+            let of_thread = directory.clone();
+            let refused = within_patience(file, move || Process::start(serve(eris(), &of_thread)).map(drop));
+            let (status, text) = refused.err().unwrap_or_else(|| panic!("it opens with a FIFO for {file}"));
+            assert_eq!(status.code(), Some(1), "{text}");
+            assert!(text.contains("a FIFO") && text.contains(file), "{file}: {text}");
+        });
+    }
+    let server = self::server(&directory);
+    assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(2), "nothing was changed");
+    server.stop();
+}
+
+/// The same of a backup, of which nothing is restored then.
+#[test]
+fn a_special_file_in_a_backup_is_refused() {
+    let place = Place::new("operation-own-backup");
+    let [directory, backup, restored] = ["db", "backup", "restored"].map(|name| place.path(name));
+    let server = self::server(&directory);
+    for sql in ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)", &format!("BACKUP TO '{backup}'")] {
+        server.run(sql).unwrap();
+    }
+    server.stop();
+    let restore = |file: &str| {
+        let arguments = [backup.clone(), restored.clone()];
+        let text = within_patience(file, move || refusal(&["restore", &arguments[0], &arguments[1]]));
+        assert!(text.contains("a FIFO") && text.contains(file), "{file}: {text}");
+        assert!(!Path::new(&restored).exists(), "{file}: nothing is left of it");
+    };
+    let files = files_of(&backup);
+    let ends = ["/eris.db", "/manifest", ".data"];
+    assert!(ends.iter().all(|end| has(&files, end)), "{files:?}");
+    for file in files.iter().filter(|file| ends.iter().any(|end| file.ends_with(end))) {
+        as_fifo(file, &place.path("aside"), || restore(file));
+    }
+    // Its log is empty.
+    let log = format!("{backup}/log/{:016x}.log", 0);
+    make_fifo(&log);
+    restore(&log);
+    std::fs::remove_file(&log).unwrap();
+    assert!(Command::new(eris()).args(["restore", &backup, &restored]).status().unwrap().success());
 }
 
 #[test]

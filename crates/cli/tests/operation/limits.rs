@@ -4,7 +4,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use eris_workloads::connection::SqlConnection;
+use eris_workloads::connection::{SqlConnection, SqlFailure};
+use eris_workloads::postgres::PostgresConnection;
 
 use super::{Process, beforehand};
 use crate::support::{NOBODY, Place, eris, serve};
@@ -74,6 +75,38 @@ fn a_limit_on_files_is_a_full_disk_and_no_end() {
     }
     assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(0));
     assert!(server.stop().contains("no room for a log file"));
+}
+
+/// Sorts all rows, and looks at the answer.
+fn sort(session: &mut PostgresConnection) -> Result<(), SqlFailure> {
+    let answer = session.execute("SELECT id FROM t ORDER BY text, id DESC", &[])?;
+    let found = answer.rows.iter().map(|row| row[0].as_int());
+    assert!(found.eq((0..10_000_i64).rev().map(Some)), "{} rows", answer.rows.len());
+    Ok(())
+}
+
+/// Temporary files meet the limit while they are written: the statement fails as on a full disk, and nothing else.
+#[test]
+fn a_sort_in_files_that_meets_a_limit_on_files_fails_alone() {
+    let place = Place::new("operation-fsize-sort");
+    let server = Process::start(serve(eris(), &place.path("db"))).unwrap_or_else(|(_, text)| panic!("{text}"));
+    fill(&server);
+    let mut session = server.try_connect().unwrap();
+    session.execute("SET work_mem = '1B'", &[]).unwrap();
+    sort(&mut session).unwrap();
+    limit_files(&server, 512);
+    for _ in 0..2 {
+        let refused = sort(&mut session).unwrap_err();
+        assert_eq!(refused.sqlstate, "53100", "{refused}");
+        let answer = session.execute("SELECT count(*) FROM t", &[]).unwrap();
+        assert_eq!(answer.rows[0][0].as_int(), Some(10_000), "the session goes on");
+        assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(10_000), "and so do others");
+    }
+    limit_files(&server, libc::RLIM_INFINITY);
+    sort(&mut session).unwrap();
+    session.execute("INSERT INTO t VALUES (-1, '')", &[]).unwrap();
+    drop(session);
+    server.stop();
 }
 
 #[test]

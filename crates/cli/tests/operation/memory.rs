@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
-use eris_workloads::connection::{SqlConnection, SqlFailure, SqlValue};
+use eris_workloads::connection::{SharedThread, SqlConnection, SqlFailure, SqlResult, SqlValue};
+use eris_workloads::crowd::{self, Member};
 use eris_workloads::postgres::PostgresConnection;
 
-use super::Process;
+use super::{PATIENCE, Process};
 use crate::support::{Place, eris, serve};
 
 /// Rows of the table; its columns take about 60 bytes of each.
@@ -24,9 +26,12 @@ fn peak_bytes(server: &Process) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
 }
 
+fn numbers(answer: &SqlResult) -> Vec<Vec<Option<i64>>> {
+    answer.rows.iter().map(|row| row.iter().map(SqlValue::as_int).collect()).collect()
+}
+
 fn run(session: &mut PostgresConnection, sql: &str) -> Result<Vec<Vec<Option<i64>>>, SqlFailure> {
-    let answer = session.execute(sql, &[])?;
-    Ok(answer.rows.iter().map(|row| row.iter().map(SqlValue::as_int).collect()).collect())
+    session.execute(sql, &[]).map(|answer| numbers(&answer))
 }
 
 /// A server under the limit, with a table that takes a small part of it.
@@ -193,4 +198,173 @@ fn many_sessions_at_the_edge_of_the_limit_are_answered_or_refused() {
 
 fn no_files(directory: &str) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
+}
+
+/// Lets this process have so many descriptors; false if the system does not.
+fn allow_descriptors(count: u64) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls get a valid pointer to a limit.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+            return false;
+        }
+        if limit.rlim_cur >= count {
+            return true;
+        }
+        limit.rlim_cur = count;
+        limit.rlim_max >= count && libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0
+    }
+}
+
+/// Temporary files that a server has open. They have no names any more, so its directory shows none of them.
+fn open_temp_files(server: &Process) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap();
+    // Those that are closed meanwhile lead nowhere.
+    let paths = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    paths.filter(|path| path.to_string_lossy().contains("/temp/spill-")).count()
+}
+
+/// What the server accounts for, unless it has no memory to say so.
+fn accounted_bytes(session: &mut PostgresConnection) -> Option<i64> {
+    run(session, "SELECT accounted_bytes FROM eris.memory_limit").ok()?[0][0]
+}
+
+/// The same once it stays as it is: maintenance seals rows that came a moment ago.
+fn accounted_at_rest(session: &mut PostgresConnection) -> i64 {
+    let (begun, mut last, mut same) = (Instant::now(), None, 0);
+    while same < 10 && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(50));
+        let now = accounted_bytes(session);
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+    }
+    last.expect("nobody else is there who needs memory")
+}
+
+/// What a session of many was told.
+type Answer = Result<SqlResult, SqlFailure>;
+
+/// As many sessions as there may be, each with a sort of some five megabytes: far more than the limit together. Each is
+/// answered right or refused, rows are found beside them, and at the end nothing of them is left.
+#[test]
+fn as_many_sessions_as_there_may_be_are_answered_or_refused() {
+    /// One of a thousand is for what is done beside them.
+    const SESSIONS: usize = 999;
+    /// Each has a socket and a second descriptor of it to wait with.
+    const DESCRIPTORS: u64 = 3_000;
+    const SORTED: i64 = 20_000;
+    /// Half of what one of their statements starts with, and a few bytes of each session.
+    const SLACK: i64 = 2 << 20;
+    if !allow_descriptors(DESCRIPTORS) {
+        println!("skipped: a process may not have {DESCRIPTORS} descriptors (ulimit -n)");
+        return;
+    }
+    let place = Place::new("operation-memory-most");
+    let server = filled(&place);
+    let mut beside = server.try_connect().unwrap();
+    let key = format!("id * 7919 % {SORTED}");
+    let text = format!("lpad(CAST({key} AS text), 6, '0') || ' of many rows'");
+    for sql in [
+        "CREATE TABLE wide (id bigint PRIMARY KEY, k bigint, text text)".to_owned(),
+        format!("INSERT INTO wide SELECT id, {key}, {text} FROM t WHERE id < {SORTED}"),
+    ] {
+        beside.execute(&sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    let rows = |number: usize| 1 + number as i64 % 10;
+    let sort = |number: usize| {
+        let offset = SORTED - rows(number);
+        format!("SELECT k FROM (SELECT k, repeat(text, 10) AS long FROM wide) s ORDER BY long DESC OFFSET {offset}")
+    };
+    let sorted = |number: usize| (0..rows(number)).rev().map(|k| [Some(k)]).collect::<Vec<_>>();
+    for number in 0..10 {
+        assert_eq!(run(&mut beside, &sort(number)).unwrap(), sorted(number));
+    }
+    let before = accounted_at_rest(&mut beside);
+    let connect = |number: usize| {
+        let mut session = server.try_connect().unwrap_or_else(|error| panic!("session {number}: {error}"));
+        session.execute("SET memory_wait_timeout = '30s'", &[]).unwrap();
+        if number.is_multiple_of(4) {
+            // It goes on in files, however much memory there is.
+            session.execute("SET work_mem = '1MB'", &[]).unwrap();
+        }
+        session
+    };
+    let mut sessions: Vec<_> = (0..SESSIONS).map(connect).collect();
+    let refused = server.try_connect().map(drop).unwrap_err();
+    assert_eq!(refused.sqlstate, "53300", "no more sessions are possible: {refused}");
+    let members: Vec<Member<'_, (Answer, Answer)>> = sessions
+        .iter_mut()
+        .enumerate()
+        .map(|(number, session)| {
+            let (socket, sql) = (session.socket().unwrap(), sort(number));
+            let work = Box::pin(async move {
+                let answer = session.ask(&sql).await;
+                (answer, session.ask("SELECT n FROM digits WHERE n = 7").await)
+            });
+            Member { socket, work: work as _ }
+        })
+        .collect();
+    let over = AtomicBool::new(false);
+    let (ended, reader) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut done, mut refused, mut files) = (0_i64, 0_i64, 0_usize);
+            while !over.load(Ordering::Relaxed) {
+                let id = done * 48_271 % ROWS;
+                match run(&mut beside, &format!("SELECT id FROM t WHERE id = {id}")) {
+                    Ok(found) => assert_eq!(found, [[Some(id)]]),
+                    Err(error) => {
+                        assert_eq!(error.sqlstate, "53200", "{error}");
+                        refused += 1;
+                    }
+                }
+                if done % 8 == 0 {
+                    files = files.max(open_temp_files(&server));
+                }
+                done += 1;
+            }
+            (done, refused, files)
+        });
+        let ended = crowd::run(members);
+        over.store(true, Ordering::Relaxed);
+        (ended, reader.join())
+    });
+    let (mut answered, mut refused) = (0, Vec::new());
+    for (number, (answer, next)) in ended.unwrap().into_iter().enumerate() {
+        match answer {
+            Ok(answer) => {
+                assert_eq!(numbers(&answer), sorted(number), "session {number}");
+                answered += 1;
+            }
+            Err(error) => refused.push(error),
+        }
+        match next {
+            Ok(found) => assert_eq!(numbers(&found), [[Some(7)]], "session {number} goes on"),
+            Err(error) => refused.push(error),
+        }
+    }
+    assert!(refused.iter().all(|error| error.sqlstate == "53200"), "{refused:?}");
+    // As above; the files show that they are seen.
+    let (done, not_read, files) = reader.unwrap();
+    assert!(answered > 0 && files > 0, "{answered} answered, {files} temporary files at once, {refused:?}");
+    assert!(done > 0 && not_read * 50 <= done, "{not_read} of {done} rows were refused");
+    drop(sessions);
+    let begun = Instant::now();
+    loop {
+        let (after, files) = (accounted_bytes(&mut beside), open_temp_files(&server));
+        if files == 0 && after.is_some_and(|bytes| bytes <= before + SLACK) {
+            break;
+        }
+        let left = format!("{after:?} bytes are accounted for, {before} were before, and {files} files are open");
+        assert!(begun.elapsed() < PATIENCE, "{left}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(peak_bytes(&server) <= LIMIT + LIMIT / 8, "{} bytes resident", peak_bytes(&server));
+    println!(
+        "{answered} answered, {} refused, {done} rows read, {files} files at once, {} bytes resident at most",
+        refused.len(),
+        peak_bytes(&server)
+    );
+    drop(beside);
+    server.stop();
+    assert!(no_files(&place.path("db/temp")));
 }

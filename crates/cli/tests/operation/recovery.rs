@@ -88,6 +88,31 @@ fn a_torn_record_is_the_end_and_is_told() {
     assert_eq!(server.stop(), "");
 }
 
+/// With a file for messages the same is told there, and nowhere else.
+#[test]
+fn a_torn_record_is_told_in_the_file_of_messages() {
+    let place = Place::new("operation-recovery-torn-told");
+    let (directory, log, end) = killed(&place);
+    overwrite(&log, end - 1_000, &[0; 1_000]);
+    let messages = place.path("messages");
+    let server = start(&directory, &["--log", &messages]).unwrap();
+    let said = told(&server);
+    assert_eq!(said[0], "torn", "{said:?}");
+    server.run("INSERT INTO t VALUES (100, '')").unwrap();
+    assert_eq!(server.stop(), "", "standard error is not written to");
+    let lines = || {
+        let text = std::fs::read_to_string(&messages).unwrap();
+        text.lines().filter(|line| line.contains("it stops at byte")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let told_first = lines();
+    let [line] = &told_first[..] else { panic!("{told_first:?}") };
+    let words = [log.to_str().unwrap(), &format!("byte {} of", said[3]), &format!("{} bytes with 0 whole", said[4])];
+    assert!(words.iter().all(|word| line.contains(word)), "{line}");
+    // What stands there now is the end: it is told once.
+    start(&directory, &["--log", &messages]).unwrap().stop();
+    assert_eq!(lines().len(), 1, "{:?}", lines());
+}
+
 #[test]
 fn a_flipped_bit_is_refused_unless_it_is_asked_for() {
     let place = Place::new("operation-recovery-bit");
