@@ -1,3 +1,5 @@
+//! What is decided by what is seen, without a process.
+
 use super::*;
 
 #[test]

@@ -80,7 +80,13 @@ impl Bounds {
         exceeds(size.terms, self.expression_terms, "terms of an expression", "max_expression_terms", complex)?;
         exceeds(size.conditions, self.conditions, "conditions in a chain", "max_conditions", complex)?;
         exceeds(size.relations, self.relations, "relations of a statement", "max_relations", complex)?;
-        exceeds(size.parts, self.plan_parts, "parts of a written-out statement", "max_plan_parts", complex)
+        exceeds(
+            size.parts.max(size.plannings),
+            self.plan_parts,
+            "parts of a written-out statement",
+            "max_plan_parts",
+            complex,
+        )
     }
 }
 

@@ -134,7 +134,7 @@ impl Dialect for BoundedDialect {
         true
     }
 
-    /// NOT and CASE are no names: where they are nested too deep, the parser would read them as such instead of saying so.
+    /// NOT and CASE are no names: nested too deep, the parser would read them as such instead of saying so.
     fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
         matches!(keyword, Keyword::NOT | Keyword::CASE) || PostgreSqlDialect {}.is_reserved_for_identifier(keyword)
     }

@@ -14,7 +14,6 @@
 //! | `CASE x WHEN ...`                    | `x` for each branch, and the branches            |
 //! | `nullif`, `coalesce`, rows compared  | twice what they consist of                       |
 //! | `CUBE`, `ROLLUP`, `GROUPING SETS`    | all keys for each set                            |
-//! | subqueries in expressions            | at least [`PLANNINGS`] for each, to the power of its depth |
 
 use std::ops::ControlFlow;
 
@@ -24,8 +23,8 @@ use crate::ast::{
 
 /// A table brings a node, a schema and a filter.
 const RELATION_PARTS: usize = 8;
-/// Planning takes twice the time for each level of subqueries in expressions. Counted as three times, some eleven levels
-/// are the most, and take a tenth of a second.
+/// Planning takes twice the time for each level of subqueries in expressions. Counted as three times, some eleven
+/// levels are the most, and take a tenth of a second.
 const PLANNINGS: usize = 3;
 /// Grouping sets of one query at most; more are refused later.
 const SETS_MAX: usize = 4_096;
@@ -37,6 +36,8 @@ pub struct Size {
     pub parts: usize,
     /// Relations, written out.
     pub relations: usize,
+    /// Queries, those in expressions as [`PLANNINGS`] for each level: time, not memory.
+    pub plannings: usize,
     /// Operators, calls and branches of one expression, at most.
     pub terms: usize,
     /// AND and OR of one condition, at most.
@@ -55,8 +56,8 @@ impl Size {
         let _: ControlFlow<()> = statement.visit(&mut count);
         let whole = count.frames.pop().unwrap_or_default();
         let Count { terms, conditions, columns, .. } = count;
-        let parts = whole.parts.max(whole.plannings);
-        Self { parts, relations: whole.relations, terms, conditions, columns }
+        let Frame { parts, relations, plannings, .. } = whole;
+        Self { parts, relations, plannings, terms, conditions, columns }
     }
 }
 
@@ -278,7 +279,7 @@ mod tests {
     fn subqueries_within_each_other_count_by_their_depth() {
         let nested = |depth: usize, open: &str, close: &str| {
             let query = (0..depth).fold("SELECT 1".to_string(), |query, _| format!("SELECT {open}({query}){close}"));
-            size(&query).parts
+            size(&query).plannings
         };
         assert!(nested(5, "EXISTS ", "") < 2_000 && nested(12, "EXISTS ", "") > 1 << 19);
         assert!(nested(14, "1 + ", "") > 1 << 22 && nested(14, "1 IN ", "") > 1 << 22);
