@@ -76,47 +76,49 @@ pub fn keep(keeps: bool) {
     // Asked at each look; threads that allocate read what is written here.
     if KEEPS.swap(keeps, Ordering::Relaxed) != keeps {
         #[cfg(target_env = "gnu")]
-        purges::follow(&KEEPS);
+        purges::update();
     }
 }
 
-/// How long mimalloc keeps what is freed before it goes back.
+/// mimalloc's purge delay: how long freed memory stays before it returns to the system.
 #[cfg(target_env = "gnu")]
 mod purges {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::Ordering;
     use std::sync::{Mutex, PoisonError};
 
-    /// For parts of what mimalloc has of the system in one piece; ten times as long for whole ones.
+    use super::KEEPS;
+
+    /// For parts of a segment; ten times as long for whole segments.
     const KEPT_MS: libc::c_long = 10_000;
     /// The number of `mi_option_purge_delay`.
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-    /// Who comes while another collects would not find everything.
+    /// Serialises collections, because one beside another would miss pages, and changes of the delay.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-    fn delay(milliseconds: libc::c_long) {
+    fn set_delay(milliseconds: libc::c_long) {
         // SAFETY: a word is written that threads read when they free: they see the delay before or the one after.
         unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, milliseconds) };
     }
 
-    fn delay_of(keeps: &AtomicBool) -> libc::c_long {
-        if keeps.load(Ordering::Relaxed) { KEPT_MS } else { 0 }
+    fn set_delay_as_kept() {
+        set_delay(if KEEPS.load(Ordering::Relaxed) { KEPT_MS } else { 0 });
     }
 
-    /// From now on as it is said there.
-    pub fn follow(keeps: &AtomicBool) {
+    /// Adopts a change of [`KEEPS`].
+    pub fn update() {
         let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        delay(delay_of(keeps));
+        set_delay_as_kept();
     }
 
-    /// All that was freed goes back at once.
-    pub fn collect(keeps: &AtomicBool) {
+    /// Returns all freed memory that this thread can reach to the system.
+    pub fn collect() {
         let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without a delay mimalloc takes it that nothing is kept, and leaves what was freed before.
-        delay(1);
+        // With a delay of 0 mimalloc assumes that its arenas have nothing to purge, and skips pages freed before.
+        set_delay(1);
         // SAFETY: it concerns no block that is in use.
         unsafe { libmimalloc_sys::mi_collect(true) };
-        delay(delay_of(keeps));
+        set_delay_as_kept();
     }
 }
 
@@ -145,7 +147,7 @@ fn maps(layout: Layout) -> bool {
 /// Gives memory that was freed back to the system at once: what blocks of this thread left, and what no thread has.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
-    purges::collect(&KEEPS);
+    purges::collect();
 }
 
 /// Has all threads that look at [`asked`] give back what they can.

@@ -1,47 +1,44 @@
-//! Pages of the program's file: its code and its constants.
+//! Drops resident pages of the program's own file, its code and constants, so that their memory can hold data.
 //!
 //! ```text
 //! executed once   |==64 KiB==|        |==64 KiB==|==64 KiB==|      resident, although most is not needed again
-//! given back      |          |        |          |          |      the kernel's cache of the file has them still
-//! executed again  |==64 KiB==|                                     mapped by a fault of a microsecond or two
+//! dropped         |          |        |          |          |      still in the kernel's page cache
+//! executed again  |==64 KiB==|                                     mapped by a minor fault
 //! ```
-//! What starts the process and what plans a statement is many times the code that then runs it.
+//! Start-up and planning touch many times the code that executes a plan.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::{ptr, slice};
 
-/// What is executed all the time, and comes back at once.
+/// Assumed size of the code that execution keeps in use: it returns at once, so dropping less than this gains nothing.
 pub const EXECUTED_BYTES: u64 = 32 << 20;
 
-/// Gives pages of the program's file back that nobody can write to. Who executes or reads them has them again.
+/// Drops all pages of the program's read-only segments. The next access maps them again.
 pub fn give_back() {
-    // SAFETY: the callback is as the function demands, and needs no data.
+    // SAFETY: the callback has the signature that the function demands, and ignores its data.
     unsafe { libc::dl_iterate_phdr(Some(give_back_of), ptr::null_mut()) };
 }
 
-/// Of the program, which comes first; what is not 0 ends the iteration.
+/// Called for the program first; a result other than 0 ends the iteration there.
 ///
 /// # Safety
-/// `object` describes an object that is mapped.
+/// `object` points to the description of a mapped object.
 unsafe extern "C" fn give_back_of(object: *mut libc::dl_phdr_info, _size: usize, _data: *mut c_void) -> c_int {
     // SAFETY: by the caller.
     let object = unsafe { &*object };
-    let (mut header, count) = (object.dlpi_phdr, object.dlpi_phnum);
-    // SAFETY: the object has so many headers, which lie in memory that is mapped.
+    // SAFETY: a mapped object's headers are mapped, and there are as many as it says.
+    let segments = unsafe { slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
+    // SAFETY: the call reads a constant of the system.
     let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096);
-    for _ in 0..count {
-        // SAFETY: as above.
-        let segment = unsafe { &*header };
-        // Relocated constants are in a segment that was written to.
-        if segment.p_type == libc::PT_LOAD && segment.p_flags & libc::PF_W == 0 {
-            let begin = (object.dlpi_addr + segment.p_vaddr) as usize;
-            let first = begin / page_bytes * page_bytes;
-            let bytes = begin + segment.p_memsz as usize - first;
-            // SAFETY: pages of a file that were never written to: the kernel maps the same bytes when they are used.
-            unsafe { libc::madvise(ptr::without_provenance_mut(first), bytes, libc::MADV_DONTNEED) };
-        }
-        // SAFETY: at most one behind the last.
-        header = unsafe { header.add(1) };
+    // Relocated constants lie in a writable segment: their pages differ from the file and must stay.
+    for segment in
+        segments.iter().filter(|segment| segment.p_type == libc::PT_LOAD && segment.p_flags & libc::PF_W == 0)
+    {
+        let begin = (object.dlpi_addr + segment.p_vaddr) as usize;
+        let first = begin / page_bytes * page_bytes;
+        let bytes = begin + segment.p_memsz as usize - first;
+        // SAFETY: these pages were never written, so the kernel maps the same bytes again from the file.
+        unsafe { libc::madvise(ptr::without_provenance_mut(first), bytes, libc::MADV_DONTNEED) };
     }
     1
 }

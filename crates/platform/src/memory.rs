@@ -148,7 +148,7 @@ const STATEMENT_FLOOR_MAX: u64 = 8 << 20;
 /// Beside what is kept, one part in so many is left to short transactions by what statements work with: joins, sorts,
 /// groups and results may fill the rest, and one row is still written and found.
 const SHORT_SHARE: u64 = 32;
-/// So much is enough for many short ones.
+/// Enough for many short transactions, however large the limit.
 const SHORT_BYTES_MAX: u64 = 64 << 20;
 
 /// The first bytes of a long statement, one part in so many of the limit as configured, are refused by no limit either.

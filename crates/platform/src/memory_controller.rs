@@ -85,9 +85,9 @@ const TIGHT_SHARE: u64 = 8;
 /// the limit.
 const TIGHT_BYTES: u64 = 64 << 20;
 
-/// It also does while it keeps more than this share of what is not resident: blocks in use come to lie among what is
-/// kept, which cannot be given back any more.
-const KEPT_SHARE_MAX: u64 = 16;
+/// The allocator may retain this share of what is not resident yet. More would be lost to fragmentation: live blocks
+/// are placed among the retained pages, which then cannot be returned.
+const RETAINED_SHARE_MAX: u64 = 16;
 
 /// When less than this share of the limit is free, and more than it kept by the allocator, memory is scarce.
 const SCARCE_SHARE: u64 = 8;
@@ -178,11 +178,11 @@ impl MemoryReport {
         self.kept_bytes() > share && self.limit_bytes.saturating_sub(self.accounted_bytes) < share
     }
 
-    /// Whether what is freed is kept for whoever wants some next: while there is room, and little is kept already.
+    /// Whether the allocator retains freed memory for the next allocation: while there is room and it retains little.
     fn keeps(&self) -> bool {
         let room = self.configured_bytes.saturating_sub(self.observation.resident_bytes.unwrap_or(0));
         self.configured_bytes < WATCHED_FROM_BYTES
-            || !is_tight(self.configured_bytes, &self.observation) && self.kept_bytes() <= room / KEPT_SHARE_MAX
+            || !is_tight(self.configured_bytes, &self.observation) && self.kept_bytes() <= room / RETAINED_SHARE_MAX
     }
 
     /// When so much more was reserved, it is time for another look.
@@ -236,7 +236,7 @@ fn would_relieve(report: &MemoryReport, stays_bytes: u64, missing: u64) -> bool 
     limit_bytes.saturating_sub(report.limit_bytes) >= enough
 }
 
-/// Whether so much is resident that what need not be is to go.
+/// Whether so little of the limit is left that the process returns all it can do without.
 fn is_tight(configured_bytes: u64, observation: &MemoryObservation) -> bool {
     let room = (configured_bytes / TIGHT_SHARE).max(TIGHT_BYTES);
     observation.resident_bytes.unwrap_or(0).saturating_add(room) > configured_bytes
@@ -393,21 +393,21 @@ impl MemoryController {
         // Accounted first: what is reserved between the two readings then counts as unaccounted rather than as room.
         let accounted_bytes = self.pool.used();
         let mut observation = self.observer.observe();
-        if is_tight(self.pool.configured_limit(), &observation) && self.gives_code_back(&observation) {
+        if is_tight(self.pool.configured_limit(), &observation) && self.drop_code(&observation) {
             observation = self.observer.observe();
         }
         self.put_in_force(&mut last, accounted_bytes, observation)
     }
 
-    /// Gives code back that is not executed all the time; whether there was any. What is needed after all comes back
-    /// within milliseconds.
-    fn gives_code_back(&self, seen: &MemoryObservation) -> bool {
+    /// Drops code pages if more are resident than execution needs; true if so. Faults bring the needed ones back within
+    /// milliseconds.
+    fn drop_code(&self, seen: &MemoryObservation) -> bool {
         let own = seen.heap_bytes.is_some() && self.pool.configured_limit() >= WATCHED_FROM_BYTES;
-        let gives = own && seen.file_bytes.unwrap_or(0) > code_pages::EXECUTED_BYTES;
-        if gives {
+        let drops = own && seen.file_bytes.unwrap_or(0) > code_pages::EXECUTED_BYTES;
+        if drops {
             code_pages::give_back();
         }
-        gives
+        drops
     }
 
     /// Decides anew by what was seen last and what is accounted now, which is right for as long as little is touched.
@@ -443,7 +443,7 @@ impl Relief for MemoryController {
     }
 
     /// Looks again: what the allocator kept may have been used meanwhile. If room is missing still, has it give back
-    /// what it keeps, if that is enough, and gives back code. One caller at a time does; who waited for another finds
+    /// what it keeps, if that is enough, and drops code pages. One caller at a time does; who waited for another finds
     /// what that one found.
     fn relieve(&self, missing: u64) {
         let mut relieved = self.relieved.lock().unwrap_or_else(PoisonError::into_inner);
@@ -467,7 +467,7 @@ impl Relief for MemoryController {
             allocator::ask();
             self.stays_bytes.store(u64::MAX, Ordering::Relaxed);
         }
-        if self.gives_code_back(&report.observation) || collects {
+        if self.drop_code(&report.observation) || collects {
             self.look();
             relieved.gave_back = Some(Instant::now());
         }

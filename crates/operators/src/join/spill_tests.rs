@@ -9,7 +9,7 @@ use super::tests::{Case, KINDS, Outcome, SHAPES, Shape, assert_same, batches, ca
 use super::{BuildSpec, JoinBuild, JoinKind, Probe, ProbeParts};
 use crate::error::OperatorError;
 use crate::expression::Expression;
-use crate::pipeline::spilled::{Disk, FAULTS, failures_min, give, rows_of_stream, tells, write_out};
+use crate::pipeline::spilled::{Disk, fail_each_operation, give, rows_of_stream, write_out};
 use crate::pipeline::{Collector, Pipeline, Sink, Step};
 use crate::spill::{SpillOptions, SpillingSink};
 
@@ -239,25 +239,11 @@ fn a_join_fails_by_itself_when_the_disk_does() {
             }
         }
         let expected = case.reference();
-        for fault in FAULTS {
-            let mut failed = 0;
-            for operation in 0.. {
-                let (disk, pool) = (Disk::new(operation), MemoryPool::unlimited());
-                disk.fail_at(operation, fault);
-                let run = case.run_in_files(&disk, &pool, options, 7);
-                disk.settle();
-                assert_eq!((pool.used(), disk.files.statistics().used_bytes), (0, 0), "operation {operation}");
-                match run {
-                    Ok((found, is_in_files)) => {
-                        assert!(is_in_files);
-                        assert_same(found.joined, expected.joined.clone(), "without a failure");
-                        break;
-                    }
-                    Err(error) => assert!(tells(fault, &error), "{fault:?} of operation {operation}: {error}"),
-                }
-                failed += 1;
-            }
-            assert!(failed > failures_min(fault, 20), "{failed} operations of {kind:?}, {fault:?}");
-        }
+        fail_each_operation(20, |disk, pool| {
+            let (found, is_in_files) = case.run_in_files(disk, pool, options, 7)?;
+            assert!(is_in_files);
+            assert_same(found.joined, expected.joined.clone(), "without a failure");
+            Ok(())
+        });
     }
 }

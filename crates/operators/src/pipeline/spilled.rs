@@ -38,6 +38,25 @@ pub(crate) fn failures_min(fault: FileFault, operations: u64) -> u64 {
     if fault == FileFault::NoSpace { 4 } else { operations }
 }
 
+/// Fails each disk operation of `run` in turn, with every fault, until a run meets none. Each failure has to say what
+/// the disk said, and to leave no memory or file; more than `operations` of them are expected.
+pub(crate) fn fail_each_operation(operations: u64, run: impl Fn(&Disk, &Arc<MemoryPool>) -> Result<(), OperatorError>) {
+    for fault in FAULTS {
+        let mut failed = 0;
+        for operation in 0.. {
+            let (disk, pool) = (Disk::new(operation), MemoryPool::unlimited());
+            disk.fail_at(operation, fault);
+            let ended = run(&disk, &pool);
+            disk.settle();
+            assert_eq!((pool.used(), disk.files.statistics().used_bytes), (0, 0), "{fault:?}: {ended:?}");
+            let Err(error) = ended else { break };
+            assert!(tells(fault, &error), "{fault:?} of operation {operation}: {error}");
+            failed += 1;
+        }
+        assert!(failed > failures_min(fault, operations), "{failed} operations, {fault:?}");
+    }
+}
+
 /// A simulated disk, and what a statement may do with it.
 pub(crate) struct Disk {
     pub env: SimulatedEnv,

@@ -8,7 +8,7 @@ use eris_storage::{Batch, DataType, Value};
 use super::{Frame, WindowCall, WindowFunction, WindowSink, WindowSpec};
 use crate::aggregate::AggregateFunction;
 use crate::error::OperatorError;
-use crate::pipeline::spilled::{Disk, FAULTS, failures_min, tells};
+use crate::pipeline::spilled::{Disk, fail_each_operation};
 use crate::sort::{SortKey, SortKeys};
 use crate::spill::SpillOptions;
 
@@ -88,21 +88,9 @@ fn a_partition_that_is_larger_than_memory_is_refused() {
 #[test]
 fn windows_fail_by_themselves_when_the_disk_does() {
     let batches = batches(&mut SeededRandom::new(3), 9_000, 20);
-    for fault in FAULTS {
-        let mut failed = 0;
-        for operation in 0.. {
-            let (disk, pool) = (Disk::new(operation), MemoryPool::unlimited());
-            let options = SpillOptions { held_bytes_max: Some(200_000), file_bytes_max: None };
-            let sink = WindowSink::new(spec(1), &pool, 1).spilling_to(&disk.spill(&pool, options));
-            disk.fail_at(operation, fault);
-            let error = disk.run(&sink, &batches, 1).err();
-            drop(sink);
-            disk.settle();
-            assert_eq!((pool.used(), disk.files.statistics().used_bytes), (0, 0), "{fault:?}: {error:?}");
-            let Some(error) = error else { break };
-            assert!(tells(fault, &error), "{fault:?} of operation {operation}: {error}");
-            failed += 1;
-        }
-        assert!(failed > failures_min(fault, 10), "{failed} operations, {fault:?}");
-    }
+    fail_each_operation(10, |disk, pool| {
+        let options = SpillOptions { held_bytes_max: Some(200_000), file_bytes_max: None };
+        let sink = WindowSink::new(spec(1), pool, 1).spilling_to(&disk.spill(pool, options));
+        disk.run(&sink, &batches, 1).map(drop)
+    });
 }

@@ -17,9 +17,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Smaller blocks are not worth a system call, ...
+/// Below this a system call costs more than a mapping of its own saves.
 const BYTES_MIN: usize = 1 << 20;
-/// ... nor a copy into a mapping when they grow.
+/// Below this a growing block is not moved into a mapping.
 const GROWN_BYTES_MIN: usize = 4 << 20;
 /// Slots of the table. When all are taken, further blocks are the other allocator's, which copies them as they grow.
 const BLOCKS: usize = 1 << 12;
@@ -33,6 +33,8 @@ const MOVING: usize = 1;
 /// The least block that becomes a mapping when it grows; until it is set, none is mapped. It never rises.
 static GROWN_LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static ADDRESSES: [AtomicUsize; BLOCKS] = [const { AtomicUsize::new(FREE) }; BLOCKS];
+/// Slots that have ever been used are the first of the table: only these are searched for an address.
+static USED_SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 /// A mapped block's slot in the table.
 pub(super) struct Mapped(usize);
@@ -64,6 +66,7 @@ pub(super) fn map(layout: Layout) -> Option<*mut u8> {
             && address.compare_exchange(FREE, MOVING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     };
     let slot = ADDRESSES.iter().position(claim)?;
+    USED_SLOTS.fetch_max(slot + 1, Ordering::Relaxed);
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: fresh pages at an address that the kernel chooses.
     let block = unsafe { libc::mmap(ptr::null_mut(), layout.size(), protection, flags, -1, 0) };
@@ -75,7 +78,8 @@ pub(super) fn map(layout: Layout) -> Option<*mut u8> {
 /// The block's slot, if it is mapped. To be called by the owner of the block.
 #[cold]
 pub(super) fn find(block: *mut u8) -> Option<Mapped> {
-    ADDRESSES.iter().position(|address| address.load(Ordering::Relaxed) == block as usize).map(Mapped)
+    let used = &ADDRESSES[..USED_SLOTS.load(Ordering::Relaxed)];
+    used.iter().position(|address| address.load(Ordering::Relaxed) == block as usize).map(Mapped)
 }
 
 impl Mapped {

@@ -1,4 +1,4 @@
-//! What is decided by what is seen, without a process.
+//! Decisions of the controller for given observations.
 
 use super::*;
 

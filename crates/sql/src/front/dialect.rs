@@ -134,7 +134,7 @@ impl Dialect for BoundedDialect {
         true
     }
 
-    /// NOT and CASE are no names: nested too deep, the parser would read them as such instead of saying so.
+    /// Includes NOT and CASE: beyond its recursion limit the parser would retry them as names, and hide that error.
     fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
         matches!(keyword, Keyword::NOT | Keyword::CASE) || PostgreSqlDialect {}.is_reserved_for_identifier(keyword)
     }

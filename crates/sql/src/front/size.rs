@@ -23,8 +23,8 @@ use crate::ast::{
 
 /// A table brings a node, a schema and a filter.
 const RELATION_PARTS: usize = 8;
-/// Planning takes twice the time for each level of subqueries in expressions. Counted as three times, some eleven
-/// levels are the most, and take a tenth of a second.
+/// Planning time doubles with each level of subqueries in expressions (15 levels took 0.27 s, 21 took 11.9 s). Three
+/// for each level reaches the default bound of parts with the twelfth.
 const PLANNINGS: usize = 3;
 /// Grouping sets of one query at most; more are refused later.
 const SETS_MAX: usize = 4_096;
@@ -36,7 +36,7 @@ pub struct Size {
     pub parts: usize,
     /// Relations, written out.
     pub relations: usize,
-    /// Queries, those in expressions as [`PLANNINGS`] for each level: time, not memory.
+    /// Queries, weighted by [`PLANNINGS`] for each level of expressions they are nested in: a measure of planning time.
     pub plannings: usize,
     /// Operators, calls and branches of one expression, at most.
     pub terms: usize,
