@@ -13,6 +13,7 @@ use crate::message::{PRIMITIVES, Primitive};
 use crate::partition::{LivingPartition, PartitionState};
 use crate::traffic::NodeTraffic;
 use crate::transaction::Read;
+use crate::transactions::WaitReason;
 
 /// One living partition, as of now if its latch was free.
 #[derive(Clone, Debug)]
@@ -100,8 +101,8 @@ impl Engine {
         }
     }
 
-    /// The transaction that this one waits for, if it waits.
-    pub fn waits_for(&self, transaction: TransactionId) -> Option<TransactionId> {
+    /// What a transaction waits for, if it waits.
+    pub fn waits_for(&self, transaction: TransactionId) -> Option<WaitReason> {
         self.runtime().transactions.waits_for(transaction)
     }
 

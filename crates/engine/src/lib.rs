@@ -92,7 +92,7 @@ pub use table_locks::{TableLockDescription, TableLockMode};
 pub use task::{yield_now, yield_to_tasks};
 pub use traffic::NodeTraffic;
 pub use transaction::{
-    BulkLoad, HeldTableLocks, IsolationLevel, LockWait, MemoryUse, PinStream, PinnedScan, ProbeReport, Probes, Read,
+    BulkLoad, IsolationLevel, KeptTableLocks, LockWait, MemoryUse, PinStream, PinnedScan, ProbeReport, Probes, Read,
     Savepoint, Transaction,
 };
-pub use transactions::SnapshotHandle;
+pub use transactions::{SnapshotHandle, WaitReason};

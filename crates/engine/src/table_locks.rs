@@ -70,7 +70,7 @@ pub(crate) enum Requested {
     Refused,
 }
 
-/// A lock as `pg_locks` shows it.
+/// A lock that is held or waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableLockDescription {
     /// On this container.
@@ -95,7 +95,7 @@ impl TableLocks {
     #[inline]
     pub fn note(&self, transaction: TransactionId, mode: TableLockMode) -> Option<LockPlace> {
         debug_assert!(mode.is_weak(), "strong locks go through the queue");
-        let shards = self.shards.get_or_init(|| (0..=self.workers).map(|_| Shard::default()).collect());
+        let shards = self.made_shards();
         let slot = own_slot(shards.len());
         let mut noted = lock(&shards[slot].noted);
         if self.strong.load(Ordering::Acquire) > 0 {
@@ -103,6 +103,10 @@ impl TableLocks {
         }
         noted.push((transaction, mode));
         Some(LockPlace::Shard(slot as u16))
+    }
+
+    fn made_shards(&self) -> &[Shard] {
+        self.shards.get_or_init(|| (0..=self.workers).map(|_| Shard::default()).collect())
     }
 
     /// Asks for a lock; `own` is what the transaction has here by now.
@@ -115,6 +119,8 @@ impl TableLocks {
     ) -> Requested {
         let mut queue = lock(&self.queue);
         if mode.is_strong() {
+            // A weak request and this one meet at the latch of a shard: that has to be there before the count is raised.
+            self.made_shards();
             self.strong.fetch_add(1, Ordering::AcqRel);
         }
         let place = queue.place_for(transaction, own);

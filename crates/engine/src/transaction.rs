@@ -35,6 +35,7 @@ use crate::dataflow::{Dataflow, Operator, Work};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::ids::OperatorIndex;
+use crate::lock::Lock;
 use crate::message::{Header, Message, Primitive};
 use crate::near::Near;
 use crate::operator::{Collect, MicroOperator};
@@ -53,7 +54,8 @@ pub use lookup::{ProbeReport, Probes};
 pub use memory::MemoryUse;
 pub use pin::{PinStream, PinnedScan};
 pub use savepoint::Savepoint;
-pub use table_locks::HeldTableLocks;
+use table_locks::HeldTableLocks;
+pub use table_locks::KeptTableLocks;
 use through_index::Resolved;
 pub(crate) use wait::until_visible;
 pub use write::LockWait;
@@ -104,6 +106,8 @@ pub struct Transaction {
     /// The first statements behind the savepoints, ascending.
     savepoints: Vec<StatementNumber>,
     locks: HeldTableLocks,
+    /// Where they go when it ends, if they are to be kept.
+    kept_locks: Option<Arc<Lock<Option<HeldTableLocks>>>>,
     /// Foreign keys that are not checked yet.
     checks: Checks,
     lock_timeout: Option<Duration>,
@@ -377,7 +381,7 @@ impl Transaction {
     fn end(&mut self) {
         self.ended = true;
         self.snapshot = None;
-        drop(self.locks.take());
+        self.end_locks();
         hand_to_maintenance(&self.runtime, self.hold.object());
     }
 

@@ -14,4 +14,5 @@ mod waits;
 pub(crate) use manager::TransactionManager;
 pub(crate) use object::{StreamGuard, TransactionHold, TransactionObject};
 pub use snapshots::SnapshotHandle;
+pub use waits::WaitReason;
 pub(crate) use waits::{TableLockWait, Wait};

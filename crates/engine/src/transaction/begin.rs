@@ -51,6 +51,7 @@ impl Transaction {
             exhausted: false,
             savepoints: Vec::new(),
             locks: HeldTableLocks::none(object.id),
+            kept_locks: None,
             checks: Checks::default(),
             lock_timeout: None,
             parallelism: None,

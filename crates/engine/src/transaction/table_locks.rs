@@ -9,6 +9,7 @@
 //! place of another one after the transaction's snapshot: then there would be nothing where the snapshot has rows.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::{fmt, future::Future, future::poll_fn};
 
@@ -18,16 +19,16 @@ use super::{IsolationLevel, SnapshotHandle, Transaction, TransactionHold};
 use crate::container::Container;
 use crate::counters::Event;
 use crate::error::EngineError;
+use crate::lock::{Lock, lock};
 use crate::near::Near;
 use crate::serializable::Tracking;
 use crate::table_locks::{LockPlace, Requested, TableLockMode, TableLockModes};
 use crate::timer::Sleep;
 use crate::transactions::TableLockWait;
 
-/// The table locks of a transaction that has committed, see [`Transaction::commit_and_keep_locks`]; they are given back
-/// when this is dropped.
+/// The table locks of a transaction. They are given back when this is dropped.
 #[derive(Debug)]
-pub struct HeldTableLocks {
+pub(super) struct HeldTableLocks {
     transaction: TransactionId,
     /// Most transactions use one container in one mode.
     first: Option<Held>,
@@ -36,6 +37,13 @@ pub struct HeldTableLocks {
     is_untouched: bool,
     /// It takes none.
     passes: bool,
+}
+
+/// The table locks of a transaction that has ended, see [`Transaction::keep_locks`]. They are given back when this is
+/// dropped.
+#[derive(Debug, Default)]
+pub struct KeptTableLocks {
+    _locks: Arc<Lock<Option<HeldTableLocks>>>,
 }
 
 struct Held {
@@ -125,9 +133,12 @@ impl HeldTableLocks {
 
     /// A container that was written to and that others dropped since, at once.
     fn lost(&self) -> Option<ContainerId> {
-        let is_lost = |held: &&Held| held.mode == TableLockMode::RowExclusive && held.container.is_dropped();
-        let lost = self.iter().find(is_lost).map(|held| held.container.id())?;
-        (!self.cover(lost, TableLockMode::AccessExclusive)).then_some(lost)
+        let is_lost = |held: &&Held| {
+            held.mode == TableLockMode::RowExclusive
+                && held.container.is_dropped()
+                && !self.cover(held.container.id(), TableLockMode::AccessExclusive)
+        };
+        self.iter().find(is_lost).map(|held| held.container.id())
     }
 }
 
@@ -204,13 +215,19 @@ impl Transaction {
         self.locks.passes = true;
     }
 
-    /// Commits, as [`Self::commit`] does, and keeps the table locks for what has to happen before others use the
-    /// containers.
-    pub async fn commit_and_keep_locks(mut self) -> Result<(eris_storage::Timestamp, HeldTableLocks), EngineError> {
-        let timestamp = self.commit_all().await?;
+    /// The table locks outlast the transaction, however it ends, for what has to happen before others use the
+    /// containers: until what this gives is dropped.
+    pub fn keep_locks(&mut self) -> KeptTableLocks {
+        KeptTableLocks { _locks: Arc::clone(self.kept_locks.get_or_insert_default()) }
+    }
+
+    /// Gives the table locks back, or to whoever keeps them.
+    pub(super) fn end_locks(&mut self) {
         let locks = self.locks.take();
-        self.end();
-        Ok((timestamp, locks))
+        match self.kept_locks.take() {
+            Some(kept) => *lock(&kept) = Some(locks),
+            None => drop(locks),
+        }
     }
 
     /// Before an access that may wait.

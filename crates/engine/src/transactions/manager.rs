@@ -13,7 +13,7 @@ use eris_sync::{NumberBlocks, WatermarkRing};
 use super::object::{FIRST_TIMESTAMP, TransactionObject};
 use super::snapshots::{Publication, PublishedSnapshots};
 use super::visibility::VisibilityWaits;
-use super::waits::WaitsFor;
+use super::waits::{WaitReason, WaitsFor};
 use crate::commit_log::LogError;
 use crate::counters::own_slot;
 use crate::lock::{Lock, lock};
@@ -132,9 +132,9 @@ impl TransactionManager {
         self.waits.count()
     }
 
-    /// Whom a transaction waits for.
-    pub fn waits_for(&self, transaction: TransactionId) -> Option<TransactionId> {
-        self.waits.holder(transaction)
+    /// What a transaction waits for.
+    pub fn waits_for(&self, transaction: TransactionId) -> Option<WaitReason> {
+        self.waits.reason(transaction)
     }
 
     /// Who waits for whom, in words.

@@ -19,6 +19,15 @@ use super::object::TransactionObject;
 use crate::lock::{Lock, lock};
 use crate::table_locks::{TableLockMode, TableLocks};
 
+/// What a transaction waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// Another one that changed a row.
+    Transaction,
+    /// The lock of a table.
+    TableLock,
+}
+
 /// The waits-for graph.
 #[derive(Debug, Default)]
 pub(super) struct WaitsFor {
@@ -80,9 +89,14 @@ impl WaitsFor {
         lock(&self.waits).remove(&waiter);
     }
 
-    /// A transaction that this one waits for; of several that hold a table's lock, any.
-    pub(super) fn holder(&self, waiter: TransactionId) -> Option<TransactionId> {
-        lock(&self.waits).get(&waiter).and_then(|edges| edges.heads().pop())
+    /// What a transaction waits for, unless that was released.
+    pub(super) fn reason(&self, waiter: TransactionId) -> Option<WaitReason> {
+        let waits = lock(&self.waits);
+        let edges = waits.get(&waiter).filter(|edges| !edges.heads().is_empty())?;
+        Some(match edges {
+            Edges::Statement { .. } => WaitReason::Transaction,
+            Edges::TableLock { .. } => WaitReason::TableLock,
+        })
     }
 
     /// Each wait in words.

@@ -201,15 +201,16 @@ impl Client<'_> {
 /// Commits; what replaces other containers is published before the locks are given back.
 async fn commit(
     shared: &Truncations,
-    transaction: Transaction,
+    mut transaction: Transaction,
     replacements: &mut Replacements,
     random: &mut SeededRandom,
 ) -> Option<Timestamp> {
     if replacements.0.is_empty() {
         return shared.chaos.committed(transaction.commit().await);
     }
-    let (timestamp, locks) = match transaction.commit_and_keep_locks().await {
-        Ok(committed) => committed,
+    let locks = transaction.keep_locks();
+    let timestamp = match transaction.commit().await {
+        Ok(timestamp) => timestamp,
         Err(error) => return shared.chaos.committed(Err(error)),
     };
     if random.chance(0.3) {
