@@ -37,5 +37,5 @@ pub use join::{BuildSpec, JoinBuild, JoinKind, KeyFilter, Probe, ProbeParts, Spi
 pub use pipeline::{Collector, Emit, Flow, PassedFilter, Pipeline, RowCounts, Sink, Step};
 pub use settings::{AGGREGATION_INPUT, AggregationInput, SETTINGS};
 pub use sort::{SortKey, SortKeys, SortSink};
-pub use spill::{Awaited, KeptRows, LimitedRows, RowStream, Spill, SpillOptions, SpillingSink};
+pub use spill::{Awaited, KeptRows, LimitedRows, RowStream, Spill, SpillOptions, SpillingSink, WaitingRows};
 pub use window::{Frame, FrameBound, FrameUnit, WindowCall, WindowFunction, WindowSink, WindowSpec};

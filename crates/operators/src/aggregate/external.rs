@@ -284,7 +284,8 @@ impl GroupStream {
             let mut reader = lane.reader();
             while let Some(batch) = reader.next_batch().await? {
                 self.turn.give_way().await?;
-                let mut refused = None;
+                // A part of few groups with long texts is not divided for ever.
+                let mut refused = grouped.refused();
                 if divided.is_none() && !self.is_enough(&grouped, part.level) {
                     match self.merge(&mut grouped, content, &batch) {
                         Ok(()) => continue,

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use eris_platform::MemoryPool;
+use eris_platform::{MemoryExceeded, MemoryPool};
 use eris_storage::{Batch, Column, DataType, Value, Values};
 
 use super::accumulator::{Accumulator, grow};
@@ -123,6 +123,11 @@ impl Grouped {
     /// Whether no more rows should be taken.
     pub fn is_full(&self) -> bool {
         self.rooms().any(Room::is_full)
+    }
+
+    /// What was refused to texts that it has all the same.
+    pub fn refused(&self) -> Option<MemoryExceeded> {
+        self.rooms().find_map(Room::refused).cloned()
     }
 
     /// See [`Groups::make_dense`].

@@ -29,6 +29,8 @@ pub(super) struct Room {
     /// kept, whatever they take.
     spills: bool,
     is_full: bool,
+    /// Why, if memory was refused.
+    refused: Option<MemoryExceeded>,
 }
 
 impl Room {
@@ -40,18 +42,25 @@ impl Room {
             texts: 0,
             spills: false,
             is_full: false,
+            refused: None,
         }
     }
 
     /// The same, empty, for groups that can be written to files.
     pub fn spilling(&self) -> Self {
         let reservation = self.reservation.pool().reserve_spillable(CONSUMER);
-        Self { reservation, group_bytes: self.group_bytes, groups: 0, texts: 0, spills: true, is_full: false }
+        let group_bytes = self.group_bytes;
+        Self { reservation, group_bytes, groups: 0, texts: 0, spills: true, is_full: false, refused: None }
     }
 
     /// Whether no more rows should be taken.
     pub fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// What was refused to texts that it has all the same.
+    pub fn refused(&self) -> Option<&MemoryExceeded> {
+        self.refused.as_ref()
     }
 
     /// No more rows are to be taken.
@@ -106,7 +115,7 @@ impl Room {
             match self.reservation.grow(wanted - self.texts) {
                 Ok(()) => self.texts = wanted,
                 // They are there, and go to files next.
-                Err(_) if self.spills => self.is_full = true,
+                Err(refused) if self.spills => (self.is_full, self.refused) = (true, Some(refused)),
                 Err(refused) => return Err(refused),
             }
         }

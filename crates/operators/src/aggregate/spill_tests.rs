@@ -6,6 +6,7 @@ use eris_platform::{MemoryPool, SeededRandom};
 use eris_storage::{Batch, DataType, Value};
 
 use super::{AggregateCall, AggregateFunction, GroupBy, GroupCall};
+use crate::error::OperatorError;
 use crate::expression::Expression;
 use crate::pipeline::spilled::{Disk, fail_each_operation};
 use crate::spill::SpillOptions;
@@ -106,4 +107,20 @@ fn a_grouping_fails_by_itself_when_the_disk_does() {
         let sink = GroupBy::with_calls(keys.into(), calls(true).into(), [].into(), pool, 2).spilling_to(&spill);
         disk.run(&sink, &batches, 2).map(drop)
     });
+}
+
+/// Dividing does not help where the texts of one group are refused.
+#[test]
+fn groups_whose_texts_are_larger_than_memory_are_refused() {
+    let row = |n: i64| vec![Value::Int64(n % 2), Value::Text(n.to_string().repeat(3 << 20).into())];
+    let batches: Vec<Batch> = (0..8).map(|n| Batch::from_rows(&[DataType::Int64, DataType::Text], &[row(n)])).collect();
+    let largest = call(AggregateFunction::Max, Some(1), DataType::Text, false);
+    let (disk, pool) = (Disk::new(1), MemoryPool::new(1 << 20));
+    let spill = disk.spill(&pool, SpillOptions::default());
+    let sink = GroupBy::with_calls([column(0)].into(), [largest].into(), [].into(), &pool, 1).spilling_to(&spill);
+    let refused = disk.run(&sink, &batches, 1).err();
+    assert!(matches!(refused, Some(OperatorError::Memory(_))), "{refused:?}");
+    drop(sink);
+    disk.settle();
+    assert_eq!((pool.used(), disk.files.statistics().used_bytes), (0, 0));
 }

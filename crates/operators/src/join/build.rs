@@ -184,6 +184,11 @@ impl JoinBuild {
         Self { reservation: self.reservation.pool().reserve_spillable(CONSUMER), external, ..self }
     }
 
+    /// Memory that it holds.
+    pub fn bytes(&self) -> u64 {
+        self.reservation.bytes()
+    }
+
     /// The filter of a key that one was asked for, when all rows are there.
     pub fn filter(&self, key: usize) -> Result<&Arc<KeyFilter>, OperatorError> {
         let filters = if let Some(files) = self.in_files() { &files.filters } else { &self.kept()?.filters };

@@ -37,7 +37,7 @@ impl MergedRuns {
 
     /// Merges runs until so few are left that they can be merged at once.
     async fn reduce(&mut self) -> Result<(), OperatorError> {
-        let run_bytes = self.runs.front().map_or(1, Lane::reader_bytes);
+        let run_bytes = self.runs.iter().map(Lane::reader_bytes).max().unwrap_or(1);
         let most = (self.spill.spare_bytes() / run_bytes).clamp(RUNS_MIN as u64, RUNS_MAX as u64) as usize;
         let (mut file, mut merged) = (SpillFile::new(&self.spill, 1)?, 0);
         while self.runs.len() > most {

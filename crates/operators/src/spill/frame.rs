@@ -76,11 +76,11 @@ fn put_column(column: &Column, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a batch as a frame.
+/// Appends a batch as a frame; gives the bytes that it has when it is read.
 ///
 /// # Panics
 /// If it has 4 GiB or more; batches are cut long before.
-pub(super) fn put_frame(batch: &Batch, out: &mut Vec<u8>) {
+pub(super) fn put_frame(batch: &Batch, out: &mut Vec<u8>) -> usize {
     let mut plain = Vec::with_capacity(batch.bytes() + batch.columns.len() * 2 + 8);
     plain.extend_from_slice(&(batch.rows as u32).to_le_bytes());
     plain.extend_from_slice(&(batch.columns.len() as u32).to_le_bytes());
@@ -101,6 +101,7 @@ pub(super) fn put_frame(batch: &Batch, out: &mut Vec<u8>) {
     out[start + 4..start + 8].copy_from_slice(&plain_bytes.to_le_bytes());
     let checksum = checksum_of(plain_bytes, &out[start + HEADER_BYTES..]);
     out[start + 8..start + HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    plain.len()
 }
 
 fn checksum_of(plain_bytes: u32, block: &[u8]) -> u32 {

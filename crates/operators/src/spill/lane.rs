@@ -102,11 +102,21 @@ pub(crate) struct LaneWriter {
     extents: Vec<Extent>,
     rows: u64,
     bytes: u64,
+    /// The largest frame when it is read, or what is usual.
+    frame_bytes: usize,
 }
 
 impl LaneWriter {
     pub fn new(file: &Arc<SpillFile>) -> Self {
-        Self { file: Arc::clone(file), types: None, gathered: Vec::new(), extents: Vec::new(), rows: 0, bytes: 0 }
+        Self {
+            file: Arc::clone(file),
+            types: None,
+            gathered: Vec::new(),
+            extents: Vec::new(),
+            rows: 0,
+            bytes: 0,
+            frame_bytes: FRAME_BYTES,
+        }
     }
 
     /// Rows of a frame, for batches like this one.
@@ -127,11 +137,12 @@ impl LaneWriter {
         for start in (0..batch.rows).step_by(frame_rows) {
             let rows = frame_rows.min(batch.rows - start);
             let before = self.gathered.len();
-            if rows == batch.rows {
-                put_frame(batch, &mut self.gathered);
+            let plain_bytes = if rows == batch.rows {
+                put_frame(batch, &mut self.gathered)
             } else {
-                put_frame(&batch.slice(start, rows), &mut self.gathered);
-            }
+                put_frame(&batch.slice(start, rows), &mut self.gathered)
+            };
+            self.frame_bytes = self.frame_bytes.max(plain_bytes);
             if let Err(refused) = self.file.held.grow((self.gathered.len() - before) as u64) {
                 // What is gathered is what is reserved.
                 self.gathered.truncate(before);
@@ -170,6 +181,7 @@ impl LaneWriter {
             extents: std::mem::take(&mut self.extents),
             rows: self.rows,
             bytes: self.bytes,
+            frame_bytes: self.frame_bytes as u64,
         };
         Ok(Lane(Arc::new(lane)))
     }
@@ -188,6 +200,7 @@ struct Written {
     extents: Vec<Extent>,
     rows: u64,
     bytes: u64,
+    frame_bytes: u64,
 }
 
 /// Rows in a file. Clones are the same rows.
@@ -206,7 +219,8 @@ impl Lane {
 
     /// What a reader of it holds.
     pub fn reader_bytes(&self) -> u64 {
-        (self.0.file.piece_bytes + FRAME_BYTES) as u64
+        let largest = self.0.extents.iter().map(|extent| u64::from(extent.bytes)).max();
+        largest.unwrap_or(0).max(self.0.file.piece_bytes as u64) + self.0.frame_bytes
     }
 
     pub fn types(&self) -> &Arc<[DataType]> {
@@ -244,7 +258,7 @@ impl LaneReader {
             };
             self.next += 1;
             // The piece, and a batch of it.
-            self.held.resize(u64::from(extent.bytes) + FRAME_BYTES as u64)?;
+            self.held.resize(u64::from(extent.bytes) + written.frame_bytes)?;
             let file = &written.file;
             self.piece = file.spill.wait(file.file.read(*extent), |error| file.file.lost(error)).await?;
         }

@@ -11,6 +11,7 @@
 
 mod frame;
 mod lane;
+mod waiting;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -25,6 +26,7 @@ use eris_storage::Batch;
 
 use crate::error::OperatorError;
 pub(crate) use lane::{Lane, LaneReader, LaneWriter, SpillFile};
+pub use waiting::WaitingRows;
 
 /// What the pool calls what is on its way to files and back.
 const CONSUMER: &str = "temporary files";
@@ -85,7 +87,7 @@ impl Spill {
     }
 
     /// Whether an operator that holds so much is to go on in files, however much memory there is.
-    pub(crate) fn is_enough(&self, held_bytes: u64) -> bool {
+    pub fn is_enough(&self, held_bytes: u64) -> bool {
         self.inner.options.held_bytes_max.is_some_and(|max| held_bytes > max)
     }
 
@@ -226,15 +228,7 @@ pub struct KeptRows(Lane);
 impl KeptRows {
     /// Writes all rows of a stream.
     pub async fn write(spill: &Spill, stream: &mut dyn RowStream) -> Result<Self, OperatorError> {
-        let file = SpillFile::new(spill, 1)?;
-        let (mut writer, mut turn) = (LaneWriter::new(&file), spill.turn());
-        while let Some(batch) = stream.next().await? {
-            writer.push(&batch)?;
-            file.written_below_limit().await?;
-            turn.give_way().await?;
-        }
-        let lane = writer.finish()?;
-        file.written().await?;
+        let lane = waiting::write_lane(spill, &SpillFile::new(spill, 1)?, stream).await?;
         Ok(Self(lane))
     }
 

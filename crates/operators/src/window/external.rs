@@ -1,9 +1,11 @@
 //! Windows over rows that do not fit: they are sorted in files, and computed partition by partition as they are read.
 //!
 //! ```text
-//!   sorted rows   | partition a | partition b | c ...       some whole partitions at a time, by the code for memory
+//!   sorted rows   | partition a | partition b | c ...       some whole partitions at a time
+//!   looked at     what keys, functions and frames see stays in memory until their partition is complete
+//!   kept          what goes on waits for the results, in a file if it is much
 //! ```
-//! One partition has to fit.
+//! What windows look at has to fit, for one partition.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,21 +18,25 @@ use super::{WindowSink, WindowSpec};
 use crate::error::OperatorError;
 use crate::hash::rows_equal;
 use crate::pipeline::Sink;
-use crate::spill::{Awaited, RowStream, Spill, Turn};
+use crate::spill::{Awaited, RowStream, Spill, Turn, WaitingRows};
 
 /// Bytes of partitions that are computed at once, if one has not more.
 const GATHERED_BYTES: u64 = 1 << 20;
+/// Kept rows in memory; what is more goes to a file.
+const KEPT_BYTES: u64 = 1 << 20;
 
 /// Sorted rows with the results of window functions.
 pub(super) struct WindowRows {
+    /// For rows as they are gathered.
     spec: WindowSpec,
-    memory: Arc<MemoryPool>,
+    looked_at: Vec<usize>,
     sorted: Box<dyn RowStream>,
-    /// Rows of partitions that are not complete, or are to be computed.
+    /// What windows look at, of rows whose partitions are not complete, or are to be computed.
     gathered: Vec<Batch>,
     held: Reservation,
     /// Where the last partition begins that was gathered: the batch, and the row in it.
     last: (usize, usize),
+    kept: KeptColumns,
     /// Results, and what is charged for them.
     results: VecDeque<Batch>,
     charged: Option<Reservation>,
@@ -38,15 +44,70 @@ pub(super) struct WindowRows {
     turn: Turn,
 }
 
+/// The columns that go on, of rows whose results are not computed yet: first in, first out.
+struct KeptColumns {
+    columns: Arc<[usize]>,
+    /// A part of a batch that was taken.
+    first: Option<Batch>,
+    written: WaitingRows,
+    /// Behind those that are written.
+    recent: VecDeque<Batch>,
+    held: Reservation,
+}
+
+impl KeptColumns {
+    async fn push(&mut self, batch: &Batch) -> Result<(), OperatorError> {
+        let batch = batch.project(&self.columns);
+        self.held.grow(batch.bytes() as u64)?;
+        self.recent.push_back(batch);
+        if self.held.bytes() >= KEPT_BYTES {
+            self.written.append(self.recent.make_contiguous()).await?;
+            self.recent.clear();
+            self.held.resize(0)?;
+        }
+        Ok(())
+    }
+
+    /// Some rows, at most so many.
+    async fn pop(&mut self, rows_max: usize) -> Result<Batch, OperatorError> {
+        let batch = match self.first.take() {
+            Some(batch) => batch,
+            None => match self.written.next().await? {
+                Some(batch) => batch,
+                None => {
+                    let missing = || OperatorError::Internal("windows have more results than rows".to_string());
+                    let batch = self.recent.pop_front().ok_or_else(missing)?;
+                    self.held.shrink(batch.bytes() as u64);
+                    batch
+                }
+            },
+        };
+        if batch.rows <= rows_max {
+            return Ok(batch);
+        }
+        self.first = Some(batch.slice(rows_max, batch.rows - rows_max));
+        Ok(batch.slice(0, rows_max))
+    }
+}
+
 impl WindowRows {
     pub fn new(spec: &WindowSpec, memory: &Arc<MemoryPool>, sorted: Box<dyn RowStream>, spill: &Spill) -> Self {
+        let looked_at = spec.looked_at();
+        let kept = KeptColumns {
+            columns: Arc::clone(&spec.kept),
+            first: None,
+            written: WaitingRows::new(spill),
+            recent: VecDeque::new(),
+            held: spill.reserve_counted(),
+        };
         Self {
-            spec: spec.clone(),
-            memory: Arc::clone(memory),
+            spec: spec.narrowed(&looked_at),
+            looked_at,
             sorted,
             gathered: Vec::new(),
             held: memory.reserve(CONSUMER),
             last: (0, 0),
+            kept,
             results: VecDeque::new(),
             charged: None,
             is_over: false,
@@ -59,8 +120,9 @@ impl WindowRows {
         keys.iter().map(|key| batch.columns[key.column].clone()).collect()
     }
 
-    /// Takes a batch, and notes where its last partition begins.
-    fn gather(&mut self, batch: Batch) -> Result<(), OperatorError> {
+    /// Takes what windows look at of a batch, and notes where its last partition begins.
+    fn gather(&mut self, batch: &Batch) -> Result<(), OperatorError> {
+        let batch = batch.project(&self.looked_at);
         self.held.grow(batch.bytes() as u64)?;
         let keys = self.partition_keys(&batch);
         let begins = (1..batch.rows).rev().find(|row| !rows_equal(&keys, row - 1, &keys, *row));
@@ -91,13 +153,12 @@ impl WindowRows {
     }
 
     async fn compute(&mut self, batches: Vec<Batch>) -> Result<(), OperatorError> {
-        let sink = WindowSink::new(self.spec.clone(), &self.memory, 1);
-        for batch in batches {
-            sink.consume(batch, &mut |_| Ok(()))?;
-            self.turn.give_way().await?;
-        }
-        // The sink has charged them.
-        self.held.resize(self.gathered.iter().map(|batch| batch.bytes() as u64).sum())?;
+        let bytes = |batches: &[Batch]| batches.iter().map(|batch| batch.bytes() as u64).sum::<u64>();
+        let next = self.held.pool().reserve(CONSUMER);
+        let charged = std::mem::replace(&mut self.held, next);
+        charged.resize(bytes(&batches))?;
+        self.held.resize(bytes(&self.gathered))?;
+        let sink = WindowSink::of_sorted(self.spec.clone(), batches, charged);
         loop {
             let jobs = sink.finish_jobs()?;
             if jobs == 0 {
@@ -112,13 +173,26 @@ impl WindowRows {
         (self.results, self.charged) = (results.into(), charged);
         Ok(())
     }
+
+    /// Rows whose results are there, with them.
+    async fn computed(&mut self) -> Result<Option<Batch>, OperatorError> {
+        let Some(results) = self.results.pop_front() else { return Ok(None) };
+        let kept = self.kept.pop(results.rows).await?;
+        let rows = kept.rows;
+        if rows < results.rows {
+            self.results.push_front(results.slice(rows, results.rows - rows));
+        }
+        let results = if rows < results.rows { results.slice(0, rows) } else { results };
+        let columns = kept.columns.into_iter().chain(results.columns).collect::<Vec<_>>();
+        Ok(Some(Batch::new(columns, rows)))
+    }
 }
 
 impl RowStream for WindowRows {
     fn next(&mut self) -> Awaited<'_, Option<Batch>> {
         Box::pin(async move {
             loop {
-                if let Some(batch) = self.results.pop_front() {
+                if let Some(batch) = self.computed().await? {
                     return Ok(Some(batch));
                 }
                 self.charged = None;
@@ -134,7 +208,8 @@ impl RowStream for WindowRows {
                 if batch.rows == 0 {
                     continue;
                 }
-                self.gather(batch)?;
+                self.gather(&batch)?;
+                self.kept.push(&batch).await?;
                 self.turn.give_way().await?;
                 if self.last != (0, 0) && self.held.bytes() >= GATHERED_BYTES {
                     let complete = self.complete();

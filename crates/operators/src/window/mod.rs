@@ -56,6 +56,41 @@ pub struct WindowSpec {
     pub calls: Arc<[WindowCall]>,
 }
 
+impl WindowSpec {
+    /// The columns that keys, functions and frames look at, each once.
+    fn looked_at(&self) -> Vec<usize> {
+        let calls = self.calls.iter().flat_map(|call| {
+            let frame = call.function.has_frame().then(|| call.frame.columns());
+            call.function.columns().into_iter().chain(frame.into_iter().flatten())
+        });
+        let mut columns: Vec<usize> = self.keys.0.iter().map(|key| key.column).chain(calls).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// The same for rows of which only these columns are left, and none goes on.
+    fn narrowed(&self, columns: &[usize]) -> Self {
+        let place = |column: usize| columns.iter().position(|other| *other == column).unwrap_or(usize::MAX);
+        let key = |key: &SortKey| SortKey { column: place(key.column), ..*key };
+        let bound = |bound: FrameBound| match bound {
+            FrameBound::Value { key: of, bound } => FrameBound::Value { key: key(&of), bound: place(bound) },
+            other => other,
+        };
+        let call = |call: &WindowCall| WindowCall {
+            function: call.function.moved(&place),
+            frame: Frame { start: bound(call.frame.start), end: bound(call.frame.end), ..call.frame },
+            result: call.result,
+        };
+        Self {
+            keys: SortKeys(self.keys.0.iter().map(key).collect()),
+            partition_keys: self.partition_keys,
+            kept: Arc::new([]),
+            calls: self.calls.iter().map(call).collect(),
+        }
+    }
+}
+
 /// One window function. Columns are those of the input, by position.
 #[derive(Clone, Debug)]
 pub struct WindowCall {
@@ -189,6 +224,22 @@ impl WindowFunction {
             Self::FirstValue { value } | Self::LastValue { value } => vec![value],
             Self::NthValue { value, number } => vec![value, number],
             Self::Aggregate { input, .. } => input.into_iter().collect(),
+        }
+    }
+
+    /// The same of columns in other places.
+    fn moved(self, place: &impl Fn(usize) -> usize) -> Self {
+        let may_be = |column: Option<usize>| column.map(place);
+        match self {
+            Self::RowNumber | Self::Rank | Self::DenseRank | Self::PercentRank | Self::CumeDist => self,
+            Self::Ntile { buckets } => Self::Ntile { buckets: place(buckets) },
+            Self::Shift { value, offset, default, ahead } => {
+                Self::Shift { value: place(value), offset: may_be(offset), default: may_be(default), ahead }
+            }
+            Self::FirstValue { value } => Self::FirstValue { value: place(value) },
+            Self::LastValue { value } => Self::LastValue { value: place(value) },
+            Self::NthValue { value, number } => Self::NthValue { value: place(value), number: place(number) },
+            Self::Aggregate { function, input } => Self::Aggregate { function, input: may_be(input) },
         }
     }
 

@@ -37,6 +37,8 @@ const JOB_ROWS: usize = 1 << 14;
 #[derive(Debug)]
 enum Phase {
     Sorting,
+    /// The rows, and what is charged for them.
+    Sorted(Vec<Batch>, Option<Reservation>),
     Assembling(Box<Assembling>),
     Marking(Box<Marking>),
     Computing(Box<Computing>),
@@ -111,7 +113,13 @@ impl WindowSink {
         }
     }
 
-    /// The same, which goes on in files when memory is refused. One partition has to fit.
+    /// One of rows that are there, in the order of the keys, and charged: only to be finished.
+    pub(super) fn of_sorted(spec: WindowSpec, batches: Vec<Batch>, charged: Reservation) -> Self {
+        let sink = Self::new(spec, charged.pool(), 1);
+        Self { phase: RwLock::new(Phase::Sorted(batches, Some(charged))), ..sink }
+    }
+
+    /// The same, which goes on in files when memory is refused. What windows look at has to fit, for one partition.
     #[must_use]
     pub fn spilling_to(self, spill: &Spill) -> Self {
         Self { sort: self.sort.spilling_to(spill), spill: Some(spill.clone()), ..self }
@@ -128,10 +136,8 @@ impl WindowSink {
         self.sort.bytes_to_finish() + bytes + rows * self.spec.calls.iter().map(call).sum::<u64>() + rows * 16
     }
 
-    /// Takes the sorted rows.
-    fn plan_assembling(&self) -> Result<Phase, OperatorError> {
-        let (batches, reservation) = self.sort.take_output()?;
-        *lock(&self.output) = reservation;
+    fn plan_assembling(&self, batches: Vec<Batch>, charged: Option<Reservation>) -> Result<Phase, OperatorError> {
+        *lock(&self.output) = charged;
         let Some(first) = batches.first() else { return Ok(Phase::Done) };
         let mut jobs = Jobs { batches: vec![0], rows: vec![0] };
         let mut rows = 0;
@@ -143,15 +149,10 @@ impl WindowSink {
             }
         }
         let types = first.data_types();
-        let mut looked_at = vec![false; types.len()];
-        let keys = self.spec.keys.0.iter().map(|key| key.column);
-        let calls = self.spec.calls.iter().flat_map(|call| {
-            let frame = call.function.has_frame().then(|| call.frame.columns());
-            call.function.columns().into_iter().chain(frame.into_iter().flatten())
-        });
-        keys.chain(calls).for_each(|column| looked_at[column] = true);
+        let all_looked_at = self.spec.looked_at();
         let mut columns = Vec::with_capacity(types.len());
-        for (column, looked_at) in looked_at.into_iter().enumerate() {
+        for column in 0..types.len() {
+            let looked_at = all_looked_at.contains(&column);
             if looked_at {
                 self.working.grow(ColumnParts::bytes(types[column], rows))?;
             }
@@ -162,7 +163,15 @@ impl WindowSink {
     }
 
     fn plan_marking(&self, assembling: Assembling) -> Result<Phase, OperatorError> {
-        let Assembling { batches, jobs, columns } = assembling;
+        let Assembling { mut batches, jobs, columns } = assembling;
+        if self.spec.kept.is_empty() {
+            // They are copied, and nothing else of them goes on.
+            for batch in &mut batches {
+                let bytes = batch.bytes() as u64;
+                *batch = Batch::new(Vec::new(), batch.rows);
+                lock(&self.output).as_ref().inspect(|output| output.shrink(bytes));
+            }
+        }
         let columns: Vec<Option<Column>> =
             columns.into_iter().map(|column| column.map(|parts| parts.finish().without_idle_validity())).collect();
         let rows = jobs.rows[jobs.rows.len() - 1];
@@ -319,8 +328,10 @@ impl Sink for WindowSink {
                     *phase = Phase::Sorting;
                     return Ok(jobs);
                 }
-                self.plan_assembling()?
+                let (batches, charged) = self.sort.take_output()?;
+                self.plan_assembling(batches, charged)?
             }
+            Phase::Sorted(batches, charged) => self.plan_assembling(batches, charged)?,
             Phase::Assembling(assembling) => self.plan_marking(*assembling)?,
             Phase::Marking(marking) => self.plan_computing(*marking)?,
             Phase::Computing(computing) => {
@@ -331,7 +342,7 @@ impl Sink for WindowSink {
             Phase::Done => Phase::Done,
         };
         let jobs = match &next {
-            Phase::Sorting | Phase::Done => 0,
+            Phase::Sorting | Phase::Sorted(..) | Phase::Done => 0,
             Phase::Assembling(assembling) => assembling.jobs.rows.len() - 1,
             Phase::Marking(marking) => marking.jobs.rows[marking.jobs.rows.len() - 1].div_ceil(CHUNK_ROWS),
             Phase::Computing(computing) => computing.batches.len(),
@@ -355,7 +366,7 @@ impl Sink for WindowSink {
             }
             Phase::Marking(marking) => self.mark(marking, job),
             Phase::Computing(computing) => self.compute(computing, job),
-            Phase::Done => Err(OperatorError::Internal(format!("windows have no job {job} now"))),
+            Phase::Sorted(..) | Phase::Done => Err(OperatorError::Internal(format!("windows have no job {job} now"))),
         }
     }
 

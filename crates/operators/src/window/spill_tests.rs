@@ -73,10 +73,30 @@ fn windows_that_do_not_fit_are_computed_partition_by_partition() {
     }
 }
 
+/// What windows look at fits, what goes on with their results does not.
 #[test]
-fn a_partition_that_is_larger_than_memory_is_refused() {
+fn rows_of_one_large_partition_wait_in_a_file_for_their_results() {
+    for (partition_keys, kept) in [(0, vec![0, 2, 3]), (1, vec![0, 2, 3]), (1, vec![])] {
+        let batches = batches(&mut SeededRandom::new(1), 60_000, 1);
+        let spec = WindowSpec { kept: kept.into(), ..spec(partition_keys) };
+        let (disk, pool) = (Disk::new(1), MemoryPool::new(8 << 20));
+        let held: usize = batches.iter().map(Batch::bytes).sum();
+        assert!(held > 4 << 20, "{held} bytes, and their results");
+        let unlimited = MemoryPool::unlimited();
+        let expected = disk.run(&WindowSink::new(spec.clone(), &unlimited, 2), &batches, 2).unwrap().0;
+        let sink = WindowSink::new(spec, &pool, 2).spilling_to(&disk.spill(&pool, SpillOptions::default()));
+        let (found, from_files) = disk.run(&sink, &batches, 2).unwrap();
+        assert!(from_files && rows(&found) == rows(&expected));
+        drop((sink, found));
+        disk.settle();
+        assert_eq!((pool.used(), disk.files.statistics().used_bytes), (0, 0));
+    }
+}
+
+#[test]
+fn a_partition_of_which_windows_see_more_than_memory_is_refused() {
     let batches = batches(&mut SeededRandom::new(1), 60_000, 1);
-    let (disk, pool) = (Disk::new(1), MemoryPool::new(4 << 20));
+    let (disk, pool) = (Disk::new(1), MemoryPool::new(2 << 20));
     let sink = WindowSink::new(spec(1), &pool, 2).spilling_to(&disk.spill(&pool, SpillOptions::default()));
     let refused = disk.run(&sink, &batches, 2).err();
     assert!(matches!(refused, Some(OperatorError::Memory(_))), "{refused:?}");
