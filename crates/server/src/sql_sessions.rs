@@ -269,6 +269,14 @@ impl RowStream for SqlRows<'_> {
         self.rows.resume();
     }
 
+    async fn are_in_the_way(&mut self) {
+        self.rows.are_in_the_way().await;
+    }
+
+    async fn set_aside(&mut self) -> Result<(), Report> {
+        self.rows.set_aside().await.map_err(report)
+    }
+
     fn read_ahead(&mut self) {
         self.rows.read_ahead();
     }

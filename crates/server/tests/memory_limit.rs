@@ -8,7 +8,7 @@ mod client;
 use std::time::{Duration, Instant};
 
 use client::Server;
-use client::wire::{Reply, Wire};
+use client::wire::{Reply, Wire, query};
 use eris_engine::EngineOptions;
 
 const LIMIT: u64 = 48 << 20;
@@ -262,4 +262,32 @@ fn prepared_statements_without_end_are_refused() {
     server.wait_for_memory(before + SLACK);
     client.run(&format!("PREPARE p AS {text}"));
     assert_eq!(client.run("EXECUTE p").value(), "1");
+}
+
+/// A sorted result, of which a client takes nothing, does not stay in memory when others have little left.
+#[test]
+fn a_client_that_does_not_read_gives_others_its_memory() {
+    const ROWS: u64 = 200_000;
+    let options = EngineOptions { workers: 2, nodes: 1, memory_watched: false, ..EngineOptions::default() };
+    let server = Server::with(options);
+    let mut client = Wire::start(&server);
+    client.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)");
+    assert_eq!(client.copy("COPY t FROM STDIN WITH (FORMAT csv)", csv(ROWS).as_bytes()).sqlstate(), "");
+    let sql = "SELECT id, name FROM t ORDER BY id % 1000, id";
+    let before = server.memory_used();
+    let mut slow = Wire::start(&server);
+    slow.send(&query(sql));
+    let patience = Instant::now() + Duration::from_secs(60);
+    while server.memory_used() < before + (16 << 20) {
+        assert!(Instant::now() < patience, "{} bytes are no result", server.memory_used() - before);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // What the sort worked with goes; then a sixth of the limit is left.
+    std::thread::sleep(Duration::from_millis(500));
+    server.limit_memory(server.memory_used() * 4 / 3);
+    server.wait_for_memory(before + (4 << 20));
+    assert_eq!(client.run("SELECT count(*) FROM t").value(), ROWS.to_string());
+    let rows = slow.until_ready().rows;
+    let ids = (0..1_000).flat_map(|part| (0..ROWS / 1_000).map(move |n| (n * 1_000 + part).to_string()));
+    assert!(rows.iter().map(|row| row[0].clone().unwrap_or_default()).eq(ids), "{} rows", rows.len());
 }

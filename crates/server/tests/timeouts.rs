@@ -125,6 +125,30 @@ fn idle_timeouts_end_the_session_and_release_its_locks() {
     server.wait_for_connections(1);
 }
 
+/// Between two executions of a portal the session is idle, too, if it is in a block; each ends the wait.
+#[test]
+fn a_client_that_took_a_part_of_a_portal_is_idle_in_its_transaction() {
+    let server = Server::start();
+    let (mut other, mut client) = (Wire::start(&server), Wire::start(&server));
+    other.run("CREATE TABLE t (id int PRIMARY KEY)");
+    other.run("INSERT INTO t VALUES (1), (2), (3)");
+    let process = client.run("SELECT pg_backend_pid()").value().to_owned();
+    client.run("SET idle_in_transaction_session_timeout = '2s'");
+    client.run("BEGIN");
+    let execute = [message(b'E', b"p\0\0\0\0\x01"), message(b'S', b"")].concat();
+    client.send(&[message(b'P', b"\0SELECT id FROM t\0\0\0"), message(b'B', b"p\0\0\0\0\0\0\0\0")].concat());
+    for _ in 0..3 {
+        client.send(&execute);
+        assert_eq!(client.until_ready().status, Some('T'));
+        let state = other.run(&format!("SELECT state FROM pg_stat_activity WHERE pid = {process}"));
+        assert_eq!(state.value(), "idle in transaction");
+        sleep(Duration::from_millis(900));
+    }
+    let ended = client.until_ready();
+    assert_eq!((ended.sqlstate(), ended.status), ("25P03", None), "{ended:?}");
+    server.wait_for_connections(1);
+}
+
 /// Calls a function with the number of a session that runs [`SLEEP`], until it no longer does.
 fn interrupt(client: &mut Wire, function: &str, process: &str) {
     let sleeps = format!("SELECT state FROM pg_stat_activity WHERE pid = {process} AND query = '{SLEEP}'");

@@ -185,6 +185,17 @@ pub trait RowStream: Send {
 
     fn resume(&mut self) {}
 
+    /// Returns when rows that wait for the client should do so outside of memory: then [`Self::set_aside`] is called.
+    /// Dropped when the client goes on.
+    fn are_in_the_way(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
+    /// Takes some of the rows out of memory. An error is as one of [`Self::next`].
+    fn set_aside(&mut self) -> impl Future<Output = Result<(), Report>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// The rest is fetched before the client asks for it: an error ends the result, and the open transaction only once
     /// the client is told of it (see [`Backend::spoil`]).
     fn read_ahead(&mut self);

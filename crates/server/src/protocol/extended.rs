@@ -21,7 +21,7 @@ use crate::protocol::frontend::{self, Formats, Kind, Target};
 use crate::protocol::names::ByName;
 use crate::protocol::report::{Report, SqlState};
 use crate::protocol::rows::{Held, Progress, Sender, select_tag};
-use crate::protocol::wire::{Failure, Transport, Wire};
+use crate::protocol::wire::{Failure, Transport, Wire, first_of};
 
 /// Prepared statements and portals of a connection; the unnamed ones have the empty name.
 pub(crate) struct Portals<B: Backend> {
@@ -328,7 +328,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             // Between two executions no statement runs that a request could cancel.
             wire.signal.statement_ends();
             rows.suspend();
-            let next = after_suspension(wire, name, in_block).await?;
+            let next = after_suspension(wire, &mut rows, name, in_block).await?;
             if !rows.has_ended() {
                 wire.signal.statement_begins();
                 rows.resume();
@@ -339,6 +339,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                     wire.watch(pin!(rows.finish(sender.sent))).await?;
                     return Ok(Executed::Suspended(State::Done));
                 }
+                Next::Lost(report) => return Ok(Executed::Suspended(State::Lost(report))),
                 // An error here is not one of the message that follows, and the Execute has been answered.
                 Next::Other => match Held::collect(wire, rows, sender).await {
                     Ok(held) => return Ok(Executed::Suspended(State::Held(held))),
@@ -362,17 +363,31 @@ enum Next {
     End,
     /// It sent something that needs the session; that message is still to be worked on.
     Other,
+    /// Nothing yet, but the rows could not be made while they were set aside.
+    Lost(Report),
 }
 
 /// Looks at the messages behind a `PortalSuspended` and answers those that leave the stream alone.
-async fn after_suspension<T: Transport>(wire: &mut Wire<T>, name: &str, in_block: bool) -> Result<Next, Failure> {
+async fn after_suspension<T: Transport, S: RowStream>(
+    wire: &mut Wire<T>,
+    rows: &mut S,
+    name: &str,
+    in_block: bool,
+) -> Result<Next, Failure> {
     loop {
-        let frame = match wire.frame().await {
-            Err(Failure::Refused(kind, report)) => {
+        let frame = match first_of(wire.frame(), rows.are_in_the_way()).await {
+            Err(()) => {
+                rows.read_ahead();
+                match wire.watch(pin!(rows.set_aside())).await {
+                    Ok(()) => continue,
+                    Err(report) => return Ok(Next::Lost(report)),
+                }
+            }
+            Ok(Err(Failure::Refused(kind, report))) => {
                 wire.put_back(kind, report);
                 return Ok(Next::Other);
             }
-            other => other?,
+            Ok(other) => other?,
         };
         match frame.kind {
             Kind::Execute => {

@@ -58,7 +58,7 @@ impl<B: Backend> Sender<B> {
                     self.next_row += 1;
                     self.sent += 1;
                     left -= 1;
-                    wire.flush_if_full().await?;
+                    wire.flush_if_full(source).await?;
                 }
             }
             if left == 0 {

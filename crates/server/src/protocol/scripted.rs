@@ -5,6 +5,8 @@
 //!   heavy N           the same, in pages that claim to hold 32 MB
 //!   late N            the same, with columns that are known only when it runs
 //!   done N            the same, of a command that has had its effect
+//!   bulky N           the same, in the way until they were set aside
+//!   broken N          the same, but that fails
 //!   echo N            one row with the statement's N parameters
 //!   copy              COPY FROM STDIN; a line "bad" is an error
 //!   wait              runs until it is cancelled
@@ -157,6 +159,8 @@ pub struct ScriptedRows<'s> {
     echo: Option<Vec<Option<String>>>,
     ahead: bool,
     has_ended: bool,
+    in_the_way: bool,
+    is_broken: bool,
 }
 
 impl RowStream for ScriptedRows<'_> {
@@ -187,6 +191,22 @@ impl RowStream for ScriptedRows<'_> {
 
     fn has_ended(&self) -> bool {
         self.has_ended
+    }
+
+    async fn are_in_the_way(&mut self) {
+        if !self.in_the_way {
+            std::future::pending().await
+        }
+    }
+
+    async fn set_aside(&mut self) -> Result<(), Report> {
+        self.in_the_way = false;
+        self.session.calls.add("set aside");
+        if self.is_broken {
+            let report = Report::error(SqlState::new("22012"), "division by zero");
+            return Err(if self.ahead { report } else { self.session.failed(report) });
+        }
+        Ok(())
     }
 
     fn read_ahead(&mut self) {
@@ -247,8 +267,8 @@ impl Scripted {
         for command in sql.split(';').map(str::trim).filter(|command| !command.is_empty()) {
             let mut statement = ScriptedStatement { command: command.into(), parameters: 0 };
             match statement.words().0 {
-                "rows" | "heavy" | "late" | "done" | "copy" | "wait" | "deaf" | "fail" | "notice" | "set" | "SET"
-                | "begin" | "commit" | "rollback" => (),
+                "rows" | "heavy" | "late" | "done" | "bulky" | "broken" | "copy" | "wait" | "deaf" | "fail"
+                | "notice" | "set" | "SET" | "begin" | "commit" | "rollback" => (),
                 "echo" => statement.parameters = statement.number().min(100) as usize,
                 other => {
                     let mut report = Report::error(SqlState::SYNTAX_ERROR, format!("syntax error at \"{other}\""));
@@ -308,7 +328,7 @@ impl Backend for Scripted {
 
     fn columns(statement: &ScriptedStatement) -> Option<usize> {
         match statement.words().0 {
-            "rows" | "heavy" | "done" => Some(2),
+            "rows" | "heavy" | "done" | "bulky" | "broken" => Some(2),
             "echo" => Some(statement.parameters),
             _ => None,
         }
@@ -344,10 +364,23 @@ impl Backend for Scripted {
         }
         let rows = |session, end| {
             let page_bytes = if verb == "heavy" { 32 << 20 } else { 64 };
-            ScriptedRows { session, next: 0, end, page_bytes, echo: None, ahead: false, has_ended: verb == "done" }
+            let (in_the_way, is_broken) = (matches!(verb, "bulky" | "broken"), verb == "broken");
+            ScriptedRows {
+                session,
+                next: 0,
+                end,
+                page_bytes,
+                echo: None,
+                ahead: false,
+                has_ended: verb == "done",
+                in_the_way,
+                is_broken,
+            }
         };
         match verb {
-            "rows" | "heavy" | "late" | "done" => Ok(Outcome::Rows(rows(self, statement.number().min(ROWS_MAX)))),
+            "rows" | "heavy" | "late" | "done" | "bulky" | "broken" => {
+                Ok(Outcome::Rows(rows(self, statement.number().min(ROWS_MAX))))
+            }
             "echo" => Ok(Outcome::Rows(ScriptedRows { echo: Some(parameters.to_vec()), ..rows(self, 0) })),
             "copy" => Ok(Outcome::CopyIn(ScriptedCopy { session: self, lines: 0 })),
             "wait" => {

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 
 use eris_platform::{MemoryExceeded, MemoryPool, Reservation};
 
+use crate::protocol::backend::RowStream;
 use crate::protocol::frames::{Frame, Frames};
 use crate::protocol::frontend::Kind;
 use crate::protocol::reply::Reply;
@@ -91,6 +92,8 @@ pub struct Wire<T> {
     pub(crate) frames: Frames,
     pub(crate) reply: Reply,
     pub(crate) signal: Arc<Signal>,
+    /// Bytes of the reply that the transport has taken.
+    sent: usize,
     /// Memory of input that is more than the usual.
     input: Reservation,
     /// A message that was refused and is still to be answered.
@@ -106,6 +109,7 @@ impl<T: Transport> Wire<T> {
             transport,
             frames: Frames::default(),
             reply: Reply::default(),
+            sent: 0,
             signal,
             input: memory.reserve("client message"),
             refused: None,
@@ -205,17 +209,17 @@ impl<T: Transport> Wire<T> {
         })
     }
 
-    /// Sends everything. A statement that is cancelled meanwhile stops waiting for its client; what is unsent stays.
+    /// Sends everything. A statement that is cancelled meanwhile stops waiting for its client; what is unsent stays, as
+    /// it does if the future is dropped.
     pub async fn flush(&mut self) -> Result<(), Failure> {
-        let mut sent = 0;
         let result = std::future::poll_fn(|context| {
-            while sent < self.reply.bytes.len() {
-                match self.transport.poll_write(context, &self.reply.bytes[sent..]) {
+            while self.sent < self.reply.bytes.len() {
+                match self.transport.poll_write(context, &self.reply.bytes[self.sent..]) {
                     Poll::Ready(Ok(0) | Err(_)) => {
                         self.gone = true;
                         return Poll::Ready(Err(Stop::Gone.into()));
                     }
-                    Poll::Ready(Ok(count)) => sent += count,
+                    Poll::Ready(Ok(count)) => self.sent += count,
                     Poll::Pending => {
                         self.signal.listen(context);
                         if self.signal.is_stopping() {
@@ -231,13 +235,13 @@ impl<T: Transport> Wire<T> {
             Poll::Ready(Ok(()))
         })
         .await;
-        self.reply.bytes.drain(..sent);
+        self.reply.bytes.drain(..std::mem::take(&mut self.sent));
         result
     }
 
     /// Sends what the transport takes without the client's help; for a connection that ends whether it reads or not.
     pub async fn last_words(&mut self) {
-        let mut sent = 0;
+        let mut sent = self.sent;
         let mut attempts = 0;
         std::future::poll_fn(|context| {
             while sent < self.reply.bytes.len() && !self.gone {
@@ -268,10 +272,16 @@ impl<T: Transport> Wire<T> {
         .await;
     }
 
-    /// Sends when enough has collected, and lets others work between two sendings.
-    pub async fn flush_if_full(&mut self) -> Result<(), Failure> {
+    /// Sends when enough has collected, and lets others work between two sendings. Rows that wait for the client
+    /// meanwhile may be set aside.
+    pub async fn flush_if_full<S: RowStream>(&mut self, rows: &mut S) -> Result<(), Failure> {
         if self.reply.bytes.len() >= REPLY_BYTES {
-            self.flush().await?;
+            loop {
+                match first_of(self.flush(), rows.are_in_the_way()).await {
+                    Ok(flushed) => break flushed?,
+                    Err(()) => self.watch(pin!(rows.set_aside())).await?,
+                }
+            }
             self.take_turn().await;
         }
         if self.signal.is_cancelled() {

@@ -215,7 +215,11 @@ impl Activity {
         state.query_started = Some(now);
         let began = *state.transaction_started.get_or_insert(now);
         state.cancelled = None;
-        state.running = Some(CancelHandle::default());
+        let handle = CancelHandle::default();
+        if state.dismissed.is_some() {
+            handle.cancel();
+        }
+        state.running = Some(handle);
         state.deadlines.statement_begins(now, timeouts);
         state.deadlines.transaction_since(Some(began), timeouts);
         self.keep_watch(state, engine);
@@ -235,17 +239,28 @@ impl Activity {
     }
 
     /// Between two parts of the statement's result nothing runs: the client has not asked for more yet.
-    pub(crate) fn suspend_statement(&self) {
+    /// In a block the session is idle until then.
+    pub(crate) fn suspend_statement(self: &Arc<Self>, engine: &Engine, in_block: bool, timeouts: &Timeouts) {
+        let now = engine.env().now();
         let mut state = self.state();
         state.deadlines.statement_ends();
         state.cancelled = None;
         state.suspended = state.running.take();
+        if in_block {
+            (state.phase, state.phase_began) = (Phase::IdleInTransaction, now);
+            state.deadlines.idle_since(now, true, timeouts);
+            self.keep_watch(state, engine);
+        }
     }
 
     /// The client asks for more of the result; the statement has its whole time again.
     pub(crate) fn resume_statement(self: &Arc<Self>, engine: &Engine, timeouts: &Timeouts) {
+        let now = engine.env().now();
         let mut state = self.state();
-        state.deadlines.statement_begins(engine.env().now(), timeouts);
+        if state.phase != Phase::Active {
+            (state.phase, state.phase_began) = (Phase::Active, now);
+        }
+        state.deadlines.statement_begins(now, timeouts);
         state.running = state.suspended.take();
         self.keep_watch(state, engine);
     }

@@ -30,7 +30,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use eris_engine::{CancelHandle, Engine, EngineError, HeldTableLocks, Transaction};
+use eris_engine::{CancelHandle, Engine, EngineError, Transaction};
 use eris_storage::Timestamp;
 
 use super::changes::CatalogChange;
@@ -48,7 +48,7 @@ pub async fn commit_names(
     catalog: &Catalog,
     mut transaction: Transaction,
     changes: &[CatalogChange],
-) -> Result<(Timestamp, HeldTableLocks), SqlError> {
+) -> Result<Timestamp, SqlError> {
     let turn = catalog.turn().await;
     let current = catalog.current();
     let mut next = CatalogVersion::clone(&current);
@@ -60,10 +60,10 @@ pub async fn commit_names(
     for write in writes(&current, &next, changes) {
         write.run(&mut transaction).await?;
     }
-    let committed = transaction.commit_and_keep_locks().await.map_err(|error| engine_error(&error, None))?;
+    let committed = transaction.commit().await.map_err(|error| engine_error(&error, None))?;
     let names_taken = |change: &CatalogChange| change.takes_place(&current);
     for container in changes.iter().filter(|change| names_taken(change)).filter_map(CatalogChange::made) {
-        engine.container(container).iter().for_each(|container| container.set_visible_from(committed.0));
+        engine.container(container).iter().for_each(|container| container.set_visible_from(committed));
     }
     catalog.publish(&turn, next);
     Ok(committed)

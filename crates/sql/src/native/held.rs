@@ -72,6 +72,11 @@ impl Held {
         self.batches.make_contiguous()
     }
 
+    /// What they take.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()

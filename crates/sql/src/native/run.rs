@@ -102,7 +102,7 @@ fn stream(
         .transaction
         .scan(read, Some(Arc::new(operator)))
         .map_err(|error| engine_error(&error, Some(&access.table)))?;
-    Ok(NativeRows::streaming(results, Arc::clone(&access.table)))
+    Ok(NativeRows::streaming(results, Arc::clone(&access.table), 0))
 }
 
 /// Runs a plan to its end and gives all batches.

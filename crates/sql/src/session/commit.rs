@@ -1,6 +1,6 @@
 //! The end of a transaction: data, names and settings together, see [`crate::catalog::commit_names`] for the order.
 
-use eris_engine::{CancelHandle, Transaction};
+use eris_engine::{CancelHandle, KeptTableLocks, Transaction};
 use eris_storage::Timestamp;
 use tokio::sync::oneshot;
 
@@ -30,18 +30,20 @@ impl Session {
     }
 
     async fn commit_data(&mut self) -> Result<(), SqlError> {
+        let mut committed = Ok(());
         if let Some(mut transaction) = self.transaction.take() {
+            let locks = self.locks_until_settled(&mut transaction);
             let snapshot = transaction.snapshot_timestamp();
             transaction.set_durability(self.settings.durability());
             // A cancel that comes too late for the last statement does not hit the commit behind it.
             transaction.set_cancel(CancelHandle::default());
-            let committed = transaction.commit().await;
-            self.tell_end(snapshot, committed.as_ref().ok().copied());
-            committed.map_err(|error| engine_error(&error, None))?;
+            let ended = transaction.commit().await;
+            self.tell_end(snapshot, ended.as_ref().ok().copied());
+            committed = ended.map(drop).map_err(|error| engine_error(&error, None));
+            self.begin_to_settle(locks);
         }
-        let claims = std::mem::take(&mut self.claims);
-        settle_indexes(self.database.engine(), self.database.catalog(), claims).await;
-        Ok(())
+        self.settle().await;
+        committed
     }
 
     async fn commit_with_names(&mut self) -> Result<(), SqlError> {
@@ -81,21 +83,45 @@ impl Session {
             self.settings = before;
             self.tell_name();
         }
-        if let Some(transaction) = self.transaction.take() {
+        let mut locks = None;
+        if let Some(mut transaction) = self.transaction.take() {
+            locks = self.locks_until_settled(&mut transaction);
             let snapshot = transaction.snapshot_timestamp();
             transaction.rollback();
             self.tell_end(snapshot, None);
         }
         let changes = self.overlay.take();
         drop_containers(&self.database, changes.iter().filter_map(CatalogChange::made));
+        self.begin_to_settle(locks);
     }
 
-    /// Has the partitions drop what a transaction that was rolled back had built. Where nothing can be waited for, the
-    /// next statement does it.
+    /// The table locks of a transaction that changes indexes: others use the tables when the partitions have no index
+    /// that the tables do not name.
+    fn locks_until_settled(&self, transaction: &mut Transaction) -> Option<KeptTableLocks> {
+        (!self.claims.is_empty()).then(|| transaction.keep_locks())
+    }
+
+    /// Has the partitions drop what the transaction that has ended had built and did not commit, or dropped. Then its
+    /// locks are given back. A task of its own does it, as the session may have nothing else to do.
+    fn begin_to_settle(&mut self, locks: Option<KeptTableLocks>) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let (database, claims) = (self.database.clone(), std::mem::take(&mut self.claims));
+        let (sender, receiver) = oneshot::channel();
+        self.database.engine().spawn(async move {
+            settle_indexes(database.engine(), database.catalog(), claims).await;
+            drop(locks);
+            let _ = sender.send(());
+        });
+        self.settling = Some(receiver);
+    }
+
+    /// Returns when that is done.
     pub(super) async fn settle(&mut self) {
-        if self.transaction.is_none() && self.overlay.is_empty() && !self.claims.is_empty() {
-            let claims = std::mem::take(&mut self.claims);
-            settle_indexes(self.database.engine(), self.database.catalog(), claims).await;
+        if let Some(settled) = self.settling.take() {
+            // It is dropped when the engine shuts down.
+            let _ = settled.await;
         }
     }
 }
@@ -109,14 +135,15 @@ struct Names {
 
 impl Names {
     /// Commits, then drops what nobody names any more.
-    async fn commit(self, transaction: Transaction) -> Result<Timestamp, SqlError> {
+    async fn commit(self, mut transaction: Transaction) -> Result<Timestamp, SqlError> {
         let Self { database, changes, claims } = self;
+        // Those who wait for the tables find out then what became of them.
+        let _locks = transaction.keep_locks();
         let committed = commit_names(database.engine(), database.catalog(), transaction, &changes).await;
         let unnamed = if committed.is_ok() { CatalogChange::replaced } else { CatalogChange::made };
         drop_containers(&database, changes.iter().filter_map(unnamed));
         settle_indexes(database.engine(), database.catalog(), claims).await;
-        // Those who wait for the tables find out then what became of them.
-        committed.map(|(timestamp, _locks)| timestamp)
+        committed
     }
 }
 

@@ -90,6 +90,7 @@ impl Session {
                         ahead: false,
                         sent: 0,
                         turn,
+                        waits_since: None,
                     }));
                 }
                 Ok(Attempt::CopyIn(command)) => {

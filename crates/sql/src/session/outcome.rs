@@ -1,15 +1,18 @@
 //! What running a statement gives.
 
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
+use eris_platform::Nanos;
 use eris_storage::Batch;
 
 use super::copy::CopyIn;
 use super::prepared::ColumnDescription;
 use super::session::Session;
-use super::states::Step;
-use super::turns::Turn;
+use super::states::{Block, Step};
+use super::turns::{Turn, is_short};
 use crate::activity::Timeouts;
 use crate::errors::SqlError;
 use crate::fallback::FallbackRows;
@@ -85,6 +88,15 @@ impl RowSource {
         }
     }
 
+    /// The rows, if they hold memory that they can do without.
+    fn spillable(&mut self) -> Option<&mut NativeRows> {
+        match self {
+            Self::Native(rows) => Some(rows).filter(|rows| rows.can_be_set_aside()),
+            Self::Fallback(_) => None,
+            Self::Ahead(_, rest) => rest.spillable(),
+        }
+    }
+
     /// Fetches the first batch.
     pub async fn look_ahead(&mut self) -> Result<(), SqlError> {
         let first = self.next().await?;
@@ -93,6 +105,11 @@ impl RowSource {
         Ok(())
     }
 }
+
+/// Rows stay in memory so long for a client that keeps them waiting.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Whether others need the memory is looked at so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The first word in the tag of a query, which says how many rows it has.
 pub(super) const QUERY: &str = "SELECT";
@@ -110,6 +127,8 @@ pub struct Rows<'s> {
     pub(super) sent: u64,
     /// Kept for as long as it holds memory.
     pub(super) turn: Turn,
+    /// When the client first kept them waiting.
+    pub(super) waits_since: Option<Nanos>,
 }
 
 impl Rows<'_> {
@@ -125,7 +144,8 @@ impl Rows<'_> {
 
     /// The client has what it asked for and may ask for more: until then no timeout of the statement runs.
     pub fn suspend(&mut self) {
-        self.session.activity.suspend_statement();
+        let Session { activity, database, settings, block, .. } = &*self.session;
+        activity.suspend_statement(database.engine(), *block == Block::Open, &Timeouts::of(settings));
         self.turn.suspend();
     }
 
@@ -134,6 +154,34 @@ impl Rows<'_> {
         self.turn.resume();
         let Session { activity, database, settings, .. } = &*self.session;
         activity.resume_statement(database.engine(), &Timeouts::of(settings));
+    }
+
+    /// Returns when rows that wait for the client should wait in a file, as others need the memory: then
+    /// [`Self::set_aside`] is to be called. To be dropped as soon as the client goes on.
+    pub async fn are_in_the_way(&mut self) {
+        let engine = self.session.database.engine().clone();
+        loop {
+            let Some(rows) = self.source.spillable().filter(|_| !self.done) else { return pending().await };
+            let is_too_much = rows.hold_too_much();
+            let now = engine.env().now();
+            let due = *self.waits_since.get_or_insert(now) + PATIENCE;
+            if now >= due && (is_too_much || is_short(engine.memory())) {
+                return;
+            }
+            engine.sleep_until(due.max(now + LOOK_AGAIN)).await;
+        }
+    }
+
+    /// Puts a part of the rows into a file. An error is as one of [`Self::next`].
+    pub async fn set_aside(&mut self) -> Result<(), SqlError> {
+        let Some(rows) = self.source.spillable() else { return Ok(()) };
+        if let Err(error) = rows.set_aside().await {
+            return Err(self.failed(error).await);
+        }
+        if rows.hold_nothing() {
+            self.turn.end();
+        }
+        Ok(())
     }
 
     /// From now on rows are fetched before anyone asks for them: an error ends the statement, but no block.
@@ -153,19 +201,21 @@ impl Rows<'_> {
                 Ok(Some(batch))
             }
             Ok(None) => Ok(None),
-            Err(error) => {
-                let error = self.session.activity.explain(error);
-                self.done = true;
-                if self.ahead {
-                    self.session.abandoned(self.step);
-                } else {
-                    // First what the rows are made of, as it holds memory.
-                    self.source = RowSource::none();
-                    self.session.fail(&error).await;
-                }
-                Err(error)
-            }
+            Err(error) => Err(self.failed(error).await),
         }
+    }
+
+    async fn failed(&mut self, error: SqlError) -> SqlError {
+        let error = self.session.activity.explain(error);
+        self.done = true;
+        if self.ahead {
+            self.session.abandoned(self.step);
+        } else {
+            // First what the rows are made of, as it holds memory.
+            self.source = RowSource::none();
+            self.session.fail(&error).await;
+        }
+        error
     }
 
     /// The tag after this many rows were sent.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use eris_engine::{IsolationLevel, MemoryUse, Transaction};
 use eris_storage::Value;
+use tokio::sync::oneshot;
 
 use super::cancel::SessionCancel;
 use super::explain::Analysis;
@@ -16,7 +17,7 @@ use super::prepared::Prepared;
 use super::statement::{Planned, plan};
 use super::states::{Block, Place, Step, TransactionStatus};
 use crate::activity::{Activity, Phase, Timeouts};
-use crate::catalog::{CatalogVersion, IndexClaim, Overlay, settle_indexes};
+use crate::catalog::{CatalogVersion, IndexClaim, Overlay};
 use crate::database::Database;
 use crate::errors::{SqlError, SqlState};
 use crate::front::Command;
@@ -70,6 +71,8 @@ pub struct Session {
     pub(super) overlay: Overlay,
     /// Of the tables whose indexes the open transaction changes.
     pub(super) claims: Vec<IndexClaim>,
+    /// Done when the indexes of the last transaction are as the published tables say.
+    pub(super) settling: Option<oneshot::Receiver<()>>,
     /// How others see and interrupt it.
     pub(super) activity: Arc<Activity>,
     /// `PREPAREd` by name.
@@ -101,6 +104,7 @@ impl Session {
             memory_use: MemoryUse::Any,
             overlay: Overlay::default(),
             claims: Vec::new(),
+            settling: None,
             activity,
             named: BTreeMap::new(),
             notices: Vec::new(),
@@ -385,12 +389,5 @@ impl Drop for Session {
         self.activity.end();
         self.database.activities().remove(self.activity.process);
         self.roll_back();
-        let claims = std::mem::take(&mut self.claims);
-        if !claims.is_empty() {
-            let database = self.database.clone();
-            self.database.engine().spawn(async move {
-                settle_indexes(database.engine(), database.catalog(), claims).await;
-            });
-        }
     }
 }

@@ -77,6 +77,16 @@ impl Turn {
             permit.resume();
         }
     }
+
+    /// The statement holds no memory any more: its place is free.
+    pub fn end(&mut self) {
+        (self.permit, self.floor) = (None, None);
+    }
+}
+
+/// Whether so little is free that a statement would wait for others.
+pub(super) fn is_short(memory: &MemoryPool) -> bool {
+    memory.free() < memory.limit() / ROOM_SHARE
 }
 
 impl Planned {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use eris_engine::SnapshotDescription;
+use eris_engine::{SnapshotDescription, WaitReason};
 use eris_platform::Nanos;
 
 use super::oids::FIRST_USER_OID;
@@ -17,7 +17,10 @@ fn wait_of(report: &ActivityReport, known: &Named<'_>) -> Option<(&'static str, 
         return Some(("Client", "ClientRead"));
     }
     let (transaction, ..) = report.transaction?;
-    known.engine.waits_for(transaction).map(|_| ("Lock", "transactionid"))
+    known.engine.waits_for(transaction).map(|reason| match reason {
+        WaitReason::Transaction => ("Lock", "transactionid"),
+        WaitReason::TableLock => ("Lock", "relation"),
+    })
 }
 
 /// Microseconds since 1970 of a moment in the engine's time.

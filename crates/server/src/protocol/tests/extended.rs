@@ -125,6 +125,29 @@ fn a_portal_closed_early_frees_the_session() {
 }
 
 #[test]
+fn rows_of_a_suspended_portal_are_set_aside() {
+    let mut client = client();
+    client.query("begin");
+    client.ask([parse("", "bulky 4"), bind("p", "", &[]), execute("p", 1), sync()]);
+    assert!(client.calls().contains(&"set aside".to_owned()));
+    let answers = client.ask([execute("p", 0), sync()]);
+    assert_eq!(answers[..2], ["row 1|NULL", "row 2|row 2"]);
+    assert_eq!(answers[2..], ["row 3|NULL", "complete SELECT 4", "ready block"]);
+}
+
+/// The error of a suspended portal is that of its next execution, and no answer to anything else.
+#[test]
+fn a_suspended_portal_that_cannot_be_set_aside_says_so_when_it_is_asked() {
+    let mut client = client();
+    client.query("begin");
+    let answers = client.ask([parse("", "broken 4"), bind("p", "", &[]), execute("p", 1), sync()]);
+    assert_eq!(answers[2..], ["row 0|row 0", "suspended", "ready block"]);
+    assert!(client.calls().contains(&"set aside".to_owned()));
+    assert_eq!(client.query("rows 1").len(), 4, "the statement that came between is not to blame");
+    assert_eq!(client.ask([execute("p", 1), sync()]), ["error 22012 division by zero", "ready failed"]);
+}
+
+#[test]
 fn held_rows_are_bounded() {
     let memory = MemoryPool::new(64 << 20);
     let mut client = client_within(&memory);

@@ -69,6 +69,33 @@ fn a_client_that_does_not_read_makes_its_statement_wait() {
 }
 
 #[test]
+fn rows_are_set_aside_while_their_client_does_not_read() {
+    let mut client = client();
+    client.stall(true);
+    client.send(&super::bytes([query("bulky 10000")]));
+    assert!(client.run().is_empty());
+    assert!(client.calls().contains(&"set aside".to_owned()));
+    client.stall(false);
+    let answers = read(&client.run());
+    let numbers = answers.iter().filter_map(|answer| answer.strip_prefix("row ")?.split('|').next()?.parse().ok());
+    assert!(numbers.eq(0..10_000), "each row once, in order");
+    assert_eq!(answers[10_001..], ["complete SELECT 10000", "ready idle"]);
+}
+
+#[test]
+fn rows_that_cannot_be_set_aside_end_in_an_error_behind_what_was_sent() {
+    let mut client = client();
+    client.stall(true);
+    client.send(&super::bytes([query("broken 10000")]));
+    client.run();
+    client.stall(false);
+    let answers = read(&client.run());
+    assert!(answers.len() < 10_000, "{} answers", answers.len());
+    assert_eq!(answers[answers.len() - 2..], ["error 22012 division by zero", "ready idle"]);
+    assert_eq!(client.query("rows 1").len(), 4);
+}
+
+#[test]
 fn a_statement_whose_client_does_not_read_can_be_cancelled() {
     let mut client = client();
     client.stall(true);

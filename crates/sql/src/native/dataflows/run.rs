@@ -98,7 +98,8 @@ pub async fn start_dataflows(
             };
             let results = context.transaction.scan(read, Some(Arc::new(pipeline)));
             let results = results.map_err(|error| engine_error(&error, Some(&access.table)))?;
-            return Ok(NativeRows::streaming(results, Arc::clone(&access.table)).limited(skip, fetch));
+            let rows = NativeRows::streaming(results, Arc::clone(&access.table), run.bytes_of_builds(steps));
+            return Ok(rows.limited(skip, fetch).spilling_to(context.spill.as_ref()));
         }
         let left = run.stage(number, stage, context).await?;
         run.left.push(left);
@@ -106,7 +107,10 @@ pub async fn start_dataflows(
         run.take_scalars(number).await?;
     }
     match run.left.pop() {
-        Some(Left::Rows { batches, reservation, .. }) => Ok(NativeRows::ready(Held::charged_all(batches, reservation))),
+        Some(Left::Rows { batches, reservation, .. }) => {
+            let rows = NativeRows::ready(Held::charged_all(batches, reservation));
+            Ok(rows.spilling_to(context.spill.as_ref()))
+        }
         Some(Left::InFiles { rows: LeftInFiles::Once(Some(stream)), .. }) => Ok(NativeRows::in_files(stream)),
         _ => Err(SqlError::internal("the last stage of a query gives rows")),
     }
@@ -284,6 +288,15 @@ impl Run<'_> {
                 self.left[read] = Left::Nothing;
             }
         }
+    }
+
+    /// What steps look rows up in.
+    fn bytes_of_builds(&self, steps: &[StepPlan]) -> u64 {
+        let bytes = |step: &StepPlan| match step {
+            StepPlan::Probe(probe) => self.built(probe.stage).map_or(0, |built| built.bytes()),
+            StepPlan::Filter(_) | StepPlan::Project(_) | StepPlan::Expand(_) | StepPlan::Passed(_) => 0,
+        };
+        steps.iter().map(bytes).sum()
     }
 
     pub(super) fn built(&self, stage: usize) -> Result<Arc<JoinBuild>, SqlError> {
