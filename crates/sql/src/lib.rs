@@ -27,7 +27,7 @@ pub mod statistics;
 pub mod types;
 pub mod views;
 
-pub use activity::{Activities, Activity, ActivityReport, Interruption, Phase};
+pub use activity::{Activities, Activity, ActivityReport, FIRST_OWN_PROCESS, Interruption, Phase};
 pub use database::{Database, DatabaseOptions};
 pub use errors::SqlError;
 pub use session::{

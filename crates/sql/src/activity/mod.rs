@@ -21,7 +21,7 @@ mod session_activity;
 mod watchdog;
 
 pub use interruption::Interruption;
-pub use registry::Activities;
+pub use registry::{Activities, FIRST_OWN_PROCESS};
 pub use session_activity::{Activity, ActivityReport, Phase};
 
 pub(crate) use deadlines::Timeouts;
