@@ -57,7 +57,7 @@ fn converse(stream: &[u8], piece: u8, flags: u8) {
         }
     }
     if flags & 2 != 0 {
-        registry.stop();
+        client.endpoint.stop();
     } else {
         client.close();
     }

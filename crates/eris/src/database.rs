@@ -9,7 +9,7 @@ use std::sync::Arc;
 use eris_durability::{DurabilityError, DurabilityOptions, Progress};
 use eris_engine::{Engine, EngineError};
 use eris_platform::{Env, PlacementError, RealEnv, TempDirectory};
-use eris_server::{ServeError, ServerHandle, SqlHost};
+use eris_server::{ServeError, ServerHandle, Service, SqlHost};
 use eris_sql::{DatabaseOptions, SessionOptions, SqlError, SqlState};
 use eris_storage::StorageError;
 
@@ -54,6 +54,8 @@ const KEPT_FREE_BYTES: u64 = 256 << 20;
 pub struct Database {
     engine: Engine,
     sql: eris_sql::Database,
+    /// Of all listeners.
+    service: Arc<Service<SqlHost>>,
 }
 
 impl Database {
@@ -113,7 +115,8 @@ impl Database {
             ..DatabaseOptions::default()
         };
         let sql = eris_sql::Database::new(engine.clone(), sql_options)?;
-        Ok(Database { engine, sql })
+        let service = Arc::new(Service::new(&engine, SqlHost::new(sql.clone())));
+        Ok(Database { engine, sql, service })
     }
 
     /// Has statements that begin from now on keep what does not fit into memory in this directory. It may be missing,
@@ -140,9 +143,10 @@ impl Database {
         Connection::new(self.engine.clone(), session)
     }
 
-    /// Serves PostgreSQL clients on a loopback address until the handle stops it or the database is closed.
+    /// Serves PostgreSQL clients on a loopback address until the handle stops it or the database is closed. Several
+    /// addresses may be served: their connections are numbered and bounded together.
     pub fn serve(&self, address: SocketAddr) -> Result<ServerHandle, ServeError> {
-        eris_server::listen(&self.engine, address, SqlHost::new(self.sql.clone()))
+        self.service.listen(address)
     }
 
     /// The tables there are, in the order of their names.

@@ -14,7 +14,7 @@ use eris_platform::{ByteStream, Listener, limits};
 
 use crate::protocol::connection::{Host, serve};
 use crate::protocol::report::Report;
-use crate::protocol::signal::{Registration, Registry, Signal, stopping};
+use crate::protocol::signal::{Endpoint, Registration, Registry, Signal, stopping};
 use crate::protocol::wire::{Transport, Wire, first_of, step_back};
 
 /// How long a client may take to introduce itself.
@@ -42,27 +42,43 @@ pub fn own_descriptors(workers: usize) -> u64 {
     24 + 4 * workers as u64
 }
 
-/// A server that accepts connections. Dropped, it goes on; [`ServerHandle::stop`] ends it.
-pub struct ServerHandle {
+/// What the listeners of a database share: whose sessions they open, and the registry of all connections. There is one
+/// for a database: with two, process numbers would be given twice and each would have bounds of its own.
+pub struct Service<H> {
     engine: Engine,
+    host: Arc<H>,
     registry: Arc<Registry>,
-    acceptor: Arc<Signal>,
-    address: SocketAddr,
 }
 
-/// Starts to accept connections on `address`; port 0 lets the system choose.
-pub fn listen<H: Host + 'static>(engine: &Engine, address: SocketAddr, host: H) -> Result<ServerHandle, ServeError> {
-    if !address.ip().is_loopback() {
-        return Err(ServeError::NotLoopback(address));
+impl<H: Host + 'static> Service<H> {
+    /// Serves nobody yet. How many descriptors the process may have is looked up here.
+    pub fn new(engine: &Engine, host: H) -> Service<H> {
+        let own = own_descriptors(engine.worker_count());
+        let for_clients = limits::descriptors().map_or(usize::MAX, |all| all.saturating_sub(own) as usize);
+        let registry = Arc::new(Registry::for_connections(for_clients));
+        Service { engine: engine.clone(), host: Arc::new(host), registry }
     }
-    let listener = engine.reactor(0).listen(address).map_err(|source| ServeError::Listen { address, source })?;
-    let address = listener.local_address();
-    let own = own_descriptors(engine.worker_count());
-    let for_clients = limits::descriptors().map_or(usize::MAX, |all| all.saturating_sub(own) as usize);
-    let registry = Arc::new(Registry::for_connections(for_clients));
-    let acceptor = Arc::new(Signal::default());
-    engine.spawn(accept(engine.clone(), listener, acceptor.clone(), registry.clone(), Arc::new(host)));
-    Ok(ServerHandle { engine: engine.clone(), registry, acceptor, address })
+
+    /// Starts to accept connections on `address`; port 0 lets the system choose.
+    pub fn listen(&self, address: SocketAddr) -> Result<ServerHandle, ServeError> {
+        if !address.ip().is_loopback() {
+            return Err(ServeError::NotLoopback(address));
+        }
+        let engine = self.engine.clone();
+        let listener = engine.reactor(0).listen(address).map_err(|source| ServeError::Listen { address, source })?;
+        let address = listener.local_address();
+        let (acceptor, endpoint) = (Arc::new(Signal::default()), self.registry.endpoint());
+        engine.spawn(accept(engine.clone(), listener, acceptor.clone(), endpoint.clone(), self.host.clone()));
+        Ok(ServerHandle { engine, endpoint, acceptor, address })
+    }
+}
+
+/// One listener of a [`Service`]. Dropped, it goes on; [`ServerHandle::stop`] ends it.
+pub struct ServerHandle {
+    engine: Engine,
+    endpoint: Arc<Endpoint>,
+    acceptor: Arc<Signal>,
+    address: SocketAddr,
 }
 
 impl ServerHandle {
@@ -71,13 +87,13 @@ impl ServerHandle {
         self.address
     }
 
-    /// Connections at this moment, half-open ones included.
+    /// Connections through this listener at this moment, half-open ones included.
     pub fn connections(&self) -> usize {
-        self.registry.len()
+        self.endpoint.len()
     }
 
-    /// Stops accepting, tells every client, cancels what runs, and waits until all sessions are closed; `false` if
-    /// some did not end in time. For threads that are not workers.
+    /// Stops accepting, tells every client of this listener, cancels what they run, and waits until their sessions are
+    /// closed; `false` if some did not end in time. For threads that are not workers.
     pub fn stop(&self) -> bool {
         // An engine that is gone has taken its tasks along.
         self.engine.block_on(self.end()).unwrap_or(true)
@@ -86,11 +102,11 @@ impl ServerHandle {
     /// The same for tasks: what is returned waits and has the answer.
     pub fn end(&self) -> impl Future<Output = bool> + Send + 'static {
         self.acceptor.stop(stopping());
-        self.registry.stop();
-        let (engine, registry) = (self.engine.clone(), self.registry.clone());
+        self.endpoint.stop();
+        let (engine, endpoint) = (self.engine.clone(), self.endpoint.clone());
         async move {
             let deadline = engine.env().now().saturating_add(STOP_TIMEOUT);
-            first_of(registry.emptied(), engine.sleep_until(deadline)).await.is_ok()
+            first_of(endpoint.emptied(), engine.sleep_until(deadline)).await.is_ok()
         }
     }
 }
@@ -99,7 +115,7 @@ async fn accept<H: Host + 'static>(
     engine: Engine,
     mut listener: Box<dyn Listener>,
     signal: Arc<Signal>,
-    registry: Arc<Registry>,
+    endpoint: Arc<Endpoint>,
     host: Arc<H>,
 ) {
     for turn in 0usize.. {
@@ -122,7 +138,7 @@ async fn accept<H: Host + 'static>(
                 continue;
             }
         };
-        match registry.admit(engine.env().random_u64() as u32) {
+        match endpoint.admit(engine.env().random_u64() as u32) {
             Ok(registration) => {
                 let (node, host) = (engine.worker_node(worker), host.clone());
                 engine.spawn_on(node, connection(engine.clone(), stream, host, registration));

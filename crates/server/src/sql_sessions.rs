@@ -15,7 +15,11 @@ use crate::protocol::backend::{
 use crate::protocol::connection::{Host, Peer};
 use crate::protocol::frontend::{Format, utf8};
 use crate::protocol::report::{Report, Severity, SqlState};
+use crate::protocol::signal::PROCESS_MAX;
 use crate::protocol::startup::{DATABASE, Startup, USER};
+
+// Otherwise a connection could be given the number of a session of this process.
+const _: () = assert!(PROCESS_MAX < eris_sql::FIRST_OWN_PROCESS);
 
 /// Opens sessions on a database.
 pub struct SqlHost {

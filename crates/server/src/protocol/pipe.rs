@@ -12,7 +12,7 @@ use eris_platform::MemoryPool;
 
 use crate::protocol::connection::serve;
 use crate::protocol::scripted::{Calls, ScriptedHost};
-use crate::protocol::signal::Registry;
+use crate::protocol::signal::{Endpoint, Registry};
 use crate::protocol::wire::Transport;
 
 /// Polls without an end that prove a connection spins.
@@ -76,6 +76,8 @@ pub struct Conversation {
     server: Option<Pin<Box<dyn Future<Output = ()>>>>,
     woken: Arc<Woken>,
     pub registry: Arc<Registry>,
+    /// What admitted this conversation, and no other.
+    pub endpoint: Arc<Endpoint>,
     calls: Calls,
 }
 
@@ -100,13 +102,14 @@ impl Conversation {
         let shared = Arc::new(Mutex::new(Shared { write_bytes, ..Shared::default() }));
         let host = ScriptedHost::default();
         let calls = host.calls.clone();
-        let Ok(registration) = registry.admit(1) else { unreachable!("the registry of a test has room") };
+        let endpoint = registry.endpoint();
+        let Ok(registration) = endpoint.admit(1) else { unreachable!("the registry of a test has room") };
         let pipe = Pipe(shared.clone());
         let memory = memory.clone();
         let server: Pin<Box<dyn Future<Output = ()>>> =
             Box::pin(async move { serve(pipe, &host, registration, &memory, pending()).await });
         let woken = Arc::new(Woken(AtomicBool::new(true)));
-        Conversation { shared, server: Some(server), woken, registry: registry.clone(), calls }
+        Conversation { shared, server: Some(server), woken, registry: registry.clone(), endpoint, calls }
     }
 
     /// Sends bytes; the server sees them as one piece.

@@ -18,6 +18,9 @@ pub const CONNECTIONS_MAX: usize = 1_000;
 /// and what they hold is a socket. When there are more the oldest gives way, so that sockets that say nothing keep
 /// nobody out for long.
 pub const STRANGERS_MAX: usize = 256;
+/// The largest process number of a connection; after it they begin again. Sessions without a connection have larger
+/// ones, so that the two never meet.
+pub const PROCESS_MAX: u32 = (1 << 30) - 1;
 
 /// What a connection listens to besides its client.
 #[derive(Default)]
@@ -165,16 +168,27 @@ impl Signal {
     }
 }
 
-/// All connections of a server.
+/// All connections of a database, whichever of its listeners they came through: one sequence of process numbers, one
+/// set of bounds, and one place where a cancel request finds its connection.
 pub struct Registry {
     /// At one time, strangers included: as many as there are descriptors for.
     connections_max: usize,
     connections: Mutex<Connections>,
     last_process: AtomicU32,
+    last_endpoint: AtomicU32,
+}
+
+/// One listener's part of the registry: it admits connections, and ends those that it admitted.
+pub struct Endpoint {
+    registry: Arc<Registry>,
+    id: EndpointId,
     stopping: AtomicBool,
     /// Waits for the last connection to go.
     emptied: Mutex<Option<Waker>>,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct EndpointId(u32);
 
 #[derive(Default)]
 struct Connections {
@@ -185,6 +199,8 @@ struct Connections {
 }
 
 struct Entry {
+    /// The endpoint that admitted it.
+    endpoint: EndpointId,
     secret: u32,
     signal: Arc<Signal>,
     /// Counted among the sessions.
@@ -204,44 +220,24 @@ impl Registry {
             connections_max,
             connections: Mutex::default(),
             last_process: AtomicU32::default(),
-            stopping: AtomicBool::default(),
-            emptied: Mutex::default(),
+            last_endpoint: AtomicU32::default(),
         }
     }
 
-    /// Admits a connection; it is known until the registration is dropped. Its place among the sessions it gets when it
-    /// says who it is ([`Registration::introduce`]).
-    pub fn admit(self: &Arc<Self>, secret: u32) -> Result<Registration, Report> {
-        let mut connections = self.connections();
-        if self.stopping.load(Ordering::Acquire) {
-            return Err(stopping());
-        }
-        let mut dismissed = None;
-        let is_full = connections.entries.len() >= self.connections_max;
-        if is_full || connections.strangers.len() >= STRANGERS_MAX {
-            let oldest = connections.strangers.pop_front();
-            if is_full && oldest.is_none() {
-                return Err(too_many(self.connections_max));
-            }
-            dismissed = oldest.and_then(|oldest| connections.entries.get(&oldest)).map(|entry| entry.signal.clone());
-        }
-        let process = loop {
-            let number = self.last_process.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff;
+    /// The part of one more listener.
+    pub fn endpoint(self: &Arc<Self>) -> Arc<Endpoint> {
+        let id = EndpointId(self.last_endpoint.fetch_add(1, Ordering::Relaxed));
+        Arc::new(Endpoint { registry: self.clone(), id, stopping: AtomicBool::default(), emptied: Mutex::default() })
+    }
+
+    /// A number that no connection of the database has.
+    fn free_process(&self, connections: &Connections) -> u32 {
+        loop {
+            let number = self.last_process.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & PROCESS_MAX;
             if number != 0 && !connections.entries.contains_key(&number) {
                 break number;
             }
-        };
-        let signal = Arc::new(Signal::default());
-        connections.entries.insert(process, Entry { secret, signal: signal.clone(), introduced: false });
-        connections.strangers.push_back(process);
-        drop(connections);
-        if let Some(signal) = dismissed {
-            signal.stop(Report::fatal(
-                SqlState::TOO_MANY_CONNECTIONS,
-                format!("too many connections without a startup packet: of {STRANGERS_MAX} the oldest gives way"),
-            ));
         }
-        Ok(Registration { registry: self.clone(), process, secret, signal })
     }
 
     /// Cancels what connection `process` runs, if the caller knows its secret.
@@ -253,24 +249,7 @@ impl Registry {
         }
     }
 
-    /// Ends all connections and admits no more.
-    pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
-        let signals: Vec<_> = self.connections().entries.values().map(|entry| entry.signal.clone()).collect();
-        for signal in signals {
-            signal.stop(stopping());
-        }
-    }
-
-    /// Resolves when no connection is left. For one waiter.
-    pub async fn emptied(&self) {
-        poll_fn(|context| {
-            *self.emptied.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
-            if self.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-    }
-
+    /// Connections through all listeners.
     pub fn len(&self) -> usize {
         self.connections().entries.len()
     }
@@ -281,6 +260,71 @@ impl Registry {
 
     fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Endpoint {
+    /// Admits a connection; it is known until the registration is dropped. Its place among the sessions it gets when it
+    /// says who it is ([`Registration::introduce`]).
+    pub fn admit(self: &Arc<Self>, secret: u32) -> Result<Registration, Report> {
+        let registry = &self.registry;
+        let mut connections = registry.connections();
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(stopping());
+        }
+        let mut dismissed = None;
+        let is_full = connections.entries.len() >= registry.connections_max;
+        if is_full || connections.strangers.len() >= STRANGERS_MAX {
+            let oldest = connections.strangers.pop_front();
+            if is_full && oldest.is_none() {
+                return Err(too_many(registry.connections_max));
+            }
+            dismissed = oldest.and_then(|oldest| connections.entries.get(&oldest)).map(|entry| entry.signal.clone());
+        }
+        let process = registry.free_process(&connections);
+        let signal = Arc::new(Signal::default());
+        let entry = Entry { endpoint: self.id, secret, signal: signal.clone(), introduced: false };
+        connections.entries.insert(process, entry);
+        connections.strangers.push_back(process);
+        drop(connections);
+        if let Some(signal) = dismissed {
+            signal.stop(Report::fatal(
+                SqlState::TOO_MANY_CONNECTIONS,
+                format!("too many connections without a startup packet: of {STRANGERS_MAX} the oldest gives way"),
+            ));
+        }
+        Ok(Registration { endpoint: self.clone(), process, secret, signal })
+    }
+
+    /// Ends the connections of this endpoint and admits no more.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        let signals: Vec<_> = {
+            let connections = self.registry.connections();
+            let own = connections.entries.values().filter(|entry| entry.endpoint == self.id);
+            own.map(|entry| entry.signal.clone()).collect()
+        };
+        for signal in signals {
+            signal.stop(stopping());
+        }
+    }
+
+    /// Resolves when no connection of this endpoint is left. For one waiter.
+    pub async fn emptied(&self) {
+        poll_fn(|context| {
+            *self.emptied.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+            if self.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Connections through this endpoint.
+    pub fn len(&self) -> usize {
+        self.registry.connections().entries.values().filter(|entry| entry.endpoint == self.id).count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -298,7 +342,7 @@ pub(crate) fn stopping() -> Report {
 
 /// A connection's place in the registry.
 pub struct Registration {
-    registry: Arc<Registry>,
+    endpoint: Arc<Endpoint>,
     pub(crate) process: u32,
     pub(crate) secret: u32,
     pub(crate) signal: Arc<Signal>,
@@ -306,7 +350,7 @@ pub struct Registration {
 
 impl Registration {
     pub(crate) fn registry(&self) -> &Registry {
-        &self.registry
+        &self.endpoint.registry
     }
 
     /// Takes a place among the sessions; refused when all are taken, or when the connection was asked to go meanwhile.
@@ -314,7 +358,7 @@ impl Registration {
         if self.signal.is_stopping() {
             return Err(self.signal.dismissal());
         }
-        let mut connections = self.registry.connections();
+        let mut connections = self.registry().connections();
         if connections.sessions >= CONNECTIONS_MAX {
             return Err(too_many(CONNECTIONS_MAX));
         }
@@ -331,7 +375,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         {
-            let mut connections = self.registry.connections();
+            let mut connections = self.registry().connections();
             let entry = connections.entries.remove(&self.process);
             if entry.is_some_and(|entry| entry.introduced) {
                 connections.sessions -= 1;
@@ -339,7 +383,7 @@ impl Drop for Registration {
                 connections.strangers.retain(|process| *process != self.process);
             }
         }
-        let waker = self.registry.emptied.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waker = self.endpoint.emptied.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(waker) = waker {
             waker.wake();
         }

@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Server {
     engine: Engine,
+    service: Service<ScriptedHost>,
     handle: ServerHandle,
 }
 
@@ -25,23 +26,17 @@ impl Server {
     fn start() -> Server {
         let options = EngineOptions { workers: 2, nodes: 2, ..EngineOptions::default() };
         let engine = Engine::start(Arc::new(RealEnv::new()), options).unwrap();
-        let handle = listen(&engine, SocketAddr::from(([127, 0, 0, 1], 0)), ScriptedHost::default()).unwrap();
-        Server { engine, handle }
+        let service = Service::new(&engine, ScriptedHost::default());
+        let handle = service.listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        Server { engine, service, handle }
     }
 
     fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.handle.local_address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Client { stream, received: BytesMut::new() }
+        Client::connect(&self.handle)
     }
 
     fn session(&self) -> Client {
-        let mut client = self.connect();
-        let mut startup = BytesMut::new();
-        frontend::startup_message([("user", "eris")], &mut startup).unwrap();
-        client.stream.write_all(&startup).unwrap();
-        client.until_ready();
-        client
+        Client::session(&self.handle)
     }
 
     fn wait_for_connections(&self, count: usize) {
@@ -68,6 +63,21 @@ struct Client {
 }
 
 impl Client {
+    fn connect(handle: &ServerHandle) -> Client {
+        let stream = TcpStream::connect(handle.local_address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client { stream, received: BytesMut::new() }
+    }
+
+    fn session(handle: &ServerHandle) -> Client {
+        let mut client = Client::connect(handle);
+        let mut startup = BytesMut::new();
+        frontend::startup_message([("user", "eris")], &mut startup).unwrap();
+        client.stream.write_all(&startup).unwrap();
+        client.until_ready();
+        client
+    }
+
     fn send(&mut self, sql: &str) {
         let mut bytes = BytesMut::new();
         frontend::query(sql, &mut bytes).unwrap();
@@ -188,10 +198,27 @@ fn a_stopping_server_tells_its_clients() {
 }
 
 #[test]
+fn a_listener_that_stops_leaves_the_clients_of_another_one() {
+    let server = Server::start();
+    let second = server.service.listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let mut stays = server.session();
+    let mut goes = Client::session(&second);
+    assert_eq!((server.handle.connections(), second.connections()), (1, 1));
+    assert!(second.stop());
+    assert_eq!(sqlstate(&goes.answer().unwrap()), "57P01");
+    stays.rows(10);
+    server.session().rows(10);
+    // Another one may be added later.
+    let third = server.service.listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    Client::session(&third).rows(10);
+    assert!(third.stop());
+}
+
+#[test]
 fn addresses_that_are_not_ours_are_refused() {
     let server = Server::start();
-    let refused = listen(&server.engine, SocketAddr::from(([0, 0, 0, 0], 0)), ScriptedHost::default());
+    let refused = server.service.listen(SocketAddr::from(([0, 0, 0, 0], 0)));
     assert!(refused.err().unwrap().to_string().contains("no authentication"));
-    let busy = listen(&server.engine, server.handle.local_address(), ScriptedHost::default());
+    let busy = server.service.listen(server.handle.local_address());
     assert!(matches!(busy, Err(ServeError::Listen { .. })));
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use eris_engine::{Engine, EngineOptions};
 use eris_platform::RealEnv;
-use eris_server::{ServerHandle, SqlHost, listen};
+use eris_server::{ServerHandle, Service, SqlHost};
 use eris_sql::{Database, DatabaseOptions};
 
 pub struct Server {
@@ -28,7 +28,7 @@ impl Server {
         let engine = Engine::start(Arc::new(RealEnv::new()), options).unwrap();
         let database = Database::new(engine.clone(), DatabaseOptions::default()).unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let handle = listen(&engine, address, SqlHost::new(database)).unwrap();
+        let handle = Service::new(&engine, SqlHost::new(database)).listen(address).unwrap();
         Server { engine, handle }
     }
 

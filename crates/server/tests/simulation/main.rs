@@ -33,7 +33,7 @@ use std::time::Duration;
 use eris_engine::{EngineOptions, Event, Fault, FaultOptions, Simulation};
 use eris_platform::simulated::NetworkOptions;
 use eris_platform::{Env, SeededRandom, SimulatedEnv};
-use eris_server::{SqlHost, listen};
+use eris_server::{Service, SqlHost};
 use eris_sql::{Database, DatabaseOptions, Outcome, SessionOptions};
 use eris_storage::{Batch, Layout, Value};
 
@@ -200,7 +200,8 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
     simulation.block_on(run_all(database.clone(), tables.to_vec())).map_err(|error| text(&error))??;
 
     let address = SocketAddr::from(([127, 0, 0, 1], 5432));
-    let server = listen(&engine, address, SqlHost::new(database.clone())).map_err(|error| text(&error))?;
+    let service = Service::new(&engine, SqlHost::new(database.clone()));
+    let server = service.listen(address).map_err(|error| text(&error))?;
     let world = Arc::new(World {
         engine: engine.clone(),
         network: env.network().clone(),

@@ -164,13 +164,13 @@ fn a_server_that_stops_says_so_to_idle_and_busy() {
     let mut busy = client();
     busy.query("wait");
     for client in [&mut idle, &mut busy] {
-        client.registry.stop();
+        client.endpoint.stop();
         let answers = read(&client.run());
         assert_eq!(answers, ["error 57P01 terminating connection due to administrator command"]);
         assert!(client.ended());
         assert_eq!(client.calls().last().unwrap(), "close");
     }
-    assert!(idle.registry.admit(1).is_err());
+    assert!(idle.endpoint.admit(1).is_err());
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_server_that_stops_does_not_wait_for_who_does_not_read() {
     client.stall(true);
     client.send(&super::bytes([query("rows 10000")]));
     client.run();
-    client.registry.stop();
+    client.endpoint.stop();
     client.run();
     assert!(client.ended());
 }

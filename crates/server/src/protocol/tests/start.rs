@@ -1,5 +1,6 @@
 //! How a connection begins.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{read, startup};
@@ -118,6 +119,32 @@ fn connections_that_say_nothing_keep_nobody_out() {
     assert!(silent[1].run().is_empty());
     drop(another);
     assert_eq!(registry.len(), STRANGERS_MAX, "all but three of the first, and two others");
+}
+
+#[test]
+fn all_listeners_of_a_database_share_its_numbers_and_its_bounds() {
+    let registry = Arc::new(Registry::for_connections(3));
+    // Each conversation has an endpoint of its own.
+    let mut clients: Vec<_> = (0..3).map(|_| Conversation::new(&registry, 1000)).collect();
+    let mut processes = BTreeSet::new();
+    for client in &mut clients {
+        client.send(&startup(&[("user", "eris")]));
+        let answers = client.run();
+        assert_eq!(read(&answers).last().unwrap(), "ready idle");
+        // The tail is BackendKeyData (13 bytes, its number the four from the sixth) and ReadyForQuery (6 bytes).
+        let key_data = &answers[answers.len() - 19..answers.len() - 6];
+        assert_eq!(key_data[0], b'K');
+        processes.insert(key_data[5..9].to_vec());
+        assert_eq!(client.endpoint.len(), 1);
+    }
+    assert_eq!((processes.len(), registry.len()), (3, 3));
+    let refused = clients[0].endpoint.admit(1).err().expect("three are all there may be, whatever they came through");
+    assert_eq!(refused.message, "sorry, too many clients already: the limit is 3 connections");
+    // A listener that stops takes its own connections along, and no others.
+    clients[0].endpoint.stop();
+    assert!(!clients[0].run().is_empty() && clients[0].ended());
+    assert!(clients[1].run().is_empty() && !clients[1].ended());
+    assert!(clients[0].endpoint.admit(1).is_err() && clients[1].endpoint.admit(1).is_ok());
 }
 
 #[test]
