@@ -288,10 +288,7 @@ impl Endpoint {
         connections.strangers.push_back(process);
         drop(connections);
         if let Some(signal) = dismissed {
-            signal.stop(Report::fatal(
-                SqlState::TOO_MANY_CONNECTIONS,
-                format!("too many connections without a startup packet: of {STRANGERS_MAX} the oldest gives way"),
-            ));
+            signal.stop(if is_full { displaced(registry.connections_max) } else { displaced_stranger() });
         }
         Ok(Registration { endpoint: self.clone(), process, secret, signal })
     }
@@ -333,6 +330,23 @@ fn too_many(connections_max: usize) -> Report {
     let message = format!("sorry, too many clients already: the limit is {connections_max} connections");
     Report::fatal(SqlState::TOO_MANY_CONNECTIONS, message)
         .with_hint("Close connections that are not needed, or share them with a connection pool.")
+}
+
+/// What a client is told that has not introduced itself and gives its place to a new one, as the process has no
+/// descriptors for more connections of any kind.
+fn displaced(connections_max: usize) -> Report {
+    let message = format!(
+        "too many connections: there are file descriptors for {connections_max}, and the oldest without a startup \
+         packet gives way"
+    );
+    Report::fatal(SqlState::TOO_MANY_CONNECTIONS, message)
+        .with_hint("Allow the server more descriptors (ulimit -n), or close connections that are not needed.")
+}
+
+/// The same where only those without a startup packet are too many.
+fn displaced_stranger() -> Report {
+    let message = format!("too many connections without a startup packet: of {STRANGERS_MAX} the oldest gives way");
+    Report::fatal(SqlState::TOO_MANY_CONNECTIONS, message)
 }
 
 /// What a client is told when the server stops.

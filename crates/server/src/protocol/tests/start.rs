@@ -122,6 +122,19 @@ fn connections_that_say_nothing_keep_nobody_out() {
 }
 
 #[test]
+fn who_gives_way_hears_which_bound_was_met() {
+    let registry = Arc::new(Registry::for_connections(2));
+    let mut silent = Conversation::new(&registry, 1000);
+    assert!(silent.run().is_empty());
+    let _second = Conversation::new(&registry, 1000);
+    let _third = Conversation::new(&registry, 1000);
+    let answers = read(&silent.run());
+    assert!(silent.ended());
+    assert!(answers[0].starts_with("error 53300 too many connections: there are file descriptors for 2"), "{answers:?}");
+    assert!(!answers[0].contains(&STRANGERS_MAX.to_string()), "{answers:?}");
+}
+
+#[test]
 fn all_listeners_of_a_database_share_its_numbers_and_its_bounds() {
     let registry = Arc::new(Registry::for_connections(3));
     // Each conversation has an endpoint of its own.
