@@ -25,7 +25,7 @@ pub use database::{Database, OpenError};
 pub use eris_durability::{
     BackupReport, Damage, DurabilityError, DurabilityOptions, Phase, Progress, RestoreReport, VerifyReport,
 };
-pub use eris_server::{ServeError, ServerHandle, own_descriptors};
+pub use eris_server::{ServeError, ServerHandle, own_descriptors, stop_all};
 pub use eris_sql::{ColumnDescription, Notice, SqlError, SqlType, TransactionStatus};
 pub use eris_storage::{Batch, Value};
 pub use options::{ADDRESS_SPACE_MIN, MEMORY_LIMIT_MIN, Options};

@@ -12,6 +12,6 @@ pub mod service;
 #[cfg(feature = "sql")]
 pub mod sql_sessions;
 
-pub use service::{ServeError, ServerHandle, Service, own_descriptors};
+pub use service::{ServeError, ServerHandle, Service, own_descriptors, stop_all};
 #[cfg(feature = "sql")]
 pub use sql_sessions::SqlHost;

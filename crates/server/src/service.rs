@@ -100,14 +100,32 @@ impl ServerHandle {
     }
 
     /// The same for tasks: what is returned waits and has the answer.
-    pub fn end(&self) -> impl Future<Output = bool> + Send + 'static {
+    pub fn end(&self) -> impl Future<Output = bool> + Send + 'static + use<> {
         self.acceptor.stop(stopping());
         self.endpoint.stop();
         let (engine, endpoint) = (self.engine.clone(), self.endpoint.clone());
-        async move {
-            let deadline = engine.env().now().saturating_add(STOP_TIMEOUT);
-            first_of(endpoint.emptied(), engine.sleep_until(deadline)).await.is_ok()
+        // From this call on, and not from the first poll: of several ends that are awaited in turn, each begins now.
+        let deadline = engine.env().now().saturating_add(STOP_TIMEOUT);
+        async move { first_of(endpoint.emptied(), engine.sleep_until(deadline)).await.is_ok() }
+    }
+}
+
+/// Stops listeners of one engine together, as [`ServerHandle::stop`] does one: they take no longer than one would.
+pub fn stop_all(servers: &[ServerHandle]) -> bool {
+    let Some(first) = servers.first() else { return true };
+    // An engine that is gone has taken its tasks along.
+    first.engine.block_on(end_all(servers)).unwrap_or(true)
+}
+
+/// The same for tasks: all are asked to end by this call, and what is returned waits for them.
+pub fn end_all(servers: &[ServerHandle]) -> impl Future<Output = bool> + Send + 'static + use<> {
+    let ends: Vec<_> = servers.iter().map(ServerHandle::end).collect();
+    async move {
+        let mut all_ended = true;
+        for end in ends {
+            all_ended &= end.await;
         }
+        all_ended
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use eris_engine::EngineOptions;
+use eris_engine::{EngineOptions, Simulation};
 use eris_platform::RealEnv;
 use postgres_protocol::message::backend::Message as Answer;
 use postgres_protocol::message::frontend;
@@ -212,6 +212,25 @@ fn a_listener_that_stops_leaves_the_clients_of_another_one() {
     let third = server.service.listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     Client::session(&third).rows(10);
     assert!(third.stop());
+}
+
+/// In simulated time, as connections that never end are waited for.
+#[test]
+fn listeners_that_are_stopped_together_take_no_longer_than_one() {
+    let options = EngineOptions { workers: 1, nodes: 1, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(1, options).unwrap();
+    let engine = simulation.engine().clone();
+    let service = Service::new(&engine, ScriptedHost::default());
+    let servers = [5432, 5433, 5434].map(|port| service.listen(SocketAddr::from(([127, 0, 0, 1], port))).unwrap());
+    let held = [0, 1].map(|index: usize| servers[index].endpoint.admit(0).ok().unwrap());
+    let begun = engine.env().now();
+    let ended = end_all(&servers);
+    assert!(held.iter().all(|registration| registration.signal.is_stopping()), "all are asked before one is awaited");
+    assert!(!simulation.block_on(ended).unwrap());
+    let taken = Duration::from_nanos(engine.env().now().as_nanos() - begun.as_nanos());
+    assert!(STOP_TIMEOUT <= taken && taken < STOP_TIMEOUT + Duration::from_secs(1), "{taken:?}");
+    drop(held);
+    assert!(simulation.block_on(end_all(&servers)).unwrap(), "nobody is left");
 }
 
 #[test]

@@ -130,7 +130,10 @@ fn who_gives_way_hears_which_bound_was_met() {
     let _third = Conversation::new(&registry, 1000);
     let answers = read(&silent.run());
     assert!(silent.ended());
-    assert!(answers[0].starts_with("error 53300 too many connections: there are file descriptors for 2"), "{answers:?}");
+    assert!(
+        answers[0].starts_with("error 53300 too many connections: there are file descriptors for 2"),
+        "{answers:?}"
+    );
     assert!(!answers[0].contains(&STRANGERS_MAX.to_string()), "{answers:?}");
 }
 
