@@ -1,6 +1,6 @@
 //! `eris serve`: a database for PostgreSQL clients, until SIGINT or SIGTERM. What each signal does: docs/operation.md.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -67,10 +67,11 @@ fn serve(arguments: &ServeArguments, signals: Signals, log: Option<&Arc<LogFile>
     say(&format!("eris accepts connections on {listening} (user eris, database eris, no password)"), log);
     stop.wait();
     say("eris stops", log);
-    let ended: Vec<bool> = servers.iter().map(ServerHandle::stop).collect();
-    // Whether or not they ended: what is committed is durable behind this.
+    // Together: one after the other, each with its time to stop, could take longer than `END_MAX`.
+    let ended = eris::stop_all(&servers);
+    // Whether or not they ended: what is committed is durable after this.
     database.close();
-    if ended.contains(&false) {
+    if !ended {
         return Err(Failure::new("some sessions did not end in time; their transactions are rolled back"));
     }
     Ok(())
@@ -106,28 +107,35 @@ impl Stop {
 fn hear(signals: &Signals, log: Option<&Arc<LogFile>>, calls: &CallThread, asked: &mpsc::Sender<()>) {
     let mut deadline: Option<Instant> = None;
     loop {
-        let signal = match deadline {
-            Some(deadline) => signals.wait_until(deadline),
-            None => signals.wait().ok(),
+        let result = match deadline {
+            Some(deadline) => Ok(signals.wait_until(deadline)),
+            None => signals.wait().map(Some),
         };
-        match signal {
-            Some(Signal::HangUp) => match log.cloned() {
+        match heard(result) {
+            Ok(Signal::HangUp) => match log.cloned() {
                 Some(log) => calls.begin(move || log.reopen()),
                 None => calls.begin(|| tell("SIGHUP: there is nothing to be read again, as there is no --log")),
             },
-            Some(Signal::Quit) => end_at_once("SIGQUIT", QUIT, calls),
-            Some(Signal::Interrupt | Signal::Terminate) if deadline.is_some() => {
+            Ok(Signal::Quit) => end_at_once("SIGQUIT", QUIT, calls),
+            Ok(Signal::Interrupt | Signal::Terminate) if deadline.is_some() => {
                 end_at_once("asked twice", INTERRUPTED, calls)
             }
-            Some(Signal::Interrupt | Signal::Terminate) => {
+            Ok(Signal::Interrupt | Signal::Terminate) => {
                 deadline = Some(Instant::now() + END_MAX);
                 let _ = asked.send(());
             }
-            None => {
-                let why = "some work did not end in time: a worker is stuck, or the disk does not answer";
-                end_at_once(why, 1, calls)
-            }
+            Err(why) => end_at_once(&why, 1, calls),
         }
+    }
+}
+
+/// The signal that came; otherwise why the process ends without one.
+fn heard(result: io::Result<Option<Signal>>) -> Result<Signal, String> {
+    match result {
+        Ok(Some(signal)) => Ok(signal),
+        Ok(None) => Err("some work did not end in time: a worker is stuck, or the disk does not answer".to_owned()),
+        // Without signals nobody could ask the server to stop.
+        Err(error) => Err(format!("cannot wait for signals: {error}")),
     }
 }
 
@@ -218,6 +226,9 @@ fn say(line: &str, log: Option<&Arc<LogFile>>) {
     if log.is_some() {
         tell(line.trim_start_matches("eris "));
     }
-    let mut output = std::io::stdout().lock();
+    let mut output = io::stdout().lock();
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
+
+#[cfg(test)]
+mod tests;
