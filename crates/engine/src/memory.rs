@@ -15,11 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use eris_platform::arena::Arena;
-use eris_platform::{ArenaOptions, Location, MemoryController, MemoryPool, MemoryReport, Nanos, NodeId, WorkerPlan};
+use eris_platform::{
+    ArenaOptions, Location, MemoryController, MemoryPool, MemoryReport, Nanos, NodeId, WorkerPlan, allocator,
+};
 use eris_storage::COLUMN_SEGMENTS;
 
 use crate::engine::Engine;
 use crate::options::EngineOptions;
+use crate::runtime::Runtime;
 
 /// The least time between two times that all are asked to give memory back: for a while after it all pages are fresh.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
@@ -41,8 +44,10 @@ pub(crate) struct MachineMemory {
     /// By node, the NUMA node of the operating system.
     memory_nodes: Vec<NodeId>,
     controller: Option<Arc<MemoryController>>,
-    /// Before this time nobody is asked to give memory back.
+    /// Before this time nobody is asked to give memory back because it is scarce.
     next_ask: AtomicU64,
+    /// The same because a statement waits for it.
+    next_wanted: AtomicU64,
 }
 
 impl MachineMemory {
@@ -61,7 +66,15 @@ impl MachineMemory {
         };
         let arenas = memory_nodes.iter().enumerate().map(arena).collect();
         let controller = root.filter(|_| options.memory_watched).map(|root| MemoryController::new(pool, root));
-        Self { arenas, memory_nodes, controller, next_ask: AtomicU64::new(0) }
+        Self { arenas, memory_nodes, controller, next_ask: AtomicU64::new(0), next_wanted: AtomicU64::new(0) }
+    }
+
+    /// Whether workers are to be asked to give memory back for those who wait for it: however many wait, and however
+    /// often they come, once in [`AWAIT_ASK_INTERVAL`].
+    pub fn may_ask(&self, now: Nanos) -> bool {
+        let next = self.next_wanted.load(Ordering::Relaxed);
+        let later = (now + AWAIT_ASK_INTERVAL).0;
+        next <= now.0 && self.next_wanted.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Where columns of partitions at home on `node` go.
@@ -107,8 +120,51 @@ pub struct NodeMemory {
 const AWAIT_STEP: Duration = Duration::from_millis(1);
 /// So many looks in a row find nothing to do before it is believed.
 const AWAIT_LOOKS: u32 = 200;
+/// To collect what the allocator keeps takes workers a millisecond and more.
+const AWAIT_ASK_INTERVAL: Duration = Duration::from_millis(200);
 /// Busy partitions always want maintenance: if nothing was freed for so long, what was to be freed is.
 const AWAIT_STILL: Duration = Duration::from_secs(1);
+
+/// See [`Runtime::await_memory`].
+pub(crate) struct MemoryAwaited(Arc<Runtime>);
+
+impl Drop for MemoryAwaited {
+    fn drop(&mut self) {
+        self.0.memory_waits.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Runtime {
+    /// Looks at the memory of the process, if that is due. Where it is scarce all workers give back what they can,
+    /// those that sleep, too.
+    pub fn watch_memory(&self) {
+        if self.machine.watch(|| self.env.now()) {
+            allocator::ask();
+            self.unpark_all();
+        }
+    }
+
+    /// Whether maintenance goes first, because a statement waits for the memory that it frees.
+    #[inline]
+    pub fn memory_is_awaited(&self) -> bool {
+        self.memory_waits.load(Ordering::Relaxed) > 0
+    }
+
+    /// Maintenance goes first until what is returned is dropped.
+    pub fn await_memory(self: &Arc<Self>) -> MemoryAwaited {
+        self.memory_waits.fetch_add(1, Ordering::Relaxed);
+        self.unpark_all();
+        MemoryAwaited(Arc::clone(self))
+    }
+
+    /// Has workers give back what the allocator keeps, for those who wait for memory; not too often.
+    pub fn ask_for_memory(&self) {
+        if self.machine.may_ask(self.env.now()) {
+            allocator::ask();
+            self.unpark_all();
+        }
+    }
+}
 
 impl Engine {
     /// Has partitions vacate what ended statements left, in front of other work, and workers give back what the
@@ -124,6 +180,7 @@ impl Engine {
         // A partition that is being maintained right now is not marked.
         let (mut before, mut looks_in_vain) = (0, 0);
         loop {
+            runtime.ask_for_memory();
             self.sleep_until(now() + AWAIT_STEP).await;
             let used = self.memory().used();
             if used < least {
@@ -164,5 +221,23 @@ impl Engine {
             remark: arena.as_ref().and_then(Arena::remark),
         };
         machine.arenas.iter().zip(machine.memory_nodes.iter().enumerate()).map(describe).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_asked_once_in_a_while_however_many_statements_wait() {
+        let machine = MachineMemory {
+            arenas: Vec::new(),
+            memory_nodes: Vec::new(),
+            controller: None,
+            next_ask: AtomicU64::new(0),
+            next_wanted: AtomicU64::new(0),
+        };
+        let asked = (0..1_000_000_000_u64).step_by(100_000).filter(|at| machine.may_ask(Nanos(*at))).count();
+        assert_eq!(asked, 5, "ten thousand times in a second");
     }
 }

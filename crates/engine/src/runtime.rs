@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, RwLock, Weak};
 use std::task::{Wake, Waker};
 
-use eris_platform::{
-    DeterministicMap, Env, MemoryPool, Nanos, NodeId, ReactorHandle, Reservation, ThreadHandle, allocator,
-};
+use eris_platform::{DeterministicMap, Env, MemoryPool, Nanos, NodeId, ReactorHandle, Reservation, ThreadHandle};
 use eris_storage::{ContainerId, PartitionId};
 
 use crate::admission::Admission;
@@ -78,7 +76,7 @@ pub(crate) struct Runtime {
     /// Those who fill the engine with a database.
     opening: AtomicU64,
     /// Statements that wait until memory of ended ones is given back.
-    memory_waits: AtomicU64,
+    pub memory_waits: AtomicU64,
 }
 
 thread_local! {
@@ -151,15 +149,6 @@ pub(crate) fn with_nearby<T>(runtime: &Arc<Runtime>, look: impl FnOnce(&mut Near
         let nearby = slot.as_mut()?.nearby.as_mut()?;
         Arc::ptr_eq(&nearby.runtime, runtime).then(|| look(nearby))
     })
-}
-
-/// See [`Runtime::await_memory`].
-pub(crate) struct MemoryAwaited(Arc<Runtime>);
-
-impl Drop for MemoryAwaited {
-    fn drop(&mut self) {
-        self.0.memory_waits.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Runtime {
@@ -243,31 +232,8 @@ impl Runtime {
         self.unpark_all();
     }
 
-    fn unpark_all(&self) {
+    pub fn unpark_all(&self) {
         self.nodes.iter().flat_map(|node| &node.reactors).for_each(ReactorHandle::unpark);
-    }
-
-    /// Looks at the memory of the process, if that is due. Where it is scarce all workers give back what they can,
-    /// those that sleep, too.
-    pub fn watch_memory(&self) {
-        if self.machine.watch(|| self.env.now()) {
-            allocator::ask();
-            self.unpark_all();
-        }
-    }
-
-    /// Whether maintenance goes first, because a statement waits for the memory that it frees.
-    #[inline]
-    pub fn memory_is_awaited(&self) -> bool {
-        self.memory_waits.load(Ordering::Relaxed) > 0
-    }
-
-    /// Maintenance goes first until what is returned is dropped, and workers give back what the allocator keeps.
-    pub fn await_memory(self: &Arc<Self>) -> MemoryAwaited {
-        self.memory_waits.fetch_add(1, Ordering::Relaxed);
-        allocator::ask();
-        self.unpark_all();
-        MemoryAwaited(Arc::clone(self))
     }
 
     pub fn attach_log(&self, log: Arc<dyn CommitLog>) {

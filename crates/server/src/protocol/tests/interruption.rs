@@ -77,7 +77,8 @@ fn rows_are_set_aside_while_their_client_does_not_read() {
     assert!(client.calls().contains(&"set aside".to_owned()));
     client.stall(false);
     let answers = read(&client.run());
-    let numbers = answers.iter().filter_map(|answer| answer.strip_prefix("row ")?.split('|').next()?.parse().ok());
+    let numbers =
+        answers.iter().filter_map(|answer| answer.strip_prefix("row ")?.split('|').next()?.parse::<u32>().ok());
     assert!(numbers.eq(0..10_000), "each row once, in order");
     assert_eq!(answers[10_001..], ["complete SELECT 10000", "ready idle"]);
 }
