@@ -142,7 +142,7 @@ fn rows_that_wait_for_their_client_are_set_aside() {
     let ([held, in_files], taken) = taken_late(&instance, "SELECT 1", &sorted);
     assert!(held < 4 << 20 && in_files > 1 << 20, "{held} bytes held, {in_files} in files");
     assert!(taken == in_order);
-    for (prepare, in_files_max) in [("SET temp_file_limit = 0", 0), ("SET temp_file_limit = '2MB'", 2 << 20)] {
+    for (prepare, in_files_max) in [("SET temp_file_limit = 0", 0), ("SET temp_file_limit = '256kB'", 256 << 10)] {
         let ([held, in_files], taken) = taken_late(&instance, prepare, &sorted);
         assert!(held > 20 << 20 && in_files <= in_files_max, "{prepare}: {held} bytes held, {in_files} in files");
         assert!(taken == in_order, "{prepare}");

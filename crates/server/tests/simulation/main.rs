@@ -200,8 +200,7 @@ fn run_seed(seed: u64, nodes: usize, transactions: u64, coverage: &mut Coverage)
     simulation.block_on(run_all(database.clone(), tables.to_vec())).map_err(|error| text(&error))??;
 
     let address = SocketAddr::from(([127, 0, 0, 1], 5432));
-    let service = Service::new(&engine, SqlHost::new(database.clone()));
-    let server = service.listen(address).map_err(|error| text(&error))?;
+    let server = Service::new(&engine, SqlHost::new(database.clone())).listen(address).map_err(|error| text(&error))?;
     let world = Arc::new(World {
         engine: engine.clone(),
         network: env.network().clone(),

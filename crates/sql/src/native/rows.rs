@@ -116,9 +116,11 @@ impl NativeRows {
         self.held_bytes() >= bytes_min && aside.kept.is_empty()
     }
 
-    /// Whether the statement is told to hold less than its rows take.
-    pub fn hold_too_much(&self) -> bool {
+    /// Whether they are to be set aside, however much memory there is: some are, and the others would keep the place of
+    /// the statement; or it is told to hold less.
+    pub fn must_be_set_aside(&self) -> bool {
         match (&self.source, &self.aside) {
+            (_, Some(aside)) if !aside.written.is_empty() => true,
             (Source::Ready(batches), Some(aside)) => aside.spill.is_enough(batches.bytes()),
             _ => false,
         }

@@ -162,10 +162,10 @@ impl Rows<'_> {
         let engine = self.session.database.engine().clone();
         loop {
             let Some(rows) = self.source.spillable().filter(|_| !self.done) else { return pending().await };
-            let is_too_much = rows.hold_too_much();
+            let must_go = rows.must_be_set_aside();
             let now = engine.env().now();
             let due = *self.waits_since.get_or_insert(now) + PATIENCE;
-            if now >= due && (is_too_much || is_short(engine.memory())) {
+            if now >= due && (must_go || is_short(engine.memory())) {
                 return;
             }
             engine.sleep_until(due.max(now + LOOK_AGAIN)).await;
