@@ -138,6 +138,11 @@ impl DurabilityError {
         }
     }
 
+    /// Whether there was no memory for what the files hold: no fault of theirs.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Engine(error) if error.is_out_of_memory())
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |error| Self::Io { action, path, error }

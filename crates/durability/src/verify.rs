@@ -86,9 +86,8 @@ pub async fn verify(
                 report.wrong = engine.check_integrity(wrong_max).await?;
             }
             // That is no fault of the files.
-            Err(DurabilityError::Engine(error @ (EngineError::Memory(_) | EngineError::ShuttingDown))) => {
-                return Err(error.into());
-            }
+            Err(DurabilityError::Engine(EngineError::ShuttingDown)) => return Err(EngineError::ShuttingDown.into()),
+            Err(error) if error.is_out_of_memory() => return Err(error),
             Err(error) => report.wrong = vec![error.to_string()],
         }
     } else {

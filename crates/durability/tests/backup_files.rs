@@ -108,6 +108,25 @@ fn rewrite(env: &SimulatedEnv, manifest: &str, from: &str, to: &str) {
     });
 }
 
+/// That a database does not fit is no fault of its files.
+#[test]
+fn verification_without_the_memory_for_it_finds_no_damage() {
+    let env = with_backup();
+    let mut refused = 0;
+    for limit in (14..24).map(|power| 1 << power) {
+        let options = EngineOptions { memory_limit_bytes: limit, ..EngineOptions::default() };
+        let Ok(mut simulation) = Simulation::on(&env, options) else { continue };
+        match try_verify_in(&mut simulation, PATH) {
+            Err(error) => {
+                assert!(error.is_out_of_memory(), "{limit}: {error}");
+                refused += 1;
+            }
+            Ok(report) => assert!(report.wrong.is_empty() && report.rows == 75, "{limit}: {report:?}"),
+        }
+    }
+    assert!(refused > 0, "all limits were enough");
+}
+
 #[test]
 fn a_backup_is_a_database_and_so_is_what_is_restored_of_it() {
     let env = with_backup();

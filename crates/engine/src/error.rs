@@ -124,6 +124,11 @@ impl EngineError {
         matches!(self, Self::Storage(StorageError::Conflict { with: None }))
     }
 
+    /// Whether there was no memory for something.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Memory(_) | Self::Storage(StorageError::Memory(_)))
+    }
+
     /// Whether the transaction lost against a concurrent one and may succeed when run again.
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -78,6 +78,24 @@ fn accesses_are_waited_for_until_their_transaction_ends() {
     }
 }
 
+/// Whoever has a table for itself sees all that was committed there before, also if it did not wait.
+#[test]
+fn a_lock_that_comes_first_comes_before_the_snapshot() {
+    for level in [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
+        let (mut simulation, engine, container) = start(1);
+        let task = engine.clone();
+        let outcome = simulation.block_on(async move {
+            let (mut locker, mut other) = (task.begin_with(level), task.begin());
+            other.insert(container, row(1, 1, None)).await.expect("inserted");
+            other.commit().await.expect("committed");
+            locker.lock_table(container, TableLockMode::AccessExclusive).await.expect("nobody is there");
+            let seen = locker.read(&everything(container)).await.expect("read");
+            assert_eq!(seen.iter().map(|batch| batch.rows).sum::<usize>(), 1, "{level:?}");
+        });
+        outcome.expect("runs");
+    }
+}
+
 #[test]
 fn a_savepoint_gives_back_what_was_locked_after_it() {
     let (mut simulation, engine, container) = start(1);

@@ -11,7 +11,6 @@ use eris_engine::{Engine, EngineError};
 use eris_platform::{Env, PlacementError, RealEnv, TempDirectory};
 use eris_server::{ServeError, ServerHandle, Service, SqlHost};
 use eris_sql::{DatabaseOptions, SessionOptions, SqlError, SqlState};
-use eris_storage::StorageError;
 
 use crate::connection::Connection;
 use crate::options::{MEMORY_LIMIT_MIN, Options};
@@ -186,9 +185,7 @@ impl Database {
 /// Whether the memory limit is why a database does not open.
 fn is_out_of_memory(error: &OpenError) -> bool {
     match error {
-        OpenError::Files(DurabilityError::Engine(error)) => {
-            matches!(error, EngineError::Memory(_) | EngineError::Storage(StorageError::Memory(_)))
-        }
+        OpenError::Files(error) => error.is_out_of_memory(),
         OpenError::Sql(error) => error.sqlstate == SqlState::OUT_OF_MEMORY,
         _ => false,
     }

@@ -125,6 +125,21 @@ fn idle_timeouts_end_the_session_and_release_its_locks() {
     server.wait_for_connections(1);
 }
 
+/// What is asked while a statement is planned is done when its plan is there: it does not run.
+#[test]
+fn a_statement_whose_planning_takes_longer_than_its_time_does_not_run() {
+    let server = Server::start();
+    let mut client = Wire::start(&server);
+    client.run("CREATE TABLE t (id int PRIMARY KEY)");
+    let tables: Vec<String> = (0..60).map(|n| format!("t t{n}")).collect();
+    let conditions: Vec<String> = (1..60).map(|n| format!("t{n}.id = t{}.id + 1", n - 1)).collect();
+    let sql = format!("SELECT count(*) FROM {} WHERE {}", tables.join(", "), conditions.join(" AND "));
+    client.run("SET statement_timeout = 1");
+    assert_eq!(client.query(&sql).sqlstate(), "57014", "there is no row, but a plan of 60 tables");
+    client.run("RESET statement_timeout");
+    assert_eq!(client.run(&sql).value(), "0");
+}
+
 /// Between two executions of a portal the session is idle, too, if it is in a block; each ends the wait.
 #[test]
 fn a_client_that_took_a_part_of_a_portal_is_idle_in_its_transaction() {

@@ -148,6 +148,12 @@ fn what_does_not_fit_is_sorted_and_grouped_in_files() {
     let expected = format!("250000|250000|{}|{:0>100}", "0".repeat(100), 249_999);
     assert_eq!(client.rows(&grouped), [expected]);
     assert!(files.statistics().written_bytes > spilled, "the groups fitted");
+    // Columns other than those that are sorted go to the client, and so do rows that nobody sorts.
+    let texts = client.rows(&format!("SELECT t FROM ({MANY_WIDE_ROWS}) q ORDER BY k % 1000, k"));
+    assert_eq!((texts.len(), texts[1].as_str()), (250_000, format!("{:0>100}", 2).as_str()));
+    let texts =
+        client.rows(&format!("SELECT k, t FROM ({MANY_WIDE_ROWS}) q UNION ALL SELECT k, t FROM ({MANY_WIDE_ROWS}) r"));
+    assert_eq!(texts.len(), 500_000);
     // Both inputs of a later stage that asks twice, and a limit.
     let twice = format!(
         "WITH q AS (SELECT t, min(k) AS k FROM ({MANY_WIDE_ROWS}) r GROUP BY t) \

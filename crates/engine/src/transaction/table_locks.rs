@@ -283,7 +283,13 @@ impl Transaction {
     async fn take_lock(&mut self, container: &Near<Container>, mode: TableLockMode) -> Result<(), EngineError> {
         let may_wait = self.lock_timeout.is_none_or(|timeout| !timeout.is_zero());
         let place = match self.ask_for_lock(container, mode, may_wait) {
-            Requested::Granted(place) => place,
+            Requested::Granted(place) => {
+                if place != LockPlace::Covered {
+                    // Others may have committed between the snapshot and the lock.
+                    self.renew_if_untouched();
+                }
+                place
+            }
             Requested::Refused => {
                 self.runtime.counters.add(Event::LockTimeouts, 1);
                 return Err(EngineError::LockTimeout);

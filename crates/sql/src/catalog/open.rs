@@ -19,7 +19,7 @@ use super::rows::{self, CATALOG, CATALOG_CONTAINER, CONTAINER, CatalogRow, TABLE
 use super::settle::settle_table;
 use super::stored::{broken, catalog_definition, check_catalog, table_of};
 use super::version::{Catalog, CatalogVersion};
-use crate::errors::SqlError;
+use crate::errors::{SqlError, SqlState};
 use crate::plan::engine_error;
 
 /// The name of the catalog's own row.
@@ -58,7 +58,13 @@ pub async fn open(engine: &Engine, catalog: &Catalog) -> Result<(), SqlError> {
         }
     }
     if !gone.is_empty() {
-        containers::write(engine, None, &gone).await.map_err(failed)?;
+        // Without room for that they stay on record until the database is opened again.
+        let written = containers::write(engine, None, &gone).await.map_err(failed);
+        if let Err(error) = written
+            && error.sqlstate != SqlState::DISK_FULL
+        {
+            return Err(error);
+        }
     }
     for table in known.version.tables() {
         settle_table(engine, table).await;

@@ -8,6 +8,7 @@ use eris_operators::{OperatorError, RowStream, Spill, WaitingRows};
 use eris_platform::Reservation;
 use eris_storage::Batch;
 
+use super::dataflows::ComputedRows;
 use super::held::Held;
 use crate::catalog::Table;
 use crate::errors::SqlError;
@@ -36,6 +37,7 @@ enum Source {
         held_bytes: u64,
     },
     InFiles(Box<dyn RowStream>),
+    Computed(Box<ComputedRows>),
 }
 
 /// Rows in front of those that are still to come.
@@ -65,6 +67,11 @@ impl NativeRows {
     /// Rows that are read from files.
     pub(super) fn in_files(stream: Box<dyn RowStream>) -> Self {
         Self::of(Source::InFiles(stream))
+    }
+
+    /// Rows that are computed as they are asked for.
+    pub(super) fn computed(rows: ComputedRows) -> Self {
+        Self::of(Source::Computed(Box::new(rows)))
     }
 
     pub(super) fn limited(mut self, skip: u64, fetch: Option<u64>) -> Self {
@@ -101,6 +108,7 @@ impl NativeRows {
             Source::Ready(batches) => batches.bytes(),
             Source::Streaming { held_bytes, .. } => *held_bytes,
             Source::InFiles(_) => 0,
+            Source::Computed(rows) => rows.held_bytes(),
         }
     }
 
@@ -121,7 +129,7 @@ impl NativeRows {
     pub fn must_be_set_aside(&self) -> bool {
         match (&self.source, &self.aside) {
             (_, Some(aside)) if !aside.written.is_empty() => true,
-            (Source::Ready(batches), Some(aside)) => aside.spill.is_enough(batches.bytes()),
+            (Source::Ready(_) | Source::Computed(_), Some(aside)) => aside.spill.is_enough(self.held_bytes()),
             _ => false,
         }
     }
@@ -156,6 +164,7 @@ impl NativeRows {
                     results.next().await.map_err(|error| engine_error(&error, Some(table)))?
                 }
                 Source::InFiles(stream) => stream.next().await.map_err(|error| operator_error(&error))?,
+                Source::Computed(rows) => rows.next().await?,
             };
             let Some(mut batch) = batch else { break };
             if self.skip > 0 {

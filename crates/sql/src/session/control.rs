@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use eris_durability::DurabilityError;
 use eris_engine::IsolationLevel;
 use eris_storage::{Batch, DataType, Value};
 
@@ -169,9 +170,17 @@ impl Session {
         match unless_cancelled(&self.activity.handle(), files.checkpoint()).await? {
             Ok(_) => Ok(()),
             Err(error) => {
-                let state = if error.is_full() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
-                let failed = SqlError::new(state, format!("checkpoint failed: {error}"));
-                let is_lost = matches!(*error, eris_durability::DurabilityError::Lost { .. });
+                let state = match &*error {
+                    error if error.is_full() => SqlState::DISK_FULL,
+                    error if error.is_out_of_memory() => SqlState::OUT_OF_MEMORY,
+                    _ => SqlState::IO_ERROR,
+                };
+                let why = match &*error {
+                    DurabilityError::Engine(error) => error.to_string(),
+                    error => error.to_string(),
+                };
+                let failed = SqlError::new(state, format!("checkpoint failed: {why}"));
+                let is_lost = matches!(*error, DurabilityError::Lost { .. });
                 Err(if is_lost { failed } else { failed.hint("The log is kept, so nothing is lost.") })
             }
         }

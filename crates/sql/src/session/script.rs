@@ -114,7 +114,13 @@ impl Session {
     fn heard<T>(&mut self, text: &str, read: impl FnOnce(&mut Self) -> Result<T, SqlError>) -> Result<T, SqlError> {
         self.activity.check()?;
         self.begin_statement(text);
-        let result = read(self).map_err(|error| self.activity.explain(error));
+        let mut result = read(self).map_err(|error| self.activity.explain(error));
+        // Planning does not hear of it while it goes on.
+        if result.is_ok()
+            && let Some(why) = self.activity.pending()
+        {
+            result = Err(why.error());
+        }
         if result.is_err() {
             self.spoil();
         }

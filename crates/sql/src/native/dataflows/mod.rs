@@ -14,6 +14,7 @@
 //! A plan is made for one execution, because what tables hold decides the order of joins; it is cheap to make.
 
 mod actuals;
+mod computed;
 mod describe;
 mod narrow;
 mod parallel;
@@ -29,6 +30,7 @@ use super::access::Access;
 use super::conditions::Slot;
 
 pub use actuals::Actuals;
+pub use computed::ComputedRows;
 pub use describe::describe_dataflows;
 pub use run::start_dataflows;
 

@@ -12,6 +12,7 @@ use eris_operators::{
 use eris_platform::Reservation;
 use eris_storage::{Batch, Value};
 
+use super::computed::{ComputedRows, computed};
 use super::narrow::narrowed;
 use super::parallel::{Piece, on_workers};
 use super::spilling::{LeftInFiles, Rows, consumed};
@@ -100,6 +101,9 @@ pub async fn start_dataflows(
             let results = results.map_err(|error| engine_error(&error, Some(&access.table)))?;
             let rows = NativeRows::streaming(results, Arc::clone(&access.table), run.bytes_of_builds(steps));
             return Ok(rows.limited(skip, fetch).spilling_to(context.spill.as_ref()));
+        }
+        if is_last && let Some(rows) = run.computed_in_order(number, stage, context)? {
+            return Ok(rows);
         }
         let left = run.stage(number, stage, context).await?;
         run.left.push(left);
@@ -219,11 +223,13 @@ impl Run<'_> {
         let (memory, workers) = (context.memory(), context.workers);
         match &stage.sink {
             // Rows that come from tasks are collected; who wants them as they come asks for a scan.
-            SinkPlan::Emit | SinkPlan::Collect if self.joins_in_files(stage) => match &context.spill {
-                Some(spill) => (Arc::new(SpillingCollector::new(memory, workers, spill)), None),
-                None => (Arc::new(Collector::new(memory)), None),
+            SinkPlan::Emit | SinkPlan::Collect => match &context.spill {
+                Some(spill) if !keeps_order(stage) || self.joins_in_files(stage) => {
+                    (Arc::new(SpillingCollector::new(memory, workers, spill)), None)
+                }
+                _ => (Arc::new(Collector::new(memory)), None),
             },
-            SinkPlan::Emit | SinkPlan::Collect | SinkPlan::Nothing => (Arc::new(Collector::new(memory)), None),
+            SinkPlan::Nothing => (Arc::new(Collector::new(memory)), None),
             SinkPlan::Build(spec) => {
                 let parameters: Arc<[Value]> = self.parameters.as_slice().into();
                 let built = JoinBuild::new(BuildSpec::clone(spec), memory, workers).with_parameters(parameters);
@@ -364,6 +370,40 @@ impl Run<'_> {
         on_workers(&self.engine, &context.transaction.cancel_handle(), context.workers, count, piece).await
     }
 
+    /// The rows of a last stage that only computes something of those of another one, which may be sorted.
+    fn computed_in_order(
+        &mut self,
+        number: usize,
+        stage: &Stage,
+        context: &RunContext<'_>,
+    ) -> Result<Option<NativeRows>, SqlError> {
+        let (SinkPlan::Emit | SinkPlan::Collect, [input], Some(spill), None) =
+            (&stage.sink, stage.inputs.as_slice(), &context.spill, self.actuals)
+        else {
+            return Ok(None);
+        };
+        let Source::Stage(from) = input.source else { return Ok(None) };
+        if self.probe_of_files(&input.steps).is_some() {
+            return Ok(None);
+        }
+        let (skip, fetch) = match &stage.limit {
+            None => (0, None),
+            Some(limit) => limits(limit.skip.as_ref(), limit.fetch.as_ref(), &self.parameters)?,
+        };
+        let steps = Steps { stage: number, input: 0, first: 0, plans: &input.steps };
+        let pipeline = self.pipeline(steps, Arc::new(Emit))?;
+        let rows = self.take_rows(from)?;
+        let rows = ComputedRows::new(
+            &self.engine,
+            &context.transaction.cancel_handle(),
+            context.workers,
+            pipeline,
+            rows,
+            (spill, self.bytes_of_builds(&input.steps)),
+        );
+        Ok(Some(NativeRows::computed(rows).limited(skip, fetch).spilling_to(Some(spill))))
+    }
+
     /// Pushes batches, which may be sorted, through a pipeline that emits, on all workers, and what comes of them into
     /// a sink in the same order.
     pub(super) async fn push_in_order(
@@ -373,29 +413,12 @@ impl Run<'_> {
         sink: &Arc<dyn Sink>,
         context: &RunContext<'_>,
     ) -> Result<(), SqlError> {
-        let count = batches.len();
         let held = Arc::new(context.memory().reserve(CONSUMER));
-        let places: Vec<_> = batches.into_iter().map(|batch| Mutex::new((pipeline.start(batch), Vec::new()))).collect();
-        let places = Arc::new(places);
-        let (engine, filled, charged) = (self.engine.clone(), Arc::clone(&places), Arc::clone(&held));
-        let pipeline = pipeline.clone();
-        let piece: Piece = Arc::new(move |at| {
-            let (flow, made) = &mut *lock(&filled[at]);
-            let mut emit = |batch: Batch| {
-                charged.grow(batch.bytes() as u64)?;
-                made.push(batch);
-                Ok(())
-            };
-            advance(&engine, &pipeline, flow, &mut emit, &|| false)
-        });
-        self.run_pieces(count, piece, context).await?;
-        for place in places.iter() {
-            let made = std::mem::take(&mut lock(place).1);
-            for batch in made {
-                held.shrink(batch.bytes() as u64);
-                if let Some(refused) = consumed(&**sink, batch)? {
-                    self.take_refused(sink, vec![refused], context).await?;
-                }
+        let cancel = context.transaction.cancel_handle();
+        for batch in computed(&self.engine, &cancel, context.workers, pipeline, batches, &held).await? {
+            held.shrink(batch.bytes() as u64);
+            if let Some(refused) = consumed(&**sink, batch)? {
+                self.take_refused(sink, vec![refused], context).await?;
             }
         }
         Ok(())
@@ -429,6 +452,11 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the rows of a stage come in the order of those of others.
+fn keeps_order(stage: &Stage) -> bool {
+    stage.inputs.iter().any(|input| matches!(input.source, Source::Stage(_)))
 }
 
 /// One turn of a batch, which may be told to stop earlier.
