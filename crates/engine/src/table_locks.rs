@@ -119,7 +119,7 @@ impl TableLocks {
     ) -> Requested {
         let mut queue = lock(&self.queue);
         if mode.is_strong() {
-            // A weak request and this one meet at the latch of a shard: that has to be there before the count is raised.
+            // A weak request meets this one at the latch of a shard, which has to be there before the count is raised.
             self.made_shards();
             self.strong.fetch_add(1, Ordering::AcqRel);
         }

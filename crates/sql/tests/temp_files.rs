@@ -150,8 +150,8 @@ fn rows_that_wait_for_their_client_are_set_aside() {
     client.ok("CREATE TABLE wide (k int, t text)");
     client.ok(&format!("INSERT INTO wide {MANY_WIDE_ROWS}"));
     for (sql, count) in [
-        ("SELECT s.n, wide.k, wide.t FROM s JOIN wide ON wide.k / 500 = s.n", 250_000),
-        ("SELECT s.n, wide.k, wide.t FROM s JOIN wide ON wide.k / 500 = s.n OFFSET 1000 LIMIT 200000", 200_000),
+        ("SELECT v.k, w.t FROM wide v JOIN wide w ON v.k = w.k", 250_000),
+        ("SELECT v.k, w.t FROM wide v JOIN wide w ON v.k = w.k OFFSET 1000 LIMIT 200000", 200_000),
         ("SELECT k, t FROM wide UNION ALL SELECT -k, t FROM wide", 500_000),
     ] {
         let ([held, in_files], taken) = taken_late(&instance, "SELECT 1", sql);

@@ -165,7 +165,7 @@ mod tests {
     fn rows_that_are_read_are_charged() {
         let mut random = SeededRandom::new(1);
         let wide = |random: &mut SeededRandom| (0..1 << 19).map(|_| char::from(random.index(100) as u8)).collect();
-        let row = |random: &mut SeededRandom| vec![Value::Text(String::into_boxed_str(wide(random)).into())];
+        let row = |random: &mut SeededRandom| vec![Value::Text(String::into_boxed_str(wide(random)))];
         let batch = Batch::from_rows(&[DataType::Text], &[row(&mut random), row(&mut random)]);
         let (disk, pool) = (Disk::new(1), MemoryPool::unlimited());
         let mut rows = WaitingRows::new(&disk.spill(&pool, SpillOptions::default()));

@@ -70,18 +70,16 @@ impl KeptColumns {
 
     /// Some rows, at most so many.
     async fn pop(&mut self, rows_max: usize) -> Result<Batch, OperatorError> {
-        let batch = match self.first.take() {
-            Some(batch) => batch,
-            None => match self.written.next().await? {
-                Some(batch) => batch,
-                None => {
-                    let missing = || OperatorError::Internal("windows have more results than rows".to_string());
-                    let batch = self.recent.pop_front().ok_or_else(missing)?;
-                    self.held.shrink(batch.bytes() as u64);
-                    batch
-                }
-            },
-        };
+        let mut batch = self.first.take();
+        if batch.is_none() {
+            batch = self.written.next().await?;
+        }
+        if batch.is_none() {
+            batch = self.recent.pop_front();
+            self.held.shrink(batch.as_ref().map_or(0, |batch| batch.bytes() as u64));
+        }
+        let missing = || OperatorError::Internal("windows have more results than rows".to_string());
+        let batch = batch.ok_or_else(missing)?;
         if batch.rows <= rows_max {
             return Ok(batch);
         }

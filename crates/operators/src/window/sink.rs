@@ -151,13 +151,13 @@ impl WindowSink {
         let types = first.data_types();
         let all_looked_at = self.spec.looked_at();
         let mut columns = Vec::with_capacity(types.len());
-        for column in 0..types.len() {
+        for (column, data_type) in types.iter().enumerate() {
             let looked_at = all_looked_at.contains(&column);
             if looked_at {
-                self.working.grow(ColumnParts::bytes(types[column], rows))?;
+                self.working.grow(ColumnParts::bytes(*data_type, rows))?;
             }
             let chunks = batches.iter().map(|batch| &batch.columns[column]);
-            columns.push(looked_at.then(|| ColumnParts::new(types[column], &jobs.rows, chunks)));
+            columns.push(looked_at.then(|| ColumnParts::new(*data_type, &jobs.rows, chunks)));
         }
         Ok(Phase::Assembling(Box::new(Assembling { batches, jobs, columns })))
     }

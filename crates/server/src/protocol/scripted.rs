@@ -159,8 +159,8 @@ pub struct ScriptedRows<'s> {
     echo: Option<Vec<Option<String>>>,
     ahead: bool,
     has_ended: bool,
-    in_the_way: bool,
-    is_broken: bool,
+    /// What comes of it when they are set aside; `None`: they are not in the way.
+    aside: Option<Result<(), Report>>,
 }
 
 impl RowStream for ScriptedRows<'_> {
@@ -194,19 +194,15 @@ impl RowStream for ScriptedRows<'_> {
     }
 
     async fn are_in_the_way(&mut self) {
-        if !self.in_the_way {
-            std::future::pending().await
+        if self.aside.is_none() {
+            std::future::pending::<()>().await;
         }
     }
 
     async fn set_aside(&mut self) -> Result<(), Report> {
-        self.in_the_way = false;
         self.session.calls.add("set aside");
-        if self.is_broken {
-            let report = Report::error(SqlState::new("22012"), "division by zero");
-            return Err(if self.ahead { report } else { self.session.failed(report) });
-        }
-        Ok(())
+        let done = self.aside.take().unwrap_or(Ok(()));
+        done.map_err(|report| if self.ahead { report } else { self.session.failed(report) })
     }
 
     fn read_ahead(&mut self) {
@@ -364,7 +360,11 @@ impl Backend for Scripted {
         }
         let rows = |session, end| {
             let page_bytes = if verb == "heavy" { 32 << 20 } else { 64 };
-            let (in_the_way, is_broken) = (matches!(verb, "bulky" | "broken"), verb == "broken");
+            let aside = match verb {
+                "bulky" => Some(Ok(())),
+                "broken" => Some(Err(Report::error(SqlState::new("22012"), "division by zero"))),
+                _ => None,
+            };
             ScriptedRows {
                 session,
                 next: 0,
@@ -373,8 +373,7 @@ impl Backend for Scripted {
                 echo: None,
                 ahead: false,
                 has_ended: verb == "done",
-                in_the_way,
-                is_broken,
+                aside,
             }
         };
         match verb {

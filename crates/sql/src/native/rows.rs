@@ -25,7 +25,7 @@ pub struct NativeRows {
     skip: u64,
     left: u64,
     /// Where rows go that should not stay in memory until the client takes them.
-    aside: Option<Aside>,
+    aside: Option<Box<Aside>>,
 }
 
 enum Source {
@@ -88,7 +88,7 @@ impl NativeRows {
             kept: VecDeque::new(),
             charged: None,
         };
-        self.aside = spill.map(aside);
+        self.aside = spill.map(aside).map(Box::new);
         self
     }
 
