@@ -134,7 +134,7 @@ fn heard(result: io::Result<Option<Signal>>) -> Result<Signal, String> {
     match result {
         Ok(Some(signal)) => Ok(signal),
         Ok(None) => Err("some work did not end in time: a worker is stuck, or the disk does not answer".to_owned()),
-        // Without signals nobody could ask the server to stop.
+        // Without signals the server cannot be asked to stop.
         Err(error) => Err(format!("cannot wait for signals: {error}")),
     }
 }

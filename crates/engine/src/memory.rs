@@ -44,9 +44,9 @@ pub(crate) struct MachineMemory {
     /// By node, the NUMA node of the operating system.
     memory_nodes: Vec<NodeId>,
     controller: Option<Arc<MemoryController>>,
-    /// Before this time nobody is asked to give memory back because it is scarce.
+    /// The earliest time of the next request to workers to return memory because it is scarce.
     next_ask: AtomicU64,
-    /// The same because a statement waits for it.
+    /// The same for requests because a statement waits for memory.
     next_wanted: AtomicU64,
 }
 
@@ -69,8 +69,8 @@ impl MachineMemory {
         Self { arenas, memory_nodes, controller, next_ask: AtomicU64::new(0), next_wanted: AtomicU64::new(0) }
     }
 
-    /// Whether workers are to be asked to give memory back for those who wait for it: however many wait, and however
-    /// often they come, once in [`AWAIT_ASK_INTERVAL`].
+    /// Whether workers may be asked now to return memory for waiting statements: at most once in
+    /// [`AWAIT_ASK_INTERVAL`], however many statements wait.
     pub fn may_ask(&self, now: Nanos) -> bool {
         let next = self.next_wanted.load(Ordering::Relaxed);
         let later = (now + AWAIT_ASK_INTERVAL).0;
@@ -120,7 +120,7 @@ pub struct NodeMemory {
 const AWAIT_STEP: Duration = Duration::from_millis(1);
 /// So many looks in a row find nothing to do before it is believed.
 const AWAIT_LOOKS: u32 = 200;
-/// To collect what the allocator keeps takes workers a millisecond and more.
+/// The interval between requests to workers to return memory for waiting statements, as each interrupts all workers.
 const AWAIT_ASK_INTERVAL: Duration = Duration::from_millis(200);
 /// Busy partitions always want maintenance: if nothing was freed for so long, what was to be freed is.
 const AWAIT_STILL: Duration = Duration::from_secs(1);
@@ -157,7 +157,7 @@ impl Runtime {
         MemoryAwaited(Arc::clone(self))
     }
 
-    /// Has workers give back what the allocator keeps, for those who wait for memory; not too often.
+    /// Asks workers to return memory that the allocator keeps, for a waiting statement; see [`MachineMemory::may_ask`].
     pub fn ask_for_memory(&self) {
         if self.machine.may_ask(self.env.now()) {
             allocator::ask();

@@ -78,7 +78,7 @@ fn accesses_are_waited_for_until_their_transaction_ends() {
     }
 }
 
-/// Whoever has a table for itself sees all that was committed there before, also if it did not wait.
+/// A transaction whose first access is a lock sees everything that was committed before the lock, even without a wait.
 #[test]
 fn a_lock_that_comes_first_comes_before_the_snapshot() {
     for level in [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {

@@ -51,7 +51,7 @@ pub struct Service<H> {
 }
 
 impl<H: Host + 'static> Service<H> {
-    /// Serves nobody yet. How many descriptors the process may have is looked up here.
+    /// Listens nowhere yet. How many descriptors the process may have is looked up here.
     pub fn new(engine: &Engine, host: H) -> Service<H> {
         let own = own_descriptors(engine.worker_count());
         let for_clients = limits::descriptors().map_or(usize::MAX, |all| all.saturating_sub(own) as usize);

@@ -148,7 +148,7 @@ fn what_does_not_fit_is_sorted_and_grouped_in_files() {
     let expected = format!("250000|250000|{}|{:0>100}", "0".repeat(100), 249_999);
     assert_eq!(client.rows(&grouped), [expected]);
     assert!(files.statistics().written_bytes > spilled, "the groups fitted");
-    // Columns other than those that are sorted go to the client, and so do rows that nobody sorts.
+    // Columns other than those that are sorted go to the client, and so do rows without an order.
     let texts = client.rows(&format!("SELECT t FROM ({MANY_WIDE_ROWS}) q ORDER BY k % 1000, k"));
     assert_eq!((texts.len(), texts[1].as_str()), (250_000, format!("{:0>100}", 2).as_str()));
     let texts =

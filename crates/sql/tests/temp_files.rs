@@ -96,7 +96,7 @@ fn taken_late(instance: &Instance, prepare: &str, sql: &str) -> ([u64; 2], Vec<i
         let before = memory.used();
         let statement = session.parse(&sql, &[]).unwrap().remove(0);
         let Ok(Outcome::Rows(mut rows)) = session.execute(&statement, &[]).await else { panic!("{sql}") };
-        // Nobody needs the memory yet.
+        // Memory is not short yet.
         let patience = Duration::from_millis(800);
         assert!(within(&running, patience, rows.are_in_the_way()).await.is_none(), "{sql}");
         let others = memory.reserve("others");

@@ -41,7 +41,7 @@ pub(super) struct HeldTableLocks {
 
 /// The table locks of a transaction that has ended, see [`Transaction::keep_locks`]. They are given back when this is
 /// dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct KeptTableLocks {
     _locks: Arc<Lock<Option<HeldTableLocks>>>,
 }
@@ -215,13 +215,13 @@ impl Transaction {
         self.locks.passes = true;
     }
 
-    /// The table locks outlast the transaction, however it ends, for what has to happen before others use the
-    /// containers: until what this gives is dropped.
+    /// Makes the table locks outlast the transaction, however it ends: they are released when the returned value is
+    /// dropped. For work that must be done before other transactions use the containers.
     pub fn keep_locks(&mut self) -> KeptTableLocks {
         KeptTableLocks { _locks: Arc::clone(self.kept_locks.get_or_insert_default()) }
     }
 
-    /// Gives the table locks back, or to whoever keeps them.
+    /// Releases the table locks, or hands them to [`KeptTableLocks`] if there is one.
     pub(super) fn end_locks(&mut self) {
         let locks = self.locks.take();
         match self.kept_locks.take() {

@@ -1,4 +1,4 @@
-//! Rows that wait in a file for whoever asks for them: written at one end, read at the other.
+//! A first-in, first-out queue of rows in a temporary file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

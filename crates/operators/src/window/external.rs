@@ -47,10 +47,10 @@ pub(super) struct WindowRows {
 /// The columns that go on, of rows whose results are not computed yet: first in, first out.
 struct KeptColumns {
     columns: Arc<[usize]>,
-    /// A part of a batch that was taken.
+    /// The rest of a batch of which [`Self::pop`] returned the beginning.
     first: Option<Batch>,
     written: WaitingRows,
-    /// Behind those that are written.
+    /// Rows that come after the written ones.
     recent: VecDeque<Batch>,
     held: Reservation,
 }
@@ -68,7 +68,7 @@ impl KeptColumns {
         Ok(())
     }
 
-    /// Some rows, at most so many.
+    /// The next rows, at most `rows_max`.
     async fn pop(&mut self, rows_max: usize) -> Result<Batch, OperatorError> {
         let mut batch = self.first.take();
         if batch.is_none() {

@@ -14,9 +14,9 @@ use crate::catalog::Table;
 use crate::errors::SqlError;
 use crate::plan::{engine_error, operator_error};
 
-/// Rows that a statement holds for its client are worth a file from here on.
+/// A result that holds less memory than this is not set aside.
 const ASIDE_BYTES_MIN: u64 = 1 << 20;
-/// So many go into the file between two looks at the client.
+/// Bytes that one call of [`NativeRows::set_aside`] writes.
 const ASIDE_STEP_BYTES: u64 = 4 << 20;
 
 /// Batches that are there, that arrive from partitions, or that are read from files, with OFFSET and LIMIT applied.
@@ -24,7 +24,7 @@ pub struct NativeRows {
     source: Source,
     skip: u64,
     left: u64,
-    /// Where rows go that should not stay in memory until the client takes them.
+    /// Rows that were set aside; `None` if they cannot be.
     aside: Option<Box<Aside>>,
 }
 
@@ -33,18 +33,18 @@ enum Source {
     Streaming {
         results: Results,
         table: Arc<Table>,
-        /// What the rows are made with, in bytes: build sides of joins.
+        /// Bytes of the build sides that the scan's pipeline probes.
         held_bytes: u64,
     },
     InFiles(Box<dyn RowStream>),
     Computed(Box<ComputedRows>),
 }
 
-/// Rows in front of those that are still to come.
+/// Rows that were taken from the source before the client asked for them.
 struct Aside {
     spill: Spill,
     written: WaitingRows,
-    /// Behind them: those that no file could take. Then nothing else is tried.
+    /// Rows after the written ones, which a failed write left in memory. After that no other write is tried.
     kept: VecDeque<Batch>,
     charged: Option<Reservation>,
 }
@@ -59,7 +59,7 @@ impl NativeRows {
         Self::of(Source::Ready(batches))
     }
 
-    /// Batches that arrive, made with something that takes so many bytes.
+    /// Batches that arrive from a scan whose pipeline holds `held_bytes`.
     pub(super) fn streaming(results: Results, table: Arc<Table>, held_bytes: u64) -> Self {
         Self::of(Source::Streaming { results, table, held_bytes })
     }
@@ -80,7 +80,7 @@ impl NativeRows {
         self
     }
 
-    /// They may be [set aside](Self::set_aside).
+    /// Allows them to be [set aside](Self::set_aside).
     pub(super) fn spilling_to(mut self, spill: Option<&Spill>) -> Self {
         let aside = |spill: &Spill| Aside {
             spill: spill.clone(),
@@ -112,7 +112,7 @@ impl NativeRows {
         }
     }
 
-    /// Whether nothing of it is left.
+    /// Whether the rows that are still to come hold no memory.
     pub fn hold_nothing(&self) -> bool {
         self.held_bytes() == 0
     }
@@ -124,8 +124,8 @@ impl NativeRows {
         self.held_bytes() >= bytes_min && aside.kept.is_empty()
     }
 
-    /// Whether they are to be set aside, however much memory there is: some are, and the others would keep the place of
-    /// the statement; or it is told to hold less.
+    /// Whether they are to be set aside even if memory is not short: because some already are, and the rest would keep
+    /// the statement's admission, or because they exceed `work_mem`.
     pub fn must_be_set_aside(&self) -> bool {
         match (&self.source, &self.aside) {
             (_, Some(aside)) if !aside.written.is_empty() => true,

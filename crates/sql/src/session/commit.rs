@@ -137,7 +137,7 @@ impl Names {
     /// Commits, then drops what nobody names any more.
     async fn commit(self, mut transaction: Transaction) -> Result<Timestamp, SqlError> {
         let Self { database, changes, claims } = self;
-        // Those who wait for the tables find out then what became of them.
+        // Transactions that wait for the tables see the published names.
         let _locks = transaction.keep_locks();
         let committed = commit_names(database.engine(), database.catalog(), transaction, &changes).await;
         let unnamed = if committed.is_ok() { CatalogChange::replaced } else { CatalogChange::made };

@@ -1,4 +1,5 @@
-//! Rows that are computed as they are asked for, in the order of those that they are computed of.
+//! The last stage of a query, computed lazily: rows of the previous stage pass its pipeline as the client takes them,
+//! in order.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -15,10 +16,10 @@ use crate::errors::SqlError;
 use crate::native::held::Held;
 use crate::plan::operator_error;
 
-/// So many bytes are computed at once, by batches of each worker.
+/// Input bytes of one parallel step.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// The rows of a stage, sent through steps some at a time.
+/// A lazily computed last stage.
 pub struct ComputedRows {
     engine: Engine,
     cancel: CancelHandle,
@@ -26,9 +27,9 @@ pub struct ComputedRows {
     pipeline: Pipeline,
     source: Source,
     ready: VecDeque<Batch>,
-    /// Counts what is computed and was not taken.
+    /// Charges the batches in `ready`.
     charged: Arc<Reservation>,
-    /// What the steps look rows up in, in bytes.
+    /// Bytes of the build sides that the pipeline probes.
     builds: u64,
 }
 
@@ -54,7 +55,7 @@ impl ComputedRows {
         Self { engine, cancel, workers, pipeline, source, ready: VecDeque::new(), charged, builds }
     }
 
-    /// Memory that is free when all of them are taken.
+    /// Memory that is freed when all rows are taken.
     pub fn held_bytes(&self) -> u64 {
         let rows = match &self.source {
             Source::Held(held) => held.bytes(),
@@ -89,7 +90,7 @@ impl ComputedRows {
     }
 }
 
-/// What a pipeline that emits makes of batches, in their order; charged.
+/// The output of an emitting pipeline for these batches, in their order, charged to `charged`.
 pub(super) async fn computed(
     engine: &Engine,
     cancel: &CancelHandle,
