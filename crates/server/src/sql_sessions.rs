@@ -7,13 +7,13 @@ use eris_sql::{
     Activity, ColumnDescription, CopyIn, Database, Notice, Prepared, Rows, Script, Session, SessionOptions, SqlError,
     SqlType, pg_format,
 };
-use eris_storage::{Batch, Value};
+use eris_storage::{Batch, Column, Value};
 
 use crate::protocol::backend::{
     Backend, ColumnInfo, Commit, CopySink, Interrupts, Outcome, Page, RowStream, TransactionStatus,
 };
 use crate::protocol::connection::{Host, Peer};
-use crate::protocol::frontend::{Format, utf8};
+use crate::protocol::frontend::{Format, Formats, utf8};
 use crate::protocol::report::{Report, Severity, SqlState};
 use crate::protocol::signal::PROCESS_MAX;
 use crate::protocol::startup::{DATABASE, Startup, USER};
@@ -169,6 +169,14 @@ impl Backend for SqlSession {
 
     async fn sync(&mut self) -> Result<(), Report> {
         self.0.sync().await.map_err(report)
+    }
+
+    fn row_bytes(_: &SqlColumns, batch: &Batch, row: usize, formats: &Formats) -> usize {
+        let bytes = |(column, values): (usize, &Column)| match formats.of(column) {
+            Format::Text => pg_format::text_bytes(values, row),
+            Format::Binary => pg_format::binary_bytes(values, row),
+        };
+        batch.columns.iter().enumerate().map(bytes).fold(0, usize::saturating_add)
     }
 
     fn encode(

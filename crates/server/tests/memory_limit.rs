@@ -291,3 +291,34 @@ fn a_client_that_does_not_read_gives_others_its_memory() {
     let ids = (0..1_000).flat_map(|part| (0..ROWS / 1_000).map(move |n| (n * 1_000 + part).to_string()));
     assert!(rows.iter().map(|row| row[0].clone().unwrap_or_default()).eq(ids), "{} rows", rows.len());
 }
+
+/// A value that a client does not read is in the buffer of its connection whole. It has no more than it needs, and is
+/// given back with it.
+#[test]
+fn large_values_for_clients_that_do_not_read_are_reserved() {
+    const BYTES: u64 = 20_000_000;
+    let options = EngineOptions {
+        workers: 2,
+        nodes: 1,
+        memory_limit_bytes: 512 << 20,
+        memory_watched: false,
+        ..EngineOptions::default()
+    };
+    let server = Server::with(options);
+    let mut slow: Vec<Wire> = (0..4).map(|_| Wire::start(&server)).collect();
+    for client in &mut slow {
+        client.send(&query(&format!("SELECT repeat('x', {BYTES})")));
+    }
+    let patience = Instant::now() + Duration::from_mins(1);
+    while server.memory_of("reply") < 4 * BYTES {
+        assert!(Instant::now() < patience, "{} bytes are reserved", server.memory_of("reply"));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(server.memory_of("reply") < 4 * (BYTES + 1_000), "{}", server.memory_of("reply"));
+    for client in &mut slow {
+        let reply = client.until_ready();
+        assert_eq!(reply.value().len() as u64, BYTES);
+    }
+    // They are still connected.
+    assert_eq!(server.memory_of("reply"), 0);
+}

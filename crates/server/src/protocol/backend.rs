@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 
-use crate::protocol::frontend::Format;
+use crate::protocol::frontend::{Format, Formats};
 use crate::protocol::report::Report;
 
 /// What `ReadyForQuery` tells.
@@ -127,6 +127,9 @@ pub trait Backend: Send {
 
     /// Commits what was left to do so, unless a block is open. Called wherever a client may send its next request.
     fn sync(&mut self) -> impl Future<Output = Result<(), Report>> + Send;
+
+    /// How many bytes [`Backend::encode`] appends for the values of a row at most. Asked of every row.
+    fn row_bytes(columns: &Self::Columns, page: &Self::Page, row: usize, formats: &Formats) -> usize;
 
     /// Appends one value of a page; `false` is NULL, and appends nothing.
     fn encode(

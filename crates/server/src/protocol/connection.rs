@@ -193,6 +193,8 @@ impl<T: Transport, B: Backend> Connection<T, B> {
 
     /// Works on the next message. An error leaves the connection ready for the one after.
     async fn step(&mut self) -> Result<(), Failure> {
+        // Answers of a pipeline without an end do not wait for its Sync.
+        self.wire.flush_if_full().await?;
         self.wire.frames.text_bytes_max = self.backend.text_bytes_max();
         let (kind, result) = match self.wire.frame().await {
             Ok(frame) if self.skip_to_sync && !matches!(frame.kind, Kind::Sync | Kind::Terminate) => {

@@ -218,7 +218,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
         match statement.as_ref().and_then(B::columns) {
             Some(columns) => self.wire.reply.row_description(
                 (0..B::column_count(&columns)).map(|index| (B::column(&columns, index), formats.of(index))),
-            ),
+            )?,
             None => self.wire.reply.no_data(),
         }
         Ok(())

@@ -24,6 +24,8 @@ struct Shared {
     closed: bool,
     /// The client does not read for now.
     stalled: bool,
+    /// It stops to read after so many bytes more.
+    until_stall: Option<usize>,
     output: Vec<u8>,
     /// Bytes taken by one write; every other write has to wait first.
     write_bytes: usize,
@@ -64,7 +66,14 @@ impl Transport for Pipe {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let count = bytes.len().min(shared.write_bytes);
+        let mut count = bytes.len().min(shared.write_bytes);
+        if let Some(left) = &mut shared.until_stall {
+            count = count.min(*left);
+            *left -= count;
+            if *left == 0 {
+                (shared.stalled, shared.until_stall) = (true, None);
+            }
+        }
         shared.output.extend_from_slice(&bytes[..count]);
         Poll::Ready(Ok(count))
     }
@@ -142,6 +151,12 @@ impl Conversation {
             shared.waker.take()
         };
         waker.inspect(Waker::wake_by_ref);
+    }
+
+    /// Reads `bytes` more, at least one, and stops then.
+    pub fn stall_after(&mut self, bytes: usize) {
+        assert!(bytes > 0, "that is `stall`");
+        lock(&self.shared).until_stall = Some(bytes);
     }
 
     /// Lets the server work until it waits for something or ends, and takes what it sent.

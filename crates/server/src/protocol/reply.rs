@@ -1,4 +1,12 @@
 //! Messages to the client, written straight into the connection's output buffer.
+//!
+//! A result leaves in pieces, so the buffer stays small, except for a row that is larger than a piece: that is in it
+//! whole. Room for such a row, of the size that it has, is reserved before it is written, and is given back when it is
+//! sent.
+
+use std::sync::Arc;
+
+use eris_platform::{MemoryPool, Reservation};
 
 use crate::protocol::backend::{ColumnInfo, TransactionStatus};
 use crate::protocol::frames::{IDLE_BYTES_MAX, MESSAGE_BYTES_MAX};
@@ -8,18 +16,68 @@ use crate::protocol::report::{Report, Severity, SqlState};
 /// Longest text of an error or notice field: a statement's text may come back in it.
 const FIELD_BYTES_MAX: usize = 8_000;
 
+/// Output that is collected before it is sent in the middle of a result.
+pub const REPLY_BYTES: usize = 1 << 16;
+/// Memory that the buffer may hold without a reservation: what is collected, and a row that is no larger.
+const UNRESERVED_BYTES_MAX: usize = 2 * REPLY_BYTES;
+/// What a message has beside the values or names in it.
+const HEADER_BYTES: usize = 7;
+
 /// Bytes that are to be sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reply {
     pub(crate) bytes: Vec<u8>,
+    /// Of a buffer that is larger than usual.
+    memory: Reservation,
 }
 
 impl Reply {
+    pub(crate) fn new(memory: &Arc<MemoryPool>) -> Reply {
+        Reply { bytes: Vec::new(), memory: memory.reserve("reply") }
+    }
+
+    /// Whether a message of about `bytes` has room beside what is there, without a reservation.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.bytes.len().saturating_add(bytes) <= REPLY_BYTES
+    }
+
+    /// Makes room for a message of at most `bytes`. What is beyond the usual is reserved first; if it is not free,
+    /// nothing has changed.
+    pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Report> {
+        let needed = self.bytes.len().saturating_add(bytes);
+        if needed <= REPLY_BYTES.max(self.bytes.capacity()) {
+            return Ok(());
+        }
+        // Not as a vector grows by itself: of a large value that would be twice what is needed.
+        let capacity = needed.max(UNRESERVED_BYTES_MAX);
+        if capacity > UNRESERVED_BYTES_MAX {
+            self.memory.resize(capacity as u64).map_err(|exceeded| {
+                Report::error(SqlState::OUT_OF_MEMORY, exceeded.to_string())
+                    .with_hint("Select less in one row, such as a part of a long value, or raise --memory-limit.")
+            })?;
+        }
+        self.bytes.reserve_exact(capacity - self.bytes.len());
+        Ok(())
+    }
+
+    /// Forgets the first `bytes`, which are sent. A buffer that was large for one row is given back.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.bytes.drain(..bytes);
+        if self.bytes.is_empty() && self.bytes.capacity() > UNRESERVED_BYTES_MAX {
+            self.let_go();
+        }
+    }
+
     /// Gives memory back before a wait of unknown length.
     pub(crate) fn rest(&mut self) {
         if self.bytes.is_empty() && self.bytes.capacity() > IDLE_BYTES_MAX {
-            self.bytes = Vec::new();
+            self.let_go();
         }
+    }
+
+    fn let_go(&mut self) {
+        self.bytes = Vec::new();
+        self.memory.shrink(self.memory.bytes());
     }
 
     /// Writes one message: kind, a length that is filled in afterwards, the body.
@@ -142,7 +200,14 @@ impl Reply {
         });
     }
 
-    pub fn row_description<'a>(&mut self, columns: impl ExactSizeIterator<Item = (ColumnInfo<'a>, Format)>) {
+    /// Names may be as long as the text that they are from.
+    pub fn row_description<'a>(
+        &mut self,
+        columns: impl ExactSizeIterator<Item = (ColumnInfo<'a>, Format)> + Clone,
+    ) -> Result<(), Report> {
+        // Beside its name a column has a zero byte and 18 more.
+        let bytes: usize = columns.clone().map(|(column, _)| column.name.len() + 19).sum();
+        self.make_room(HEADER_BYTES + bytes)?;
         self.message(b'T', |out| {
             out.extend_from_slice(&(columns.len() as u16).to_be_bytes());
             for (column, format) in columns {
@@ -155,9 +220,16 @@ impl Reply {
                 out.extend_from_slice(&format.code().to_be_bytes());
             }
         });
+        Ok(())
     }
 
-    /// Starts a `DataRow` of `columns` values; the caller writes each with [`RowWriter::value`].
+    /// Bytes of a `DataRow` of `columns` values, which have `bytes` together.
+    pub(crate) fn row_bytes(columns: usize, bytes: usize) -> usize {
+        HEADER_BYTES.saturating_add(4 * columns).saturating_add(bytes)
+    }
+
+    /// Starts a `DataRow` of `columns` values, for which there is room; the caller writes each with
+    /// [`RowWriter::value`].
     pub fn row(&mut self, columns: usize) -> RowWriter<'_> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[b'D', 0, 0, 0, 0]);

@@ -7,6 +7,7 @@ use eris_platform::Reservation;
 
 use crate::protocol::backend::{Backend, Page, RowStream};
 use crate::protocol::frontend::Formats;
+use crate::protocol::reply::Reply;
 use crate::protocol::report::{Report, SqlState};
 use crate::protocol::wire::{Failure, Transport, Wire};
 
@@ -48,6 +49,11 @@ impl<B: Backend> Sender<B> {
                     if left == 0 {
                         return Ok(Progress::Limit);
                     }
+                    let values = B::row_bytes(&self.columns, page, self.next_row, formats);
+                    let bytes = Reply::row_bytes(columns, values);
+                    if !wire.reply.has_room(bytes) {
+                        wire.make_room(bytes, source).await?;
+                    }
                     let mut row = wire.reply.row(columns);
                     for column in 0..columns {
                         row.value(|out| {
@@ -58,7 +64,7 @@ impl<B: Backend> Sender<B> {
                     self.next_row += 1;
                     self.sent += 1;
                     left -= 1;
-                    wire.flush_if_full(source).await?;
+                    wire.flush_rows_if_full(source).await?;
                 }
             }
             if left == 0 {

@@ -3,6 +3,7 @@
 //! ```text
 //!   rows N            N rows (number, text or NULL), in pages of three
 //!   heavy N           the same, in pages that claim to hold 32 MB
+//!   long N            two rows, each with a text of N bytes
 //!   late N            the same, with columns that are known only when it runs
 //!   done N            the same, of a command that has had its effect
 //!   bulky N           the same, in the way until they were set aside
@@ -27,13 +28,16 @@ use crate::protocol::backend::{
     Backend, ColumnInfo, Commit, CopySink, Interrupts, Outcome, Page, RowStream, TransactionStatus,
 };
 use crate::protocol::connection::{Host, Peer};
-use crate::protocol::frontend::{Format, utf8};
+use crate::protocol::frontend::{Format, Formats, utf8};
 use crate::protocol::report::{Report, Severity, SqlState};
 use crate::protocol::startup::Startup;
 
 const PAGE_ROWS: u64 = 3;
 /// Enough for any test; a fuzzer that writes `rows 999999999` is not to wait for them.
 const ROWS_MAX: u64 = 10_000;
+
+/// The same of `long 999999999`.
+const LONG_BYTES_MAX: u64 = 8 << 20;
 
 /// What was asked of the backend, in order.
 #[derive(Clone, Debug, Default)]
@@ -156,6 +160,8 @@ pub struct ScriptedRows<'s> {
     next: u64,
     end: u64,
     page_bytes: usize,
+    /// Bytes of each text, instead of what it says.
+    text_bytes: Option<usize>,
     echo: Option<Vec<Option<String>>>,
     ahead: bool,
     has_ended: bool,
@@ -183,7 +189,11 @@ impl RowStream for ScriptedRows<'_> {
         if self.next == until {
             return Ok(None);
         }
-        let rows = (self.next..until).map(|n| vec![Some(n.to_string()), (n % 2 == 0).then(|| format!("row {n}"))]);
+        let text = |n: u64| match self.text_bytes {
+            Some(bytes) => Some("x".repeat(bytes)),
+            None => (n % 2 == 0).then(|| format!("row {n}")),
+        };
+        let rows = (self.next..until).map(|n| vec![Some(n.to_string()), text(n)]);
         let page = ScriptedPage { rows: rows.collect(), bytes: self.page_bytes };
         self.next = until;
         Ok(Some(page))
@@ -263,8 +273,8 @@ impl Scripted {
         for command in sql.split(';').map(str::trim).filter(|command| !command.is_empty()) {
             let mut statement = ScriptedStatement { command: command.into(), parameters: 0 };
             match statement.words().0 {
-                "rows" | "heavy" | "late" | "done" | "bulky" | "broken" | "copy" | "wait" | "deaf" | "fail"
-                | "notice" | "set" | "SET" | "begin" | "commit" | "rollback" => (),
+                "rows" | "heavy" | "long" | "late" | "done" | "bulky" | "broken" | "copy" | "wait" | "deaf"
+                | "fail" | "notice" | "set" | "SET" | "begin" | "commit" | "rollback" => (),
                 "echo" => statement.parameters = statement.number().min(100) as usize,
                 other => {
                     let mut report = Report::error(SqlState::SYNTAX_ERROR, format!("syntax error at \"{other}\""));
@@ -324,7 +334,7 @@ impl Backend for Scripted {
 
     fn columns(statement: &ScriptedStatement) -> Option<usize> {
         match statement.words().0 {
-            "rows" | "heavy" | "done" | "bulky" | "broken" => Some(2),
+            "rows" | "heavy" | "long" | "done" | "bulky" | "broken" => Some(2),
             "echo" => Some(statement.parameters),
             _ => None,
         }
@@ -370,6 +380,7 @@ impl Backend for Scripted {
                 next: 0,
                 end,
                 page_bytes,
+                text_bytes: None,
                 echo: None,
                 ahead: false,
                 has_ended: verb == "done",
@@ -379,6 +390,10 @@ impl Backend for Scripted {
         match verb {
             "rows" | "heavy" | "late" | "done" | "bulky" | "broken" => {
                 Ok(Outcome::Rows(rows(self, statement.number().min(ROWS_MAX))))
+            }
+            "long" => {
+                let text_bytes = Some(statement.number().min(LONG_BYTES_MAX) as usize);
+                Ok(Outcome::Rows(ScriptedRows { text_bytes, ..rows(self, 2) }))
             }
             "echo" => Ok(Outcome::Rows(ScriptedRows { echo: Some(parameters.to_vec()), ..rows(self, 0) })),
             "copy" => Ok(Outcome::CopyIn(ScriptedCopy { session: self, lines: 0 })),
@@ -424,6 +439,10 @@ impl Backend for Scripted {
             self.calls.add("sync");
         }
         Ok(())
+    }
+
+    fn row_bytes(_: &usize, page: &ScriptedPage, row: usize, _: &Formats) -> usize {
+        page.rows[row].iter().flatten().map(String::len).sum()
     }
 
     fn encode(

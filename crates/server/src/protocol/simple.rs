@@ -55,7 +55,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 }
                 let columns = rows.columns();
                 let described = (0..B::column_count(&columns)).map(|index| (B::column(&columns, index), Format::Text));
-                wire.reply.row_description(described);
+                wire.reply.row_description(described)?;
                 let mut sender = Sender::<B>::new(columns);
                 sender.send(wire, &mut rows, &Formats::default(), None).await?;
                 Ok(Some(wire.watch(pin!(rows.finish(sender.sent))).await?))

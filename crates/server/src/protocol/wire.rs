@@ -1,8 +1,10 @@
 //! One connection's bytes in both directions, with the waits that belong to them.
 //!
 //! Output collects in a buffer and leaves at Sync, at Flush, and whenever it passes [`REPLY_BYTES`]: a result of any
-//! size goes through a buffer of that size, and a client that does not read makes the statement wait. While a statement
-//! computes, the input side is watched as well, so that a client that disappears ends its statement.
+//! size goes through a buffer of that size, and a client that does not read makes the statement wait. Only a row that
+//! is larger is in the buffer whole: what was collected is sent before, and room for the row alone is reserved.
+//!
+//! While a statement computes, the input side is watched as well, so that a client that disappears ends its statement.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,12 +19,10 @@ use eris_platform::{MemoryExceeded, MemoryPool, Reservation};
 use crate::protocol::backend::RowStream;
 use crate::protocol::frames::{Frame, Frames};
 use crate::protocol::frontend::Kind;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{REPLY_BYTES, Reply};
 use crate::protocol::report::{Report, Severity, SqlState};
 use crate::protocol::signal::Signal;
 
-/// Output that is collected before it is sent in the middle of a result.
-pub const REPLY_BYTES: usize = 1 << 16;
 /// Bytes read at one time.
 const READ_BYTES: usize = 1 << 13;
 /// Input that is taken in while a statement runs.
@@ -108,7 +108,7 @@ impl<T: Transport> Wire<T> {
         Wire {
             transport,
             frames: Frames::default(),
-            reply: Reply::default(),
+            reply: Reply::new(memory),
             sent: 0,
             signal,
             input: memory.reserve("client message"),
@@ -235,7 +235,7 @@ impl<T: Transport> Wire<T> {
             Poll::Ready(Ok(()))
         })
         .await;
-        self.reply.bytes.drain(..std::mem::take(&mut self.sent));
+        self.reply.sent(std::mem::take(&mut self.sent));
         result
     }
 
@@ -272,16 +272,33 @@ impl<T: Transport> Wire<T> {
         .await;
     }
 
-    /// Sends when enough has collected, and lets others work between two sendings. Rows that wait for the client
-    /// meanwhile may be set aside.
-    pub async fn flush_if_full<S: RowStream>(&mut self, rows: &mut S) -> Result<(), Failure> {
-        if self.reply.bytes.len() >= REPLY_BYTES {
-            loop {
-                match first_of(self.flush(), rows.are_in_the_way()).await {
-                    Ok(flushed) => break flushed?,
-                    Err(()) => self.watch(pin!(rows.set_aside())).await?,
-                }
+    /// Makes room for a row of at most `bytes`. A large one is alone in the buffer.
+    pub async fn make_room<S: RowStream>(&mut self, bytes: usize, rows: &mut S) -> Result<(), Failure> {
+        if bytes > REPLY_BYTES {
+            self.flush_in_result(rows).await?;
+        }
+        Ok(self.reply.make_room(bytes)?)
+    }
+
+    /// Sends everything in the middle of a result. Rows that wait for the client meanwhile may be set aside.
+    async fn flush_in_result<S: RowStream>(&mut self, rows: &mut S) -> Result<(), Failure> {
+        loop {
+            match first_of(self.flush(), rows.are_in_the_way()).await {
+                Ok(flushed) => return flushed,
+                Err(()) => self.watch(pin!(rows.set_aside())).await?,
             }
+        }
+    }
+
+    /// Sends if enough has collected, whatever is still to come.
+    pub async fn flush_if_full(&mut self) -> Result<(), Failure> {
+        if self.reply.bytes.len() >= REPLY_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    /// Sends the rows of a result if enough has collected, and lets others work between two sendings.
+    pub async fn flush_rows_if_full<S: RowStream>(&mut self, rows: &mut S) -> Result<(), Failure> {
+        if self.reply.bytes.len() >= REPLY_BYTES {
+            self.flush_in_result(rows).await?;
             self.take_turn().await;
         }
         if self.signal.is_cancelled() {

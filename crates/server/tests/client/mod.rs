@@ -37,6 +37,12 @@ impl Server {
         self.engine.memory().used()
     }
 
+    /// The same of one consumer.
+    pub fn memory_of(&self, consumer: &str) -> u64 {
+        let all = self.engine.memory().by_consumer();
+        all.iter().filter(|(name, _)| *name == consumer).map(|(_, bytes)| bytes).sum()
+    }
+
     /// Changes how many bytes may be reserved.
     pub fn limit_memory(&self, bytes: u64) {
         self.engine.memory().set_limit(bytes);

@@ -10,6 +10,7 @@ mod float;
 mod interval;
 mod numeric;
 mod parse;
+mod size;
 mod text;
 
 pub use binary::binary;
@@ -21,4 +22,5 @@ pub use datetime::{
 pub use interval::{pack_interval, unpack_interval, write_interval};
 pub use numeric::{DecimalText, divide_rounded, parse_decimal, rescale, write_decimal};
 pub use parse::{fit_text, parse_text};
+pub use size::{binary_bytes, text_bytes};
 pub use text::{text, value_text};

@@ -169,6 +169,38 @@ fn held_rows_are_bounded() {
 }
 
 #[test]
+fn a_large_row_is_reserved_until_it_is_sent() {
+    const BYTES: usize = 1 << 20;
+    let memory = MemoryPool::new(4 << 20);
+    let mut client = client_within(&memory);
+    client.stall_after(1_000);
+    client.send(&bytes([query(&format!("long {BYTES}"))]));
+    let mut answer = client.run();
+    assert_eq!(answer.len(), 1_000);
+    let reserved = memory.used() as usize;
+    assert!((BYTES..BYTES + 100).contains(&reserved), "one row, and no more than it has: {reserved}");
+    client.stall(false);
+    answer.extend(client.run());
+    let answers = read(&answer);
+    assert_eq!((answers.len(), answers[1].len(), answers[2].len()), (5, BYTES + 6, BYTES + 6));
+    assert_eq!(memory.used(), 0, "an idle session holds nothing of it");
+}
+
+#[test]
+fn a_row_beyond_the_memory_is_refused_and_the_connection_stays() {
+    let memory = MemoryPool::new(4 << 20);
+    let mut client = client_within(&memory);
+    let answers = client.query("long 5000000");
+    assert_eq!(answers[0], "columns number:25 text:25");
+    assert!(answers[1].starts_with("error 53200 out of memory: reply asked for 50000"), "{answers:?}");
+    assert_eq!(answers[2..], ["ready idle"]);
+    let answers = client.ask([parse("", "long 5000000"), bind("", "", &[]), execute("", 0), sync()]);
+    assert!(answers[2].starts_with("error 53200"), "{answers:?}");
+    assert_eq!(client.query("rows 1").len(), 4);
+    assert_eq!(memory.used(), 0);
+}
+
+#[test]
 fn a_message_beyond_the_memory_is_refused_and_the_connection_stays() {
     let memory = MemoryPool::new(1 << 20);
     let mut client = client_within(&memory);

@@ -2,7 +2,7 @@
 
 use super::{Request, bind, client, execute, parse, query, read, sync};
 use crate::protocol::pipe::Conversation;
-use crate::protocol::wire::REPLY_BYTES;
+use crate::protocol::reply::REPLY_BYTES;
 
 /// A second connection that asks to cancel.
 fn cancel(client: &Conversation, process: u32, secret: u32) {
