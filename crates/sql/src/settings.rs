@@ -62,8 +62,7 @@ eris_platform::settings! {
     pub const STATEMENT_TIMEOUT: Timeout = { name: "statement_timeout", scope: Session, default: Timeout::NEVER };
     /// How long a statement waits for each lock; 0: for ever. The statement ends.
     pub const LOCK_TIMEOUT: Timeout = { name: "lock_timeout", scope: Session, default: Timeout::NEVER };
-    /// How long a long statement that was refused memory waits for that of others, before it fails with 53200; 0: not
-    /// at all.
+    /// How long a long statement waits in all for memory that others hold, before it fails with 53200; 0: not at all.
     pub const MEMORY_WAIT_TIMEOUT: Timeout = {
         name: "memory_wait_timeout", scope: Session, default: Timeout(60_000),
     };

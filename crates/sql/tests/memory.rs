@@ -7,8 +7,9 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eris_engine::{AdmissionOptions, ClassLimit, EngineOptions, StatementClass};
-use eris_sql::DatabaseOptions;
+use eris_engine::{AdmissionOptions, ClassLimit, EngineOptions, Simulation, StatementClass};
+use eris_platform::Env;
+use eris_sql::{Database, DatabaseOptions, SessionOptions, SqlError};
 use support::{Instance, take_all};
 
 fn instance(memory_limit_bytes: u64) -> Instance {
@@ -395,6 +396,61 @@ fn a_refused_statement_waits_for_others_and_is_answered() {
     client.ok("SET memory_wait_timeout = 0");
     assert_eq!(client.rows(query), ["100000"]);
     assert_eq!(client.state("SELECT max(n) FROM (SELECT sum(id) OVER (ORDER BY name) AS n FROM t) AS s"), "53200");
+}
+
+/// All waits of a statement together, on the clock of the simulator, take no longer than `memory_wait_timeout`: in an
+/// open transaction it is refused without waiting, so the difference is what it waited.
+#[test]
+fn a_refused_statement_waits_no_longer_than_it_may() {
+    const LIMIT: u64 = 64 << 20;
+    const TIMEOUT: Duration = Duration::from_millis(100);
+    const UPDATE: &str = "UPDATE t SET n = n + 1, name = 'another name that is about as long as those that are there'";
+    let options = EngineOptions { workers: 2, nodes: 1, memory_limit_bytes: LIMIT, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(5, options).expect("starts");
+    let engine = simulation.engine().clone();
+    let opening = Database::open(engine.clone(), DatabaseOptions::default());
+    let database = simulation.block_on(opening).expect("ends").expect("it opens");
+    let mut session = Some(database.session(SessionOptions::default()));
+    let mut run = |simulation: &mut Simulation, sql: &'static str, data: Option<String>| {
+        let mut running = session.take().expect("no statement runs");
+        let begun = simulation.env().now();
+        let ran = async move {
+            let answer = support::run(&mut running, sql, &[], data.as_deref()).await;
+            (running, answer)
+        };
+        let (ended, answer) = simulation.block_on(ran).expect("ends");
+        session = Some(ended);
+        (answer, simulation.env().now() - begun)
+    };
+    run(&mut simulation, "CREATE TABLE t (id bigint PRIMARY KEY, n bigint, name text)", None).0.expect("it is made");
+    let lines: String = (1..=100_000).map(|id| format!("{id},0,{id:0>60}\n")).collect();
+    run(&mut simulation, "COPY t FROM STDIN (FORMAT csv)", Some(lines)).0.expect("there is room");
+    run(&mut simulation, "SET memory_wait_timeout = '100ms'", None).0.expect("a setting");
+    let admitting = engine.clone();
+    let other = async move { admitting.admit(StatementClass::Scan).await };
+    let _other = simulation.block_on(other).expect("ends").expect("there is a place");
+    let settle = |simulation: &mut Simulation| {
+        let engine = engine.clone();
+        let settled = async move { engine.reclaim_memory(Duration::from_secs(5)).await };
+        simulation.block_on(settled).expect("ends");
+    };
+    settle(&mut simulation);
+    let held = engine.memory().reserve("held");
+    while engine.memory().free() > 3 << 20 {
+        held.grow(64 << 10).expect("there is room");
+    }
+    let state = |error: &SqlError| error.sqlstate.to_string();
+    run(&mut simulation, "BEGIN", None).0.expect("a block begins");
+    let (refused, at_once) = run(&mut simulation, UPDATE, None);
+    assert_eq!(state(&refused.expect_err("all rows do not fit")), "53200");
+    run(&mut simulation, "ROLLBACK", None).0.expect("the block ends");
+    settle(&mut simulation);
+    let (refused, took) = run(&mut simulation, UPDATE, None);
+    let error = refused.expect_err("others hold the memory");
+    assert_eq!(state(&error), "53200");
+    assert!(error.detail.as_deref().unwrap_or_default().contains("waited 100ms"), "{error:?}");
+    let waited = took.saturating_sub(at_once);
+    assert!(waited < 2 * TIMEOUT, "{waited:?}: {took:?} instead of {at_once:?}");
 }
 
 /// One statement has the only place, and others wait for it.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eris_engine::{AdmissionError, MemoryUse, Permit, StatementClass};
-use eris_platform::{MemoryPool, Reservation};
+use eris_platform::{MemoryPool, Nanos, Reservation};
 
 use super::cancel::unless_cancelled;
 use super::plans::{QueryBody, QueryPlan};
@@ -28,8 +28,10 @@ use crate::native::{ChangePlan, InsertRows};
 
 /// What the pool calls that which statements start with.
 const STATEMENTS: &str = "statements";
-/// How long a refused statement waits at most until what ended statements held is given back.
+/// How long a refused statement waits at most until what ended statements held is given back: half of the time that it
+/// may wait at all, within these bounds.
 const RECLAIM_MAX: Duration = Duration::from_secs(5);
+const RECLAIM_MIN: Duration = Duration::from_millis(20);
 /// A statement begins beside others when this share of the limit is free. With less, statements that run at once spill
 /// what they would keep in memory if they ran one after another.
 const ROOM_SHARE: u64 = 3;
@@ -54,6 +56,8 @@ pub(super) struct Turn {
     may_try_again: bool,
     writes: bool,
     tries: u32,
+    /// Of `memory_wait_timeout`: waiting before it began and after each refusal takes from it.
+    wait_left: Duration,
     /// What was free when it began.
     free_before: u64,
     used_before: u64,
@@ -129,10 +133,11 @@ impl Session {
         let engine = self.database.engine().clone();
         let may_try_again = self.block == Block::Idle && !matches!(planned.body, Body::Utility);
         let is_long = planned.is_long();
+        let deadline = engine.env().now() + self.settings.memory_wait_timeout();
         let (permit, floor) = if is_long && may_try_again {
             let permit = self.admit(planned.may_spill()).await?;
             if planned.may_spill() {
-                let (permit, floor) = self.start(permit).await?;
+                let (permit, floor) = self.start(permit, deadline).await?;
                 (Some(permit), floor)
             } else {
                 (Some(permit), None)
@@ -145,7 +150,8 @@ impl Session {
         let memory = engine.memory();
         let (free_before, used_before) = (memory.free(), memory.used());
         let writes = matches!(planned.body, Body::Insert(_) | Body::Change(_));
-        Ok(Turn { permit, floor, may_try_again, writes, tries: 0, free_before, used_before })
+        let wait_left = deadline.since(engine.env().now());
+        Ok(Turn { permit, floor, may_try_again, writes, tries: 0, wait_left, free_before, used_before })
     }
 
     /// Admits a long statement: beside others once there is room for it, or after [`ROOM_WAIT`] with less.
@@ -164,10 +170,8 @@ impl Session {
     }
 
     /// Reserves what a statement starts with, if need be when others have ended. One that is alone starts without it.
-    async fn start(&self, mut permit: Permit) -> Result<(Permit, Option<Reservation>), SqlError> {
+    async fn start(&self, mut permit: Permit, deadline: Nanos) -> Result<(Permit, Option<Reservation>), SqlError> {
         let (engine, cancel) = (self.database.engine(), self.activity.handle());
-        let wait_max = self.settings.memory_wait_timeout();
-        let deadline = engine.env().now() + wait_max;
         loop {
             if let Ok(floor) = floor_of(engine.memory()) {
                 return Ok((permit, Some(floor)));
@@ -176,14 +180,26 @@ impl Session {
             if !permit.has_others() {
                 return Ok((permit, None));
             }
-            let left = Duration::from_nanos(deadline.0.saturating_sub(engine.env().now().0));
+            let left = deadline.since(engine.env().now());
             let waits = permit.wait_for_memory(Some(engine.memory().floor_of_statement()), left);
-            permit = match unless_cancelled(&cancel, waits).await? {
-                Ok(permit) => permit,
-                Err(AdmissionError::NoMemory(_)) => return Err(refused(&AdmissionError::NoMemory(wait_max))),
-                Err(other) => return Err(refused(&other)),
-            };
+            permit = unless_cancelled(&cancel, waits).await?.map_err(|error| self.waited_in_vain(error))?;
         }
+    }
+
+    /// The last of several waits ended with its time, which was that of all.
+    fn waited_in_vain(&self, error: AdmissionError) -> SqlError {
+        refused(&match error {
+            AdmissionError::NoMemory(_) => AdmissionError::NoMemory(self.settings.memory_wait_timeout()),
+            other => other,
+        })
+    }
+
+    /// Waits until what ended statements held is given back. A long statement takes the time from its wait.
+    async fn reclaim(&self, turn: &Turn, deadline: Nanos) -> Result<(), SqlError> {
+        let (engine, cancel) = (self.database.engine(), self.activity.handle());
+        let left = deadline.since(engine.env().now());
+        let wait_max = if turn.permit.is_some() { (left / 2).clamp(RECLAIM_MIN, RECLAIM_MAX) } else { RECLAIM_MAX };
+        unless_cancelled(&cancel, engine.reclaim_memory(wait_max)).await
     }
 
     /// A statement failed before it gave any row. `Ok`: what it did was taken back, and it is to be tried again.
@@ -197,13 +213,15 @@ impl Session {
         let beside_others = turn.permit.as_ref().is_some_and(Permit::has_others);
         let taken = memory.used().saturating_sub(turn.used_before).max(memory.limit() / WORTH_SHARE);
         let cancel = self.activity.handle();
+        let deadline = engine.env().now() + turn.wait_left;
         self.take_back().await;
-        unless_cancelled(&cancel, engine.reclaim_memory(RECLAIM_MAX)).await?;
+        self.reclaim(turn, deadline).await?;
         let worth = memory.limit() / WORTH_SHARE;
         let has_more = memory.free() >= turn.free_before.saturating_add(worth);
         if !has_more && turn.writes && engine.revoke_oldest_snapshot() {
             // A writer is not refused what an old snapshot keeps.
-            unless_cancelled(&cancel, engine.reclaim_memory(RECLAIM_MAX)).await?;
+            self.reclaim(turn, deadline).await?;
+            turn.wait_left = deadline.since(engine.env().now());
             (turn.free_before, turn.used_before) = (memory.free(), memory.used());
             return Ok(());
         }
@@ -217,16 +235,17 @@ impl Session {
             return Err(error);
         }
         if !has_more && let Some(permit) = turn.permit.take() {
-            let wait_max = self.settings.memory_wait_timeout();
+            let left = deadline.since(engine.env().now());
             let bytes = (turn.tries < TRIES_BESIDE_OTHERS).then(|| turn.free_before + taken / 2);
             let starts_with_floor = turn.floor.take().is_some();
-            let waited = unless_cancelled(&cancel, permit.wait_for_memory(bytes, wait_max)).await?;
-            let mut permit = waited.map_err(|refusal| refused(&refusal))?;
+            let waited = unless_cancelled(&cancel, permit.wait_for_memory(bytes, left)).await?;
+            let mut permit = waited.map_err(|error| self.waited_in_vain(error))?;
             if starts_with_floor {
-                (permit, turn.floor) = self.start(permit).await?;
+                (permit, turn.floor) = self.start(permit, deadline).await?;
             }
             turn.permit = Some(permit);
         }
+        turn.wait_left = deadline.since(engine.env().now());
         (turn.free_before, turn.used_before) = (memory.free(), memory.used());
         Ok(())
     }
