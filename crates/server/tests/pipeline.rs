@@ -70,6 +70,24 @@ fn others_see_it_at_sync_and_nothing_of_it_when_the_client_goes() {
 }
 
 #[test]
+fn lock_table_needs_a_block_or_statements_before_it() {
+    let (_server, mut client) = server();
+    for alone in [&["LOCK TABLE t"][..], &["LOCK TABLE t", "SELECT * FROM t"]] {
+        let reply = pipeline(&mut client, alone);
+        assert_eq!((reply.sqlstate(), reply.status), ("25P01", Some('I')), "{alone:?}: {reply:?}");
+    }
+    assert_eq!(client.query("LOCK TABLE t").sqlstate(), "25P01", "as in a text");
+    for locks in [&["BEGIN", "LOCK TABLE t", "COMMIT"][..], &["SELECT * FROM t", "LOCK TABLE t"]] {
+        let reply = pipeline(&mut client, locks);
+        assert_eq!((reply.sqlstate(), reply.status), ("", Some('I')), "{locks:?}: {reply:?}");
+    }
+    for nothing in ["LOCK TABLE", "LOCK", "LOCK TABLE IN SHARE MODE"] {
+        assert_eq!(pipeline(&mut client, &[nothing]).sqlstate(), "42601", "{nothing}");
+        assert_eq!(client.query(nothing).sqlstate(), "42601", "{nothing}");
+    }
+}
+
+#[test]
 fn blocks_begin_and_end_among_other_statements() {
     let (_server, mut client) = server();
     let mut status = |statements: &[&str]| {

@@ -94,6 +94,8 @@ impl Session {
     }
 
     async fn drop_tables(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
+        // All are found before the first is dropped: one that is named twice is dropped once.
+        let mut found_tables: Vec<Arc<Table>> = Vec::with_capacity(names.len());
         for name in names {
             let found = self.lock_named(name, if_exists, Locking::ToReplace).await.map_err(|mut error| {
                 if error.sqlstate == SqlState::NO_SUCH_TABLE {
@@ -107,9 +109,13 @@ impl Session {
                 error
             })?;
             match found {
-                Some(table) => self.overlay.add(self.database.catalog(), CatalogChange::Drop(table))?,
+                Some(table) if found_tables.iter().any(|other| other.container() == table.container()) => {}
+                Some(table) => found_tables.push(table),
                 None => self.skipped("table", name),
             }
+        }
+        for table in found_tables {
+            self.overlay.add(self.database.catalog(), CatalogChange::Drop(table))?;
         }
         Ok(CommandTag::Done("DROP TABLE"))
     }

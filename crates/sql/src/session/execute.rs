@@ -30,6 +30,10 @@ impl Session {
         place: Place,
     ) -> Result<Outcome<'s>, SqlError> {
         let kind = statement.planned.kind();
+        let begins_pipeline = place == Place::PIPELINED && self.block == Block::Idle;
+        let needs_block = matches!(statement.planned.command, Command::LockTable { .. });
+        // What may follow it before Sync is no block, as in PostgreSQL.
+        let place = if begins_pipeline && needs_block { Place::ALONE } else { place };
         let step = match self.block.step(kind, place) {
             Ok(step) => step,
             Err(error) => {

@@ -67,7 +67,12 @@ impl Session {
     }
 
     pub(super) async fn drop_index(&mut self, names: &[TableName], if_exists: bool) -> Result<CommandTag, SqlError> {
-        for name in names {
+        for (at, name) in names.iter().enumerate() {
+            // One that is named twice is dropped once. Where the first was skipped, so is this.
+            let is_same = |other: &TableName| other.name == name.name && other.is_public() && name.is_public();
+            if names[..at].iter().any(is_same) {
+                continue;
+            }
             let mut catalog = self.overlay.version(self.database.catalog())?;
             if let Some(table) = catalog.table_of_index(&name.name).filter(|_| name.is_public()) {
                 let table = TableName { schema: None, name: table.name.clone() };
