@@ -4,6 +4,8 @@
 //! something that changes nothing but what is shown (`application_name`). Everything else is refused: a client that
 //! sets `TimeZone` to something believes it.
 
+mod modes;
+
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -14,6 +16,11 @@ use eris_storage::{Layout, SEGMENT_ROWS_DEFAULT};
 
 use crate::errors::{SqlError, SqlState};
 use crate::front::{BOUNDS_DEFAULT, BOUNDS_MAX, Bounds};
+
+pub use modes::{
+    DEFAULT_ISOLATION, DEFAULT_READ_ONLY, LEVELS, TRANSACTION_ISOLATION, TRANSACTION_READ_ONLY, level_name,
+    level_named, truth_name, truth_named,
+};
 
 eris_platform::settings! {
     /// The settings of the SQL layer.
@@ -162,31 +169,6 @@ const fn fixed(name: &'static str, value: &'static str, same: &'static [&'static
     Compatibility { name, value, fixed: true, same, others: &[] }
 }
 
-/// The level of transactions that are told none.
-pub const DEFAULT_ISOLATION: &str = "default_transaction_isolation";
-/// The level of the open transaction.
-pub const TRANSACTION_ISOLATION: &str = "transaction_isolation";
-/// The levels by their names.
-pub const LEVELS: &str = "serializable, repeatable read, read committed, read uncommitted";
-
-/// The level in effect where this one is asked for.
-pub fn level_named(name: &str) -> Option<IsolationLevel> {
-    let is = |level: &str| name.trim().eq_ignore_ascii_case(level);
-    if is("serializable") {
-        return Some(IsolationLevel::Serializable);
-    }
-    let snapshot = ["repeatable read", "read committed", "read uncommitted"].into_iter().any(is);
-    snapshot.then_some(IsolationLevel::RepeatableRead)
-}
-
-/// The name of a level in effect.
-pub fn level_name(level: IsolationLevel) -> &'static str {
-    match level {
-        IsolationLevel::Serializable => "serializable",
-        IsolationLevel::RepeatableRead | IsolationLevel::ReadCommitted => "repeatable read",
-    }
-}
-
 /// The version that clients compare feature lists with.
 pub const SERVER_VERSION: &str = "15.0";
 
@@ -201,7 +183,7 @@ const COMPATIBILITY: &[Compatibility] = &[
         others: &["serializable"],
         ..fixed(DEFAULT_ISOLATION, "repeatable read", &["read committed", "read uncommitted"])
     },
-    fixed("default_transaction_read_only", "off", &["false"]),
+    Compatibility { others: &["on"], ..fixed(DEFAULT_READ_ONLY, "off", &[]) },
     // Floats are always written with the digits that read back exactly, which is what 1 to 3 ask for.
     fixed("extra_float_digits", "1", &["2", "3"]),
     fixed("in_hot_standby", "off", &[]),
@@ -217,7 +199,7 @@ const COMPATIBILITY: &[Compatibility] = &[
     fixed("standard_conforming_strings", "on", &["true", "yes", "1"]),
     fixed("timezone", "UTC", &["etc/utc", "gmt", "0", "utc0"]),
     fixed(TRANSACTION_ISOLATION, "repeatable read", &["read committed", "read uncommitted"]),
-    fixed("transaction_read_only", "off", &["false"]),
+    fixed(TRANSACTION_READ_ONLY, "off", &[]),
 ];
 
 /// The settings of one session.
@@ -245,10 +227,10 @@ impl SessionSettings {
 
     /// SET name = text.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), SqlError> {
-        // PostgreSQL takes it for a truth value, too.
-        let text = match text.to_lowercase().as_str() {
-            "true" | "yes" | "1" if name == SYNCHRONOUS_COMMIT.declaration().name => "on",
-            "false" | "no" | "0" if name == SYNCHRONOUS_COMMIT.declaration().name => "off",
+        // PostgreSQL takes the first for a truth value, too.
+        let is_truth = [SYNCHRONOUS_COMMIT.declaration().name, DEFAULT_READ_ONLY].contains(&name);
+        let text = match truth_named(text) {
+            Some(truth) if is_truth => truth_name(truth),
             _ => text,
         };
         let text = &*with_postgres_unit(name, text);
@@ -284,7 +266,10 @@ impl SessionSettings {
             SqlState::INVALID_PARAMETER_VALUE,
             format!("invalid value for parameter \"{name}\": \"{text}\""),
         )
-        .hint(format!("It is always {}.", setting.value)))
+        .hint(match setting.others {
+            [] => format!("It is always {}.", setting.value),
+            others => format!("Available values: {}, {}.", setting.value, others.join(", ")),
+        }))
     }
 
     /// RESET name, or all.
@@ -391,6 +376,11 @@ impl SessionSettings {
     /// The level of transactions that are told none.
     pub fn isolation_level(&self) -> IsolationLevel {
         self.shown_as(DEFAULT_ISOLATION).and_then(level_named).unwrap_or_default()
+    }
+
+    /// Whether transactions that are told nothing of it are read-only.
+    pub fn read_only(&self) -> bool {
+        self.shown_as(DEFAULT_READ_ONLY).and_then(truth_named).unwrap_or_default()
     }
 
     pub fn statement_timeout(&self) -> Timeout {

@@ -21,7 +21,7 @@ use crate::protocol::startup::{self, Packet, Startup};
 use crate::protocol::wire::{Failure, Stop, Transport, Wire, first_of};
 
 /// What clients are told about at the start and when it changes, with what they hear if the backend has no opinion.
-const REPORTED_SETTINGS: [(&str, &str); 12] = [
+const REPORTED_SETTINGS: [(&str, &str); 13] = [
     ("server_version", "15.0"),
     ("server_encoding", "UTF8"),
     ("client_encoding", "UTF8"),
@@ -34,6 +34,7 @@ const REPORTED_SETTINGS: [(&str, &str); 12] = [
     ("integer_datetimes", "on"),
     ("standard_conforming_strings", "on"),
     ("in_hot_standby", "off"),
+    ("default_transaction_read_only", "off"),
 ];
 
 /// Who is at the other end.

@@ -86,8 +86,10 @@ pub enum Command {
     Commit,
     /// ROLLBACK.
     Rollback,
-    /// SET TRANSACTION, SET SESSION CHARACTERISTICS.
+    /// SET TRANSACTION.
     SetTransaction(Isolation),
+    /// SET SESSION CHARACTERISTICS: of the transactions that follow.
+    SetCharacteristics(Isolation),
     /// SET name = value.
     Set {
         /// Folded name.

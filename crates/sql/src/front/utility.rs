@@ -13,7 +13,7 @@ use crate::ast::{
     ResetStatement, Set, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };
 use crate::errors::SqlError;
-use crate::settings::{DEFAULT_ISOLATION, TRANSACTION_ISOLATION, level_name};
+use crate::settings::TRANSACTION_ISOLATION;
 
 pub(super) fn lower(statement: &Statement) -> Lowered<Command> {
     match statement {
@@ -156,14 +156,7 @@ fn lower_set(set: &Set) -> Lowered<Command> {
         Set::SetTransaction { modes, snapshot, session } => {
             refuse_if(snapshot.is_some(), "SET TRANSACTION SNAPSHOT", "Leave it out.")?;
             let isolation = isolation(modes)?;
-            match isolation.level {
-                Some(level) if *session => Ok(Command::Set {
-                    name: DEFAULT_ISOLATION.to_string(),
-                    value: SetValue::Text(level_name(level).to_string()),
-                    local: false,
-                }),
-                _ => Ok(Command::SetTransaction(isolation)),
-            }
+            Ok(if *session { Command::SetCharacteristics(isolation) } else { Command::SetTransaction(isolation) })
         }
         other => Err(SqlError::unsupported(other, "Write SET name = value.")),
     }

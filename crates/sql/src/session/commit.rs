@@ -14,7 +14,7 @@ use crate::plan::engine_error;
 impl Session {
     /// Commits data, names and settings, or takes all of them back.
     pub(super) async fn commit(&mut self) -> Result<(), SqlError> {
-        self.read_only = false;
+        self.read_only = None;
         self.level = None;
         let committed = if self.overlay.is_empty() { self.commit_data().await } else { self.commit_with_names().await };
         match committed {
@@ -77,7 +77,7 @@ impl Session {
 
     /// Takes data, names and settings back.
     pub(super) fn roll_back(&mut self) {
-        self.read_only = false;
+        self.read_only = None;
         self.level = None;
         if let Some((before, _)) = self.saved_settings.take() {
             self.settings = before;

@@ -18,7 +18,10 @@ use crate::ast::Expr;
 use crate::catalog::CatalogVersion;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{Command, Isolation, SetValue};
-use crate::settings::{LEVELS, TRANSACTION_ISOLATION, level_name, level_named};
+use crate::settings::{
+    DEFAULT_ISOLATION, DEFAULT_READ_ONLY, LEVELS, TRANSACTION_ISOLATION, TRANSACTION_READ_ONLY, level_name,
+    level_named, truth_name, truth_named,
+};
 use crate::types::SqlType;
 
 impl Session {
@@ -62,7 +65,7 @@ impl Session {
     }
 
     fn set_isolation(&mut self, isolation: Isolation) {
-        self.read_only = isolation.read_only.unwrap_or(self.read_only);
+        self.read_only = isolation.read_only.or(self.read_only);
         self.level = isolation.level.or(self.level);
     }
 
@@ -73,7 +76,7 @@ impl Session {
         if begun && isolation.level.is_some() {
             return late("SET TRANSACTION ISOLATION LEVEL must be called");
         }
-        if begun && self.read_only && isolation.read_only == Some(false) {
+        if begun && self.is_read_only() && isolation.read_only == Some(false) {
             return late("transaction read-write mode must be set");
         }
         if self.block != Block::Open {
@@ -98,13 +101,24 @@ impl Session {
                 self.set_transaction(*isolation)?;
                 done("SET")
             }
+            Command::SetCharacteristics(Isolation { read_only, level }) => {
+                let default = |value: &'static str| SetValue::Text(value.to_string());
+                if let Some(level) = level {
+                    self.set(DEFAULT_ISOLATION, &default(level_name(*level)), false, step)?;
+                }
+                if let Some(read_only) = read_only {
+                    self.set(DEFAULT_READ_ONLY, &default(truth_name(*read_only)), false, step)?;
+                }
+                done("SET")
+            }
             Command::Set { name, value: SetValue::Text(text), .. } if name == TRANSACTION_ISOLATION => {
-                let level = level_named(text).ok_or_else(|| {
-                    let message = format!("invalid value for parameter \"{name}\": \"{text}\"");
-                    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-                        .hint(format!("Available values: {LEVELS}."))
-                })?;
+                let level = level_named(text).ok_or_else(|| no_such_value(name, text, LEVELS))?;
                 self.set_transaction(Isolation { level: Some(level), read_only: None })?;
+                done("SET")
+            }
+            Command::Set { name, value: SetValue::Text(text), .. } if name == TRANSACTION_READ_ONLY => {
+                let read_only = truth_named(text).ok_or_else(|| no_such_value(name, text, "on, off"))?;
+                self.set_transaction(Isolation { level: None, read_only: Some(read_only) })?;
                 done("SET")
             }
             Command::Set { name, value, local } => {
@@ -216,12 +230,31 @@ impl Session {
         self.level.unwrap_or_else(|| self.settings.isolation_level())
     }
 
+    /// Whether the open transaction, or the next one, may not write. The default that counts is that of the
+    /// transaction's beginning.
+    pub(super) fn is_read_only(&self) -> bool {
+        let at_beginning = self.saved_settings.as_ref().map_or(&self.settings, |(before, _)| before);
+        self.read_only.unwrap_or_else(|| at_beginning.read_only())
+    }
+
+    /// What is in effect of a setting that tells of the transaction.
+    fn of_transaction(&self, name: &str) -> Option<&'static str> {
+        let is = |setting: &str| name.eq_ignore_ascii_case(setting);
+        if is(TRANSACTION_ISOLATION) {
+            Some(level_name(self.isolation_level()))
+        } else if is(TRANSACTION_READ_ONLY) {
+            Some(truth_name(self.is_read_only()))
+        } else {
+            None
+        }
+    }
+
     /// All settings, with what is in effect.
     pub(super) fn shown_settings(&self) -> Vec<[String; 3]> {
         let mut settings = self.settings.all();
         for [name, value, _] in &mut settings {
-            if name == TRANSACTION_ISOLATION {
-                *value = level_name(self.isolation_level()).to_string();
+            if let Some(in_effect) = self.of_transaction(name) {
+                *value = in_effect.to_string();
             }
         }
         settings
@@ -230,10 +263,10 @@ impl Session {
     fn show(&self, name: Option<&str>, planned: &Planned) -> Result<Attempt, SqlError> {
         let text = |text: String| Value::Text(text.into());
         let rows: Vec<Vec<Value>> = match name {
-            Some(name) if name.eq_ignore_ascii_case(TRANSACTION_ISOLATION) => {
-                vec![vec![text(level_name(self.isolation_level()).to_string())]]
+            Some(name) => {
+                let in_effect = self.of_transaction(name).map(str::to_string);
+                vec![vec![text(in_effect.map_or_else(|| self.settings.show_or_refuse(name), Ok)?)]]
             }
-            Some(name) => vec![vec![text(self.settings.show_or_refuse(name)?)]],
             None => self.shown_settings().into_iter().map(|row| row.into_iter().map(text).collect()).collect(),
         };
         let types = vec![DataType::Text; rows.first().map_or(1, Vec::len)];
@@ -314,6 +347,11 @@ fn change(settings: &mut crate::settings::SessionSettings, name: &str, value: &S
         SetValue::Default => settings.reset(Some(name)),
         SetValue::Text(text) => settings.set(name, text),
     }
+}
+
+fn no_such_value(setting: &str, text: &str, available: &str) -> SqlError {
+    let message = format!("invalid value for parameter \"{setting}\": \"{text}\"");
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).hint(format!("Available values: {available}."))
 }
 
 fn no_such_statement(name: &str) -> SqlError {

@@ -145,7 +145,7 @@ impl Session {
     }
 
     fn check_writes(&self, planned: &Planned) -> Result<(), SqlError> {
-        if self.read_only && planned.writes() {
+        if self.is_read_only() && planned.writes() {
             return Err(SqlError::new(
                 SqlState::READ_ONLY_TRANSACTION,
                 format!("cannot execute {} in a read-only transaction", planned.word()),

@@ -61,7 +61,8 @@ pub struct Session {
     pub(super) saved_settings: Option<(SessionSettings, SessionSettings)>,
     pub(super) block: Block,
     pub(super) transaction: Option<Transaction>,
-    pub(super) read_only: bool,
+    /// Whether the open transaction was told that it may not write; none: the session's default.
+    pub(super) read_only: Option<bool>,
     /// What the open transaction was told to be; none: the session's default.
     pub(super) level: Option<IsolationLevel>,
     /// Whether a statement of the open transaction has begun and done nothing but lock tables.
@@ -98,7 +99,7 @@ impl Session {
             saved_settings: None,
             block: Block::Idle,
             transaction: None,
-            read_only: false,
+            read_only: None,
             level: None,
             begun: false,
             memory_use: MemoryUse::Any,
@@ -309,7 +310,7 @@ impl Session {
         let engine = self.database.engine();
         let handle = self.activity.handle();
         let lock_timeout = self.settings.lock_timeout();
-        let level = self.isolation_level();
+        let (level, read_only) = (self.isolation_level(), self.is_read_only());
         let transaction = match &mut self.transaction {
             Some(transaction) => {
                 if !begun {
@@ -320,7 +321,7 @@ impl Session {
             }
             none => {
                 let mut transaction = engine.begin_with(level);
-                if self.read_only {
+                if read_only {
                     transaction.declare_read_only();
                 }
                 self.activity.set_transaction(level, transaction.id(), transaction.snapshot_timestamp());
