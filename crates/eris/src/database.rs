@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use eris_durability::{DurabilityError, DurabilityOptions, Progress};
 use eris_engine::{Engine, EngineError};
-use eris_platform::{Env, PlacementError, RealEnv, TempDirectory};
+use eris_platform::{Env, Files, PlacementError, RealEnv, TempDirectory, TempFileError, TempFiles};
 use eris_server::{ServeError, ServerHandle, Service, SqlHost};
 use eris_sql::{DatabaseOptions, SessionOptions, SqlError, SqlState};
 
@@ -33,6 +33,14 @@ pub enum OpenError {
     Larger { directory: PathBuf, given: u64 },
     #[error("cannot keep temporary files in {}: {source}; choose another --temp-dir", directory.display())]
     TempDirectory { directory: PathBuf, source: io::Error },
+    #[error("{0}; choose a directory for --temp-dir in which this process may make files")]
+    TempFiles(TempFileError),
+    #[error(
+        "temporary files cannot be kept in {}: it is a part of the directory of the database, {}; choose another \
+         --temp-dir, or leave it out: then they are kept in {}",
+        temp.display(), directory.display(), directory.join(TEMP_DIRECTORY).display()
+    )]
+    TempDirectoryInDatabase { temp: PathBuf, directory: PathBuf },
     #[error(transparent)]
     Placement(PlacementError),
     #[error(transparent)]
@@ -119,11 +127,27 @@ impl Database {
     }
 
     /// Has statements that begin from now on keep what does not fit into memory in this directory. It may be missing,
-    /// what it is in may not. In the file system of the database's log, space is left to the log.
+    /// what it is in may not. In the file system of the database's log, space is left to the log. A directory in which
+    /// no file can be made is refused, and so are the parts of the database's own, but for `temp/`.
     pub fn keep_temp_files_in(&self, directory: &Path) -> Result<(), OpenError> {
+        self.check_temp_directory(directory)?;
         let log = self.files().map(|files| files.directory().log());
         let keeps_free_bytes = log.map_or(0, |log| kept_free_bytes(directory, &log));
         self.keep_temp_files(TempDirectory { path: directory.to_path_buf(), is_own: false, keeps_free_bytes })
+    }
+
+    fn check_temp_directory(&self, temp: &Path) -> Result<(), OpenError> {
+        let env = self.engine.env();
+        let probe = TempDirectory { path: temp.to_path_buf(), is_own: false, keeps_free_bytes: 0 };
+        if let Some(files) = self.files() {
+            let directory = files.directory().path();
+            let is_part = is_part_of(env.files(), temp, directory);
+            if is_part.map_err(|source| OpenError::TempDirectory { directory: temp.to_path_buf(), source })? {
+                let (temp, directory) = (temp.to_path_buf(), directory.to_path_buf());
+                return Err(OpenError::TempDirectoryInDatabase { temp, directory });
+            }
+        }
+        TempFiles::new(Arc::clone(env), probe).probe().map_err(OpenError::TempFiles)
     }
 
     fn keep_temp_files(&self, directory: TempDirectory) -> Result<(), OpenError> {
@@ -191,6 +215,18 @@ fn is_out_of_memory(error: &OpenError) -> bool {
     }
 }
 
+/// Whether a directory, which may be missing, lies in that of a database and not in what is there for temporary files.
+fn is_part_of(files: &dyn Files, temp: &Path, directory: &Path) -> io::Result<bool> {
+    let temp = std::path::absolute(temp)?;
+    if !files.is_within(&temp, directory)? || files.is_within(&temp, &directory.join(TEMP_DIRECTORY))? {
+        return Ok(false);
+    }
+    // That is missing before there was a temporary file.
+    let above = temp.parent().unwrap_or(&temp);
+    let is_made_for_it = temp.file_name() == Some(TEMP_DIRECTORY.as_ref()) && files.is_within(directory, above)?;
+    Ok(!is_made_for_it)
+}
+
 /// Space that temporary files in a directory leave to the log: none if the two are in different file systems.
 fn kept_free_bytes(temp: &Path, log: &Path) -> u64 {
     let both = device(temp).zip(device(log));
@@ -223,9 +259,10 @@ mod tests {
             database.sql().temp_files().keeps_free_bytes()
         };
         assert_eq!(database.sql().temp_files().keeps_free_bytes(), KEPT_FREE_BYTES, "the default");
-        for directory in ["temp", "missing", "db", "db/log"] {
+        for directory in ["temp", "missing", "db/temp"] {
             assert_eq!(kept(&root.join(directory)), KEPT_FREE_BYTES, "{directory}");
         }
+        assert!(!root.join("missing").exists(), "it is made with the first file");
         let other = Path::new("/dev/shm");
         match (other.metadata(), root.metadata()) {
             (Ok(other_found), Ok(found)) if other_found.dev() != found.dev() => {
@@ -233,6 +270,29 @@ mod tests {
             }
             _ => println!("skipped: /dev/shm is no other file system"),
         }
+        database.close();
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn directories_that_are_not_for_temporary_files_are_refused() {
+        let root = std::env::temp_dir().join(format!("eris-no-temp-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        let options = Options { workers: 1, nodes: 1, memory_limit_bytes: 64 << 20, ..Options::default() };
+        let directory = root.join("db");
+        let database = Database::open_directory(&directory, options, &DurabilityOptions::default(), |_| {}).unwrap();
+        std::os::unix::fs::symlink(directory.join("log"), root.join("link")).unwrap();
+        for own in ["db", "db/log", "db/checkpoint", "db/log/below", "db/other", "db/temp/../log", "link"] {
+            let refused = database.keep_temp_files_in(&root.join(own)).unwrap_err();
+            assert!(matches!(refused, OpenError::TempDirectoryInDatabase { .. }), "{own}: {refused}");
+            assert!(refused.to_string().contains("--temp-dir"), "{refused}");
+        }
+        for unfit in ["/proc", "/proc/eris-temp", "/no-such-directory/temp"] {
+            let refused = database.keep_temp_files_in(Path::new(unfit)).unwrap_err();
+            assert!(matches!(refused, OpenError::TempFiles(_)), "{unfit}: {refused}");
+            assert!(refused.to_string().contains(unfit) && refused.to_string().contains("--temp-dir"), "{refused}");
+        }
+        assert_eq!(database.sql().temp_files().directory(), directory.join(TEMP_DIRECTORY), "the one before stays");
         database.close();
         std::fs::remove_dir_all(&root).unwrap();
     }

@@ -194,18 +194,39 @@ impl TempFiles {
         Ok(removed)
     }
 
+    /// Whether files can be made here: makes one, and leaves nothing of it. A disk that is full now is no reason to
+    /// choose another directory. Waits for the disk.
+    pub fn probe(&self) -> Result<(), TempFileError> {
+        let files = self.env.files();
+        let was_there = files.exists(&self.directory.path);
+        let probed = self.open(files, &self.next_path()).map(drop);
+        if !was_there {
+            // It is made again with the first file.
+            let _ = files.remove_directory(&self.directory.path);
+        }
+        match probed {
+            Err(TempFileError::Full { .. }) => Ok(()),
+            probed => probed,
+        }
+    }
+
     /// A new file, empty; the disk hears of it with the first write.
     pub fn create(self: &Arc<Self>, budget: &Arc<TempBudget>) -> Result<TempFile, TempFileError> {
         let queues = self.queues()?;
-        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.files.fetch_add(1, Ordering::Relaxed);
-        let process = self.process.get_or_init(|| self.env.random_u64());
-        let name = format!("{NAME_BEGIN}{process:0PROCESS_DIGITS$x}-{number}{NAME_END}");
-        debug_assert!(is_name(&name), "{name} is removed if it is left over");
-        let path = self.directory.path.join(name);
+        let path = self.next_path();
         let (owner, budget) = (Arc::clone(self), Arc::clone(budget));
         let open = Mutex::new(Opened::NotYet);
         Ok(TempFile { inner: Arc::new(Inner { owner, budget, queues, path, end: AtomicU64::new(0), open }) })
+    }
+
+    /// Where a new file goes.
+    fn next_path(&self) -> PathBuf {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let process = self.process.get_or_init(|| self.env.random_u64());
+        let name = format!("{NAME_BEGIN}{process:0PROCESS_DIGITS$x}-{number}{NAME_END}");
+        debug_assert!(is_name(&name), "{name} is removed if it is left over");
+        self.directory.path.join(name)
     }
 
     /// What there was and is.

@@ -253,3 +253,24 @@ fn wait<T>(mut task: IoTask<Result<T, TempFileError>>) -> Result<T, TempFileErro
         }
     }
 }
+
+/// A probe leaves no file, and no directory that was not there.
+#[test]
+fn a_probe_says_whether_files_can_be_made_and_leaves_nothing() {
+    let root = std::env::temp_dir().join(format!("eris-probe-{}", std::process::id()));
+    let files = |path: PathBuf| {
+        let directory = TempDirectory { path, is_own: false, keeps_free_bytes: 0 };
+        TempFiles::new(Arc::new(RealEnv::new()), directory)
+    };
+    assert!(matches!(files(root.join("temp")).probe(), Err(TempFileError::Io { .. })), "nothing is above it");
+    std::fs::create_dir(&root).unwrap();
+    files(root.join("temp")).probe().unwrap();
+    files(root.clone()).probe().unwrap();
+    assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0);
+    std::fs::remove_dir(&root).unwrap();
+    assert!(matches!(files(PathBuf::from("/proc")).probe(), Err(TempFileError::Io { .. })));
+    let env = SimulatedEnv::new(9);
+    let temp = simulated(&env);
+    env.simulated_files().set_capacity(Some(0));
+    temp.probe().unwrap();
+}
