@@ -49,11 +49,12 @@ pub fn run(arguments: &BackupArguments) -> Result<(), Failure> {
             }
             let directory = Directory { db: Some(source.clone()), ..Directory::default() };
             let opened = directory.try_open(&arguments.resources).map_err(|error| match error {
-                OpenError::Files(DurabilityError::InUse { directory, holder }) => Failure::Message(format!(
-                    "the database in \"{}\" is in use{}; have its server back it up: eris backup --url \
-                     postgres://eris@127.0.0.1:5433/eris {}",
+                OpenError::Files(DurabilityError::InUse { directory, holder, address }) => Failure::Message(format!(
+                    "the database in \"{}\" is in use{}; {}: eris backup --url postgres://eris@{}/eris {}",
                     directory.display(),
                     holder.map(|holder| format!(" by {holder}")).unwrap_or_default(),
+                    address.map_or("if that is a server, have it back it up", |_| "have its server back it up"),
+                    address.map_or("ADDRESS:PORT".to_owned(), |address| address.to_string()),
                     arguments.target.display()
                 )),
                 other => other.into(),

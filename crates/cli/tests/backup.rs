@@ -381,7 +381,8 @@ fn closed_databases_are_backed_up_without_a_server() {
     assert!(output.status.success() && Path::new(&place.path("relative/eris.db")).is_file());
     let server = Server::start(&directory);
     let errors = refusal(&["backup", "--db", &directory, &place.path("other")]);
-    assert!(errors.contains("is in use by process") && errors.contains("eris backup --url"), "{errors}");
+    let hint = format!("eris backup --url {} {}", server.url, place.path("other"));
+    assert!(errors.contains("is in use by process") && errors.contains(&hint), "the port is its own: {errors}");
     for command in [&["verify", &directory][..], &["restore", &directory, &place.path("other")]] {
         let errors = refusal(command);
         assert!(errors.contains("is in use by process"), "{errors}");

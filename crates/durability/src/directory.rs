@@ -3,7 +3,7 @@
 //! ```text
 //!   DIR/
 //!     eris.db       format version, id of the database; written once
-//!     eris.lock     the number of the process that has the database open
+//!     eris.lock     the number of the process that has the database open, and where clients connect to it
 //!     checkpoint/   manifest, <number>.data: the last checkpoint
 //!     log/          <position, 16 hexadecimal digits>.log   and files that are not yet in use: <number>.spare
 //! ```
@@ -11,6 +11,7 @@
 mod lock;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -124,6 +125,11 @@ impl Directory {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// From now on, clients connect to the database at this address, too: whoever finds the directory in use is told.
+    pub fn tell_address(&self, address: SocketAddr) {
+        self.lock.tell_address(address);
     }
 
     /// Whether the database was made when it was opened.

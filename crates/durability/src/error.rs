@@ -1,6 +1,7 @@
 //! Why a database cannot be opened or kept, and what can be done about it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use eris_engine::{EngineError, LogError};
@@ -16,6 +17,8 @@ pub enum DurabilityError {
         directory: PathBuf,
         /// What the holder of the lock wrote about itself.
         holder: Option<String>,
+        /// Where it serves clients, if it said so.
+        address: Option<SocketAddr>,
     },
     /// The directory has files that are not a database's.
     #[error(

@@ -169,7 +169,11 @@ impl Database {
     /// Serves PostgreSQL clients on a loopback address until the handle stops it or the database is closed. Several
     /// addresses may be served: their connections are numbered and bounded together.
     pub fn serve(&self, address: SocketAddr) -> Result<ServerHandle, ServeError> {
-        self.service.listen(address)
+        let server = self.service.listen(address)?;
+        if let Some(files) = self.files() {
+            files.directory().tell_address(server.local_address());
+        }
+        Ok(server)
     }
 
     /// The tables there are, in the order of their names.

@@ -4,7 +4,7 @@
 //!   the directory   locked itself: whatever is removed, renamed or copied in it, nobody else opens it
 //!   eris.db         locked, too: it is also that of a copy made of hard links, and where a file system locks no
 //!                   directories it cannot be removed without leaving no database
-//!   eris.lock       says which process has them, and keeps out versions that lock only this
+//!   eris.lock       says which process has them and where it serves them, and keeps out versions that lock only this
 //! ```
 //! A lock keeps others from this directory; it does not keep this directory at its path. So before commits are told
 //! ([`Kept::look`]) and around each change of its files ([`Kept::look_closely`]) the path has to lead
@@ -12,6 +12,7 @@
 //! server.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -28,6 +29,8 @@ pub(crate) struct DirectoryLock {
     /// None: released. Whoever changes files holds this meanwhile, so that nobody else opens the directory before that
     /// has come to an end.
     held: RwLock<Option<Held>>,
+    /// Where clients of the database connect, for whoever finds it locked.
+    addresses: Mutex<Vec<SocketAddr>>,
 }
 
 #[derive(Debug, Default)]
@@ -114,7 +117,7 @@ impl DirectoryLock {
             Err(error) => return Err(refused(files, path, path, error)),
         };
         let held = Held { directory, shared, ..Held::default() };
-        Ok(Self { path: path.to_path_buf(), held: RwLock::new(Some(held)) })
+        Ok(Self { path: path.to_path_buf(), held: RwLock::new(Some(held)), addresses: Mutex::default() })
     }
 
     /// Locks the file that says whose the directory is. One that is shared need not be there.
@@ -128,7 +131,7 @@ impl DirectoryLock {
                     Err(error) => return Err(refused(files, &self.path, &path, error)),
                 }
             } else {
-                Some(take_file(files, &self.path)?)
+                Some(take_file(files, &self.path, &[])?)
             };
             held.file = Mutex::new(lock);
             Ok(())
@@ -154,6 +157,19 @@ impl DirectoryLock {
     fn with_held<T>(&self, change: impl FnOnce(&mut Held) -> Result<T, DurabilityError>) -> Result<T, DurabilityError> {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         held.as_mut().map_or_else(|| Err(self.released()), change)
+    }
+
+    /// Says in the lock file where clients connect. Only a message gets worse where that fails.
+    pub fn tell_address(&self, address: SocketAddr) {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(held) = held.as_ref().filter(|held| !held.shared) else { return };
+        // In the order of `check_file`.
+        let file = held.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        addresses.push(address);
+        if let Some(lock) = &*file {
+            let _ = lock.write_contents(contents(&addresses).as_bytes());
+        }
     }
 
     /// Others may open the directory, once whoever is changing it is done.
@@ -234,7 +250,8 @@ impl DirectoryLock {
         if lock.is_in_place().map_err(DurabilityError::io("look at", &self.path.join(LOCK)))? {
             return Ok(());
         }
-        let again = take_file(files, &self.path).map_err(|error| match error {
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let again = take_file(files, &self.path, &addresses).map_err(|error| match error {
             DurabilityError::InUse { holder, .. } => self.taken(holder),
             other => other,
         })?;
@@ -254,13 +271,25 @@ impl DirectoryLock {
 }
 
 /// Makes and locks the file that says whose the directory is.
-fn take_file(files: &dyn Files, directory: &Path) -> Result<Box<dyn FileLock>, DurabilityError> {
+fn take_file(
+    files: &dyn Files,
+    directory: &Path,
+    addresses: &[SocketAddr],
+) -> Result<Box<dyn FileLock>, DurabilityError> {
     let path = directory.join(LOCK);
     let lock = files.lock(&path).map_err(|error| refused(files, directory, &path, error))?;
-    let holder = format!("process {}", std::process::id());
     // Only for whoever finds the lock taken.
-    let _ = lock.write_contents(holder.as_bytes());
+    let _ = lock.write_contents(contents(addresses).as_bytes());
     Ok(lock)
+}
+
+/// In front of an address in the lock file.
+const ADDRESS: &str = "address ";
+
+/// What the lock file says of this process: its number, and a line for each address.
+fn contents(addresses: &[SocketAddr]) -> String {
+    let addresses: String = addresses.iter().map(|address| format!("\n{ADDRESS}{address}")).collect();
+    format!("process {}{addresses}", std::process::id())
 }
 
 /// Why this could not be locked.
@@ -269,6 +298,11 @@ fn refused(files: &dyn Files, directory: &Path, path: &Path, error: io::Error) -
         return DurabilityError::io("lock", path)(error);
     }
     let by_system = files.lock_holder(path).map(|process| format!("process {process}"));
-    let by_file = || files.read_to_string(&directory.join(LOCK)).ok().filter(|holder| !holder.is_empty());
-    DurabilityError::InUse { directory: directory.to_path_buf(), holder: by_system.or_else(by_file) }
+    let said = files.read_to_string(&directory.join(LOCK)).unwrap_or_default();
+    let mut lines = said.lines();
+    let by_file = lines.next().filter(|holder| !holder.is_empty()).map(str::to_owned);
+    // What an earlier process left says nothing of this one.
+    let is_current = by_system.is_none() || by_system == by_file;
+    let address = lines.find_map(|line| line.strip_prefix(ADDRESS)?.parse().ok()).filter(|_| is_current);
+    DurabilityError::InUse { directory: directory.to_path_buf(), holder: by_system.or(by_file), address }
 }
