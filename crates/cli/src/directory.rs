@@ -44,6 +44,7 @@ impl Directory {
     /// The same for who looks at the error.
     pub fn try_open(&self, resources: &Resources) -> Result<Database, OpenError> {
         let database = self.opened(resources)?;
+        resources.warn_of_too_much();
         if let Some(directory) = &resources.temp_dir {
             database.keep_temp_files_in(directory)?;
         }

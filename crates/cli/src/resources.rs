@@ -1,11 +1,13 @@
 //! The options that say how much of the machine a database may use; every command that opens one has them.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use eris::{ADDRESS_SPACE_MIN, Options};
-use eris_platform::limits;
+use eris_platform::Origin;
+use eris_platform::limits::{self, MemoryLimit};
+use eris_platform::messages::tell;
 
 /// How much of the machine the database may use.
 #[derive(Args, Clone, Debug, Default)]
@@ -52,6 +54,28 @@ impl Resources {
             ..default
         }
     }
+
+    /// Warns of a memory limit that is more than there is: the database would rely on it until the system ends it.
+    pub fn warn_of_too_much(&self) {
+        let warning = self.memory_limit.and_then(|given| more_than_there_is(given, limits::memory(Path::new("/"))));
+        if let Some(warning) = warning {
+            tell(warning);
+        }
+    }
+}
+
+/// What there is to say of a memory limit that was given.
+fn more_than_there_is(given: u64, there_is: MemoryLimit) -> Option<String> {
+    let MemoryLimit { bytes, origin, by_cgroup } = there_is;
+    if origin != Origin::Measured || given <= bytes {
+        return None;
+    }
+    let whose = if by_cgroup { "the control group of this process may use" } else { "this machine has" };
+    let fits = bytes / 100 * limits::MEMORY_DEFAULT_PERCENT;
+    Some(format!(
+        "warning: --memory-limit is {given} bytes, and {whose} {bytes}: before the limit is reached, the system may \
+         end this process; at most {fits} are advised, which is the default"
+    ))
 }
 
 /// Whether there is so little address space (`ulimit -v`) that an allocation may fail any moment, which ends a process
@@ -121,6 +145,17 @@ mod tests {
         let limits = ["-1", "0", "64M"].map(|text| temp_file_limit(text).map(|limit| limit.0));
         assert_eq!(limits, [Ok(None), Ok(Some(0)), Ok(Some(64 << 20))]);
         assert!(temp_file_limit("-2").is_err() && temp_file_limit("").is_err());
+    }
+
+    #[test]
+    fn a_limit_above_the_memory_there_is_is_warned_of_with_both_figures() {
+        let there_is = MemoryLimit { bytes: 1_000, origin: Origin::Measured, by_cgroup: false };
+        assert_eq!(more_than_there_is(1_000, there_is), None);
+        let warning = more_than_there_is(1_001, there_is).unwrap();
+        assert!(warning.contains("is 1001 bytes, and this machine has 1000:"), "{warning}");
+        let warning = more_than_there_is(1_001, MemoryLimit { by_cgroup: true, ..there_is }).unwrap();
+        assert!(warning.contains("control group of this process may use 1000:"), "{warning}");
+        assert_eq!(more_than_there_is(1_001, MemoryLimit { origin: Origin::Unavailable, ..there_is }), None);
     }
 
     #[test]

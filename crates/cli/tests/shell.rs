@@ -119,3 +119,17 @@ fn figures_of_a_benchmark_may_go_to_a_reader_that_is_gone() {
     drop((process.stdout.take(), process.stderr.take()));
     assert_eq!(process.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_memory_limit_above_the_memory_there_is_is_told_and_obeyed() {
+    let arguments = [&SHELL[..], &["--memory-limit", "900000G", "-c", "SELECT 1"]].concat();
+    let output = run(&arguments, "");
+    let (printed, errors) = texts(&output);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(printed, "?column?\n1\n");
+    let given = (900_000_u64 << 30).to_string();
+    let words = ["warning: --memory-limit", &given, "has", "may end"];
+    let by_group = errors.contains("may use");
+    assert!(words.iter().all(|word| errors.contains(word) || by_group && *word == "has"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
