@@ -219,3 +219,69 @@ fn a_session_cancels_and_terminates_others() {
     }
     server.wait_for_connections(1);
 }
+
+/// Waits until a session waits for something of this type and name.
+fn wait_for_event(client: &mut Wire, process: &str, kind: &str, event: &str) {
+    let sql = format!("SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE pid = {process}");
+    let expected = [Some(kind.to_owned()), Some(event.to_owned())];
+    let patience = Instant::now() + Duration::from_mins(1);
+    loop {
+        let rows = client.run(&sql).rows;
+        assert_eq!(rows.len(), 1, "there is such a session");
+        if rows[0] == expected {
+            return;
+        }
+        assert!(Instant::now() < patience, "it waits for {:?}, not for {kind} {event}", rows[0]);
+        sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn pg_stat_activity_tells_what_a_session_waits_for() {
+    let server = Server::start();
+    let (mut holder, mut waiter, mut observer) = (Wire::start(&server), Wire::start(&server), Wire::start(&server));
+    holder.run("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    holder.run("INSERT INTO t VALUES (1, 0)");
+    let process = waiter.run("SELECT pg_backend_pid()").value().to_owned();
+    for (hold, statement, event) in [
+        ("LOCK TABLE t", "SELECT n FROM t WHERE id = 1", "relation"),
+        ("LOCK TABLE t IN SHARE MODE", "UPDATE t SET n = n + 1 WHERE id = 1", "relation"),
+        ("UPDATE t SET n = n + 1 WHERE id = 1", "UPDATE t SET n = n + 1 WHERE id = 1", "transactionid"),
+        ("UPDATE t SET n = n + 1 WHERE id = 1", "TRUNCATE t", "relation"),
+    ] {
+        wait_for_event(&mut observer, &process, "Client", "ClientRead");
+        holder.run("BEGIN");
+        holder.run(hold);
+        waiter.send(&query(statement));
+        wait_for_event(&mut observer, &process, "Lock", event);
+        holder.run("COMMIT");
+        let reply = waiter.until_ready();
+        assert_eq!((reply.sqlstate(), reply.status), ("", Some('I')), "{statement}: {reply:?}");
+    }
+    wait_for_event(&mut observer, &process, "Client", "ClientRead");
+    assert_eq!(observer.run("SELECT count(*) FROM t").value(), "0", "each was done in the end");
+}
+
+/// The row that it waits for is changed while the session is terminated: a statement that has lost is repeated, but not
+/// that of a session that is to end.
+#[test]
+fn a_session_that_is_terminated_while_it_waits_does_not_repeat_its_statement() {
+    let server = Server::start();
+    let (mut holder, mut observer) = (Wire::start(&server), Wire::start(&server));
+    holder.run("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    holder.run("INSERT INTO t VALUES (1, 0)");
+    for round in 1..=20 {
+        let mut waiter = Wire::start(&server);
+        waiter.run("SET retries = 1000");
+        let process = waiter.run("SELECT pg_backend_pid()").value().to_owned();
+        holder.run("BEGIN");
+        holder.run("UPDATE t SET n = n + 1 WHERE id = 1");
+        waiter.send(&query("UPDATE t SET n = n + 100 WHERE id = 1"));
+        wait_for_event(&mut observer, &process, "Lock", "transactionid");
+        holder.run(&format!("SELECT pg_terminate_backend({process}); COMMIT"));
+        let reply = waiter.until_ready();
+        assert_eq!((reply.sqlstate(), reply.status), ("57P01", None), "round {round}: {reply:?}");
+        assert_eq!(observer.run("SELECT n FROM t").value(), round.to_string(), "it was not done");
+    }
+    server.wait_for_connections(2);
+}

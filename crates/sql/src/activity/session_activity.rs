@@ -399,3 +399,29 @@ impl State {
         self.running.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use eris_engine::{EngineOptions, Simulation};
+
+    use super::*;
+
+    /// A statement that lost begins once more, with a handle of its own: that of a session that is to end is cancelled
+    /// from the beginning.
+    #[test]
+    fn a_statement_that_is_repeated_is_still_one_of_a_session_that_is_to_end() {
+        let simulation = Simulation::new(1, EngineOptions::default()).unwrap();
+        let activity = Arc::new(Activity::new(1, &SessionOptions::default(), Nanos::ZERO));
+        let begin = || activity.begin_statement(simulation.engine(), "UPDATE t SET n = 1", &Timeouts::default());
+        begin();
+        activity.interrupt(Interruption::UserRequest);
+        assert!(activity.handle().is_cancelled());
+        begin();
+        assert!(!activity.handle().is_cancelled(), "the next statement is none that was cancelled");
+        activity.interrupt(Interruption::Administrator);
+        begin();
+        assert!(activity.handle().is_cancelled());
+        assert_eq!(activity.pending(), Some(Interruption::Administrator));
+        assert!(activity.check().is_err(), "nor does another one begin");
+    }
+}
