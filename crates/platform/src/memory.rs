@@ -558,6 +558,18 @@ impl Reservation {
         }
     }
 
+    /// Takes `bytes` out as a reservation of their own, for whoever goes on with what they were reserved for. Nobody
+    /// else can get them in between.
+    ///
+    /// # Panics
+    /// If the reservation holds less.
+    pub fn split(&self, bytes: u64) -> Reservation {
+        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "{} hands over {bytes} of {before} reserved bytes", self.consumer.name);
+        let (pool, consumer) = (Arc::clone(&self.pool), Arc::clone(&self.consumer));
+        Reservation { pool, consumer, bytes: AtomicU64::new(bytes), may_take: self.may_take }
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)

@@ -226,3 +226,28 @@ fn giving_back_more_than_held_is_a_bug() {
     reservation.grow(1).unwrap();
     reservation.shrink(2);
 }
+
+#[test]
+fn what_is_split_off_stays_reserved_and_goes_back_once() {
+    let pool = MemoryPool::new(1_000);
+    let child = pool.child(1_000);
+    let whole = child.reserve("rows");
+    whole.grow(900).unwrap();
+    let part = whole.split(600);
+    assert_eq!((whole.bytes(), part.bytes(), part.consumer()), (300, 600, "rows"));
+    assert_eq!((pool.used(), child.used(), pool.peak()), (900, 900, 900));
+    assert!(part.grow(200).is_err(), "what was split off has the same limit");
+    drop(whole);
+    assert_eq!((pool.used(), pool.by_consumer()), (600, vec![("rows", 600)]));
+    drop(part);
+    assert_eq!((pool.used(), child.used()), (0, 0));
+}
+
+#[test]
+#[should_panic(expected = "hands over 2 of 1")]
+fn splitting_off_more_than_held_is_a_bug() {
+    let pool = MemoryPool::unlimited();
+    let reservation = pool.reserve("test");
+    reservation.grow(1).unwrap();
+    drop(reservation.split(2));
+}
