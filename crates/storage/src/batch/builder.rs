@@ -335,6 +335,20 @@ impl ColumnBuilder {
         }
     }
 
+    /// Gives back the room that no value has taken: for a column that waits, or grew by values of very different length.
+    pub fn shrink_to_fit(&mut self) {
+        match &mut self.values {
+            Growing::Boolean(values) => values.shrink_to_fit(),
+            Growing::Int16(values) => values.shrink_to_fit(),
+            Growing::Int32(values) => values.shrink_to_fit(),
+            Growing::Int64(values) => values.shrink_to_fit(),
+            Growing::Int128(values) => values.shrink_to_fit(),
+            Growing::Float32(values) => values.shrink_to_fit(),
+            Growing::Float64(values) => values.shrink_to_fit(),
+            Growing::Bytes(values) => values.shrink_to_fit(),
+        }
+    }
+
     /// Only the first `rows` stay, in no more memory than they need; gives the bytes of long values that went.
     pub(crate) fn truncate(&mut self, rows: usize) -> usize {
         if let Some(validity) = &mut self.validity {

@@ -141,6 +141,13 @@ impl<T: Copy + Send + Sync + 'static> Run<T> {
         values.shrink_to_fit();
     }
 
+    /// Gives back the room that no value has taken. A piece belongs to a block, and stays as it is.
+    pub(super) fn shrink_to_fit(&mut self) {
+        if let Self::Own(values) = self {
+            values.shrink_to_fit();
+        }
+    }
+
     /// The values in a vector: a piece that does not suffice is left.
     fn own(&mut self) -> &mut Vec<T> {
         if let Self::Piece(_) = self {

@@ -180,6 +180,12 @@ impl ViewsBuilder {
         gone
     }
 
+    /// Gives back the room that no value has taken.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.views.shrink_to_fit();
+        self.current.shrink_to_fit();
+    }
+
     pub(crate) fn finish(mut self) -> Views {
         let data: Arc<[Buffer<u8>]> = match (self.data.is_empty(), self.current.is_empty()) {
             (true, true) => Arc::default(),
