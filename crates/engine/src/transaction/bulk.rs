@@ -31,6 +31,17 @@ const IN_FLIGHT_PER_WORKER: usize = 2;
 /// Fewer rows than this are inserted as rows: a segment of them would be compacted soon anyway.
 const SEAL_ROWS_MIN: usize = 1_024;
 
+/// Rows of a partition that have this share of the limit, within bounds, are not gathered any further, though they are
+/// fewer than a segment's. While they become a segment they are there up to four times: gathered, in one piece, sealed
+/// and in the log.
+const GATHERED_SHARE: u64 = 32;
+const GATHERED_BYTES_MIN: u64 = 2 << 20;
+const GATHERED_BYTES_MAX: u64 = 128 << 20;
+/// Nor are those of all partitions together that have this share: the largest part goes first.
+const GATHERED_SHARE_OF_ALL: u64 = 8;
+/// Rows that become no segment are sent as so many bytes at a time, if they are several batches.
+const SENT_BYTES: u64 = 1 << 20;
+
 /// How often a load tries to get at a partition that it would leave behind.
 const LATCH_TRIES: usize = 20;
 /// How long a segment waits for a partition that copies rows, at most: copying as many rows as a segment has takes a
@@ -63,10 +74,31 @@ struct InFlight {
     results: Results,
 }
 
+/// Rows of one partition that wait until they are enough.
 struct Gathered {
     partition: Partition,
     batches: Vec<Batch>,
     rows: usize,
+    bytes: u64,
+}
+
+/// Why rows are not gathered any further.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Enough {
+    /// They are a whole segment; what is left beside whole ones waits.
+    Rows,
+    /// All of them have to go, because of their bytes.
+    Bytes,
+    /// The load ends.
+    Last,
+}
+
+impl Gathered {
+    fn push(&mut self, rows: Batch) {
+        self.rows += rows.rows;
+        self.bytes += rows.bytes() as u64;
+        self.batches.push(rows);
+    }
 }
 
 impl Drop for BulkLoad<'_> {
@@ -123,11 +155,24 @@ impl<'t> BulkLoad<'t> {
         self.refresh_table();
         self.gather(rows)?;
         let segment_rows = self.container.schema().segment_rows as usize;
-        while let Some(index) = self.gathered.iter().position(|gathered| gathered.rows >= segment_rows) {
+        while let Some((index, enough)) = self.enough(segment_rows) {
             let gathered = self.gathered.swap_remove(index);
-            self.seal(gathered, segment_rows, false).await?;
+            self.seal(gathered, segment_rows, enough).await?;
         }
         self.transaction.write_ahead_if_long().await
+    }
+
+    /// What is gathered for one of the partitions and should not be any further, if anything is.
+    fn enough(&self, segment_rows: usize) -> Option<(usize, Enough)> {
+        if let Some(index) = self.gathered.iter().position(|gathered| gathered.rows >= segment_rows) {
+            return Some((index, Enough::Rows));
+        }
+        let limit = self.transaction.runtime.memory.configured_limit();
+        let of_one = (limit / GATHERED_SHARE).clamp(GATHERED_BYTES_MIN, GATHERED_BYTES_MAX);
+        let of_all = (limit / GATHERED_SHARE_OF_ALL).max(GATHERED_BYTES_MIN);
+        let (index, largest) = self.gathered.iter().enumerate().max_by_key(|(_, gathered)| gathered.bytes)?;
+        let all: u64 = self.gathered.iter().map(|gathered| gathered.bytes).sum();
+        (largest.bytes >= of_one || all >= of_all).then_some((index, Enough::Bytes))
     }
 
     /// Attaches what is left and waits for everything; returns the number of rows.
@@ -142,7 +187,7 @@ impl<'t> BulkLoad<'t> {
         let segment_rows = self.container.schema().segment_rows as usize;
         loop {
             while let Some(gathered) = self.gathered.pop() {
-                self.seal(gathered, segment_rows, true).await?;
+                self.seal(gathered, segment_rows, Enough::Last).await?;
             }
             self.land_all().await?;
             if self.gathered.is_empty() {
@@ -181,31 +226,43 @@ impl<'t> BulkLoad<'t> {
     fn distribute(&mut self, rows: Batch) {
         if !self.table.partitioning.has_positions() && !self.gathered.is_empty() {
             // One partition at a time gets whole segments.
-            self.gathered[0].rows += rows.rows;
-            self.gathered[0].batches.push(rows);
+            self.gathered[0].push(rows);
             return;
         }
         // A few rows may wait for long, and would keep the texts of all.
         for (partition, rows) in group_by_partition(&self.container, &self.table, rows, Batch::take_alone) {
             match self.gathered.iter_mut().find(|gathered| gathered.partition.id == partition.id) {
-                Some(gathered) => {
-                    gathered.rows += rows.rows;
-                    gathered.batches.push(rows);
+                Some(gathered) => gathered.push(rows),
+                None => {
+                    let mut gathered = Gathered { partition, batches: Vec::new(), rows: 0, bytes: 0 };
+                    gathered.push(rows);
+                    self.gathered.push(gathered);
                 }
-                None => self.gathered.push(Gathered { partition, rows: rows.rows, batches: vec![rows] }),
             }
         }
     }
 
-    /// Seals whole segments of what was gathered; the remainder too if `all`, else it is gathered further.
-    async fn seal(&mut self, gathered: Gathered, segment_rows: usize, all: bool) -> Result<(), EngineError> {
+    /// Seals whole segments of what was gathered, and the remainder, unless that can wait: then it is gathered further.
+    async fn seal(&mut self, gathered: Gathered, segment_rows: usize, enough: Enough) -> Result<(), EngineError> {
+        if gathered.rows < SEAL_ROWS_MIN.min(segment_rows) {
+            return self.send(gathered, segment_rows, enough).await;
+        }
+        let several = gathered.batches.len() > 1;
+        if several {
+            // For a moment they are there in parts and in one piece.
+            self.gathered_bytes.grow(gathered.bytes)?;
+        }
         let rows = Batch::concat(&gathered.batches);
         drop(gathered.batches);
+        if several {
+            self.give_back(gathered.bytes);
+        }
+        let all = enough != Enough::Rows;
         let mut at = 0;
         while rows.rows - at >= segment_rows || (all && at < rows.rows) {
             let length = segment_rows.min(rows.rows - at);
             let part = if length == rows.rows { rows.clone() } else { rows.slice(at, length) };
-            let is_whole = length >= segment_rows;
+            let is_whole = length >= segment_rows || enough == Enough::Bytes;
             if is_whole && self.let_split_end(&gathered.partition).await?
                 || self.split_above(&gathered.partition, &part).await?
             {
@@ -219,14 +276,52 @@ impl<'t> BulkLoad<'t> {
             0 => rows,
             _ => rows.take_alone(&(at as u32..rows.rows as u32).collect::<Vec<_>>()),
         };
-        self.gathered_bytes.shrink(self.gathered_bytes.bytes());
         if left.rows > 0 {
             // Under the table of now: the partition may have been cut above.
             self.distribute(left);
         }
-        let kept: u64 = self.gathered.iter().flat_map(|gathered| &gathered.batches).map(|b| b.bytes() as u64).sum();
-        self.gathered_bytes.grow(kept)?;
-        Ok(())
+        self.count_gathered()
+    }
+
+    /// Sends rows that are too few for a segment as rows, a few batches at a time. They are neither brought into one
+    /// piece nor charged twice on their way: they may be long.
+    async fn send(&mut self, gathered: Gathered, segment_rows: usize, enough: Enough) -> Result<(), EngineError> {
+        let mut batches = VecDeque::from(gathered.batches);
+        let mut is_first = true;
+        while !batches.is_empty() {
+            let (mut count, mut bytes) = (0, 0);
+            while let Some(batch) = batches.get(count)
+                && (count == 0 || bytes + batch.bytes() as u64 <= SENT_BYTES)
+            {
+                bytes += batch.bytes() as u64;
+                count += 1;
+            }
+            let part = Batch::concat(&batches.drain(..count).collect::<Vec<_>>());
+            // Once for all: each of many parts would otherwise begin a partition.
+            if std::mem::take(&mut is_first)
+                && (enough == Enough::Bytes && self.let_split_end(&gathered.partition).await?
+                    || self.split_above(&gathered.partition, &part).await?)
+            {
+                // As above.
+                self.distribute(part);
+                batches.into_iter().for_each(|batch| self.distribute(batch));
+                break;
+            }
+            self.give_back(bytes);
+            self.attach(&gathered.partition, part, segment_rows).await?;
+        }
+        self.count_gathered()
+    }
+
+    /// Gives back what was reserved for gathered rows, as far as it is: in parts they may have a few bytes more.
+    fn give_back(&self, bytes: u64) {
+        self.gathered_bytes.shrink(bytes.min(self.gathered_bytes.bytes()));
+    }
+
+    /// Reserves what is gathered now.
+    fn count_gathered(&self) -> Result<(), EngineError> {
+        let kept = self.gathered.iter().map(|gathered| gathered.bytes).sum();
+        Ok(self.gathered_bytes.resize(kept)?)
     }
 
     /// Before a whole segment: waits for a partition that has outgrown its limits to give rows away, a few at a time.
