@@ -4,14 +4,16 @@
 //!   session task: bytes -> CopyReader -> batches --bounded channel--> load task: BulkLoad -> sealed segments
 //! ```
 //! The load task gives the transaction back with its result. A bad row fails the statement; nothing of it stays.
+//!
+//! Each batch comes with what was reserved for it, which is given back when the bulk load has the rows, or when whoever
+//! holds the batch goes. So a load that ends early, for whatever reason, leaves nothing reserved.
 
 use std::sync::Arc;
 
 use eris_engine::{EngineError, Transaction, yield_now};
-use eris_storage::Batch;
 use tokio::sync::{mpsc, oneshot};
 
-use super::copy_rows::CopyReader;
+use super::copy_rows::{COPY, CopyBatch, CopyReader};
 use super::outcome::CommandTag;
 use super::session::Session;
 use super::source_file::SourceFile;
@@ -25,7 +27,7 @@ use crate::plan::engine_error;
 const WAITING_BATCHES_MAX: usize = 2;
 
 enum Message {
-    Rows(Batch),
+    Rows(CopyBatch),
     Finish,
 }
 
@@ -49,7 +51,11 @@ async fn load(
         let mut bulk = transaction.bulk(table.container())?;
         loop {
             match receiver.recv().await {
-                Some(Message::Rows(batch)) => bulk.append(batch).await?,
+                Some(Message::Rows(CopyBatch { rows, memory })) => {
+                    bulk.append(rows).await?;
+                    // It has reserved them itself.
+                    drop(memory);
+                }
                 Some(Message::Finish) => return bulk.finish().await,
                 // The session gave up.
                 None => return Err(EngineError::Cancelled),
@@ -57,21 +63,29 @@ async fn load(
         }
     }
     .await;
+    // The session hears of the end when what it has sent is given back.
+    drop(receiver);
     // If the session is gone, dropping the transaction rolls it back.
     let _ = done.send((transaction, result));
 }
 
 impl Load {
     async fn feed(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
-        self.reader.feed(bytes)?;
-        self.send_ready().await
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            // A piece may have the bytes of many batches: each is sent before the next one is read.
+            let taken = self.reader.feed(rest)?;
+            rest = &rest[taken..];
+            self.send_ready().await?;
+        }
+        Ok(())
     }
 
     async fn send_ready(&mut self) -> Result<(), SqlError> {
-        for batch in self.reader.take_batches() {
-            if !self.send(Message::Rows(batch)).await {
-                return Err(SqlError::internal("the load ended early"));
-            }
+        if let Some(batch) = self.reader.take_batch()
+            && !self.send(Message::Rows(batch)).await
+        {
+            return Err(SqlError::internal("the load ended early"));
         }
         Ok(())
     }
@@ -124,7 +138,8 @@ impl Session {
             .iter()
             .map(|column| scope.default_of(column).map(|(value, _)| value))
             .collect::<Result<Box<[_]>, SqlError>>()?;
-        let reader = CopyReader::new(&table, &command.columns, command.format.clone(), defaults)?;
+        let memory = self.database.engine().memory().reserve(COPY);
+        let reader = CopyReader::new(&table, &command.columns, command.format.clone(), defaults, memory)?;
         self.transaction();
         let Some(transaction) = self.transaction.take() else {
             return Err(SqlError::internal("a load without a transaction"));
@@ -153,7 +168,10 @@ impl Session {
         };
         // Who may read the file but not fill the table is to hear of the table.
         self.overlay.version(self.database.catalog())?.table(&command.table)?;
-        let env = Arc::clone(self.database.engine().env());
+        let engine = self.database.engine();
+        let pieces = engine.memory().reserve(COPY);
+        pieces.grow(SourceFile::HELD_BYTES).map_err(SqlError::out_of_memory)?;
+        let env = Arc::clone(engine.env());
         let mut source = SourceFile::open(&env, path, self.activity.handle()).await?;
         let mut load = self.start_load(command)?;
         let outcome = loop {
@@ -167,6 +185,8 @@ impl Session {
             }
             yield_now().await;
         };
+        drop(source);
+        drop(pieces);
         let (transaction, rows) = load.finish(outcome).await;
         self.transaction = transaction;
         rows

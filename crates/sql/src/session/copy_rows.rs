@@ -3,22 +3,58 @@
 //! A record is found first (a line feed outside of quotes, or one that is not escaped), then cut into fields. Records
 //! that lie within one piece are not copied. Fields are what the format says; whether one was quoted decides whether it
 //! can be NULL.
+//!
+//! What is held is reserved first, in coarse steps:
+//!
+//! ```text
+//!   partial record            | values of the batch so far        | the record that is read: its values, and a copy of
+//!   its vector, as it grows   | rows x width + texts, and what    | a field without quotes and escapes
+//!                             | vectors have in spare             |
+//! ```
+//! A batch takes the reservation for its bytes along; it ends with so many rows or so many bytes, because the engine
+//! copies it several times.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use eris_storage::{Batch, Column, ColumnBuilder, Value};
+use eris_platform::{MemoryExceeded, Reservation};
+use eris_storage::{Batch, Column, ColumnBuilder, VIEW_INLINE_MAX, Value};
 
+use super::copy_values::{push_value, unescape};
 use crate::catalog::{Table, suggestions};
 use crate::errors::{SqlError, SqlState};
 use crate::front::CopyFormat;
-use crate::pg_format::{fit_text, parse_date, parse_text};
 use crate::types::SqlType;
 
-/// Rows of a batch.
-const BATCH_ROWS: usize = 8_192;
+/// Rows of a batch at most.
+const BATCH_ROWS_MAX: usize = 8_192;
+/// A batch ends with the record that brings it to so many bytes of text.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// What lies in rows of a fixed width takes so many bytes of a batch at most: 8,192 rows of 512 bytes.
+const BATCH_WIDTH_BYTES_MAX: usize = 4 << 20;
+/// Rows that the first batch has room for from the start: a short COPY has no more.
+const FIRST_ROWS: usize = 256;
 /// The longest record.
 const RECORD_BYTES_MAX: usize = 64 << 20;
+/// The vector of partial records is kept for the next one up to this size.
+const PARTIAL_KEPT_MAX: usize = 1 << 20;
+/// Memory is reserved in such steps.
+const STEP_BYTES: usize = 64 << 10;
+/// Copies of shorter fields are not reserved: there is one at a time.
+const FREE_COPY_BYTES: usize = 4 << 10;
+/// An error shows so many characters of a value, or of what else is wrong.
+const SHOWN_CHARACTERS_MAX: usize = 100;
+/// The message of an error has so many characters at most: it may have the whole of a long value.
+const MESSAGE_CHARACTERS_MAX: usize = 1_000;
+
+/// What the pool calls the bytes that a COPY holds.
+pub(super) const COPY: &str = "copy";
+
+/// Rows for the engine, and what is reserved for them.
+pub(super) struct CopyBatch {
+    pub rows: Batch,
+    pub memory: Reservation,
+}
 
 /// Turns bytes into batches of a table's rows.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about where in a record the reader is")]
@@ -29,12 +65,27 @@ pub(super) struct CopyReader {
     defaults: Box<[Value]>,
     /// By field: the position of its column.
     targets: Vec<usize>,
+    /// By field; none before the first record of a batch.
     builders: Vec<ColumnBuilder>,
     rows: usize,
+    /// Bytes of the records that the rows came from.
+    text_bytes: usize,
+    /// Bytes of a row without its long texts.
+    row_width: usize,
+    /// Rows of a batch of this table at most.
+    batch_rows: usize,
+    /// Rows that the builders had room for from the start, and that those of the next batch will have.
+    room_rows: usize,
+    next_room_rows: usize,
     /// The beginning of a record whose end has not come yet.
     partial: Vec<u8>,
-    /// Where the scan for its end goes on, and in which state.
-    scanned: usize,
+    /// What its vector has allocated, also while the record is read.
+    partial_bytes: usize,
+    /// Of the record that is read.
+    record_bytes: usize,
+    /// For the builders, the partial record, and what reading one takes.
+    memory: Reservation,
+    /// In which state the scan for the end of the record goes on.
     in_quotes: bool,
     escaped: bool,
     line: u64,
@@ -42,15 +93,17 @@ pub(super) struct CopyReader {
     lines_in_record: u64,
     header_pending: bool,
     ended: bool,
-    ready: Vec<Batch>,
+    ready: Option<CopyBatch>,
 }
 
 impl CopyReader {
+    /// A reader that reserves what it holds as a part of `memory`.
     pub fn new(
         table: &Arc<Table>,
         columns: &[String],
         format: CopyFormat,
         defaults: Box<[Value]>,
+        memory: Reservation,
     ) -> Result<Self, SqlError> {
         let mut targets = Vec::new();
         for name in columns {
@@ -73,34 +126,32 @@ impl CopyReader {
             targets = (0..table.columns.len()).collect();
         }
         let header_pending = format.header;
-        let mut reader = Self {
+        let row_width = row_width(table, &targets, &defaults);
+        let batch_rows = (BATCH_WIDTH_BYTES_MAX / row_width).clamp(1, BATCH_ROWS_MAX);
+        Ok(Self {
             table: Arc::clone(table),
             format,
             defaults,
             targets,
             builders: Vec::new(),
             rows: 0,
+            text_bytes: 0,
+            row_width,
+            batch_rows,
+            room_rows: 0,
+            next_room_rows: FIRST_ROWS.min(batch_rows),
             partial: Vec::new(),
-            scanned: 0,
+            partial_bytes: 0,
+            record_bytes: 0,
+            memory,
             in_quotes: false,
             escaped: false,
             line: 0,
             lines_in_record: 0,
             header_pending,
             ended: false,
-            ready: Vec::new(),
-        };
-        reader.new_builders();
-        Ok(reader)
-    }
-
-    fn new_builders(&mut self) {
-        self.builders = self
-            .targets
-            .iter()
-            .map(|target| ColumnBuilder::with_capacity(self.table.columns[*target].sql_type.data_type(), BATCH_ROWS))
-            .collect();
-        self.rows = 0;
+            ready: None,
+        })
     }
 
     /// Number of fields in a record.
@@ -108,47 +159,36 @@ impl CopyReader {
         self.targets.len()
     }
 
-    /// Takes a piece of data.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
-        let mut rest = bytes;
-        while !rest.is_empty() && !self.ended {
-            match self.find_end(rest) {
-                None => {
-                    self.partial.extend_from_slice(rest);
-                    self.scanned = self.partial.len();
-                    if self.partial.len() > RECORD_BYTES_MAX {
-                        return Err(self.bad(format!("a record exceeds {RECORD_BYTES_MAX} bytes")));
-                    }
-                    return Ok(());
-                }
-                Some(end) => {
-                    let (record, after) = (&rest[..end], &rest[end + 1..]);
-                    if self.partial.is_empty() {
-                        self.record(record)?;
-                    } else {
-                        let mut whole = std::mem::take(&mut self.partial);
-                        whole.extend_from_slice(record);
-                        self.record(&whole)?;
-                        whole.clear();
-                        self.partial = whole;
-                    }
-                    rest = after;
-                }
+    /// Takes bytes up to the end of a batch, or all; returns how many. A batch that is complete has to be taken before
+    /// the next call.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<usize, SqlError> {
+        assert!(self.ready.is_none(), "a batch is taken before the next one begins");
+        let mut taken = 0;
+        while taken < bytes.len() && self.ready.is_none() {
+            let rest = &bytes[taken..];
+            if self.ended {
+                return Ok(bytes.len());
             }
+            let Some(end) = self.find_end(rest) else {
+                self.keep(rest)?;
+                return Ok(bytes.len());
+            };
+            taken += end + 1;
+            self.complete(&rest[..end])?;
         }
-        Ok(())
+        Ok(taken)
     }
 
-    /// The data is complete.
+    /// The data is complete. The last rows are a batch to be taken.
     pub fn finish(&mut self) -> Result<(), SqlError> {
+        assert!(self.ready.is_none(), "a batch is taken before the last one is made");
         if self.in_quotes {
             self.line += 1;
             return Err(self.bad("unterminated CSV quoted field".to_string()));
         }
         if !self.partial.is_empty() && !self.ended {
-            let whole = std::mem::take(&mut self.partial);
             self.lines_in_record += 1;
-            self.record(&whole)?;
+            self.complete(&[])?;
         }
         if self.rows > 0 {
             self.make_batch()?;
@@ -156,9 +196,88 @@ impl CopyReader {
         Ok(())
     }
 
-    /// The batches that are complete.
-    pub fn take_batches(&mut self) -> Vec<Batch> {
-        std::mem::take(&mut self.ready)
+    /// The batch that is complete, if one is.
+    pub fn take_batch(&mut self) -> Option<CopyBatch> {
+        self.ready.take()
+    }
+
+    /// Keeps bytes of a record whose end has not come yet.
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
+        let length = self.partial.len() + bytes.len();
+        if length > RECORD_BYTES_MAX {
+            self.line += 1;
+            return Err(self.bad(format!("a record exceeds {RECORD_BYTES_MAX} bytes")));
+        }
+        let capacity = self.partial.capacity();
+        if length > capacity {
+            // By half, so that a long record is copied seldom. For that moment the old vector is there, too.
+            let wanted = length.max(capacity + capacity / 2);
+            // An error is about the line that follows those that were read.
+            self.line += 1;
+            self.hold(wanted)?;
+            self.line -= 1;
+            self.partial.reserve_exact(wanted - self.partial.len());
+            self.partial_bytes = self.partial.capacity();
+            self.give_back();
+        }
+        self.partial.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Reads the record that ends with these bytes.
+    fn complete(&mut self, end: &[u8]) -> Result<(), SqlError> {
+        if self.partial.is_empty() {
+            return self.record(end);
+        }
+        self.keep(end)?;
+        let mut whole = std::mem::take(&mut self.partial);
+        self.record(&whole)?;
+        if whole.capacity() <= PARTIAL_KEPT_MAX {
+            whole.clear();
+            self.partial = whole;
+        } else {
+            drop(whole);
+            self.partial_bytes = 0;
+            self.give_back();
+        }
+        Ok(())
+    }
+
+    /// Reserves what is held, and `more` bytes.
+    fn hold(&self, more: usize) -> Result<(), SqlError> {
+        let needed = self.held() + more as u64;
+        if needed <= self.memory.bytes() {
+            return Ok(());
+        }
+        self.memory.resize(needed.next_multiple_of(STEP_BYTES as u64)).map_err(|exceeded| self.refused(&exceeded))
+    }
+
+    /// The same for copies of a part of the record that is read, whose values may be held twice for a moment.
+    fn hold_copies(&self, bytes: usize) -> Result<(), SqlError> {
+        if bytes > FREE_COPY_BYTES { self.hold(self.record_bytes + bytes) } else { Ok(()) }
+    }
+
+    /// Bytes of the partial record and of the rows so far. Vectors double when they are full, so they may have as much
+    /// in spare as they hold; one that a long text does not fit into grows to what is needed.
+    fn held(&self) -> u64 {
+        let rows = if self.rows < self.room_rows { self.room_rows } else { 2 * self.rows };
+        let values = rows * self.row_width + self.text_bytes + self.text_bytes.min(BATCH_BYTES_MAX);
+        (self.partial_bytes + values) as u64
+    }
+
+    /// Gives back what is reserved beyond what is held.
+    fn give_back(&self) {
+        let needed = self.held().next_multiple_of(STEP_BYTES as u64);
+        self.memory.shrink(self.memory.bytes().saturating_sub(needed));
+    }
+
+    fn refused(&self, exceeded: &MemoryExceeded) -> SqlError {
+        SqlError::out_of_memory(exceeded)
+            .hint(
+                "Raise --memory-limit, run less at the same time, or copy shorter rows: COPY holds some megabytes, \
+                 and up to four times the longest row.",
+            )
+            .context(self.place(None))
     }
 
     /// The offset of the line feed that ends the record that continues in `bytes`.
@@ -205,10 +324,25 @@ impl CopyReader {
             SqlError::new(SqlState::INVALID_ENCODING, "invalid byte sequence for encoding \"UTF8\"")
                 .context(self.place(None))
         })?;
+        self.begin_row(record.len())?;
         if self.format.csv { self.csv_record(text) } else { self.text_record(text) }?;
         self.line += spanned.saturating_sub(1);
         self.rows += 1;
-        if self.rows == BATCH_ROWS { self.make_batch() } else { Ok(()) }
+        self.text_bytes += record.len();
+        if self.rows >= self.batch_rows || self.text_bytes >= BATCH_BYTES_MAX { self.make_batch() } else { Ok(()) }
+    }
+
+    /// Reserves the values of a row that is read from so many bytes. The first one of a batch makes its columns.
+    fn begin_row(&mut self, bytes: usize) -> Result<(), SqlError> {
+        self.record_bytes = bytes;
+        if !self.builders.is_empty() {
+            return self.hold(bytes);
+        }
+        self.room_rows = self.next_room_rows;
+        self.hold(bytes)?;
+        let types = self.targets.iter().map(|target| self.table.columns[*target].sql_type.data_type());
+        self.builders = types.map(|data_type| ColumnBuilder::with_capacity(data_type, self.room_rows)).collect();
+        Ok(())
     }
 
     fn csv_record(&mut self, record: &str) -> Result<(), SqlError> {
@@ -225,7 +359,9 @@ impl CopyReader {
             if at == bytes.len() || bytes[at] == delimiter {
                 self.push(field, &record[start..at], false)?;
             } else {
-                let mut out: Vec<u8> = bytes[start..at].to_vec();
+                self.hold_copies(bytes.len() - start)?;
+                let mut out = Vec::with_capacity(bytes.len() - start);
+                out.extend_from_slice(&bytes[start..at]);
                 let mut in_quotes = false;
                 while at < bytes.len() {
                     let byte = bytes[at];
@@ -275,6 +411,7 @@ impl CopyReader {
             if raw == self.format.null {
                 self.push_null(field)?;
             } else {
+                self.hold_copies(raw.len())?;
                 let text = unescape(raw).ok_or_else(|| {
                     SqlError::new(SqlState::INVALID_ENCODING, "invalid byte sequence for encoding \"UTF8\"")
                         .context(self.place(None))
@@ -324,9 +461,20 @@ impl CopyReader {
         }
         let target = self.target(field)?;
         let column = &self.table.columns[target];
+        if matches!(column.sql_type, SqlType::Bytea) {
+            // A value of its own, beside a field without its quotes.
+            self.hold_copies(2 * text.len())?;
+        }
         match push_value(&mut self.builders[field], column.sql_type, text) {
             Ok(()) => Ok(()),
-            Err(error) => Err(error.context(self.place(Some((&column.name, text))))),
+            Err(mut error) => {
+                if let Some((at, _)) = error.message.char_indices().nth(MESSAGE_CHARACTERS_MAX) {
+                    error.message.truncate(at);
+                    error.message.push_str("...");
+                    error.message.shrink_to_fit();
+                }
+                Err(error.context(self.place(Some((&column.name, text)))))
+            }
         }
     }
 
@@ -336,7 +484,7 @@ impl CopyReader {
         match value {
             None => place,
             Some((column, value)) => {
-                let shown: Cow<'_, str> = match value.char_indices().nth(100) {
+                let shown: Cow<'_, str> = match value.char_indices().nth(SHOWN_CHARACTERS_MAX) {
                     Some((at, _)) => format!("{}...", &value[..at]).into(),
                     None => value.into(),
                 };
@@ -353,7 +501,8 @@ impl CopyReader {
         let rows = self.rows;
         let mut given: Vec<Option<Column>> = Vec::new();
         given.resize_with(self.table.columns.len(), || None);
-        for (builder, target) in std::mem::take(&mut self.builders).into_iter().zip(&self.targets) {
+        for (mut builder, target) in std::mem::take(&mut self.builders).into_iter().zip(&self.targets) {
+            builder.shrink_to_fit();
             given[*target] = Some(builder.finish());
         }
         let mut columns = Vec::with_capacity(given.len());
@@ -366,81 +515,30 @@ impl CopyReader {
                 None => Column::constant(column.sql_type.data_type(), default, rows),
             });
         }
-        self.ready.push(Batch::new(columns, rows));
-        self.new_builders();
+        let batch = Batch::new(columns, rows);
+        (self.rows, self.text_bytes, self.room_rows) = (0, 0, 0);
+        self.next_room_rows = rows;
+        // All but what is still held.
+        let spare = self.memory.bytes().saturating_sub(self.held());
+        let memory = self.memory.split(spare.min(batch.bytes() as u64));
+        self.give_back();
+        self.ready = Some(CopyBatch { rows: batch, memory });
         Ok(())
     }
 }
 
-/// Reads a value straight into a column: the common types without a value in between.
-fn push_value(builder: &mut ColumnBuilder, sql_type: SqlType, text: &str) -> Result<(), SqlError> {
-    match sql_type {
-        SqlType::Integer => {
-            if let Ok(value) = text.parse::<i32>() {
-                builder.push_i32(value);
-                return Ok(());
-            }
-        }
-        SqlType::BigInt => {
-            if let Ok(value) = text.parse::<i64>() {
-                builder.push_i64(value);
-                return Ok(());
-            }
-        }
-        SqlType::Date => {
-            if let Some(days) = parse_date(text) {
-                builder.push_i32(days);
-                return Ok(());
-            }
-        }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
-            builder.push_bytes(fit_text(sql_type, text)?.as_bytes());
-            return Ok(());
-        }
-        _ => {}
-    }
-    builder.push(&parse_text(sql_type, text)?);
-    Ok(())
+/// Bytes of one row in columns, without the long texts of its record.
+fn row_width(table: &Table, targets: &[usize], defaults: &[Value]) -> usize {
+    let repeated = |position: usize| match &defaults[position] {
+        Value::Text(text) if !targets.contains(&position) && text.len() > VIEW_INLINE_MAX => text.len(),
+        Value::Bytes(bytes) if !targets.contains(&position) && bytes.len() > VIEW_INLINE_MAX => bytes.len(),
+        _ => 0,
+    };
+    let of_column =
+        |position: usize| table.columns[position].sql_type.data_type().physical().width() + repeated(position);
+    // A bit of each column tells whether it is NULL.
+    1 + table.columns.len() / 8 + (0..table.columns.len()).map(of_column).sum::<usize>()
 }
 
-/// Backslash sequences of the text format; `None` if they give bytes that are not text.
-fn unescape(raw: &str) -> Option<Cow<'_, str>> {
-    if !raw.contains('\\') {
-        return Some(Cow::Borrowed(raw));
-    }
-    let bytes = raw.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at] != b'\\' || at + 1 == bytes.len() {
-            out.push(bytes[at]);
-            at += 1;
-            continue;
-        }
-        at += 1;
-        let digits = |from: usize, most: usize, radix: u32| {
-            bytes[from..].iter().take(most).take_while(|byte| (**byte as char).is_digit(radix)).count()
-        };
-        match bytes[at] {
-            b'b' => out.push(8),
-            b'f' => out.push(12),
-            b'n' => out.push(b'\n'),
-            b'r' => out.push(b'\r'),
-            b't' => out.push(b'\t'),
-            b'v' => out.push(11),
-            b'x' if digits(at + 1, 2, 16) > 0 => {
-                let count = digits(at + 1, 2, 16);
-                out.push(u8::from_str_radix(&raw[at + 1..=at + count], 16).ok()?);
-                at += count;
-            }
-            b'0'..=b'7' => {
-                let count = digits(at, 3, 8);
-                out.push((u32::from_str_radix(&raw[at..at + count], 8).ok()? & 0xff) as u8);
-                at += count - 1;
-            }
-            other => out.push(other),
-        }
-        at += 1;
-    }
-    String::from_utf8(out).ok().map(Cow::Owned)
-}
+#[cfg(test)]
+mod tests;

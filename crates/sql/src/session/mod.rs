@@ -7,6 +7,7 @@ mod commit;
 mod control;
 mod copy;
 mod copy_rows;
+mod copy_values;
 mod ddl;
 mod execute;
 mod explain;

@@ -57,6 +57,9 @@ impl Piece {
 }
 
 impl SourceFile {
+    /// What one has in memory, for its owner to reserve.
+    pub const HELD_BYTES: u64 = 2 * PIECE_BYTES as u64;
+
     pub async fn open(env: &Arc<dyn Env>, path: &str, cancel: CancelHandle) -> Result<Self, SqlError> {
         let failed = |error| file_error(&error, &format!("could not open file \"{path}\" for reading"));
         let queue = env.io_queue("eris-copy").map_err(failed)?;
