@@ -8,7 +8,7 @@ mod client;
 use std::time::{Duration, Instant};
 
 use client::Server;
-use client::wire::{Reply, Wire, query};
+use client::wire::{Reply, Wire, message, query};
 use eris_engine::EngineOptions;
 
 const LIMIT: u64 = 48 << 20;
@@ -91,6 +91,41 @@ fn a_copy_beyond_the_limit_fails_and_its_memory_comes_back() {
     assert_eq!(client.copy("COPY t FROM STDIN WITH (FORMAT csv)", csv(10_000).as_bytes()).sqlstate(), "");
     assert_eq!(client.run("SELECT count(*) FROM t").value(), "10001");
     client.run("DROP TABLE t");
+    server.wait_for_memory(before + SLACK);
+}
+
+/// A line that has not ended is reserved; another session's, for which there is no memory beside it, is refused.
+#[test]
+fn lines_that_do_not_end_are_reserved_and_refused() {
+    const LINE: usize = 4 << 20;
+    let server = server();
+    let (mut waiting, mut other) = (Wire::start(&server), Wire::start(&server));
+    waiting.run("CREATE TABLE t (id bigint PRIMARY KEY, name text)");
+    let before = server.memory_used();
+    waiting.send(&query("COPY t FROM STDIN WITH (FORMAT csv)"));
+    waiting.send(&message(b'd', b"1,\"first line\nsecond "));
+    for _ in 0..LINE / (32 << 10) {
+        waiting.send(&message(b'd', &[b'x'; 32 << 10]));
+    }
+    let patience = Instant::now() + Duration::from_mins(1);
+    while server.memory_used() < before + LINE as u64 / 2 {
+        assert!(Instant::now() < patience, "{} bytes are reserved", server.memory_used() - before);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let endless = vec![b'x'; LIMIT as usize];
+    for _ in 0..2 {
+        let refused = other.copy("COPY t FROM STDIN", &endless);
+        assert_refused(&refused, "COPY");
+        assert_eq!(refused.errors[0].context, "COPY t, line 1");
+        assert_eq!(other.run("SELECT count(*) FROM t").value(), "0", "the session goes on");
+    }
+    waiting.send(&message(b'd', b"\"\n"));
+    waiting.send(&message(b'c', b""));
+    let reply = waiting.until_ready();
+    assert_eq!(reply.tags.last().map(String::as_str), Some("COPY 1"), "{reply:?}");
+    let length = "first line\nsecond ".len() + LINE;
+    assert_eq!(other.run("SELECT length(name) FROM t").value(), length.to_string());
+    waiting.run("DROP TABLE t");
     server.wait_for_memory(before + SLACK);
 }
 
