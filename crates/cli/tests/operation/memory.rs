@@ -128,6 +128,54 @@ fn one_statement_after_the_other_keeps_the_process_within_its_limit() {
     server.stop();
 }
 
+/// Rows of 200 kB that do not fit, some that do, and lines without end of many sessions: refused or stored, and within
+/// the limit.
+#[test]
+fn long_rows_that_are_copied_keep_the_process_within_its_limit() {
+    const SESSIONS: usize = 20;
+    const PIECE: usize = 64 << 10;
+    let place = Place::new("operation-memory-copy");
+    let server = filled(&place);
+    let mut session = server.try_connect().unwrap();
+    session.execute("CREATE TABLE texts (id bigint PRIMARY KEY, name text)", &[]).unwrap();
+    let row = |id: u64| {
+        let word = format!("{:016x}", id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        format!("{id},{}\n", word.repeat(200_000 / word.len())).into_bytes()
+    };
+    let copy = "COPY texts FROM STDIN (FORMAT csv)";
+    let refused = session.copy_in(copy, &mut (0..1_500).map(row)).unwrap_err();
+    assert_eq!(refused.sqlstate, "53200", "{refused}");
+    assert!(peak_bytes(&server) <= LIMIT + LIMIT / 8, "{} bytes resident", peak_bytes(&server));
+    std::thread::scope(|scope| {
+        for _ in 0..SESSIONS {
+            scope.spawn(|| {
+                let mut session = server.try_connect().unwrap();
+                // Fifty megabytes of a field that does not end.
+                let mut line = std::iter::once(b"1,\"".to_vec()).chain((0..800).map(|_| vec![b'x'; PIECE]));
+                let refused = session.copy_in(copy, &mut line).unwrap_err();
+                // Those that had the memory hear that the quote is missing.
+                assert!(["53200", "22P04"].contains(&refused.sqlstate.as_str()), "{refused}");
+                session.execute("SHOW work_mem", &[]).unwrap_or_else(|error| panic!("it goes on: {error}"));
+            });
+        }
+    });
+    assert!(peak_bytes(&server) <= LIMIT + LIMIT / 8, "{} bytes resident", peak_bytes(&server));
+    // What those held is given back soon.
+    let begun = Instant::now();
+    loop {
+        match session.copy_in(copy, &mut (0..100).map(row)) {
+            Ok(rows) => break assert_eq!(rows, 100),
+            Err(error) => assert!(error.sqlstate == "53200" && begun.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(run(&mut session, "SELECT count(*) FROM texts").unwrap(), [[Some(100)]]);
+    assert!(peak_bytes(&server) <= LIMIT + LIMIT / 8, "{} bytes resident", peak_bytes(&server));
+    println!("{} bytes resident at most", peak_bytes(&server));
+    drop(session);
+    server.stop();
+}
+
 /// Sessions of which few have room at once: each is answered right or refused, and rows are found and changed beside
 /// them.
 #[test]
