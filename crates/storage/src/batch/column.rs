@@ -5,7 +5,7 @@ use super::buffer::Buffer;
 use super::builder::ColumnBuilder;
 use super::coded::CodedTexts;
 use super::view::{BytesView, ColumnView, ValidityView, ValuesView};
-use super::views::Views;
+use super::views::{VIEW_INLINE_MAX, Views};
 use crate::types::{DataType, Physical};
 use crate::value::Value;
 use eris_platform::{Arena, MemoryExceeded};
@@ -290,6 +290,14 @@ impl Column {
 
     /// A column of one value repeated.
     pub fn constant(data_type: DataType, value: &Value, rows: usize) -> Self {
+        let is_long = match value {
+            Value::Text(text) => text.len() > VIEW_INLINE_MAX,
+            Value::Bytes(bytes) => bytes.len() > VIEW_INLINE_MAX,
+            _ => false,
+        };
+        if is_long && rows > 1 {
+            return Self::constant(data_type, value, 1).take(&vec![0; rows]);
+        }
         let mut builder = ColumnBuilder::with_capacity(data_type, rows);
         for _ in 0..rows {
             builder.push(value);
@@ -313,5 +321,20 @@ impl PartialEq for Column {
         self.data_type == other.data_type
             && self.len() == other.len()
             && (0..self.len()).all(|row| self.value(row) == other.value(row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_constant_is_there_once() {
+        let value = Value::Text("x".repeat(1_000).into());
+        let column = Column::constant(DataType::Text, &value, 5_000);
+        assert_eq!((column.len(), column.value(4_999)), (5_000, value));
+        let Values::Bytes(views) = &column.values else { panic!("a text") };
+        assert_eq!(views.data.iter().map(|data| data.len()).sum::<usize>(), 1_000);
+        assert_eq!(Column::constant(DataType::Text, &Value::Text("x".repeat(1_000).into()), 0).len(), 0);
     }
 }
