@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::planner::ParserOptions;
 
+use super::constants::constant_bytes;
 use super::context::Context;
 use super::errors::datafusion_error;
 use super::merged_columns;
@@ -48,6 +49,8 @@ pub struct BoundQuery {
     pub parameters: Vec<SqlType>,
     /// The plan holds only for this session and moment.
     pub momentary: bool,
+    /// Bytes of its constants.
+    pub constant_bytes: usize,
 }
 
 /// How SQL text is read: numbers with a point are numerics, as in PostgreSQL.
@@ -96,7 +99,8 @@ impl Planner {
             .zip(plan.schema().fields())
             .map(|(name, field)| Ok(ColumnDescription { name, sql_type: field_sql_type(field)? }))
             .collect::<Result<Vec<_>, SqlError>>()?;
-        Ok(BoundQuery { plan, columns, parameters: types.finish(), momentary })
+        let constant_bytes = constant_bytes(&plan).map_err(|error| datafusion_error(&error))?;
+        Ok(BoundQuery { plan, columns, parameters: types.finish(), momentary, constant_bytes })
     }
 }
 

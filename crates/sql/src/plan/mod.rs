@@ -16,6 +16,7 @@ mod bind;
 mod catalog_functions;
 mod checked;
 mod compile;
+mod constants;
 mod context;
 mod distinct_on;
 mod dml;

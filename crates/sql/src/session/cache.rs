@@ -15,6 +15,9 @@ const PLANS_MAX: usize = 2_048;
 /// Longer texts are not kept: loads that write their values into the text would fill the cache with them.
 const TEXT_BYTES_MAX: usize = 16_384;
 
+/// Plans with more bytes of constants are not kept: few of them would drop all others.
+const CONSTANT_BYTES_MAX: usize = 1 << 20;
+
 /// Bytes of all plans together, as [`plan_bytes`] has them.
 const BYTES_MAX: usize = 64 << 20;
 
@@ -51,8 +54,11 @@ impl PlanCache {
         if plan.momentary || text.len() > TEXT_BYTES_MAX || plan.catalog == u64::MAX {
             return;
         }
+        if plan.constant_bytes > CONSTANT_BYTES_MAX {
+            return;
+        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = plan_bytes(text);
+        let bytes = plan_bytes(text, plan.constant_bytes);
         if kept.plans.len() >= PLANS_MAX || kept.bytes + bytes > BYTES_MAX {
             *kept = Kept::default();
         }
@@ -69,8 +75,12 @@ mod tests {
     use crate::front::Command;
 
     fn keep(cache: &PlanCache, text: &str) {
+        keep_with(cache, text, 0);
+    }
+
+    fn keep_with(cache: &PlanCache, text: &str, constant_bytes: usize) {
         let plan = Planned::later(text.to_owned(), Command::Commit, &[]);
-        cache.keep(text, &Arc::new(Planned { catalog: 1, momentary: false, ..plan }));
+        cache.keep(text, &Arc::new(Planned { catalog: 1, momentary: false, constant_bytes, ..plan }));
     }
 
     fn has(cache: &PlanCache, text: &str) -> bool {
@@ -82,7 +92,7 @@ mod tests {
     fn plans_are_kept_up_to_their_bytes_and_the_newest_always_is() {
         let cache = PlanCache::default();
         let texts: Vec<String> = (0..100).map(|number| format!("{number:0>TEXT_BYTES_MAX$}")).collect();
-        let each = plan_bytes(&texts[0]);
+        let each = plan_bytes(&texts[0], 0);
         let mut most = 0;
         for (number, text) in texts.iter().enumerate() {
             keep(&cache, text);
@@ -95,5 +105,22 @@ mod tests {
         let longer = format!("{} ", texts[0]);
         keep(&cache, &longer);
         assert!(!has(&cache, &longer), "a longer text is not kept");
+    }
+
+    /// Short texts whose plans hold a lot: what was computed when they were planned is charged.
+    #[test]
+    fn constants_of_plans_are_charged_and_a_plan_of_many_is_not_kept() {
+        let cache = PlanCache::default();
+        let texts: Vec<String> = (0..500).map(|number| format!("SELECT {number}")).collect();
+        let constants = 300 << 10;
+        for text in &texts {
+            keep_with(&cache, text, constants);
+            assert!(has(&cache, text), "the newest is kept");
+            let kept = texts.iter().filter(|text| has(&cache, text)).count();
+            assert!(kept * constants <= 64 << 20, "{kept} plans with {constants} bytes of constants are kept");
+        }
+        keep_with(&cache, "SELECT a lot", CONSTANT_BYTES_MAX + 1);
+        assert!(!has(&cache, "SELECT a lot"));
+        assert!(has(&cache, &texts[499]), "and drops no other");
     }
 }

@@ -13,7 +13,7 @@ use crate::catalog::CatalogVersion;
 use crate::errors::SqlError;
 use crate::front::{Command, CopySource};
 use crate::native::{ChangePlan, InsertPlan, InsertRows};
-use crate::plan::{ParameterTypes, Scope, plan_delete, plan_insert, plan_update};
+use crate::plan::{ParameterTypes, PlannedWrite, Scope, plan_delete, plan_insert, plan_update};
 use crate::settings::Lanes;
 use crate::types::SqlType;
 
@@ -40,6 +40,8 @@ pub(super) struct Planned {
     pub parameters: Vec<SqlType>,
     /// Its result.
     pub columns: Option<Arc<[ColumnDescription]>>,
+    /// Bytes of the constants that were computed for it.
+    pub constant_bytes: usize,
 }
 
 /// The plan of a statement.
@@ -136,33 +138,30 @@ pub(super) fn plan(
 ) -> Result<Planned, SqlError> {
     let types = ParameterTypes::declared(declared);
     let catalog: &CatalogVersion = scope.catalog;
-    let (body, parameters, columns, momentary) = match &command {
+    let Parts { body, mut parameters, columns, momentary, constant_bytes } = match &command {
         Command::Query(query) => plan_query(query, types, scope)?,
         Command::Insert(insert) => {
             let planned = plan_insert(insert, scope, types)?;
-            (Body::Insert(planned.plan), planned.parameters, None, planned.momentary)
+            Parts::of_write(planned, Body::Insert)
         }
         Command::Update(update) => {
             let planned = plan_update(update, scope, types)?;
-            (Body::Change(planned.plan), planned.parameters, None, planned.momentary)
+            Parts::of_write(planned, Body::Change)
         }
         Command::Delete(delete) => {
             let planned = plan_delete(delete, scope, types)?;
-            (Body::Change(planned.plan), planned.parameters, None, planned.momentary)
+            Parts::of_write(planned, Body::Change)
         }
-        Command::Show(Some(name)) => (Body::Utility, Vec::new(), Some(text_columns(&[name])), false),
-        Command::Show(None) => {
-            (Body::Utility, Vec::new(), Some(text_columns(&["name", "setting", "description"])), false)
-        }
-        Command::Backup(_) => (Body::Utility, Vec::new(), Some(backup_columns()), false),
+        Command::Show(Some(name)) => Parts::of_utility(Some(text_columns(&[name]))),
+        Command::Show(None) => Parts::of_utility(Some(text_columns(&["name", "setting", "description"]))),
+        Command::Backup(_) => Parts::of_utility(Some(backup_columns())),
         Command::Explain(explain) => {
             // Planned now, so that what is wrong with the statement is said at once.
             let inner = plan(text.clone(), (*explain.statement).clone(), declared, scope)?;
-            (Body::Utility, inner.parameters, Some(text_columns(&["QUERY PLAN"])), false)
+            Parts { parameters: inner.parameters, ..Parts::of_utility(Some(text_columns(&["QUERY PLAN"]))) }
         }
-        _ => (Body::Utility, Vec::new(), None, false),
+        _ => Parts::of_utility(None),
     };
-    let mut parameters = parameters;
     for (index, sql_type) in declared.iter().enumerate() {
         // What the client declared it will also send, used or not.
         if index >= parameters.len() {
@@ -181,22 +180,42 @@ pub(super) fn plan(
         body,
         parameters,
         columns,
+        constant_bytes,
     })
 }
 
-type PlannedQuery = (Body, Vec<SqlType>, Option<Arc<[ColumnDescription]>>, bool);
+/// What planning a command gives.
+struct Parts {
+    body: Body,
+    parameters: Vec<SqlType>,
+    columns: Option<Arc<[ColumnDescription]>>,
+    momentary: bool,
+    constant_bytes: usize,
+}
 
-fn plan_query(query: &ast::Query, types: ParameterTypes, scope: Scope<'_>) -> Result<PlannedQuery, SqlError> {
+impl Parts {
+    fn of_utility(columns: Option<Arc<[ColumnDescription]>>) -> Self {
+        Self { body: Body::Utility, parameters: Vec::new(), columns, momentary: false, constant_bytes: 0 }
+    }
+
+    fn of_write<P>(planned: PlannedWrite<P>, body: fn(P) -> Body) -> Self {
+        let PlannedWrite { plan, parameters, momentary, constant_bytes } = planned;
+        Self { body: body(plan), parameters, columns: None, momentary, constant_bytes }
+    }
+}
+
+fn plan_query(query: &ast::Query, types: ParameterTypes, scope: Scope<'_>) -> Result<Parts, SqlError> {
     if let Some(sleeping) = split_sleep(query)? {
         let plan = SleepPlan::make(&sleeping, types, scope)?;
         let (parameters, columns) = (plan.query.parameters.clone(), Arc::clone(&plan.query.columns));
-        return Ok((Body::Sleep(Box::new(plan)), parameters, Some(columns), true));
+        let (columns, body) = (Some(columns), Body::Sleep(Box::new(plan)));
+        return Ok(Parts { body, parameters, columns, momentary: true, constant_bytes: 0 });
     }
     let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
-    let (parameters, momentary) = (bound.parameters.clone(), bound.momentary);
+    let (parameters, momentary, constant_bytes) = (bound.parameters.clone(), bound.momentary, bound.constant_bytes);
     let plan = QueryPlan::make(bound, scope.lanes)?;
     let columns = Arc::clone(&plan.columns);
-    Ok((Body::Query(plan), parameters, Some(columns), momentary))
+    Ok(Parts { body: Body::Query(plan), parameters, columns: Some(columns), momentary, constant_bytes })
 }
 
 impl Planned {
@@ -213,6 +232,7 @@ impl Planned {
             locks: Box::default(),
             parameters: declared.iter().map(|known| known.unwrap_or(SqlType::Text)).collect(),
             columns: None,
+            constant_bytes: 0,
         }
     }
 

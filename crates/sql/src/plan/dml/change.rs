@@ -16,6 +16,7 @@ use crate::catalog::Table;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{DeleteCommand, UpdateCommand};
 use crate::native::{Access, ChangePlan, DeletePlan, KeyedPlan, Node, UpdatePlan, assign};
+use crate::plan::BoundQuery;
 use crate::plan::lower::lower_query;
 use crate::plan::parameters::{ParameterTypes, bare_parameter, suggest_from_casts};
 use crate::session::QueryPlan;
@@ -45,7 +46,8 @@ pub fn plan_update(
         let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
         if let Some(found) = lower_query(&bound.plan).ok().and_then(in_partitions) {
             let plan = ChangePlan::Update(update_in_partitions(found, &assigned.attributes, &table)?);
-            return Ok(PlannedWrite { plan, parameters: bound.parameters, momentary: bound.momentary });
+            let BoundQuery { parameters, momentary, constant_bytes, .. } = bound;
+            return Ok(PlannedWrite { plan, parameters, momentary, constant_bytes });
         }
     }
     by_key(table, rows, Some(assigned), scope, types)
@@ -154,7 +156,8 @@ pub fn plan_delete(
         let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
         if let Some(found) = lower_query(&bound.plan).ok().and_then(in_partitions) {
             let plan = ChangePlan::Delete(DeletePlan { access: found.access, filter: found.filter });
-            return Ok(PlannedWrite { plan, parameters: bound.parameters, momentary: bound.momentary });
+            let BoundQuery { parameters, momentary, constant_bytes, .. } = bound;
+            return Ok(PlannedWrite { plan, parameters, momentary, constant_bytes });
         }
     }
     by_key(table, rows, None, scope, types)
@@ -189,7 +192,7 @@ fn by_key(
     items.extend(assigned.iter().flat_map(|assigned| assigned.values.iter().cloned()));
     let query = select(items, Rows { alias: Some(name), ..rows });
     let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types)?;
-    let (parameters, momentary) = (bound.parameters.clone(), bound.momentary);
+    let (parameters, momentary, constant_bytes) = (bound.parameters.clone(), bound.momentary, bound.constant_bytes);
     if let Some(assigned) = &assigned {
         for (at, (attribute, value)) in assigned.attributes.iter().zip(&assigned.values).enumerate() {
             let from = bound.columns[key.len() + at].sql_type.data_type();
@@ -204,5 +207,5 @@ fn by_key(
         unique,
         attributes: assigned.map(|assigned| assigned.attributes.into()),
     };
-    Ok(PlannedWrite { plan: ChangePlan::Keyed(plan), parameters, momentary })
+    Ok(PlannedWrite { plan: ChangePlan::Keyed(plan), parameters, momentary, constant_bytes })
 }

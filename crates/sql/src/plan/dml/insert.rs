@@ -39,9 +39,9 @@ pub fn plan_insert(
     if !named {
         targets = table.attributes().to_vec();
     }
-    let (rows, width, parameters, momentary) = match &command.source {
+    let (rows, width, parameters, (momentary, constant_bytes)) = match &command.source {
         InsertSource::Defaults => {
-            (InsertRows::Values(vec![vec![None; targets.len()]]), targets.len(), Vec::new(), false)
+            (InsertRows::Values(vec![vec![None; targets.len()]]), targets.len(), Vec::new(), (false, 0))
         }
         InsertSource::Values(rows) => {
             let width = rows.first().map_or(0, Vec::len);
@@ -49,17 +49,17 @@ pub fn plan_insert(
                 return Err(SqlError::new(SqlState::SYNTAX, "VALUES lists must all be the same length"));
             }
             check_width(width, targets.len(), named)?;
-            let (rows, parameters, momentary) = plan_values(rows, &targets, &table, scope, types)?;
-            (InsertRows::Values(rows), width, parameters, momentary)
+            let (rows, parameters, held) = plan_values(rows, &targets, &table, scope, types)?;
+            (InsertRows::Values(rows), width, parameters, held)
         }
         InsertSource::Query(query) => {
             types.cover(query.as_ref());
             let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
             let width = bound.columns.len();
             check_width(width, targets.len(), named)?;
-            let (parameters, momentary) = (bound.parameters.clone(), bound.momentary);
+            let (parameters, held) = (bound.parameters.clone(), (bound.momentary, bound.constant_bytes));
             let plan = QueryPlan::make(bound, scope.lanes)?;
-            (InsertRows::Query(Arc::new(plan)), width, parameters, momentary)
+            (InsertRows::Query(Arc::new(plan)), width, parameters, held)
         }
     };
     let mut source_of_column: Vec<Option<usize>> = vec![None; table.columns.len()];
@@ -68,7 +68,7 @@ pub fn plan_insert(
     }
     let (defaults, of_the_moment) = defaults_of(&table, &source_of_column, &rows, scope)?;
     let plan = InsertPlan { table, source_of_column: source_of_column.into(), defaults, rows };
-    Ok(PlannedWrite { plan, parameters, momentary: momentary || of_the_moment })
+    Ok(PlannedWrite { plan, parameters, momentary: momentary || of_the_moment, constant_bytes })
 }
 
 /// What columns without a value get; NULL stands for what is not needed. The second: whether it holds for this moment
@@ -108,7 +108,8 @@ fn check_width(given: usize, targets: usize, named: bool) -> Result<(), SqlError
     Ok(())
 }
 
-type PlannedValues = (Vec<Vec<Option<Expression>>>, Vec<SqlType>, bool);
+/// The cells, the types of parameters, and of what was bound whether it is momentary and the bytes of its constants.
+type PlannedValues = (Vec<Vec<Option<Expression>>>, Vec<SqlType>, (bool, usize));
 
 /// Plans the cells of VALUES. Literals and parameters need no planner; only what is left is bound as a query.
 fn plan_values(
@@ -153,7 +154,7 @@ fn plan_values(
         }
         planned.push(out);
     }
-    let mut momentary = false;
+    let (mut momentary, mut constant_bytes) = (false, 0);
     if !computed.is_empty() {
         let items = computed.iter().map(|(_, _, expr)| expr.clone()).collect();
         let nowhere = TableName { schema: None, name: "x".to_string() };
@@ -162,7 +163,7 @@ fn plan_values(
             select.from.clear();
         }
         let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
-        momentary = bound.momentary;
+        (momentary, constant_bytes) = (bound.momentary, bound.constant_bytes);
         types = ParameterTypes(bound.parameters.iter().copied().map(Some).collect());
         let reason = |reason| SqlError::unsupported(format!("VALUES with {reason}"), "Write INSERT ... SELECT.");
         let expressions = match lower_query(&bound.plan).map_err(reason)? {
@@ -176,7 +177,7 @@ fn plan_values(
             planned[row][at] = Some(expression);
         }
     }
-    Ok((planned, types.finish(), momentary))
+    Ok((planned, types.finish(), (momentary, constant_bytes)))
 }
 
 /// The value of a literal as the column stores it; `None` if it is not a plain literal.

@@ -45,6 +45,8 @@ pub struct PlannedWrite<P> {
     pub parameters: Vec<SqlType>,
     /// The plan holds only for this session and moment.
     pub momentary: bool,
+    /// Bytes of the constants that were computed for it.
+    pub constant_bytes: usize,
 }
 
 /// A table with its alias, the tables beside it, and the condition on all of them.
