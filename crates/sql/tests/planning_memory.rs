@@ -3,58 +3,17 @@
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod counting;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use counting::{ALLOCATED, MOST};
 use eris_engine::EngineOptions;
 use eris_sql::{DatabaseOptions, SessionOptions};
 use support::Instance;
-
-/// Counts what is allocated, and the most that ever was.
-struct Counting;
-
-static ALLOCATED: AtomicU64 = AtomicU64::new(0);
-static MOST: AtomicU64 = AtomicU64::new(0);
-
-impl Counting {
-    fn grew(bytes: usize) {
-        let now = ALLOCATED.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
-        MOST.fetch_max(now, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: all calls go to the system's allocator as they are.
-unsafe impl GlobalAlloc for Counting {
-    // SAFETY: by the caller, as the inner allocator demands.
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Self::grew(layout.size());
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    // SAFETY: by the caller, as the inner allocator demands.
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    // SAFETY: by the caller, as the inner allocator demands.
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        Self::grew(size);
-        // SAFETY: as above. While it moves, both may be there.
-        let moved = unsafe { System.realloc(block, layout, size) };
-        ALLOCATED.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        moved
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// So much is not charged (`FREE_BYTES`), and so much may also be taken by what is no statement's: caches, threads.
 const FREE_BYTES: u64 = 16 << 20;

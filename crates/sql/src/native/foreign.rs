@@ -6,13 +6,16 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
+use datafusion::common::{Result as FusionResult, ScalarValue};
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use eris_operators::{ForeignExpr, OperatorError};
 use eris_storage::{Batch, Column, DataType, Value};
 
 use crate::arrow_view::{column_from_arrow, column_to_arrow, column_to_arrow_as};
 use crate::errors::SqlError;
-use crate::plan::datafusion_error;
+use crate::plan::{constant_texts, datafusion_error};
 use crate::types::SqlType;
 
 /// A physical expression over some columns of a batch, followed by some parameters.
@@ -20,6 +23,8 @@ use crate::types::SqlType;
 pub struct PhysicalForeign {
     /// The expression; its columns are numbered as `columns`, then `parameters`.
     pub expression: Arc<dyn PhysicalExpr>,
+    /// What its functions reserve from before they make texts; `None`: they make none.
+    pub memory: Option<Arc<dyn MemoryPool>>,
     /// Which columns of the batch it reads.
     pub columns: Box<[usize]>,
     /// Which parameters it reads, with their types.
@@ -35,6 +40,19 @@ pub struct PhysicalForeign {
 impl fmt::Display for PhysicalForeign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl PhysicalForeign {
+    /// The values of all rows. A text that is the same in all is there once.
+    fn rows_of(&self, value: ColumnarValue, rows: usize) -> FusionResult<ArrayRef> {
+        use ScalarValue::{LargeUtf8, Utf8, Utf8View};
+        match (value, &self.memory) {
+            (ColumnarValue::Scalar(Utf8(Some(text)) | LargeUtf8(Some(text)) | Utf8View(Some(text))), Some(memory)) => {
+                Ok(Arc::new(constant_texts(text, rows, memory)?))
+            }
+            (value, _) => value.into_array(rows),
+        }
     }
 }
 
@@ -60,7 +78,7 @@ impl ForeignExpr for PhysicalForeign {
         let array = self
             .expression
             .evaluate(&batch)
-            .and_then(|value| value.into_array(input.rows))
+            .and_then(|value| self.rows_of(value, input.rows))
             .map_err(|error| foreign(datafusion_error(&error)))?;
         column_from_arrow(&array, self.result).map_err(foreign)
     }

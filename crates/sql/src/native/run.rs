@@ -169,6 +169,16 @@ pub(super) fn values(
     if rows.is_empty() {
         return Ok(Vec::new());
     }
+    if let [row] = rows {
+        // As it was computed: a large text is not copied, and stays reserved.
+        let no_columns = Batch::new(Vec::new(), 1);
+        let column = |expression: &Expression| expression.column(&no_columns, parameters);
+        let columns = row.iter().map(column).collect::<Result<Vec<_>, _>>().map_err(|error| operator_error(&error))?;
+        let typed = columns.into_iter().zip(types).map(|(column, data_type)| {
+            if column.data_type == *data_type { column } else { Column::constant(*data_type, &column.value(0), 1) }
+        });
+        return Ok(vec![Batch::new(typed.collect::<Vec<Column>>(), 1)]);
+    }
     let mut builders: Vec<ColumnBuilder> =
         types.iter().map(|data_type| ColumnBuilder::with_capacity(*data_type, rows.len())).collect();
     for row in rows {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use eris_engine::{Change, EngineError, RowChange, RowFilter, Transaction};
 use eris_operators::{Expression, select};
+use eris_platform::Reservation;
 use eris_storage::{AttributeId, Batch, Column, ColumnBuilder, Value};
 
 use super::access::{Access, Bound};
@@ -35,9 +36,25 @@ pub enum InsertRows {
     Query(Arc<crate::session::QueryPlan>),
 }
 
+/// Shorter values are bounded by the statement's text.
+const RESERVED_BYTES_MIN: usize = 4 << 10;
+
+fn long_bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
 impl InsertPlan {
-    /// The batch of a VALUES list.
-    pub fn values_batch(&self, rows: &[Vec<Option<Expression>>], parameters: &[Value]) -> Result<Batch, SqlError> {
+    /// The batch of a VALUES list; long values that are computed for it are reserved as they come.
+    pub fn values_batch(
+        &self,
+        rows: &[Vec<Option<Expression>>],
+        parameters: &[Value],
+        computed: &Reservation,
+    ) -> Result<Batch, SqlError> {
         let mut columns = Vec::with_capacity(self.table.columns.len());
         for ((column, source), default) in self.table.columns.iter().zip(&self.source_of_column).zip(&self.defaults) {
             let mut builder = ColumnBuilder::with_capacity(column.sql_type.data_type(), rows.len());
@@ -47,6 +64,11 @@ impl InsertPlan {
                     None => default.clone(),
                     Some(expression) => {
                         let value = expression.constant(parameters).map_err(|error| operator_error(&error))?;
+                        let is_given = matches!(expression, Expression::Constant { .. } | Expression::Parameter { .. });
+                        let bytes = long_bytes(&value);
+                        if !is_given && bytes >= RESERVED_BYTES_MIN {
+                            computed.grow(bytes as u64).map_err(SqlError::out_of_memory)?;
+                        }
                         assign(value, column.sql_type)?
                     }
                 };

@@ -27,7 +27,7 @@ use super::errors::datafusion_error;
 use super::letter_case::by_letter;
 use super::partial_functions::checked;
 use super::rules::{optimizer_rules, physical_rules, rules_again};
-use super::text_growth::bounded;
+use super::text_growth::{Planning, TextCalls, bounded};
 use super::window_functions::window_functions;
 use crate::activity::Activities;
 use crate::catalog::{CatalogVersion, Table};
@@ -50,7 +50,7 @@ fn scalar_functions(memory: &Arc<dyn MemoryPool>) -> Vec<Arc<ScalarUDF>> {
         .map(|function| match function.name() {
             "signum" => Arc::new(ScalarUDF::clone(&function).with_aliases(["sign"])),
             "date_part" => date_part(),
-            "lower" | "upper" => by_letter(function),
+            "lower" | "upper" => bounded(by_letter(function), memory),
             _ => bounded(checked(function), memory),
         })
         .collect();
@@ -93,6 +93,8 @@ pub struct Planner {
     recovery: Arc<OnceLock<RecoveryReport>>,
     activities: Arc<Activities>,
     state: Arc<SessionState>,
+    /// The same, and functions are told that they are called while a statement is planned.
+    planning: Arc<SessionState>,
     again: Arc<Optimizer>,
     expr_planners: Arc<[Arc<dyn ExprPlanner>]>,
     /// Queries planned so far.
@@ -136,18 +138,21 @@ impl Planner {
             .with_config(config)
             .with_runtime_env(runtime)
             .with_expr_planners(expr_planners.clone())
-            .with_analyzer_rules(analyzer_rules())
+            .with_analyzer_rules(analyzer_rules(TextCalls::new(&memory)))
             .with_optimizer_rules(optimizer_rules())
             .with_physical_optimizer_rules(physical_rules(PaddedSides::Outer))
             .with_scalar_functions(scalar_functions(&memory))
             .with_aggregate_functions(aggregates.collect())
             .with_window_functions(window_functions())
             .build();
+        let mut planning = state.clone();
+        planning.config_mut().options_mut().extensions.insert(Planning);
         Self {
             engine,
             recovery: Arc::default(),
             activities,
             state: Arc::new(state),
+            planning: Arc::new(planning),
             again: Arc::new(rules_again()),
             expr_planners: expr_planners.into(),
             planned: Arc::default(),
@@ -210,11 +215,11 @@ impl Planner {
     pub fn optimize(&self, plan: &LogicalPlan, momentary: bool) -> Result<LogicalPlan, SqlError> {
         self.planned.fetch_add(1, Ordering::Relaxed);
         let of_now = momentary.then(|| {
-            let mut state = SessionState::clone(&self.state);
+            let mut state = SessionState::clone(&self.planning);
             self.set_time(&mut state);
             state
         });
-        let state = of_now.as_ref().unwrap_or(&self.state);
+        let state = of_now.as_ref().unwrap_or(&self.planning);
         self.optimize_in(state, plan).map_err(|error| datafusion_error(&error))
     }
 

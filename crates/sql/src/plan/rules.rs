@@ -55,6 +55,7 @@ pub(super) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             rules.push(Arc::new(FirstOfGroups));
         }
         rules.push(match rule.name() {
+            "common_sub_expression_eliminate" => Arc::new(Sparing { rule, spares: computes_one_row }),
             "push_down_filter" => Arc::new(Sparing { rule, spares: filters_one_group }),
             "extract_equijoin_predicate" => Arc::new(Sparing { rule, spares: takes_nulls_for_equal }),
             "eliminate_cross_join" => {
@@ -118,6 +119,13 @@ impl OptimizerRule for Sparing {
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if (self.spares)(&plan) { Ok(Transformed::no(plan)) } else { self.rule.rewrite(plan, config) }
     }
+}
+
+/// A select list without a table, as VALUES of INSERT are planned: it is one row of expressions and has to stay one.
+/// An expression that is there twice is computed twice.
+fn computes_one_row(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Projection(projection) = plan else { return false };
+    matches!(projection.input.as_ref(), LogicalPlan::EmptyRelation(_))
 }
 
 /// A join of keys among which NULL meets NULL, all of them: an equality that is made a key of it would let NULLs meet.

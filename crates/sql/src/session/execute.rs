@@ -252,7 +252,8 @@ impl Session {
         let container = plan.table.container();
         match &plan.rows {
             InsertRows::Values(rows) => {
-                let batch = plan.values_batch(rows, parameters)?;
+                let computed = self.transaction().memory().reserve("computed values");
+                let batch = plan.values_batch(rows, parameters, &computed)?;
                 self.transaction().insert(container, batch).await.map_err(failed)
             }
             InsertRows::Query(query) => {

@@ -39,15 +39,19 @@ pub(super) use parts::date_part;
 pub(super) use predicates::refused;
 pub(super) use quantified::{parameters_of_rows, row_in};
 
+use super::text_growth::TextCalls;
+
 type Rule = Arc<dyn AnalyzerRule + Send + Sync>;
 
-/// DataFusion's rules between ours.
-pub(super) fn analyzer_rules() -> Vec<Rule> {
+/// DataFusion's rules between ours; what makes texts becomes calls of bounded functions.
+pub(super) fn analyzer_rules(texts: TextCalls) -> Vec<Rule> {
     let mut rules: Vec<Rule> =
         vec![Arc::new(outer_aggregates::OuterAggregates), Arc::new(quantified::Quantified), Arc::new(BringTogether)];
     rules.extend(Analyzer::new().rules);
-    rules.push(Arc::new(Rewriting { name: "correlated_subqueries", rewrite: |expr, _| subqueries::prepared(expr) }));
+    let prepared = Box::new(|expr: &Expr, _: &DFSchema| subqueries::prepared(expr));
+    rules.push(Arc::new(Rewriting { name: "correlated_subqueries", rewrite: prepared }));
     rules.push(Arc::new(PlacePredicates));
+    let as_postgres = Box::new(move |expr: &Expr, columns: &DFSchema| as_postgres(expr, columns, &texts));
     rules.push(Arc::new(Rewriting { name: "as_postgres", rewrite: as_postgres }));
     rules
 }
@@ -90,9 +94,12 @@ impl AnalyzerRule for PlacePredicates {
 }
 
 /// What becomes of an expression over some columns; `None`: it stays.
-type Rewrite = fn(&Expr, &DFSchema) -> Result<Option<Expr>>;
+type Rewrite = Box<dyn Fn(&Expr, &DFSchema) -> Result<Option<Expr>> + Send + Sync>;
 
-fn as_postgres(expr: &Expr, columns: &DFSchema) -> Result<Option<Expr>> {
+fn as_postgres(expr: &Expr, columns: &DFSchema, texts: &TextCalls) -> Result<Option<Expr>> {
+    if let Some(call) = texts.rewrite(expr, columns) {
+        return Ok(Some(call));
+    }
     match expr {
         Expr::Cast(cast) => casts::cast(cast, columns),
         Expr::ScalarFunction(function) => Ok(rounding::rewrite(function, columns)),

@@ -22,6 +22,7 @@ use crate::arrow_view::sql_type_of_arrow;
 use crate::native::{Converted, PhysicalForeign, comparable, scalar_value};
 use crate::plan::checked::CheckedArithmetic;
 use crate::plan::parameters::index_of;
+use crate::plan::text_growth::memory_of;
 
 /// Lists longer than this whose items are not all constants are left to DataFusion.
 const IN_LIST_MAX: usize = 8;
@@ -497,8 +498,10 @@ fn foreign(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
         .iter()
         .map(|(index, field)| Ok((*index, sql_type_of_arrow(field.data_type())?.data_type())))
         .collect::<Lowering<Vec<_>>>()?;
+    let memory = memory_of(&expression).map_err(NotNative::because)?;
     Ok(Expression::Foreign(Arc::new(PhysicalForeign {
         expression,
+        memory,
         columns: positions.into(),
         parameters: parameters.into(),
         schema,
