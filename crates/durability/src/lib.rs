@@ -19,6 +19,7 @@ mod options;
 mod recover;
 mod replay;
 mod restore;
+mod room;
 mod verify;
 
 pub use backup::{BackupReport, back_up};

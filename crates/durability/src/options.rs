@@ -36,7 +36,7 @@ impl Default for DurabilityOptions {
             asynchronous_delay: Duration::from_millis(10),
             checkpoint_log_bytes: 256 << 20,
             checkpoint_interval: Duration::from_mins(5),
-            replay_rows: 1_024,
+            replay_rows: 8_192,
             damage: Damage::default(),
         }
     }

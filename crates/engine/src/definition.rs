@@ -112,6 +112,8 @@ impl Engine {
         let containers = logged.map(|container| (Arc::clone(&container), container.defined_schema())).collect();
         let mut snapshot = self.begin_internal();
         snapshot.pass_table_locks();
+        // A checkpoint makes the log of a full database shorter; a batch is read at a time.
+        snapshot.use_system_memory();
         Whole { snapshot, definitions: self.list_definitions(), containers }
     }
 

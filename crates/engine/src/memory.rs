@@ -116,6 +116,8 @@ pub struct NodeMemory {
     pub remark: Option<String>,
 }
 
+/// See [`Runtime::write_ahead_bytes`].
+const WRITE_AHEAD_SHARE: u64 = 64;
 /// How often a statement that waits for memory looks.
 const AWAIT_STEP: Duration = Duration::from_millis(1);
 /// So many looks in a row find nothing to do before it is believed.
@@ -148,6 +150,18 @@ impl Runtime {
     #[inline]
     pub fn memory_is_awaited(&self) -> bool {
         self.memory_waits.load(Ordering::Relaxed) > 0
+    }
+
+    /// What a transaction wrote goes into the log ahead of its commit when it is so much: a small part of what is kept
+    /// for those that give memory back.
+    pub fn write_ahead_bytes(&self) -> usize {
+        let share = usize::try_from(self.memory.configured_limit() / WRITE_AHEAD_SHARE).unwrap_or(usize::MAX);
+        self.options.write_ahead_bytes.min(share)
+    }
+
+    /// Whether rows of so many bytes may be there as plain columns, which maintenance encodes afterwards.
+    pub fn has_room_for_plain_columns(&self, bytes: u64) -> bool {
+        self.memory.used().saturating_add(bytes) <= self.memory.limit() / 2
     }
 
     /// Maintenance goes first until what is returned is dropped.

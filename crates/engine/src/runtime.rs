@@ -169,7 +169,7 @@ impl Runtime {
             helpers: Helpers::new(nodes.len()),
             traffic: Traffic::new(nodes.len()),
             options,
-            redo_memory: memory.reserve("redo of transactions"),
+            redo_memory: memory.reserve_for_release("redo of transactions"),
             log: LogSlot::default(),
             system_memory: memory.counted(),
             short_memory: memory.short(),
@@ -495,7 +495,9 @@ impl Runtime {
 
     /// What maintenance left for later comes now.
     pub fn end_opening(self: &Arc<Self>) {
-        self.opening.fetch_sub(1, Ordering::AcqRel);
+        if self.opening.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.memory.take_what_is_kept(false);
+        }
         self.retry_blocked_maintenance();
     }
 

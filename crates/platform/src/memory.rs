@@ -37,7 +37,7 @@ pub struct MemoryPool {
     release_limit: AtomicU64,
     /// When so much more was reserved, whatever was given back meanwhile, the controller looks.
     until_look: AtomicI64,
-    /// Set while a few rows are changed in a store whose pool this is.
+    /// Set while a few rows are changed in a store whose pool this is, or the database whose pool it is, is opened.
     takes_what_is_kept: AtomicBool,
     used: AtomicU64,
     peak: AtomicU64,
@@ -220,6 +220,12 @@ impl MemoryPool {
         })
     }
 
+    /// From now on everything may also take what is kept for what gives memory back, or no longer: while a database is
+    /// opened its rows have to go in again, which were changed with that.
+    pub fn take_what_is_kept(&self, takes: bool) {
+        self.takes_what_is_kept.store(takes, Ordering::Relaxed);
+    }
+
     /// A pool within this one whose bytes count here, but are refused by no limit; only the system may have no more.
     /// For what stays small, and what a full database needs to become emptier.
     pub fn counted(self: &Arc<Self>) -> Arc<MemoryPool> {
@@ -321,6 +327,11 @@ impl MemoryPool {
         self.configured.load(Ordering::Relaxed)
     }
 
+    /// The same of the database of which this is a part.
+    pub fn database_limit(&self) -> u64 {
+        self.root().configured_limit()
+    }
+
     /// Bytes of the limit that only what gives memory back may take.
     pub fn kept(&self) -> u64 {
         if self.parent.is_some() { 0 } else { kept_of(self.limit()) }
@@ -356,6 +367,7 @@ impl MemoryPool {
     /// moment and one takes back what it added, so that they cannot both slip under the limit.
     fn take(&self, consumer: &Consumer, bytes: u64, may_take: MayTake) -> Result<(), MemoryExceeded> {
         let may_take = match self.kind {
+            PoolKind::Limited if self.takes_what_is_kept.load(Ordering::Relaxed) => may_take.max(MayTake::WhatIsKept),
             PoolKind::Limited => may_take,
             PoolKind::OnlyCounts => MayTake::Everything,
             // What is only counted is refused nowhere.

@@ -42,7 +42,7 @@ pub use modules::{
 pub use mvcc::{Holder, Outcome, Outcomes, Snapshot, StatementNumber, Timestamp, TransactionId, Word, WordKind};
 pub use physical::{LAYOUT_MEMBERS_MAX, LayoutMember, PhysicalLayout, SegmentLayouts};
 pub use predicate::{Comparison, Condition, IndexOrder, Predicate, ReadRequest, Test};
-pub use schema::{Attribute, IndexDefinition, IndexKind, Layout, SEGMENT_ROWS_DEFAULT, Schema};
+pub use schema::{Attribute, IndexDefinition, IndexKind, Layout, SEGMENT_ROWS_DEFAULT, Schema, segment_bytes};
 pub use segment::{BuildForm, BuildOptions, SealedSegment, SegmentIdentity};
 pub use store::{
     AccessHistory, AccessStatistics, AttachCursor, AttributeStatistics, Found, Gateway, Horizon, IndexBuildCursor,

@@ -4,11 +4,22 @@ use crate::ids::{AttributeId, ContainerId, IndexId, SchemaVersion};
 use crate::modules::{COLUMN, ENCODED, ROW_STATIC};
 use crate::physical::SegmentLayouts;
 use crate::types::DataType;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Rows of a segment unless a container says otherwise (2^16: an offset fits in 16 bits where that helps, a column of
 /// 8-byte values is half a megabyte and stays in a second-level cache).
 pub const SEGMENT_ROWS_DEFAULT: u32 = 1 << 16;
+/// The share of a database's memory that is enough for the rows of one segment, ...
+const SEGMENT_SHARE: u64 = 32;
+/// ... and its bounds.
+const SEGMENT_BYTES: RangeInclusive<u64> = 256 << 10..=128 << 20;
+
+/// A segment whose rows take so many bytes gets no more, in a database with this limit of memory: it is copied as a
+/// whole when it is sealed, written and loaded.
+pub fn segment_bytes(memory_limit: u64) -> u64 {
+    (memory_limit / SEGMENT_SHARE).clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end())
+}
 
 /// One attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,10 @@ use super::manifest::{BlockEntry, Manifest};
 use super::take::WrittenSegments;
 use crate::directory::{DatabaseId, Directory};
 use crate::error::DurabilityError;
+use crate::room::Tries;
+
+/// Rows of a block that are loaded at a time where memory is short.
+const FEW_ROWS: usize = 1 << 12;
 
 /// Tells how far loading is: bytes that are loaded.
 type Tell<'t> = &'t mut (dyn FnMut(u64) + Send);
@@ -181,9 +185,31 @@ impl Loader {
         Some((entry, reading))
     }
 
+    /// Loads the rows of a block; where memory is too short for that, a few at a time, when there is room for them.
+    async fn load(
+        &self,
+        entry: &BlockEntry,
+        rows: Batch,
+    ) -> Result<Option<(Arc<SegmentIdentity>, usize)>, DurabilityError> {
+        match self.try_load(entry, rows.clone()).await {
+            Err(error) if error.is_out_of_memory() => {}
+            loaded => return loaded,
+        }
+        for from in (0..rows.rows).step_by(FEW_ROWS) {
+            let few = rows.slice(from, FEW_ROWS.min(rows.rows - from));
+            let mut tries = Tries::new(&self.work.engine);
+            while let Err(error) = self.try_load(entry, few.clone()).await {
+                if !error.is_out_of_memory() || !tries.again().await {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Loads the rows of a block; gives the segment that holds all of them, and nothing else, if there is one, and its
     /// columns.
-    async fn load(
+    async fn try_load(
         &self,
         entry: &BlockEntry,
         rows: Batch,

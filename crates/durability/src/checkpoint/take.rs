@@ -21,7 +21,7 @@ use crate::log::Log;
 /// Rows of open segments that are written as one block.
 const OPEN_ROWS: usize = 1 << 16;
 /// The same in bytes.
-const OPEN_BYTES: usize = 16 << 20;
+const OPEN_BYTES: usize = 4 << 20;
 /// A data file of which less than one in so many bytes is needed is left: its blocks are written again.
 const SPARSE: u64 = 2;
 /// How often a container is read again whose schema moves meanwhile.

@@ -9,15 +9,21 @@ use eris_engine::{Engine, EngineError};
 
 use super::Unusable;
 use super::apply::{Applier, Step};
+use crate::room::Tries;
 
 /// Chunks that wait for a lane before whoever reads the log does.
 const CHUNKS_MAX: usize = 4;
+/// Steps of a chunk that are done in one transaction where memory is short.
+const FEW_STEPS: usize = 64;
+/// Rows of so many bytes are a chunk, however few they are.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Steps that are done in one transaction.
 #[derive(Default)]
 struct Chunk {
     steps: Vec<Step>,
     rows: usize,
+    bytes: usize,
 }
 
 /// See the [module](self). Dropping ends them.
@@ -42,12 +48,13 @@ impl Lanes {
         self.lanes.len()
     }
 
-    /// Gives a lane a step, which has so many rows.
-    pub async fn push(&mut self, lane: usize, step: Step, rows: usize) -> Result<(), Unusable> {
+    /// Gives a lane a step, which has so many rows of about so many bytes.
+    pub async fn push(&mut self, lane: usize, step: Step, (rows, bytes): (usize, usize)) -> Result<(), Unusable> {
         let (queue, chunk) = &mut self.lanes[lane];
         chunk.steps.push(step);
         chunk.rows += rows;
-        if chunk.rows < self.chunk_rows {
+        chunk.bytes += bytes;
+        if chunk.rows < self.chunk_rows && chunk.bytes < CHUNK_BYTES {
             return Ok(());
         }
         queue.push(std::mem::take(chunk)).await
@@ -77,14 +84,31 @@ impl Drop for Lanes {
 
 async fn run(engine: Engine, consumer: Consumer) {
     while let Some(chunk) = consumer.0.next().await {
-        if let Err(unusable) = apply(&engine, chunk).await {
+        if let Err(unusable) = apply_with_room(&engine, chunk).await {
             return consumer.0.fail(unusable);
         }
     }
 }
 
-async fn apply(engine: &Engine, chunk: Chunk) -> Result<(), Unusable> {
-    let mut steps = chunk.steps;
+/// Does a chunk; where memory is too short for that, a few steps at a time, when there is room for their rows.
+async fn apply_with_room(engine: &Engine, chunk: Chunk) -> Result<(), Unusable> {
+    let is_short = |unusable: &Unusable| matches!(unusable, Unusable::Engine(error) if error.is_out_of_memory());
+    match apply(engine, chunk.steps.clone()).await {
+        Err(unusable) if is_short(&unusable) => {}
+        done => return done,
+    }
+    for few in chunk.steps.chunks(FEW_STEPS) {
+        let mut tries = Tries::new(engine);
+        while let Err(unusable) = apply(engine, few.to_vec()).await {
+            if !is_short(&unusable) || !tries.again().await {
+                return Err(unusable);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn apply(engine: &Engine, mut steps: Vec<Step>) -> Result<(), Unusable> {
     // Containers are independent of each other. A stable sort, so that the steps of each keep their order.
     steps.sort_by_key(|step| step.schema.container);
     let mut transaction = engine.begin_internal();

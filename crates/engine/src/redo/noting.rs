@@ -78,7 +78,7 @@ impl<'a> Noting<'a> {
         }
         let changed = rows.columns.len();
         if rows.rows >= LOAD_ROWS_MIN.min(schema.segment_rows as usize) {
-            return Ok(object.note_redo(&runtime.redo_memory, runtime.options.write_ahead_bytes, |out| {
+            return Ok(object.note_redo(&runtime.redo_memory, runtime.write_ahead_bytes(), |out| {
                 Header { kind: LOAD, identity: &[], changed, schema, snapshot }.write(out, |out| rows.store(out));
             })?);
         }
@@ -86,7 +86,7 @@ impl<'a> Noting<'a> {
             let format = scratch.formats.of(schema.attributes.iter().map(|attribute| attribute.data_type));
             scratch.rows.clear(&format);
             scratch.rows.extend(rows);
-            object.note_redo(&runtime.redo_memory, runtime.options.write_ahead_bytes, |out| {
+            object.note_redo(&runtime.redo_memory, runtime.write_ahead_bytes(), |out| {
                 let header = Header { kind: INSERT, identity: &[], changed, schema, snapshot };
                 header.write(out, |out| scratch.rows.store(out));
             })
@@ -120,7 +120,7 @@ impl<'a> Noting<'a> {
             let gone = store.take_rows_out(snapshot, addresses)?;
             if !gone.is_empty() {
                 keep(&mut scratch.identities, &gone);
-                object.note_redo(&runtime.redo_memory, runtime.options.write_ahead_bytes, |out| {
+                object.note_redo(&runtime.redo_memory, runtime.write_ahead_bytes(), |out| {
                     let (identity, schema) = (store.identity(), &**store.schema());
                     let header = Header { kind: DELETE, identity, changed: 0, schema, snapshot };
                     header.write(out, |out| {
@@ -176,7 +176,7 @@ impl<'a> Noting<'a> {
                 } else {
                     scratch.rows.extend(&new.take(&changed));
                 }
-                object.note_redo(&runtime.redo_memory, runtime.options.write_ahead_bytes, |out| {
+                object.note_redo(&runtime.redo_memory, runtime.write_ahead_bytes(), |out| {
                     let identity = store.identity();
                     let header = Header { kind: UPDATE, identity, changed: attributes.len(), schema, snapshot };
                     header.write(out, |out| {

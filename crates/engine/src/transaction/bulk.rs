@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use eris_platform::Reservation;
 use eris_storage::{
-    Batch, BuildForm, BuildOptions, ContainerId, Key, PartitionId, SealedSegment, SegmentIdentity, Value,
+    Batch, BuildForm, BuildOptions, ContainerId, Key, PartitionId, SealedSegment, SegmentIdentity, Value, segment_bytes,
 };
 
 use super::through_index::knew_all;
@@ -31,12 +31,9 @@ const IN_FLIGHT_PER_WORKER: usize = 2;
 /// Fewer rows than this are inserted as rows: a segment of them would be compacted soon anyway.
 const SEAL_ROWS_MIN: usize = 1_024;
 
-/// Rows of a partition that have this share of the limit, within bounds, are not gathered any further, though they are
-/// fewer than a segment's. While they become a segment they are there up to four times: gathered, in one piece, sealed
-/// and in the log.
-const GATHERED_SHARE: u64 = 32;
+/// Rows of a partition that have the bytes of a segment, and at least so many, are not gathered any further. While they
+/// become one they are there up to four times: gathered, in one piece, sealed and in the log.
 const GATHERED_BYTES_MIN: u64 = 2 << 20;
-const GATHERED_BYTES_MAX: u64 = 128 << 20;
 /// Nor are those of all partitions together that have this share: the largest part goes first.
 const GATHERED_SHARE_OF_ALL: u64 = 8;
 /// Rows that become no segment are sent as so many bytes at a time, if they are several batches.
@@ -137,9 +134,18 @@ impl<'t> BulkLoad<'t> {
     }
 
     fn form(&self, rows: &Batch) -> BuildForm {
-        let memory = &self.transaction.runtime.memory;
-        let has_room = memory.used() + rows.bytes() as u64 <= memory.limit() / 2;
-        if self.encodes_later && has_room { BuildForm::Unencoded } else { BuildForm::AsLaidOut }
+        if !self.encodes_later {
+            return BuildForm::AsLaidOut;
+        }
+        let runtime = &self.transaction.runtime;
+        if runtime.has_room_for_plain_columns(rows.bytes() as u64) {
+            return BuildForm::Unencoded;
+        }
+        // Those that are plain are encoded now, while there is room to do so.
+        if runtime.is_opening() {
+            runtime.unblock_maintenance();
+        }
+        BuildForm::AsLaidOut
     }
 
     /// Adds rows, columns in schema order.
@@ -168,7 +174,7 @@ impl<'t> BulkLoad<'t> {
             return Some((index, Enough::Rows));
         }
         let limit = self.transaction.runtime.memory.configured_limit();
-        let of_one = (limit / GATHERED_SHARE).clamp(GATHERED_BYTES_MIN, GATHERED_BYTES_MAX);
+        let of_one = segment_bytes(limit).max(GATHERED_BYTES_MIN);
         let of_all = (limit / GATHERED_SHARE_OF_ALL).max(GATHERED_BYTES_MIN);
         let (index, largest) = self.gathered.iter().enumerate().max_by_key(|(_, gathered)| gathered.bytes)?;
         let all: u64 = self.gathered.iter().map(|gathered| gathered.bytes).sum();

@@ -9,7 +9,8 @@
 //!   keys are fetched together, so that the steps of the search do not wait for memory one after the other.
 //! * Many searches at once descend level by level together: while one waits for its node the others search theirs.
 //! * A full leaf that gets its new pair at the very end is not halved: the pair opens a new leaf, so ascending runs
-//!   (bulk loads, rising keys) fill leaves completely.
+//!   (bulk loads, rising keys) fill leaves completely. One that belongs between other pairs has the leaf cut where it
+//!   is, not at the half, and then fills leaves in the same way.
 //! * A leaf that such a run fills and leaves behind is packed if its keys are numbers of one width (`packed.rs`): two
 //!   or three bytes a pair instead of twenty. An insert unpacks it; a removal does not.
 //! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
@@ -35,6 +36,9 @@ use packed::Packed;
 /// Searches that run interleaved: more than a processor has cache misses under way at once, few enough that what was
 /// fetched for one is still there when its turn comes (16 leaves are 8 KiB of keys).
 pub(super) const SEEKS_MAX: usize = 16;
+
+/// Inserts in a row, each right behind the one before, that are a run of ascending pairs.
+const RUN_MIN: usize = 8;
 
 /// The leaf of the last insert, and which pairs belong there.
 struct Hint<K> {
@@ -68,6 +72,10 @@ pub(super) struct Tree<K> {
     height: usize,
     len: u64,
     hint: Option<Hint<K>>,
+    /// Leaf and position of the last insert, ...
+    last: (u32, usize),
+    /// ... and how many in front of it were each right behind the one before.
+    run: usize,
     memory: Reservation,
     /// Nodes reserved but not yet made.
     spare: usize,
@@ -85,7 +93,18 @@ fn child_of<K: Ord + Default>(inner: &Inner<K>, key: &K, handle: u64) -> usize {
 
 impl<K: NodeKey> Tree<K> {
     pub(super) fn new(memory: Reservation) -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), root: NONE, height: 0, len: 0, hint: None, memory, spare: 0 }
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            root: NONE,
+            height: 0,
+            len: 0,
+            hint: None,
+            last: (NONE, 0),
+            run: 0,
+            memory,
+            spare: 0,
+        }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -254,7 +273,7 @@ impl<K: NodeKey> Tree<K> {
         }
         self.reserve_spare(self.height + 2)?;
         self.hint = None;
-        let right = self.split_leaf(leaf, at);
+        let right = self.split_leaf(leaf, self.cut(leaf, at));
         let (right_key, right_handle) = match self.leaf(right).first() {
             Some((first, first_handle)) => (first.into_owned(), first_handle),
             None => (key.clone(), handle),
@@ -282,6 +301,8 @@ impl<K: NodeKey> Tree<K> {
         }
         leaf.insert(at, key.clone(), handle);
         self.len += 1;
+        self.run = if self.last.0 == node && self.last.1 + 1 == at { self.run + 1 } else { 0 };
+        self.last = (node, at);
         let Node::Leaf(leaf) = &self.nodes[node as usize] else { unreachable!("a leaf that takes pairs") };
         let has_key = |pair: Option<(Cow<'_, K>, u64)>| pair.is_some_and(|(other, _)| *other == *key);
         let before = if at > 0 {
@@ -297,12 +318,18 @@ impl<K: NodeKey> Tree<K> {
         Placed { new: true, key_shared: before || after }
     }
 
-    /// Makes room in a full leaf for a pair at position `at`; gives the new right sibling.
+    /// Where a full leaf is cut that gets a pair at position `at`.
+    fn cut(&self, node: u32, at: usize) -> usize {
+        let goes_on = self.last.0 == node && self.last.1 + 1 == at && self.run >= RUN_MIN;
+        if at == NODE_MAX || goes_on { at } else { NODE_MAX / 2 }
+    }
+
+    /// Cuts a full leaf; gives the new right sibling.
     fn split_leaf(&mut self, node: u32, at: usize) -> u32 {
         let leaf = self.leaf_mut(node);
         let next = leaf.next;
         let mut right = Leaf::new(next, node);
-        leaf.split_into(if at == NODE_MAX { NODE_MAX } else { NODE_MAX / 2 }, &mut right);
+        leaf.split_into(at, &mut right);
         let right = self.make(Node::Leaf(right));
         self.leaf_mut(node).next = right;
         if next != NONE {

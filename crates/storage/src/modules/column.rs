@@ -136,6 +136,7 @@ impl ColumnPath {
     /// Takes the columns out, frozen, each with the bytes that are accounted for it, and what accounts for them.
     /// Nothing is left behind.
     pub(super) fn take_frozen(&mut self) -> (Vec<TakenColumn>, Reservation) {
+        self.give_back_room();
         let columns = std::mem::take(&mut self.columns).into_iter().map(|held| {
             let fixed = self.rows_capacity * held.attribute.data_type.physical().width();
             let (column, long) = match held.state {
@@ -157,6 +158,19 @@ impl ColumnPath {
         match &self.columns[position(&self.positions, attribute)].state {
             State::Growing { values, .. } => values.view(),
             State::Frozen(column) => column.view(),
+        }
+    }
+
+    /// No more rows come: gives back the room for them, if it is worth a copy.
+    fn give_back_room(&mut self) {
+        let of_column = |held: &Held| match &held.state {
+            State::Growing { data_capacity, data_used, .. } => data_capacity - data_used,
+            State::Frozen(_) => 0,
+        };
+        let room =
+            (self.rows_capacity - self.rows) * self.row_bytes() + self.columns.iter().map(of_column).sum::<usize>();
+        if room as u64 * ROOM_SHARE > self.memory.bytes() {
+            self.truncate(self.rows as u32);
         }
     }
 
@@ -220,6 +234,9 @@ impl ColumnPath {
 
 /// When fewer than one row in this many still qualifies, further conditions are tested row by row.
 const SPARSE_SHARE: usize = 8;
+
+/// Room for rows that did not come is given back if it is more than one byte of so many.
+const ROOM_SHARE: u64 = 8;
 
 /// From this many rows on, long values are handed out by reference to the segment's data instead of copied. Fewer are
 /// not worth keeping a segment's data alive.
@@ -380,6 +397,7 @@ impl AccessPath for ColumnPath {
     }
 
     fn freeze(&mut self) {
+        self.give_back_room();
         for held in &mut self.columns {
             if let State::Growing { values, .. } = &mut held.state {
                 let empty = ColumnBuilder::with_capacity(held.attribute.data_type, 0);

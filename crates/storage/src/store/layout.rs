@@ -6,7 +6,7 @@ use crate::error::StorageError;
 use crate::ids::{AttributeId, SegmentNumber};
 use crate::modules::{AccessPath, Registry, layout_path};
 use crate::physical::{PhysicalLayout, SegmentLayouts};
-use crate::schema::{Layout, MIXED_MODULES, Schema};
+use crate::schema::{Layout, MIXED_MODULES, Schema, segment_bytes};
 use crate::segment::{OpenRows, OpenWords, Segment, State, path_attributes};
 use std::sync::Arc;
 
@@ -194,8 +194,9 @@ impl Store {
 
     /// After rows were appended: a full tail is no tail any more.
     pub(super) fn close_tail_if_full(&mut self) {
+        let bytes_max = segment_bytes(self.memory.database_limit());
         if let Some(number) = self.tail
-            && self.segment(number).is_some_and(Segment::is_full)
+            && self.segment(number).is_some_and(|tail| tail.is_full() || tail.path().bytes() >= bytes_max)
         {
             self.tail = None;
             self.candidates.insert(number);

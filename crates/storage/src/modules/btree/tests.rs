@@ -104,6 +104,23 @@ fn ascending_pairs_are_packed_into_a_tenth() {
     assert_eq!(all(&tree), (0..100_000).map(|number| (key_of(number), number)).collect::<Vec<_>>());
 }
 
+/// As several loads bring them side by side.
+#[test]
+fn runs_that_come_between_others_are_packed_too() {
+    const RUN: u64 = 1_000;
+    let pool = MemoryPool::unlimited();
+    let mut tree = Tree::new(pool.reserve("indexes"));
+    let runs = || (0..50).map(|half| 2 * half + 1).chain((0..50).rev().map(|half| 2 * half));
+    for run in runs() {
+        for number in run * RUN..(run + 1) * RUN {
+            assert!(tree.insert(&key_of(number), number).unwrap().new);
+        }
+    }
+    assert_eq!(all(&tree), (0..100 * RUN).map(|number| (key_of(number), number)).collect::<Vec<_>>());
+    let ascending = loaded(&MemoryPool::unlimited(), 100 * RUN).memory().bytes();
+    assert!(tree.memory().bytes() < 2 * ascending, "{} of {ascending}", tree.memory().bytes());
+}
+
 #[test]
 fn packed_leaves_take_changes_as_others() {
     for seed in 0..10 {
