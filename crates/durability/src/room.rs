@@ -8,7 +8,7 @@ use std::time::Duration;
 use eris_engine::Engine;
 
 /// How long partitions are given to vacate and encode what they can.
-const RECLAIM_MAX: Duration = Duration::from_secs(60);
+const RECLAIM_MAX: Duration = Duration::from_mins(1);
 /// So many tries in a row bring nothing before it is believed.
 const TRIES_IN_VAIN: u32 = 3;
 

@@ -575,6 +575,7 @@ impl Reservation {
     ///
     /// # Panics
     /// If the reservation holds less.
+    #[must_use]
     pub fn split(&self, bytes: u64) -> Reservation {
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "{} hands over {bytes} of {before} reserved bytes", self.consumer.name);

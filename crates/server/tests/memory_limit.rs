@@ -105,7 +105,7 @@ fn lines_that_do_not_end_are_reserved_and_refused() {
     waiting.send(&query("COPY t FROM STDIN WITH (FORMAT csv)"));
     waiting.send(&message(b'd', b"1,\"first line\nsecond "));
     for _ in 0..LINE / (32 << 10) {
-        waiting.send(&message(b'd', &[b'x'; 32 << 10]));
+        waiting.send(&message(b'd', &vec![b'x'; 32 << 10]));
     }
     let patience = Instant::now() + Duration::from_mins(1);
     while server.memory_used() < before + LINE as u64 / 2 {

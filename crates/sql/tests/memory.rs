@@ -423,7 +423,7 @@ fn a_refused_statement_waits_no_longer_than_it_may() {
         (answer, simulation.env().now() - begun)
     };
     run(&mut simulation, "CREATE TABLE t (id bigint PRIMARY KEY, n bigint, name text)", None).0.expect("it is made");
-    let lines: String = (1..=100_000).map(|id| format!("{id},0,{id:0>60}\n")).collect();
+    let lines = (1..=100_000).fold(String::new(), |lines, id| lines + &format!("{id},0,{id:0>60}\n"));
     run(&mut simulation, "COPY t FROM STDIN (FORMAT csv)", Some(lines)).0.expect("there is room");
     run(&mut simulation, "SET memory_wait_timeout = '100ms'", None).0.expect("a setting");
     let admitting = engine.clone();

@@ -288,8 +288,8 @@ const ADDRESS: &str = "address ";
 
 /// What the lock file says of this process: its number, and a line for each address.
 fn contents(addresses: &[SocketAddr]) -> String {
-    let addresses: String = addresses.iter().map(|address| format!("\n{ADDRESS}{address}")).collect();
-    format!("process {}{addresses}", std::process::id())
+    let process = format!("process {}", std::process::id());
+    addresses.iter().fold(process, |lines, address| format!("{lines}\n{ADDRESS}{address}"))
 }
 
 /// Why this could not be locked.

@@ -237,14 +237,13 @@ impl<'t> BulkLoad<'t> {
         }
         // A few rows may wait for long, and would keep the texts of all.
         for (partition, rows) in group_by_partition(&self.container, &self.table, rows, Batch::take_alone) {
-            match self.gathered.iter_mut().find(|gathered| gathered.partition.id == partition.id) {
-                Some(gathered) => gathered.push(rows),
-                None => {
-                    let mut gathered = Gathered { partition, batches: Vec::new(), rows: 0, bytes: 0 };
-                    gathered.push(rows);
-                    self.gathered.push(gathered);
-                }
+            if let Some(gathered) = self.gathered.iter_mut().find(|gathered| gathered.partition.id == partition.id) {
+                gathered.push(rows);
+                continue;
             }
+            let mut gathered = Gathered { partition, batches: Vec::new(), rows: 0, bytes: 0 };
+            gathered.push(rows);
+            self.gathered.push(gathered);
         }
     }
 
@@ -310,7 +309,9 @@ impl<'t> BulkLoad<'t> {
             {
                 // As above.
                 self.distribute(part);
-                batches.into_iter().for_each(|batch| self.distribute(batch));
+                for batch in batches {
+                    self.distribute(batch);
+                }
                 break;
             }
             self.give_back(bytes);

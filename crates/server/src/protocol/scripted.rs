@@ -191,7 +191,7 @@ impl RowStream for ScriptedRows<'_> {
         }
         let text = |n: u64| match self.text_bytes {
             Some(bytes) => Some("x".repeat(bytes)),
-            None => (n % 2 == 0).then(|| format!("row {n}")),
+            None => n.is_multiple_of(2).then(|| format!("row {n}")),
         };
         let rows = (self.next..until).map(|n| vec![Some(n.to_string()), text(n)]);
         let page = ScriptedPage { rows: rows.collect(), bytes: self.page_bytes };

@@ -68,10 +68,7 @@ impl ScalarUDFImpl for Join {
     }
 
     fn return_type(&self, types: &[ArrowType]) -> Result<ArrowType> {
-        match types {
-            [left, _] => Ok(left.clone()),
-            _ => plan_err!("|| takes two arguments"),
-        }
+        if let [left, _] = types { Ok(left.clone()) } else { plan_err!("|| takes two arguments") }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {

@@ -69,7 +69,7 @@ fn row_counts(batches: &[CopyBatch]) -> Vec<usize> {
 fn a_batch_ends_with_its_rows_its_width_or_its_bytes() {
     let pool = MemoryPool::unlimited();
     let narrow = [SqlType::BigInt, SqlType::Text];
-    let data: String = (0..20_000).map(|id| format!("{id},x\n")).collect();
+    let data = (0..20_000).fold(String::new(), |data, id| data + &format!("{id},x\n"));
     let found = batches(&mut reader(&pool, &narrow, true), data.as_bytes(), 8_000).unwrap();
     assert_eq!(row_counts(&found), [8_192, 8_192, 3_616]);
     // Six rows of 200 kB are the first that have a MiB.
