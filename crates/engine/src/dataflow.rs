@@ -294,6 +294,11 @@ impl Dataflow {
         Noting::new(runtime, &self.operator(header.operator).container, self.hold.object())
     }
 
+    /// Whether more of what its commands wrote has to go into the log before they go on.
+    pub(crate) fn waits_for_log(&self, runtime: &Runtime) -> bool {
+        self.hold.object().redo_waits_for_log(runtime.write_ahead_bytes())
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot<'_> {
         self.snapshot.snapshot()
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use eris_storage::Batch;
 
@@ -33,16 +33,20 @@ impl Results {
 
     /// The next batch; `None` after the last. An error is final.
     pub async fn next(&mut self) -> Result<Option<Batch>, EngineError> {
-        poll_fn(|context| {
-            self.cancel.register(context.waker());
-            let (polled, resumed) = self.dataflow.poll_result(&self.runtime, context);
-            self.runtime.visit_all(&resumed);
-            match polled {
-                Poll::Ready(result) => Poll::Ready(result),
-                Poll::Pending => Poll::Pending,
-            }
-        })
-        .await
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// See [`Self::next`].
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, EngineError>> {
+        self.cancel.register(context.waker());
+        let (polled, resumed) = self.dataflow.poll_result(&self.runtime, context);
+        self.runtime.visit_all(&resumed);
+        polled
+    }
+
+    /// What a dataflow tells that has come to its end.
+    pub(crate) fn summary(&self) -> Summary {
+        self.dataflow.take_summary()
     }
 
     /// Takes all batches.
@@ -57,16 +61,7 @@ impl Results {
     /// Waits for the end of a dataflow whose batches nobody wants.
     pub(crate) async fn finish(mut self) -> Result<Summary, EngineError> {
         while self.next().await?.is_some() {}
-        Ok(self.dataflow.take_summary())
-    }
-
-    /// Like [`Self::finish`], keeping the batches.
-    pub(crate) async fn finish_with_batches(mut self) -> Result<(Vec<Batch>, Summary), EngineError> {
-        let mut batches = Vec::new();
-        while let Some(batch) = self.next().await? {
-            batches.push(batch);
-        }
-        Ok((batches, self.dataflow.take_summary()))
+        Ok(self.summary())
     }
 }
 

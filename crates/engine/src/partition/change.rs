@@ -44,6 +44,9 @@ impl Place<'_> {
                 self.runtime.counters.add(Event::CreditWaits, 1);
                 return Ok(Step::Waits(Progress::Changing { cursor, within }));
             }
+            if dataflow.waits_for_log(self.runtime) {
+                return Ok(Step::Waits(Progress::Changing { cursor, within }));
+            }
             let next = match self.state.store.next_batch(&snapshot, &mut cursor) {
                 Ok(next) => next,
                 Err(error) => break Err(error.into()),

@@ -1,5 +1,7 @@
 //! The operations of one transaction that are not in the log yet.
 
+use std::task::Waker;
+
 use eris_platform::{MemoryExceeded, Reservation};
 use eris_storage::StatementNumber;
 
@@ -18,6 +20,10 @@ pub(crate) struct RedoBuffer {
     accounted: usize,
     /// Whether something of the transaction is in the log already.
     pub has_parts: bool,
+    /// Of the task that puts it there ahead of the commit, if it waits for those who write.
+    pub waker: Option<Waker>,
+    /// Whether there is such a task.
+    pub is_watched: bool,
 }
 
 impl RedoBuffer {

@@ -87,7 +87,7 @@ impl Transaction {
         if self.hold.object().take_redo_is_long() { Box::pin(self.write_ahead()).await } else { Ok(()) }
     }
 
-    async fn write_ahead(&self) -> Result<(), EngineError> {
+    pub(super) async fn write_ahead(&self) -> Result<(), EngineError> {
         let object = Arc::clone(self.hold.object());
         let Some(log) = self.runtime.log().cloned() else { return Ok(()) };
         let operations = {

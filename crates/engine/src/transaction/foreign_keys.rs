@@ -190,7 +190,7 @@ impl Transaction {
                 lock: RowLock::KeyShare,
                 statement,
             })?;
-            match results.finish_with_batches().await {
+            match self.finish_change(results).await {
                 Ok((batches, summary)) => match summary.blocked.holder {
                     None => return Ok(found_positions(&batches)),
                     Some(holder) => self.wait_for(holder).await?,

@@ -7,7 +7,9 @@
 //!
 //! What is rare (messages, waiting) has its own futures in boxes: those of point accesses are moved several times.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use eris_storage::{AttributeId, Batch, ContainerId, ReadRequest, RowLock};
 
@@ -19,6 +21,7 @@ use crate::error::EngineError;
 use crate::ids::OperatorIndex;
 use crate::message::{Message, Primitive};
 use crate::operator::{RowChange, RowFilter};
+use crate::results::Results;
 use crate::table_locks::TableLockMode;
 
 /// What a request for row locks does about rows that others have.
@@ -30,6 +33,14 @@ pub enum LockWait {
     NoWait,
     /// Leaves them out.
     SkipLocked,
+}
+
+/// What there is to do while a change is being made.
+enum Next {
+    /// What it wrote is long enough to go into the log.
+    WriteAhead,
+    /// A batch came, or there is no more.
+    Result(Option<Batch>),
 }
 
 impl Transaction {
@@ -281,6 +292,28 @@ impl Transaction {
         }
         let dataflow = self.dataflow(operators);
         let messages = self.messages(&dataflow, Primitive::UnorderedScan);
-        self.start(dataflow, messages).finish_with_batches().await
+        let results = self.start(dataflow, messages);
+        self.finish_change(results).await
+    }
+
+    /// Waits for the end of a change, and writes what it did into the log ahead while it goes on, so that the redo of a
+    /// long one never waits in memory as a whole; gives its batches.
+    pub(super) async fn finish_change(&self, mut results: Results) -> Result<(Vec<Batch>, Summary), EngineError> {
+        let object = Arc::clone(self.hold.object());
+        let _watched = object.watch_redo();
+        let mut batches = Vec::new();
+        loop {
+            let next = poll_fn(|context| {
+                if object.poll_redo_is_long(context) {
+                    return Poll::Ready(Ok(Next::WriteAhead));
+                }
+                results.poll_next(context).map_ok(Next::Result)
+            });
+            match next.await? {
+                Next::WriteAhead => self.write_ahead().await?,
+                Next::Result(Some(batch)) => batches.push(batch),
+                Next::Result(None) => return Ok((batches, results.summary())),
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 use eris_platform::{MemoryExceeded, Reservation};
 use eris_storage::{Outcome, PartitionId, StatementNumber, Timestamp, TransactionId};
@@ -64,6 +64,15 @@ pub(crate) struct TransactionObject {
 struct Waiters {
     next: u64,
     wakers: BTreeMap<u64, Waker>,
+}
+
+/// See [`TransactionObject::watch_redo`].
+pub(crate) struct WatchedRedo<'o>(&'o TransactionObject);
+
+impl Drop for WatchedRedo<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.redo).is_watched = false;
+    }
 }
 
 impl TransactionObject {
@@ -187,6 +196,7 @@ impl TransactionObject {
         self.has_redo.store(true, Ordering::Relaxed);
         if redo.bytes.len() > long_bytes {
             self.redo_is_long.store(true, Ordering::Relaxed);
+            redo.waker.take().into_iter().for_each(Waker::wake);
         }
         redo.account(memory)
     }
@@ -199,6 +209,31 @@ impl TransactionObject {
     /// Whether some of what it wrote should go into the log ahead; true once for what there is.
     pub fn take_redo_is_long(&self) -> bool {
         self.redo_is_long.load(Ordering::Relaxed) && self.redo_is_long.swap(false, Ordering::Relaxed)
+    }
+
+    /// The same; if it is not so, the task is woken when it is.
+    pub fn poll_redo_is_long(&self, context: &Context<'_>) -> bool {
+        if !self.take_redo_is_long() {
+            // Whoever writes looks for the waker under the same lock.
+            let mut redo = lock(&self.redo);
+            if !self.take_redo_is_long() {
+                redo.waker = Some(context.waker().clone());
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Until what is returned is dropped, its task looks after what is written and puts it into the log ahead.
+    pub fn watch_redo(&self) -> WatchedRedo<'_> {
+        lock(&self.redo).is_watched = true;
+        WatchedRedo(self)
+    }
+
+    /// Whether those who write should wait until the task has put more into the log.
+    pub fn redo_waits_for_log(&self, long_bytes: usize) -> bool {
+        let redo = lock(&self.redo);
+        redo.is_watched && redo.bytes.len() > 2 * long_bytes
     }
 
     /// What it wrote.
