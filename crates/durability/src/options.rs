@@ -25,6 +25,8 @@ pub struct DurabilityOptions {
     pub checkpoint_interval: Duration,
     /// Rows that are committed together when the log is done again.
     pub replay_rows: usize,
+    /// So many consecutive keys, as a power of two, are done again in one lane.
+    pub replay_key_bits: u32,
     /// What is done about damage in the middle of the log.
     pub damage: Damage,
 }
@@ -37,6 +39,7 @@ impl Default for DurabilityOptions {
             checkpoint_log_bytes: 256 << 20,
             checkpoint_interval: Duration::from_mins(5),
             replay_rows: 8_192,
+            replay_key_bits: 12,
             damage: Damage::default(),
         }
     }

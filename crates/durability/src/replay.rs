@@ -32,13 +32,12 @@ use crate::room::make_room;
 use apply::Step;
 use lanes::Lanes;
 
-/// So many consecutive keys, as a power of two, go to one lane.
-const KEY_BLOCK_BITS: u32 = 12;
-
 /// What the log said so far.
 pub(crate) struct Replay<'e> {
     engine: &'e Engine,
     lanes: Lanes,
+    /// See [`DurabilityOptions::replay_key_bits`].
+    key_bits: u32,
     /// What is known of containers, until a definition changes; none: it was dropped later on.
     containers: DeterministicMap<ContainerId, Option<Known>>,
     formats: RedoFormats,
@@ -112,6 +111,7 @@ impl<'e> Replay<'e> {
             engine,
             log,
             lanes: Lanes::start(engine, options.replay_rows),
+            key_bits: options.replay_key_bits,
             containers: DeterministicMap::default(),
             formats: RedoFormats::default(),
             key: KeyEncoder::new(),
@@ -314,13 +314,13 @@ impl<'e> Replay<'e> {
             unreachable!("rows go by their keys only if they have some")
         };
         let types = key.iter().map(|id| step.schema.attributes[id.index()].data_type);
-        let encoder = &mut self.key;
+        let (encoder, bits) = (&mut self.key, self.key_bits);
         let mut lanes_of = |rows: &PackedRows, columns: &[(usize, DataType)]| {
             let lane = |row| {
                 encoder.clear();
                 for (place, (column, data_type)) in (1..).zip(columns) {
                     let value = rows.value(row, *column);
-                    let value = if place == columns.len() { block_of(value) } else { value };
+                    let value = if place == columns.len() { block_of(value, bits) } else { value };
                     encoder.push(&value, *data_type);
                 }
                 let mut hasher = DeterministicState::default().build_hasher();
@@ -344,11 +344,11 @@ impl<'e> Replay<'e> {
 
 /// Rows whose keys lie close together go to the same lane: an index of rising keys takes a tenth of the memory of one
 /// of scattered ones.
-fn block_of(value: Value) -> Value {
+fn block_of(value: Value, bits: u32) -> Value {
     match value {
-        Value::Int16(value) => Value::Int16(value >> KEY_BLOCK_BITS),
-        Value::Int32(value) => Value::Int32(value >> KEY_BLOCK_BITS),
-        Value::Int64(value) => Value::Int64(value >> KEY_BLOCK_BITS),
+        Value::Int16(value) => Value::Int16(value >> bits.min(i16::BITS - 1)),
+        Value::Int32(value) => Value::Int32(value >> bits.min(i32::BITS - 1)),
+        Value::Int64(value) => Value::Int64(value >> bits.min(i64::BITS - 1)),
         other => other,
     }
 }

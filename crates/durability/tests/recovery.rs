@@ -48,7 +48,7 @@ fn the_log_is_done_again_in_as_many_lanes_as_there_are_workers() {
     let keys: Vec<i64> = (0..400).collect();
     for workers in [1, 2, 4] {
         env.lose_power();
-        let options = DurabilityOptions { replay_rows: usize::MAX, ..options() };
+        let options = DurabilityOptions { replay_rows: usize::MAX, replay_key_bits: 0, ..options() };
         let (mut shelf, _) = opened_by(&env, workers, &options);
         assert_eq!(shelf.engine().statistics().committed, workers as u64, "transactions of the lanes");
         assert_eq!(shelf.keys(), keys);

@@ -107,6 +107,11 @@ impl Engine {
         &self.runtime.memory
     }
 
+    /// The part of it with which short statements work, all together; see [`MemoryPool::short`].
+    pub fn short_memory(&self) -> &Arc<MemoryPool> {
+        &self.runtime.short_memory
+    }
+
     /// What it was started with.
     pub fn options(&self) -> &EngineOptions {
         &self.runtime.options

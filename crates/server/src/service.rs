@@ -170,12 +170,14 @@ async fn accept<H: Host + 'static>(
 
 async fn connection<H: Host>(engine: Engine, stream: Box<dyn ByteStream>, host: Arc<H>, registration: Registration) {
     let deadline = engine.env().now().saturating_add(STARTUP_TIMEOUT);
-    serve(stream, &*host, registration, engine.memory(), engine.sleep_until(deadline)).await;
+    // A row of a full database is also sent.
+    let (memory, replies) = (engine.memory(), engine.short_memory());
+    serve(stream, &*host, registration, memory, replies, engine.sleep_until(deadline)).await;
 }
 
 /// Says why to a client that is not admitted.
 async fn refuse(engine: &Engine, stream: Box<dyn ByteStream>, report: &Report) {
-    let mut wire = Wire::new(stream, Arc::new(Signal::default()), engine.memory());
+    let mut wire = Wire::new(stream, Arc::new(Signal::default()), engine.memory(), engine.short_memory());
     wire.reply.report(report);
     wire.last_words().await;
 }

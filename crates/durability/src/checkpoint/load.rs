@@ -191,9 +191,13 @@ impl Loader {
         entry: &BlockEntry,
         rows: Batch,
     ) -> Result<Option<(Arc<SegmentIdentity>, usize)>, DurabilityError> {
-        match self.try_load(entry, rows.clone()).await {
-            Err(error) if error.is_out_of_memory() => {}
-            loaded => return loaded,
+        let mut tries = Tries::new(&self.work.engine);
+        for _ in 0..2 {
+            match self.try_load(entry, rows.clone()).await {
+                Err(error) if error.is_out_of_memory() => {}
+                loaded => return loaded,
+            }
+            tries.again().await;
         }
         for from in (0..rows.rows).step_by(FEW_ROWS) {
             let few = rows.slice(from, FEW_ROWS.min(rows.rows - from));

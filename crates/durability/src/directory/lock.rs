@@ -303,6 +303,8 @@ fn refused(files: &dyn Files, directory: &Path, path: &Path, error: io::Error) -
     let by_file = lines.next().filter(|holder| !holder.is_empty()).map(str::to_owned);
     // What an earlier process left says nothing of this one.
     let is_current = by_system.is_none() || by_system == by_file;
-    let address = lines.find_map(|line| line.strip_prefix(ADDRESS)?.parse().ok()).filter(|_| is_current);
+    // The one that was told last is most likely served still.
+    let mut addresses = lines.filter_map(|line| line.strip_prefix(ADDRESS)?.parse().ok());
+    let address = addresses.next_back().filter(|_| is_current);
     DurabilityError::InUse { directory: directory.to_path_buf(), holder: by_system.or(by_file), address }
 }

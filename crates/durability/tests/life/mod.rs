@@ -87,6 +87,7 @@ fn options(random: &mut SeededRandom) -> (EngineOptions, DurabilityOptions) {
         checkpoint_interval: Duration::from_millis([1, 20, 10_000][random.index(3)]),
         asynchronous_delay: Duration::from_micros([0, 500, 10_000][random.index(3)]),
         replay_rows: [1, 7, 1_000][random.index(3)],
+        replay_key_bits: [0, 2, 12][random.index(3)],
         ..DurabilityOptions::default()
     };
     (engine, durability)

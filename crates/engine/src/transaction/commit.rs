@@ -92,9 +92,14 @@ impl Transaction {
         let Some(log) = self.runtime.log().cloned() else { return Ok(()) };
         let operations = {
             let mut redo = object.redo();
-            redo.has_parts = true;
+            // What was noted since somebody asked goes with this part.
+            object.take_redo_is_long();
+            redo.has_parts |= !redo.bytes.is_empty();
             redo.take(&self.runtime.redo_memory)
         };
+        if operations.is_empty() {
+            return Ok(());
+        }
         let mut part = Part { object: &object, operations };
         poll_fn(|context| match self.poll_cancelled(context) {
             Err(cancelled) => Poll::Ready(Err(cancelled)),

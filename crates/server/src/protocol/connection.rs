@@ -72,9 +72,10 @@ pub async fn serve<T: Transport, H: Host>(
     host: &H,
     registration: Registration,
     memory: &Arc<MemoryPool>,
+    replies: &Arc<MemoryPool>,
     patience: impl Future<Output = ()> + Send,
 ) {
-    let mut wire = Wire::new(transport, registration.signal.clone(), memory);
+    let mut wire = Wire::new(transport, registration.signal.clone(), memory, replies);
     let greeting = first_of(greet(&mut wire, registration.registry()), patience).await.unwrap_or_else(|()| {
         Err(Report::fatal(SqlState::QUERY_CANCELED, "canceling authentication due to timeout").into())
     });

@@ -116,7 +116,7 @@ impl Conversation {
         let pipe = Pipe(shared.clone());
         let memory = memory.clone();
         let server: Pin<Box<dyn Future<Output = ()>>> =
-            Box::pin(async move { serve(pipe, &host, registration, &memory, pending()).await });
+            Box::pin(async move { serve(pipe, &host, registration, &memory, &memory, pending()).await });
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         Conversation { shared, server: Some(server), woken, registry: registry.clone(), endpoint, calls }
     }

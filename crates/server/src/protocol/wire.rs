@@ -104,11 +104,12 @@ pub struct Wire<T> {
 }
 
 impl<T: Transport> Wire<T> {
-    pub fn new(transport: T, signal: Arc<Signal>, memory: &Arc<MemoryPool>) -> Wire<T> {
+    /// `replies`: the part of the memory from which rows are taken that are larger than usual.
+    pub fn new(transport: T, signal: Arc<Signal>, memory: &Arc<MemoryPool>, replies: &Arc<MemoryPool>) -> Wire<T> {
         Wire {
             transport,
             frames: Frames::default(),
-            reply: Reply::new(memory),
+            reply: Reply::new(replies),
             sent: 0,
             signal,
             input: memory.reserve("client message"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eris_engine::{Change, EngineError, RowChange, RowFilter, Transaction};
 use eris_operators::{Expression, select};
-use eris_platform::Reservation;
+use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{AttributeId, Batch, Column, ColumnBuilder, Value};
 
 use super::access::{Access, Bound};
@@ -48,12 +48,14 @@ fn long_bytes(value: &Value) -> usize {
 }
 
 impl InsertPlan {
-    /// The batch of a VALUES list; long values that are computed for it are reserved as they come.
+    /// The batch of a VALUES list; long values that are computed for it are reserved as they come. A reservation takes a
+    /// lock, so there is none before the first.
     pub fn values_batch(
         &self,
         rows: &[Vec<Option<Expression>>],
         parameters: &[Value],
-        computed: &Reservation,
+        memory: &Arc<MemoryPool>,
+        computed: &mut Option<Reservation>,
     ) -> Result<Batch, SqlError> {
         let mut columns = Vec::with_capacity(self.table.columns.len());
         for ((column, source), default) in self.table.columns.iter().zip(&self.source_of_column).zip(&self.defaults) {
@@ -67,6 +69,7 @@ impl InsertPlan {
                         let is_given = matches!(expression, Expression::Constant { .. } | Expression::Parameter { .. });
                         let bytes = long_bytes(&value);
                         if !is_given && bytes >= RESERVED_BYTES_MIN {
+                            let computed = computed.get_or_insert_with(|| memory.reserve("computed values"));
                             computed.grow(bytes as u64).map_err(SqlError::out_of_memory)?;
                         }
                         assign(value, column.sql_type)?

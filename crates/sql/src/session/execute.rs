@@ -252,8 +252,9 @@ impl Session {
         let container = plan.table.container();
         match &plan.rows {
             InsertRows::Values(rows) => {
-                let computed = self.transaction().memory().reserve("computed values");
-                let batch = plan.values_batch(rows, parameters, &computed)?;
+                let mut computed = None;
+                let memory = Arc::clone(self.transaction().memory());
+                let batch = plan.values_batch(rows, parameters, &memory, &mut computed)?;
                 self.transaction().insert(container, batch).await.map_err(failed)
             }
             InsertRows::Query(query) => {

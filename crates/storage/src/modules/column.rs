@@ -163,6 +163,9 @@ impl ColumnPath {
 
     /// No more rows come: gives back the room for them, if it is worth a copy.
     fn give_back_room(&mut self) {
+        if !self.truncates() {
+            return;
+        }
         let of_column = |held: &Held| match &held.state {
             State::Growing { data_capacity, data_used, .. } => data_capacity - data_used,
             State::Frozen(_) => 0,

@@ -269,6 +269,17 @@ impl Segment {
         self.rows_max = rows;
     }
 
+    /// No row follows: gives back the room for them.
+    pub(crate) fn close(&mut self) {
+        let rows = self.rows();
+        if let State::Open { rows: OpenRows::Own { path, .. }, .. } = &mut self.state
+            && path.truncates()
+        {
+            path.truncate(rows);
+            self.rows_max = rows;
+        }
+    }
+
     /// The next row from `offset` that is not vacated.
     pub(crate) fn next_occupied(&self, offset: u32) -> Option<u32> {
         (offset..self.rows()).find(|offset| !self.is_vacated(*offset))

@@ -92,7 +92,7 @@ impl TargetLayouts {
     }
 }
 
-/// A tail may be closed early when one part in this many of it is filled: that bounds how small segments get.
+/// A tail may be closed early when one part in this many of it is filled, which keeps segments of short rows from being small.
 const TAIL_SHARE: u32 = 16;
 
 impl Store {
@@ -195,9 +195,13 @@ impl Store {
     /// After rows were appended: a full tail is no tail any more.
     pub(super) fn close_tail_if_full(&mut self) {
         let bytes_max = segment_bytes(self.memory.database_limit());
-        if let Some(number) = self.tail
-            && self.segment(number).is_some_and(|tail| tail.is_full() || tail.path().bytes() >= bytes_max)
-        {
+        let Some(number) = self.tail else { return };
+        let Some(tail) = self.segment_mut(number) else { return };
+        let is_full = tail.is_full();
+        if is_full || tail.path().bytes() >= bytes_max {
+            if !is_full {
+                tail.close();
+            }
             self.tail = None;
             self.candidates.insert(number);
         }
