@@ -52,6 +52,12 @@ fn doubled(times: usize, operator: &str, innermost: &str) -> String {
     })
 }
 
+/// Different constants of at least so many bytes.
+fn constants(bytes: usize, count: usize) -> String {
+    let all: Vec<String> = (bytes..bytes + count).map(|times| format!("repeat('x', {times})")).collect();
+    all.join(", ")
+}
+
 #[test]
 fn texts_beyond_the_limit_are_refused_before_they_are_allocated() {
     let _alone = alone();
@@ -76,6 +82,10 @@ fn texts_beyond_the_limit_are_refused_before_they_are_allocated() {
         "SELECT length(translate(repeat(a, 2000000), 'abcdefgh', '€€€€€€€€')) FROM t".to_owned(),
         "SELECT length(overlay(repeat(a, 1500000) placing repeat(a, 1500000) from 3 for 1)) FROM t".to_owned(),
         "INSERT INTO t VALUES (2, repeat('x', 30000000)), (3, repeat('y', 30000000))".to_owned(),
+        "VALUES (1, repeat('x', 30000000)), (2, repeat('y', 30000000)), (3, repeat('z', 30000000))".to_owned(),
+        // Constants within one expression.
+        format!("SELECT length(concat({})) FROM t", constants(25_000_000, 100)),
+        format!("SELECT length(concat({})) FROM t", constants(900_000, 200)),
     ];
     for sql in statements {
         let taken = most(|| assert_eq!(client.state(&sql), "53200", "{sql}"));

@@ -15,7 +15,7 @@ use eris_storage::{Batch, Column, DataType, Value};
 
 use crate::arrow_view::{column_from_arrow, column_to_arrow, column_to_arrow_as};
 use crate::errors::SqlError;
-use crate::plan::{constant_texts, datafusion_error};
+use crate::plan::{HeldConstants, constant_texts, datafusion_error};
 use crate::types::SqlType;
 
 /// A physical expression over some columns of a batch, followed by some parameters.
@@ -75,9 +75,11 @@ impl ForeignExpr for PhysicalForeign {
         }
         let options = RecordBatchOptions::new().with_row_count(Some(input.rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map_err(internal)?;
-        let array = self
-            .expression
-            .evaluate(&batch)
+        let held = HeldConstants::open();
+        let value = self.expression.evaluate(&batch);
+        // The value itself is reserved where it becomes a column.
+        drop(held);
+        let array = value
             .and_then(|value| self.rows_of(value, input.rows))
             .map_err(|error| foreign(datafusion_error(&error)))?;
         column_from_arrow(&array, self.result).map_err(foreign)

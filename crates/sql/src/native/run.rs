@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use eris_engine::{Results, Transaction};
 use eris_operators::{Aggregate, AggregateMerge, AggregationInput, Expression, FilterProject, Spill, select};
-use eris_platform::MemoryPool;
+use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{Batch, Column, ColumnBuilder, Value};
 
 use super::access::{Access, Bound, Expected};
@@ -14,6 +14,7 @@ use super::conditions::{OuterRow, Slot};
 use super::held::Held;
 use super::node::Node;
 use super::rows::NativeRows;
+use super::write::computed_bytes;
 use crate::errors::{SqlError, SqlState};
 use crate::plan::{engine_error, operator_error};
 
@@ -109,7 +110,11 @@ fn stream(
 pub fn run<'r>(node: &'r Node, context: &'r mut RunContext<'_>) -> Running<'r, Held> {
     Box::pin(async move {
         match node {
-            Node::Values { rows, types } => context.held(values(rows, types, &context.parameters)?),
+            Node::Values { rows, types } => {
+                let (batches, computed) = values(rows, types, &context.parameters, context.memory())?;
+                drop(computed);
+                context.held(batches)
+            }
             Node::Scan { access, filter, projection } => {
                 scan(access, filter.as_ref(), projection.as_ref(), context).await
             }
@@ -160,14 +165,15 @@ pub fn run<'r>(node: &'r Node, context: &'r mut RunContext<'_>) -> Running<'r, H
     })
 }
 
-/// Rows of constant expressions.
+/// Rows of constant expressions, and what is reserved for long values that were computed for them.
 pub(super) fn values(
     rows: &[Arc<[Expression]>],
     types: &[eris_storage::DataType],
     parameters: &[Value],
-) -> Result<Vec<Batch>, SqlError> {
+    memory: &Arc<MemoryPool>,
+) -> Result<(Vec<Batch>, Option<Reservation>), SqlError> {
     if rows.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     }
     if let [row] = rows {
         // As it was computed: a large text is not copied, and stays reserved.
@@ -177,17 +183,24 @@ pub(super) fn values(
         let typed = columns.into_iter().zip(types).map(|(column, data_type)| {
             if column.data_type == *data_type { column } else { Column::constant(*data_type, &column.value(0), 1) }
         });
-        return Ok(vec![Batch::new(typed.collect::<Vec<Column>>(), 1)]);
+        return Ok((vec![Batch::new(typed.collect::<Vec<Column>>(), 1)], None));
     }
     let mut builders: Vec<ColumnBuilder> =
         types.iter().map(|data_type| ColumnBuilder::with_capacity(*data_type, rows.len())).collect();
+    let mut computed: Option<Reservation> = None;
     for row in rows {
         for (expression, builder) in row.iter().zip(&mut builders) {
-            builder.push(&expression.constant(parameters).map_err(|error| operator_error(&error))?);
+            let value = expression.constant(parameters).map_err(|error| operator_error(&error))?;
+            let bytes = computed_bytes(expression, &value);
+            if bytes > 0 {
+                let reservation = computed.get_or_insert_with(|| memory.reserve("computed values"));
+                reservation.grow(bytes).map_err(SqlError::out_of_memory)?;
+            }
+            builder.push(&value);
         }
     }
     let columns: Vec<Column> = builders.into_iter().map(ColumnBuilder::finish).collect();
-    Ok(vec![Batch::new(columns, rows.len())])
+    Ok((vec![Batch::new(columns, rows.len())], computed))
 }
 
 fn apply(operator: &FilterProject, mut batches: Held, context: &RunContext<'_>) -> Result<Held, SqlError> {

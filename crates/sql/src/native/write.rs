@@ -39,12 +39,15 @@ pub enum InsertRows {
 /// Shorter values are bounded by the statement's text.
 const RESERVED_BYTES_MIN: usize = 4 << 10;
 
-fn long_bytes(value: &Value) -> usize {
-    match value {
+/// What a long value takes that was computed; 0: it is short, or was given.
+pub(super) fn computed_bytes(expression: &Expression, value: &Value) -> u64 {
+    let bytes = match value {
         Value::Text(text) => text.len(),
         Value::Bytes(bytes) => bytes.len(),
         _ => 0,
-    }
+    };
+    let is_given = matches!(expression, Expression::Constant { .. } | Expression::Parameter { .. });
+    if is_given || bytes < RESERVED_BYTES_MIN { 0 } else { bytes as u64 }
 }
 
 impl InsertPlan {
@@ -66,11 +69,10 @@ impl InsertPlan {
                     None => default.clone(),
                     Some(expression) => {
                         let value = expression.constant(parameters).map_err(|error| operator_error(&error))?;
-                        let is_given = matches!(expression, Expression::Constant { .. } | Expression::Parameter { .. });
-                        let bytes = long_bytes(&value);
-                        if !is_given && bytes >= RESERVED_BYTES_MIN {
+                        let bytes = computed_bytes(expression, &value);
+                        if bytes > 0 {
                             let computed = computed.get_or_insert_with(|| memory.reserve("computed values"));
-                            computed.grow(bytes as u64).map_err(SqlError::out_of_memory)?;
+                            computed.grow(bytes).map_err(SqlError::out_of_memory)?;
                         }
                         assign(value, column.sql_type)?
                     }

@@ -55,4 +55,4 @@ pub(crate) use parameters::wrong_count;
 pub use planner::Planner;
 pub use rules::physical_rules;
 pub use source::{ScanTarget, TableSourceProvider};
-pub(crate) use text_growth::constant_texts;
+pub(crate) use text_growth::{HeldConstants, constant_texts};

@@ -24,6 +24,10 @@ macro_rules! says_as_inner {
         ) -> datafusion::common::Result<datafusion::arrow::datatypes::DataType> {
             self.inner.return_type(types)
         }
+
+        fn is_strict(&self) -> bool {
+            self.inner.is_strict()
+        }
     };
 }
 

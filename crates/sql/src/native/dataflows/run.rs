@@ -211,8 +211,9 @@ impl Run<'_> {
                 }
             }
             From::Source(Source::Values { rows, types }) => {
-                let batches = values(rows, types, &self.parameters)?;
+                let (batches, computed) = values(rows, types, &self.parameters, context.memory())?;
                 self.push(batches, &pipeline, sink, context).await?;
+                drop(computed);
             }
             From::Files(stream) => self.push_stream(stream, &pipeline, sink, in_order, context).await?,
         }

@@ -22,7 +22,7 @@ use crate::arrow_view::sql_type_of_arrow;
 use crate::native::{Converted, PhysicalForeign, comparable, scalar_value};
 use crate::plan::checked::CheckedArithmetic;
 use crate::plan::parameters::index_of;
-use crate::plan::text_growth::memory_of;
+use crate::plan::text_growth::{memory_of, shown};
 
 /// Lists longer than this whose items are not all constants are left to DataFusion.
 const IN_LIST_MAX: usize = 8;
@@ -455,7 +455,7 @@ fn foreign(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
     let result = sql_type_of_arrow(&result_type)?;
     let mut used: Vec<(Column, Field)> = Vec::new();
     let mut parameters: Vec<(usize, Field)> = Vec::new();
-    let text = expr.to_string();
+    let text = shown(expr);
     let rewritten = eris_binder::rewrite_expression(expr.clone(), &mut |expr| match &expr {
         Expr::Column(column) => {
             let field = columns.schema.field_from_column(column)?.as_ref().clone();

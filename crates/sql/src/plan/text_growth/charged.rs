@@ -52,7 +52,8 @@ fn with_offsets<T: ByteArrayType>(array: &GenericByteArray<T>, charge: &Arc<Memo
     Arc::new(unsafe { GenericByteArray::<T>::new_unchecked(offsets, owning(&values, charge), nulls) })
 }
 
-fn data_bytes(array: &ArrayRef) -> usize {
+/// What the texts of an array take.
+pub(super) fn data_bytes(array: &ArrayRef) -> usize {
     match array.data_type() {
         ArrowType::Utf8View => array.as_string_view().data_buffers().iter().map(Buffer::len).sum(),
         ArrowType::BinaryView => array.as_binary_view().data_buffers().iter().map(Buffer::len).sum(),

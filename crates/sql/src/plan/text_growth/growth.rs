@@ -79,7 +79,8 @@ impl Counts {
     }
 }
 
-fn constant_bytes(scalar: &ScalarValue) -> Option<&[u8]> {
+/// A constant text, or bytes.
+pub(super) fn constant_bytes(scalar: &ScalarValue) -> Option<&[u8]> {
     match scalar {
         ScalarValue::Binary(bytes) | ScalarValue::LargeBinary(bytes) | ScalarValue::BinaryView(bytes) => {
             bytes.as_deref()

@@ -8,10 +8,14 @@ use datafusion::arrow::datatypes::{DataType as ArrowType, Field, FieldRef};
 use datafusion::common::{DFSchema, Result, ScalarValue, exec_err, plan_err};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
+
+/// What the function is called.
+pub(super) const NAME: &str = "||";
 
 /// Two texts, or two strings of bytes, of one type: NULL if one of them is.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -36,6 +40,16 @@ pub(super) fn as_call(pair: &BinaryExpr, function: &Arc<ScalarUDF>, columns: &DF
         .then(|| Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
 }
 
+/// The operator that such a call was; `None`: it is something else.
+pub(super) fn as_operator(expr: &Expr) -> Option<Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let [left, right] = call.args.as_slice() else { return None };
+    (call.name() == NAME).then(|| {
+        let (left, right) = (Box::new(left.clone()), Box::new(right.clone()));
+        Expr::BinaryExpr(BinaryExpr::new(left, Operator::StringConcat, right))
+    })
+}
+
 fn is_joined(data_type: &ArrowType) -> bool {
     use ArrowType::{Binary, BinaryView, LargeBinary};
     data_type.is_string() || matches!(data_type, Binary | LargeBinary | BinaryView)
@@ -47,7 +61,7 @@ fn both<'a>(left: &'a ScalarValue, right: &'a ScalarValue) -> Option<(&'a str, &
 
 impl ScalarUDFImpl for Join {
     fn name(&self) -> &'static str {
-        "||"
+        NAME
     }
 
     /// As the operator's, so that no column changes its name.
@@ -75,6 +89,21 @@ impl ScalarUDFImpl for Join {
         let [left, right] = args.arg_fields else { return plan_err!("|| takes two arguments") };
         let nullable = left.is_nullable() || right.is_nullable();
         Ok(Arc::new(Field::new(self.name(), left.data_type().clone(), nullable)))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    /// NULL where one of them always is.
+    fn simplify(&self, args: Vec<Expr>, _context: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let null = args.iter().find_map(|arg| match arg {
+            Expr::Literal(value, _) if value.is_null() && is_joined(&value.data_type()) => Some(value.clone()),
+            _ => None,
+        });
+        Ok(null.map_or(ExprSimplifyResult::Original(args), |null| {
+            ExprSimplifyResult::Simplified(Expr::Literal(null, None))
+        }))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -1,5 +1,7 @@
-use datafusion::arrow::array::{Array, AsArray, BinaryArray, Int64Array, StringArray, StringViewArray};
-use datafusion::arrow::datatypes::{DataType as ArrowType, Field};
+use std::iter::repeat_n;
+
+use datafusion::arrow::array::{AsArray, BinaryArray, Int64Array, StringArray, StringViewArray};
+use datafusion::arrow::datatypes::Field;
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
@@ -142,14 +144,46 @@ fn a_large_result_stays_reserved_until_it_goes() {
 fn rows_are_computed_in_slices_where_only_a_bound_is_known() {
     let memory = limited(16 << 20);
     let replace = function("regexp_replace", &memory);
-    // By the bound 100 rows of 10,000 characters might become 32 MB.
-    let to = "0123456789abcdef0123456789abcdef";
-    let args = vec![rows(&"x".repeat(10_000), 100), text("y"), text(to), text("g")];
-    assert!(Growth::Matches.bytes(&args, 100).unwrap().all > 30_000_000);
-    let made = call(&replace, args, 100, false).unwrap().into_array(100).unwrap();
-    let made = datafusion::arrow::compute::cast(&made, &ArrowType::Utf8View).unwrap();
-    assert_eq!(made.len(), 100);
-    assert!(made.as_string_view().iter().all(|text| text.unwrap().len() == 10_000));
+    let long = "x".repeat(10_000);
+    let texts: [ArrayRef; 2] = [
+        Arc::new(StringArray::from_iter_values(repeat_n(&long, 200))),
+        Arc::new(StringViewArray::from_iter_values(repeat_n(&long, 200))),
+    ];
+    for texts in texts {
+        // By the bound 200 rows of 10,000 characters might become 64 MB.
+        let (data_type, to) = (texts.data_type().clone(), "0123456789abcdef0123456789abcdef");
+        let args = vec![ColumnarValue::Array(texts), text("y"), text(to), text("g")];
+        assert!(Growth::Matches.bytes(&args, 200).unwrap().all > 60_000_000);
+        let made = call(&replace, args, 200, false).unwrap().into_array(200).unwrap();
+        assert_eq!((made.len(), made.data_type()), (200, &data_type));
+        assert_eq!(memory.reserved(), charged::data_bytes(&made), "{data_type}");
+        assert!(memory.reserved() >= 2_000_000, "{data_type}: {} bytes", memory.reserved());
+        let views = datafusion::arrow::compute::cast(&made, &ArrowType::Utf8View).unwrap();
+        assert!(views.as_string_view().iter().all(|text| text.unwrap().len() == 10_000));
+        drop((made, views));
+        assert_eq!(memory.reserved(), 0, "{data_type}");
+    }
+}
+
+/// A constant has no buffer that keeps it reserved; its expression does.
+#[test]
+fn constants_stay_reserved_until_their_expression_is_evaluated() {
+    let memory = limited(16 << 20);
+    let repeat = function("repeat", &memory);
+    let made = |times| call(&repeat, vec![text("x"), number(times)], 1, false);
+    made(2 << 20).unwrap();
+    assert_eq!(memory.reserved(), 0, "nobody holds it");
+    let outer = HeldConstants::open();
+    made(2 << 20).unwrap();
+    let inner = HeldConstants::open();
+    made(4 << 20).unwrap();
+    assert_eq!(memory.reserved(), 6 << 20);
+    assert!(matches!(made(6 << 20), Err(DataFusionError::ResourcesExhausted(_))));
+    drop(inner);
+    assert_eq!(memory.reserved(), 2 << 20);
+    made(6 << 20).unwrap();
+    drop(outer);
+    assert_eq!(memory.reserved(), 0);
 }
 
 #[test]
@@ -161,6 +195,34 @@ fn constants_beyond_a_bound_are_not_computed_while_a_statement_is_planned() {
     assert!(call(&repeat, vec![text("x"), number(4_097)], 1, false).is_ok());
     let too_long = call(&repeat, vec![text("x"), number(2_000_000_000)], 1, true).unwrap_err();
     assert!(too_long.to_string().contains("requested length too large"), "{too_long}");
+    // Of some only the result tells how long it is.
+    let replace = function("regexp_replace", &memory);
+    let replaced = |length, pattern: &str| {
+        let args = vec![text("x".repeat(length)), text(pattern), text("0123456789abcdef"), text("g")];
+        assert!(Growth::Matches.bytes(&args, 1).unwrap().all > FOLDED_BYTES_MAX);
+        call(&replace, args, 1, true)
+    };
+    assert!(replaced(300, "y").is_ok());
+    assert!(replaced(300, "x").is_err());
+    assert!(replaced(5_000, "y").is_err(), "not even tried");
+}
+
+#[test]
+fn joining_is_shown_as_it_was_written_and_null_with_null() {
+    use datafusion::logical_expr::{col, lit};
+    let memory = limited(1 << 20);
+    let join = function("||", &memory);
+    let call =
+        |left: Expr, right: Expr| Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&join), vec![left, right]));
+    assert_eq!(shown(&call(call(col("a"), col("b")), col("c")).eq(col("d"))), "a || b || c = d");
+    assert!(join.is_strict());
+    let null = lit(ScalarValue::Utf8View(None));
+    let simplified = |args| join.simplify(args, &SimplifyContext::default()).unwrap();
+    match simplified(vec![col("a"), null.clone()]) {
+        ExprSimplifyResult::Simplified(simplified) => assert_eq!(simplified, null),
+        ExprSimplifyResult::Original(args) => panic!("{args:?}"),
+    }
+    assert!(matches!(simplified(vec![col("a"), col("b")]), ExprSimplifyResult::Original(_)));
 }
 
 #[test]
