@@ -1,7 +1,7 @@
 //! What opening does when its memory is short: it makes room and tries again.
 //!
-//! The rows of a database were in the memory that it had before, so they find a place in as much. While it is opened they
-//! come faster than maintenance encodes them, and what is on its way takes some memory, too.
+//! The rows of a database were in the memory that it had before, so they find a place in as much. While it is opened
+//! they come faster than maintenance encodes them, and what is on its way takes some memory, too.
 
 use std::time::Duration;
 

@@ -90,8 +90,8 @@ fn rows_that_wait_for_a_segment_keep_no_memory_of_others() {
     engine.shutdown();
 }
 
-/// A load of few long rows: what is gathered for a segment that they never fill is bounded, in one partition and in many,
-/// and brought into one piece only as far as that.
+/// A load of few long rows: what is gathered for a segment that they never fill is bounded, in one partition and in
+/// many, and brought into one piece only as far as that.
 #[test]
 fn long_rows_are_sent_before_they_are_a_segment() {
     const LIMIT: u64 = 256 * MIB;

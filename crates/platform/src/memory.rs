@@ -17,11 +17,14 @@
 //! A small part of the limit is kept for what gives memory back: a full database could otherwise not even be emptied,
 //! since whoever deletes a row notes that first ([`MemoryPool::reserve_for_release`]).
 
+mod shares;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::memory_faults::MemoryFaults;
+use shares::{SPILL_FLOOR_BYTES, first_of, floor_of, kept_of, room_of, short_of};
 
 /// The memory of one database, or of one statement in it.
 #[derive(Debug)]
@@ -123,37 +126,6 @@ impl fmt::Display for RefusedBy {
         }
     }
 }
-
-/// Of the limit, one part in so many is kept for what gives memory back. A deleted row costs up to forty bytes until
-/// its transaction ends, so this is enough to delete many rows at a time.
-const KEPT_SHARE: u64 = 16;
-/// What is kept at most: enough for three million rows.
-const KEPT_BYTES_MAX: u64 = 128 << 20;
-/// A limit below this keeps nothing: no database runs in so little.
-const KEPT_FROM_BYTES: u64 = 1 << 20;
-
-/// What can be written to files leaves the part of short transactions, and what four long statements start with: files
-/// are read and written in it, and operators that cannot use files work in it.
-const ROOM_FLOORS: u64 = 4;
-/// That is an eighth of the limit at most.
-const ROOM_SHARE_MAX: u64 = 8;
-/// So much each such consumer may have all the same, to be worth the trouble.
-const SPILL_FLOOR_BYTES: u64 = 2 << 20;
-
-/// A long statement starts with this part of the limit, within bounds.
-const STATEMENT_FLOOR_SHARE: u64 = 64;
-const STATEMENT_FLOOR_MIN: u64 = 256 << 10;
-const STATEMENT_FLOOR_MAX: u64 = 8 << 20;
-
-/// Beside what is kept, one part in so many is left to short transactions by what statements work with: joins, sorts,
-/// groups and results may fill the rest, and one row is still written and found.
-const SHORT_SHARE: u64 = 32;
-/// Enough for many short transactions, however large the limit.
-const SHORT_BYTES_MAX: u64 = 64 << 20;
-
-/// The first bytes of a long statement, one part in so many of the limit as configured, are refused by no limit either.
-const FIRST_SHARE: u64 = 128;
-const FIRST_BYTES_MAX: u64 = 256 << 10;
 
 /// How far a reservation may go. The later may go further.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -487,27 +459,6 @@ impl MemoryPool {
         list.sort_unstable();
         list
     }
-}
-
-fn kept_of(limit: u64) -> u64 {
-    if limit < KEPT_FROM_BYTES { 0 } else { (limit / KEPT_SHARE).min(KEPT_BYTES_MAX) }
-}
-
-/// Of a limit without what is kept of it.
-fn room_of(limit: u64, unkept: u64) -> u64 {
-    (short_of(limit) + ROOM_FLOORS * floor_of(limit)).min(unkept / ROOM_SHARE_MAX)
-}
-
-fn floor_of(limit: u64) -> u64 {
-    (limit / STATEMENT_FLOOR_SHARE).clamp(STATEMENT_FLOOR_MIN, STATEMENT_FLOOR_MAX)
-}
-
-fn short_of(limit: u64) -> u64 {
-    if limit < KEPT_FROM_BYTES { 0 } else { (limit / SHORT_SHARE).min(SHORT_BYTES_MAX) }
-}
-
-fn first_of(limit: u64) -> u64 {
-    if limit < KEPT_FROM_BYTES { 0 } else { (limit / FIRST_SHARE).min(FIRST_BYTES_MAX) }
 }
 
 /// A store changes a few rows: see [`MemoryPool::change_few_rows`].

@@ -1,5 +1,6 @@
 //! What pools refuse, and to whom.
 
+use super::shares::{KEPT_BYTES_MAX, KEPT_SHARE};
 use super::*;
 use crate::random::SeededRandom;
 

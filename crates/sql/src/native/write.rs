@@ -51,8 +51,8 @@ pub(super) fn computed_bytes(expression: &Expression, value: &Value) -> u64 {
 }
 
 impl InsertPlan {
-    /// The batch of a VALUES list; long values that are computed for it are reserved as they come. A reservation takes a
-    /// lock, so there is none before the first.
+    /// The batch of a VALUES list; long values that are computed for it are reserved as they come. A reservation takes
+    /// a lock, so there is none before the first.
     pub fn values_batch(
         &self,
         rows: &[Vec<Option<Expression>>],

@@ -37,8 +37,8 @@ const PLAN_BYTES_PER_TEXT_BYTE: usize = 100;
 /// So often a plan may have each of its constants: in the logical plan, and in what it is lowered to.
 const CONSTANT_COPIES: usize = 2;
 
-/// About how many bytes the plan of a text keeps, with constants of so many bytes: those that were computed while it was
-/// planned may be longer than the text.
+/// About how many bytes the plan of a text keeps, with constants of so many bytes: those that were computed while it
+/// was planned may be longer than the text.
 pub(super) fn plan_bytes(text: &str, constant_bytes: usize) -> usize {
     let constants = CONSTANT_COPIES.saturating_mul(constant_bytes);
     (PLAN_BYTES + PLAN_BYTES_PER_TEXT_BYTE * text.len()).saturating_add(constants)

@@ -335,7 +335,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Gives back the room that no value has taken: for a column that waits, or grew by values of very different length.
+    /// Gives back the room that no value has taken: for a column that waits, or grew by values of different length.
     pub fn shrink_to_fit(&mut self) {
         match &mut self.values {
             Growing::Boolean(values) => values.shrink_to_fit(),

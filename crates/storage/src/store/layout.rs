@@ -92,7 +92,7 @@ impl TargetLayouts {
     }
 }
 
-/// A tail may be closed early when one part in this many of it is filled, which keeps segments of short rows from being small.
+/// A tail may be closed early when one part in this many of it is filled: segments of short rows are no smaller.
 const TAIL_SHARE: u32 = 16;
 
 impl Store {

@@ -1,3 +1,5 @@
+//! Texts are reserved before they are made, whatever function makes them.
+
 use std::iter::repeat_n;
 
 use datafusion::arrow::array::{AsArray, BinaryArray, Int64Array, StringArray, StringViewArray};
