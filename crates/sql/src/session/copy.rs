@@ -169,10 +169,10 @@ impl Session {
         // Who may read the file but not fill the table is to hear of the table.
         self.overlay.version(self.database.catalog())?.table(&command.table)?;
         let engine = self.database.engine();
-        let pieces = engine.memory().reserve(COPY);
-        pieces.grow(SourceFile::HELD_BYTES).map_err(SqlError::out_of_memory)?;
         let env = Arc::clone(engine.env());
         let mut source = SourceFile::open(&env, path, self.activity.handle()).await?;
+        let pieces = engine.memory().reserve(COPY);
+        pieces.grow(SourceFile::HELD_BYTES).map_err(SqlError::out_of_memory)?;
         let mut load = self.start_load(command)?;
         let outcome = loop {
             let fed = match source.next().await {

@@ -301,8 +301,14 @@ impl ScalarUDFImpl for Bounded {
         if all > SLICE_BYTES && rows > 1 && !self.growth.is_exact() {
             return Ok(ColumnarValue::Array(self.in_slices(&args)?));
         }
-        // A single value is copied once on its way to what becomes of it.
-        let bytes = all.saturating_mul(if is_constant { 2 } else { 1 }).saturating_add(spread);
+        let times = match self.name() {
+            // Its buffer is doubled as it grows: the old one is there beside the new one.
+            "concat" | "concat_ws" => 3,
+            // A single value is copied once on its way to what becomes of it.
+            _ if is_constant => 2,
+            _ => 1,
+        };
+        let bytes = all.saturating_mul(times).saturating_add(spread);
         let reservation = if bytes < FREE_BYTES { None } else { Some(reserve(&self.memory, self.name(), bytes)?) };
         let made = self.made(args, longest)?;
         if is_planning && Growth::Same.bytes(std::slice::from_ref(&made), rows)?.all > FOLDED_BYTES_MAX {
