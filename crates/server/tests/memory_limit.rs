@@ -84,7 +84,7 @@ fn a_copy_beyond_the_limit_fails_and_its_memory_comes_back() {
     client.run("INSERT INTO t VALUES (-1, 'stays')");
     let with_row = server.memory_used();
     for _ in 0..2 {
-        assert_refused(&client.copy("COPY t FROM STDIN WITH (FORMAT csv)", csv(600_000).as_bytes()), "COPY");
+        assert_refused(&client.copy("COPY t FROM STDIN WITH (FORMAT csv)", csv(1_200_000).as_bytes()), "COPY");
         assert_eq!(client.run("SELECT count(*) FROM t").value(), "1", "the statement is atomic");
         server.wait_for_memory(with_row + SLACK);
     }
