@@ -127,7 +127,7 @@ impl Directory {
         &self.path
     }
 
-    /// From now on, clients connect to the database at this address, too: whoever finds the directory in use is told.
+    /// From now on, clients connect to the database at this address, too: an error about the directory in use names it.
     pub fn tell_address(&self, address: SocketAddr) {
         self.lock.tell_address(address);
     }

@@ -186,7 +186,7 @@ fn a_full_database_is_opened_behind_its_checkpoint_with_the_limit_that_it_had() 
         drop(full.checkpoint());
         let mut full = Full::open(&env);
         assert_eq!(full.run(count).expect("counts"), rows, "{ways:?}");
-        // What came behind it, too.
+        // What came after the checkpoint, too.
         full.simulation.engine().memory().set_limit(LIMIT);
         let more = full.run(move |engine| fill(engine, Way::Rows, rows, seed)).expect("fills");
         drop(full);

@@ -521,8 +521,8 @@ impl Reservation {
         }
     }
 
-    /// Takes `bytes` out as a reservation of their own, for whoever goes on with what they were reserved for. Nobody
-    /// else can get them in between.
+    /// Takes `bytes` out as a reservation of their own, which goes along with what they were reserved for. They are
+    /// never free in between.
     ///
     /// # Panics
     /// If the reservation holds less.

@@ -29,7 +29,7 @@ pub(crate) struct DirectoryLock {
     /// None: released. Whoever changes files holds this meanwhile, so that nobody else opens the directory before that
     /// has come to an end.
     held: RwLock<Option<Held>>,
-    /// Where clients of the database connect, for whoever finds it locked.
+    /// Where clients of the database connect, for the error that another process gets.
     addresses: Mutex<Vec<SocketAddr>>,
 }
 

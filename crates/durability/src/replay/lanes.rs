@@ -13,7 +13,7 @@ use crate::room::Tries;
 
 /// Chunks that wait for a lane before whoever reads the log does.
 const CHUNKS_MAX: usize = 4;
-/// Steps of a chunk that are done in one transaction where memory is short.
+/// Steps of a chunk in one transaction where memory is short.
 const FEW_STEPS: usize = 64;
 /// Rows of so many bytes are a chunk, however few they are.
 const CHUNK_BYTES: usize = 1 << 20;

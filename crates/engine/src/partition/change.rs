@@ -44,6 +44,7 @@ impl Place<'_> {
                 self.runtime.counters.add(Event::CreditWaits, 1);
                 return Ok(Step::Waits(Progress::Changing { cursor, within }));
             }
+            // The log is slower than this change: what was noted for it waits in memory.
             if dataflow.waits_for_log(self.runtime) {
                 return Ok(Step::Waits(Progress::Changing { cursor, within }));
             }

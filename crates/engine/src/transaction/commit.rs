@@ -92,7 +92,7 @@ impl Transaction {
         let Some(log) = self.runtime.log().cloned() else { return Ok(()) };
         let operations = {
             let mut redo = object.redo();
-            // What was noted since somebody asked goes with this part.
+            // What was noted after the flag was read goes with this part.
             object.take_redo_is_long();
             redo.has_parts |= !redo.bytes.is_empty();
             redo.take(&self.runtime.redo_memory)

@@ -214,7 +214,7 @@ impl TransactionObject {
     /// The same; if it is not so, the task is woken when it is.
     pub fn poll_redo_is_long(&self, context: &Context<'_>) -> bool {
         if !self.take_redo_is_long() {
-            // Whoever writes looks for the waker under the same lock.
+            // A writer takes the waker under the same lock.
             let mut redo = lock(&self.redo);
             if !self.take_redo_is_long() {
                 redo.waker = Some(context.waker().clone());

@@ -5,8 +5,8 @@
 //! ```
 //! The load task gives the transaction back with its result. A bad row fails the statement; nothing of it stays.
 //!
-//! Each batch comes with what was reserved for it, which is given back when the bulk load has the rows, or when whoever
-//! holds the batch goes. So a load that ends early, for whatever reason, leaves nothing reserved.
+//! Each batch comes with what was reserved for it, which is given back when the bulk load has the rows, or when the
+//! batch is dropped. So a load that ends early, for whatever reason, leaves nothing reserved.
 
 use std::sync::Arc;
 

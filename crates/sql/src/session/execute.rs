@@ -253,8 +253,8 @@ impl Session {
         match &plan.rows {
             InsertRows::Values(rows) => {
                 let mut computed = None;
-                let memory = Arc::clone(self.transaction().memory());
-                let batch = plan.values_batch(rows, parameters, &memory, &mut computed)?;
+                let memory = self.transaction().memory();
+                let batch = plan.values_batch(rows, parameters, memory, &mut computed)?;
                 self.transaction().insert(container, batch).await.map_err(failed)
             }
             InsertRows::Query(query) => {

@@ -37,7 +37,7 @@ use packed::Packed;
 /// fetched for one is still there when its turn comes (16 leaves are 8 KiB of keys).
 pub(super) const SEEKS_MAX: usize = 16;
 
-/// Inserts in a row, each right behind the one before, that are a run of ascending pairs.
+/// So many inserts in a row, each directly after the previous one, are a run of ascending pairs.
 const RUN_MIN: usize = 8;
 
 /// The leaf of the last insert, and which pairs belong there.
@@ -74,7 +74,7 @@ pub(super) struct Tree<K> {
     hint: Option<Hint<K>>,
     /// Leaf and position of the last insert, ...
     last: (u32, usize),
-    /// ... and how many in front of it were each right behind the one before.
+    /// ... and how many inserts before it were each directly after the previous one.
     run: usize,
     memory: Reservation,
     /// Nodes reserved but not yet made.
