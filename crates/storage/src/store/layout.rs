@@ -211,14 +211,21 @@ impl Store {
     /// Or if so many of them are gone that it is worth to move the rest: they hold memory until the segment goes.
     pub fn sealable_tail(&self) -> Option<(SegmentNumber, u32)> {
         let tail = self.segment(self.tail?)?;
-        let (worth, vacated) = (self.rows_of_worth(), tail.vacated_count());
-        let mostly_gone = vacated >= worth && vacated * EVACUATE_SHARE > tail.rows();
-        (mostly_gone || tail.rows() - vacated >= worth).then(|| (tail.number, tail.rows()))
+        let vacated = tail.vacated_count();
+        let mostly_gone = vacated >= self.gone_of_worth(tail) && vacated * EVACUATE_SHARE > tail.rows();
+        (mostly_gone || tail.rows() - vacated >= self.rows_of_worth()).then(|| (tail.number, tail.rows()))
     }
 
-    /// So many rows of a tail, live or gone, are worth to be seen to.
-    pub(super) fn rows_of_worth(&self) -> u32 {
+    /// So many rows of a tail are worth to be seen to.
+    fn rows_of_worth(&self) -> u32 {
         (self.schema.segment_rows / TAIL_SHARE).max(1)
+    }
+
+    /// So many rows that are gone are worth to be seen to in this open segment: fewer where rows are wide.
+    pub(super) fn gone_of_worth(&self, segment: &Segment) -> u32 {
+        let bytes = segment_bytes(self.memory.database_limit()) / u64::from(TAIL_SHARE);
+        let rows = bytes * u64::from(segment.rows()) / segment.path().bytes().max(1);
+        self.rows_of_worth().min(u32::try_from(rows).unwrap_or(u32::MAX)).max(1)
     }
 
     /// Ends the tail, so that it can be sealed; the next row begins another.

@@ -88,10 +88,11 @@ impl Store {
         self.note_change(address);
         if is_tail {
             // What a statement appended that was rolled back. A few rows are not worth another segment.
-            if vacated == rows && rows >= self.rows_of_worth() {
+            let is_worth = self.segment(number).is_some_and(|tail| vacated >= self.gone_of_worth(tail));
+            if is_worth && vacated == rows {
                 self.tail = None;
                 self.drop_segment(number);
-            } else if vacated >= self.rows_of_worth() && vacated * EVACUATE_SHARE > rows {
+            } else if is_worth && vacated * EVACUATE_SHARE > rows {
                 self.candidates.insert(number);
             }
             return;
@@ -107,10 +108,11 @@ impl Store {
     /// back. The rows before it stay in place, so this needs no memory: a refused statement leaves none.
     /// True if it has to wait.
     pub(super) fn cut_gone_end(&mut self, number: SegmentNumber) -> bool {
-        let (worth, has_cursors) = (self.rows_of_worth(), self.has_saved_cursors());
-        let has_images = self.before_images.has_any_in(number);
+        let (has_images, has_cursors) = (self.before_images.has_any_in(number), self.has_saved_cursors());
+        let cuttable = self.segment(number).filter(|segment| segment.is_cuttable());
+        let Some(worth) = cuttable.map(|segment| self.gone_of_worth(segment)) else { return false };
         let Some(segment) = self.segment_mut(number) else { return false };
-        if segment.vacated_count() < worth || !segment.is_cuttable() {
+        if segment.vacated_count() < worth {
             return false;
         }
         let gone = segment.gone_at_end();

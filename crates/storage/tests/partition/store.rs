@@ -340,3 +340,40 @@ fn what_was_rolled_back_at_the_end_is_cut_off() {
         assert_eq!(found, 600, "{layout:?}");
     }
 }
+
+/// A few wide rows that were rolled back hold as much memory as many short ones.
+#[test]
+fn a_few_wide_rows_that_were_rolled_back_are_cut_off() {
+    let mut schema = schema(Layout::Default);
+    schema.segment_rows = 1 << 16;
+    let memory = MemoryPool::new(64 << 20);
+    let mut store = store(&schema, &memory);
+    let table = Table::default();
+    let horizon = Horizon { oldest: Timestamp(100), outcomes: &table };
+    let wide = |keys: std::ops::Range<i32>| {
+        let rows = rows(&schema, keys);
+        let text = Value::Text("wide".repeat(1_000).into());
+        let row = |row| {
+            let mut values = rows.row(row);
+            values[2] = text.clone();
+            values
+        };
+        Batch::from_rows(&schema.data_types(), &(0..rows.rows).map(row).collect::<Vec<_>>())
+    };
+    // Indexes keep their room.
+    let rows_bytes = || {
+        let rows = memory.by_consumer().into_iter().filter(|(name, _)| *name != "indexes");
+        rows.map(|(_, bytes)| bytes).sum::<u64>()
+    };
+    table.set(1, Outcome::Committed(Timestamp(5)));
+    store.insert(&view(1).snapshot(&table), &wide(0..10)).unwrap();
+    while store.maintain(&horizon, 100).more {}
+    let before = rows_bytes();
+    table.set(2, Outcome::Active);
+    store.insert(&view(2).snapshot(&table), &wide(10..200)).unwrap();
+    assert!(rows_bytes() > before + 190 * 4_000);
+    table.set(2, Outcome::Aborted);
+    while store.maintain(&horizon, 100).more {}
+    assert_eq!(store.statistics().counters.cut, 1);
+    assert!(rows_bytes() < before + 50_000, "{} bytes, {before} before", rows_bytes());
+}
