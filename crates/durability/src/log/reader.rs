@@ -9,13 +9,19 @@
 //! again.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use eris_platform::{Files, OpenMode};
+use eris_platform::{Files, OpenMode, PositionedFile};
 
 use super::file::{BadHeader, FILE_HEADER_BYTES, check_header, position_of_name};
-use super::record::{ALIGNMENT, HEADER_BYTES, Record, is_damage, length_of, read, whole};
+use super::record::{
+    ALIGNMENT, HEADER_BYTES, Kind, Record, SECTOR_BYTES, is_damage, length_of, read, stands_at, whole,
+};
 use crate::directory::DatabaseId;
 use crate::error::{CUT, DurabilityError, RESTORE};
+
+/// Bytes that are read at a time, unless a record is longer.
+const WINDOW_BYTES: u64 = 1 << 20;
 
 /// The files of a log, by the positions of their first records.
 #[derive(Clone)]
@@ -76,10 +82,15 @@ impl<'f> LogFiles<'f> {
         let failed = || DurabilityError::io("make durable", &path);
         let file = self.files.open_at(&path, OpenMode::Write).map_err(failed())?;
         // The header came with the first record.
-        let offset = if from == first { 0 } else { FILE_HEADER_BYTES + (from - first) };
-        let mut bytes = vec![0; (FILE_HEADER_BYTES + (end - first) - offset) as usize];
-        file.read_exact_at(&mut bytes, offset).map_err(failed())?;
-        file.write_all_at(&bytes, offset).map_err(failed())?;
+        let mut offset = if from == first { 0 } else { FILE_HEADER_BYTES + (from - first) };
+        let end = FILE_HEADER_BYTES + (end - first);
+        let mut bytes = vec![0; WINDOW_BYTES.min(end - offset) as usize];
+        while offset < end {
+            bytes.truncate((end - offset) as usize);
+            file.read_exact_at(&mut bytes, offset).map_err(failed())?;
+            file.write_all_at(&bytes, offset).map_err(failed())?;
+            offset += bytes.len() as u64;
+        }
         file.sync_data().map_err(failed())
     }
 
@@ -98,12 +109,19 @@ impl<'f> LogFiles<'f> {
     }
 }
 
-/// Reads the files of a log.
+/// Reads the files of a log, a window at a time.
 pub(crate) struct LogReader<'f> {
     log: LogFiles<'f>,
     /// The file that is read, by its place among them.
     place: usize,
+    /// None: there are no files.
+    file: Option<Arc<dyn PositionedFile>>,
+    /// Where what counts of it ends.
+    end: u64,
+    /// The window: what was read of it ...
     bytes: Vec<u8>,
+    /// ... from here on.
+    begin: u64,
     position: u64,
 }
 
@@ -131,12 +149,11 @@ impl<'f> LogReader<'f> {
     /// Begins at `from`.
     pub fn open(files: &'f dyn Files, directory: &Path, id: DatabaseId, from: u64) -> Result<Self, DurabilityError> {
         let log = LogFiles::list(files, directory, id)?;
-        let place = log.place_of(from);
-        let mut reader = Self { log, place, bytes: Vec::new(), position: from };
-        match reader.log.firsts.get(place) {
+        let mut reader = Self::at(log, from);
+        match reader.log.firsts.get(reader.place) {
             None if from == 0 => {}
             Some(first) if *first <= from => {
-                reader.load()?;
+                reader.open_file()?;
                 reader.check_reaches(from)?;
             }
             _ => {
@@ -153,18 +170,23 @@ impl<'f> LogReader<'f> {
         Self::open(files, directory, id, log.firsts.first().copied().unwrap_or(0))
     }
 
+    /// One that has read nothing yet.
+    fn at(log: LogFiles<'f>, position: u64) -> Self {
+        let place = log.place_of(position);
+        Self { log, place, file: None, end: position, bytes: Vec::new(), begin: position, position }
+    }
+
     /// Its files.
     pub fn files(&self) -> &LogFiles<'f> {
         &self.log
     }
 
     /// Whether the records of the first file come to where reading begins: a log of another time does not.
-    fn check_reaches(&self, from: u64) -> Result<(), DurabilityError> {
+    fn check_reaches(&mut self, from: u64) -> Result<(), DurabilityError> {
         let mut position = self.first();
         while position < from {
-            let at = (position - self.first()) as usize;
-            match read(self.bytes.get(at..).unwrap_or_default(), self.log.id, position) {
-                Some((_, length)) => position += length,
+            match self.whole_at(position)? {
+                Some((_, length)) => position += length.next_multiple_of(ALIGNMENT),
                 None => break,
             }
         }
@@ -197,26 +219,70 @@ impl<'f> LogReader<'f> {
         self.log.firsts.get(self.place).copied().unwrap_or(0)
     }
 
+    /// The first position of the next file.
+    fn next_first(&self) -> Option<u64> {
+        self.log.firsts.get(self.place + 1).copied()
+    }
+
     fn path(&self) -> PathBuf {
         self.log.path(self.first())
     }
 
-    fn load(&mut self) -> Result<(), DurabilityError> {
-        let path = self.path();
-        let opened = self.log.files.open_at(&path, OpenMode::Read).map_err(DurabilityError::io("open", &path))?;
-        let length = opened.len().map_err(DurabilityError::io("read", &path))?;
-        let mut bytes = vec![0; length as usize];
-        opened.read_exact_at(&mut bytes, 0).map_err(DurabilityError::io("read", &path))?;
+    /// Opens the file at the place.
+    fn open_file(&mut self) -> Result<(), DurabilityError> {
+        let (path, first) = (self.path(), self.first());
+        let file = self.log.files.open_at(&path, OpenMode::Read).map_err(DurabilityError::io("open", &path))?;
+        let length = file.len().map_err(DurabilityError::io("read", &path))?;
+        let mut header = vec![0; length.min(FILE_HEADER_BYTES) as usize];
+        file.read_exact_at(&mut header, 0).map_err(DurabilityError::io("read", &path))?;
         let damaged =
             |reason: String| DurabilityError::Damaged { file: path.clone(), offset: Some(0), reason, help: RESTORE };
-        check_header(&bytes, self.log.id, self.first()).map_err(|bad| match bad {
+        check_header(&header, self.log.id, first).map_err(|bad| match bad {
             BadHeader::Newer(found) => DurabilityError::Newer { file: path.clone(), found: u64::from(found) },
             BadHeader::OtherDatabase(other) => damaged(format!("it belongs to another database, {other:016x}")),
             BadHeader::Damaged(reason) => damaged(reason.to_owned()),
         })?;
-        bytes.drain(..FILE_HEADER_BYTES as usize);
-        self.bytes = bytes;
+        let end = first + (length - FILE_HEADER_BYTES);
+        self.end = self.next_first().map_or(end, |next| end.min(next));
+        self.file = Some(file);
+        (self.begin, self.bytes) = (first, Vec::new());
         Ok(())
+    }
+
+    /// So many bytes from a position on, or as many as there are; moves the window if it has fewer.
+    fn bytes_at(&mut self, position: u64, count: u64) -> Result<&[u8], DurabilityError> {
+        let left = self.end.saturating_sub(position);
+        let is_in = |position| self.begin <= position && position <= self.begin + self.bytes.len() as u64;
+        if !is_in(position) || !is_in(position + count.min(left)) {
+            let count = count.max(WINDOW_BYTES).min(left) as usize;
+            // One that had a long record gives its memory back.
+            if self.bytes.capacity() > count.max(WINDOW_BYTES as usize) {
+                self.bytes = Vec::new();
+            }
+            self.bytes.resize(count, 0);
+            self.begin = position;
+            let offset = FILE_HEADER_BYTES + position.saturating_sub(self.first());
+            if let Some(file) = &self.file
+                && let Err(error) = file.read_exact_at(&mut self.bytes, offset)
+            {
+                self.bytes.clear();
+                return Err(DurabilityError::io("read", &self.path())(error));
+            }
+        }
+        Ok(&self.bytes[(position - self.begin) as usize..])
+    }
+
+    /// The kind and the length of the whole record at a position, if there is one; it is in the window then.
+    fn whole_at(&mut self, position: u64) -> Result<Option<(Kind, u64)>, DurabilityError> {
+        let id = self.log.id;
+        let Some(header) = self.bytes_at(position, HEADER_BYTES as u64)?.first_chunk() else { return Ok(None) };
+        // The cheap question first: this is asked for every place of a damaged log.
+        if !stands_at(header, position) {
+            return Ok(None);
+        }
+        let length = length_of(header);
+        let found = whole(self.bytes_at(position, length)?, id, position);
+        Ok(found.map(|(kind, length)| (kind, length as u64)))
     }
 
     /// The next record.
@@ -224,94 +290,87 @@ impl<'f> LogReader<'f> {
     /// # Errors
     /// [`DurabilityError::Damaged`] in front of damage; [`Self::position`] is where it is.
     pub fn next(&mut self) -> Result<Step<'_>, DurabilityError> {
-        while self.log.firsts.get(self.place + 1) == Some(&self.position) {
+        while self.next_first() == Some(self.position) {
             self.place += 1;
-            self.load()?;
+            self.open_file()?;
         }
         if self.log.firsts.is_empty() {
             return Ok(Step::End);
         }
-        let at = (self.position - self.first()) as usize;
-        let limit = self.log.firsts.get(self.place + 1).map_or(self.bytes.len(), |next| (next - self.first()) as usize);
-        let rest = self.bytes.get(at..limit.min(self.bytes.len())).unwrap_or_default();
-        match whole(rest, self.log.id, self.position) {
-            Some((kind, length)) => {
-                let record = &self.bytes[at..at + length];
-                self.position += length.next_multiple_of(ALIGNMENT as usize) as u64;
-                Ok(Step::Record(Record::of(kind, record)))
+        let position = self.position;
+        if let Some((kind, length)) = self.whole_at(position)? {
+            self.position += length.next_multiple_of(ALIGNMENT);
+            let record = &self.bytes_at(position, length)?[..length as usize];
+            return Ok(Step::Record(Record::of(kind, record)));
+        }
+        match self.what_is_wrong()? {
+            None => Ok(Step::End),
+            Some(reason) => {
+                let offset = Some(FILE_HEADER_BYTES + (position - self.first()));
+                Err(DurabilityError::Damaged { file: self.path(), offset, reason, help: CUT })
             }
-            None => match self.what_is_wrong(at) {
-                None => Ok(Step::End),
-                Some(reason) => Err(DurabilityError::Damaged {
-                    file: self.path(),
-                    offset: Some(FILE_HEADER_BYTES + at as u64),
-                    reason,
-                    help: CUT,
-                }),
-            },
         }
     }
 
     /// No whole record stands at the position: whether that is more than the end.
-    fn what_is_wrong(&self, at: usize) -> Option<String> {
-        if let Some(next) = self.log.firsts.get(self.place + 1) {
-            return Some(format!("no whole record at position {}, but the log goes on to {next}", self.position));
+    fn what_is_wrong(&mut self) -> Result<Option<String>, DurabilityError> {
+        let (position, offset) = (self.position, FILE_HEADER_BYTES + (self.position - self.first()));
+        if let Some(next) = self.next_first() {
+            return Ok(Some(format!("no whole record at position {position}, but the log goes on to {next}")));
         }
-        let mut later = at + ALIGNMENT as usize;
-        while later < self.bytes.len() {
-            let position = self.first() + later as u64;
-            if let Some((record, _)) = read(&self.bytes[later..], self.log.id, position)
-                && record.durable > self.position
-            {
-                let position = self.position;
-                return Some(format!(
-                    "no whole record at position {position}, but one behind it at {}",
-                    record.position
-                ));
+        let mut later = position + ALIGNMENT;
+        while later < self.end {
+            if let Some((kind, length)) = self.whole_at(later)? {
+                let record = &self.bytes_at(later, length)?[..length as usize];
+                if Record::of(kind, record).durable > position {
+                    return Ok(Some(format!("no whole record at position {position}, but one behind it at {later}")));
+                }
             }
-            later += ALIGNMENT as usize;
+            later += ALIGNMENT;
         }
-        let rest = self.bytes.get(at..).unwrap_or_default();
-        is_damage(rest, FILE_HEADER_BYTES + at as u64, self.position).then(|| {
-            format!(
-                "the record at position {} is not what was written, and no crash leaves it like that",
-                self.position
-            )
-        })
+        let length = self.bytes_at(position, HEADER_BYTES as u64)?.first_chunk().map_or(0, length_of);
+        let is_damage = is_damage(self.bytes_at(position, length + SECTOR_BYTES)?, offset, position);
+        let reason =
+            || format!("the record at position {position} is not what was written, and no crash leaves it like that");
+        Ok(is_damage.then(reason))
     }
 
     /// Where reading stopped, and what stands from there on.
-    pub fn rest(&self) -> Rest {
+    pub fn rest(&mut self) -> Rest {
         if self.log.firsts.is_empty() {
             return Rest::default();
         }
-        let at = (self.position - self.first()) as usize;
-        let (mut bytes, mut records) = self.count(self.bytes.get(at..).unwrap_or_default(), self.position);
-        for place in self.place + 1..self.log.firsts.len() {
-            let mut later = Self { log: self.log.clone(), place, bytes: Vec::new(), position: self.log.firsts[place] };
+        let offset = FILE_HEADER_BYTES + (self.position - self.first());
+        let mut rest = Rest { file: Some(self.path()), offset, bytes: 0, records: 0 };
+        self.count(self.position, &mut rest);
+        for first in &self.log.firsts[self.place + 1..] {
+            let mut later = Self::at(self.log.clone(), *first);
             // What is wrong with its header is not what is asked.
-            if later.load().is_ok() {
-                let (more_bytes, more_records) = later.count(&later.bytes, later.position);
-                (bytes, records) = (bytes + more_bytes, records + more_records);
+            if later.open_file().is_ok() {
+                later.count(*first, &mut rest);
             }
         }
-        Rest { file: Some(self.path()), offset: FILE_HEADER_BYTES + at as u64, bytes, records }
+        rest
     }
 
-    /// Bytes up to the last one that is not zero, and whole records among them.
-    fn count(&self, rest: &[u8], position: u64) -> (u64, u64) {
-        let end = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let (mut at, mut records) = (0, 0);
-        while at < end {
-            match read(&rest[at..], self.log.id, position + at as u64) {
-                Some((_, length)) => {
-                    records += 1;
-                    at += length as usize;
-                }
-                None => at += ALIGNMENT as usize,
-            }
+    /// Counts bytes from a position on up to the last one that is not zero, and whole records among them. What cannot be
+    /// read is not counted.
+    fn count(&mut self, from: u64, rest: &mut Rest) {
+        let (mut at, mut end) = (from, from);
+        while at < self.end
+            && let Ok(bytes) = self.bytes_at(at, 1)
+        {
+            let count = bytes.len() as u64;
+            end = bytes.iter().rposition(|byte| *byte != 0).map_or(end, |last| at + last as u64 + 1);
+            at += count;
         }
-        (end as u64, records)
+        rest.bytes += end - from;
+        at = from;
+        while at < end {
+            let Ok(found) = self.whole_at(at) else { break };
+            rest.records += u64::from(found.is_some());
+            at += found.map_or(ALIGNMENT, |(_, length)| length.next_multiple_of(ALIGNMENT));
+        }
     }
 
     /// The files that have nothing in front of the position.
@@ -320,3 +379,6 @@ impl<'f> LogReader<'f> {
         later.map(|first| self.log.path(*first)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

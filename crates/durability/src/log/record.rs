@@ -22,7 +22,7 @@ use crate::directory::DatabaseId;
 /// The last byte behind a record that does not fill its last 8 bytes.
 const LAST: u8 = 0xE5;
 /// What a disk writes as a whole, or from its beginning on.
-const SECTOR_BYTES: u64 = 512;
+pub(super) const SECTOR_BYTES: u64 = 512;
 /// Bytes in front of the body.
 pub(super) const HEADER_BYTES: usize = 40;
 /// Records begin at multiples of this.
@@ -122,11 +122,7 @@ pub(super) fn is_damage(rest: &[u8], offset: u64, position: u64) -> bool {
     if !is_written(HEADER_BYTES) {
         return false;
     }
-    let length = length_of(header) as usize;
-    if long(header, 8) != position || length < HEADER_BYTES {
-        return true;
-    }
-    is_written(length)
+    !stands_at(header, position) || is_written(length_of(header) as usize)
 }
 
 /// How long a record with such a header says that it is.
@@ -134,13 +130,17 @@ pub(super) fn length_of(header: &[u8; HEADER_BYTES]) -> u64 {
     u64::from(short(header, 4))
 }
 
+/// Whether a record with such a header can stand at `position`.
+pub(super) fn stands_at(header: &[u8; HEADER_BYTES], position: u64) -> bool {
+    long(header, 8) == position && length_of(header) >= HEADER_BYTES as u64
+}
+
 /// What stands at the front of `bytes`, if it is a whole record that belongs at `position`; and its bytes without the
 /// zeros behind it.
 pub(super) fn whole(bytes: &[u8], id: DatabaseId, position: u64) -> Option<(Kind, usize)> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
-    // The cheap question first: this is asked for every place of a damaged log.
-    let (stands, length) = (long(header, 8), short(header, 4) as usize);
-    if stands != position || length < HEADER_BYTES || length > bytes.len() {
+    let length = length_of(header) as usize;
+    if !stands_at(header, position) || length > bytes.len() {
         return None;
     }
     if short(header, 0) != check(id, &bytes[4..length]) {
