@@ -18,6 +18,11 @@ use crate::room::Tries;
 /// Rows of a block that are loaded at a time where memory is short.
 const FEW_ROWS: usize = 1 << 12;
 
+/// Blocks that are read and not loaded yet take at most this share of the memory limit, if they are more than one.
+const BLOCKS_SHARE: u64 = 16;
+/// A block takes so many times its bytes while it is read and loaded: as it was read, and its columns.
+const BLOCK_COST: u64 = 3;
+
 /// Tells how far loading is: bytes that are loaded.
 type Tell<'t> = &'t mut (dyn FnMut(u64) + Send);
 
@@ -26,6 +31,8 @@ struct Work {
     engine: Engine,
     directory: PathBuf,
     id: DatabaseId,
+    /// Whether there is memory for blocks that are read while others are loaded.
+    reads_ahead: bool,
     blocks: Mutex<VecDeque<BlockEntry>>,
     done: Mutex<Done>,
 }
@@ -87,14 +94,18 @@ pub(crate) async fn load(
         engine.restore_layouts(&history)?;
         histories.push(history);
     }
+    let largest = manifest.blocks.iter().map(|block| block.place.length).max().unwrap_or(0);
+    let blocks_max = engine.memory().database_limit() / BLOCKS_SHARE / (largest * BLOCK_COST).max(1);
+    let blocks_max = usize::try_from(blocks_max).unwrap_or(usize::MAX).max(1);
+    let loaders = engine.worker_count().min(manifest.blocks.len()).min(blocks_max);
     let work = Arc::new(Work {
         engine: engine.clone(),
         directory: directory.checkpoint(),
         id: directory.id(),
+        reads_ahead: 2 * loaders <= blocks_max,
         blocks: Mutex::new(manifest.blocks.iter().cloned().collect()),
         done: Mutex::default(),
     });
-    let loaders = engine.worker_count().min(manifest.blocks.len());
     work.done().running = loaders;
     for number in 0..loaders {
         let env = Arc::clone(engine.env());
@@ -146,10 +157,11 @@ impl Drop for Running {
 impl Loader {
     async fn run(self) {
         let running = Running(Arc::clone(&self.work));
-        let mut ahead = self.read_next();
-        while let Some((entry, reading)) = ahead {
-            // The next block is read while this one is loaded.
-            ahead = self.read_next();
+        let mut ahead = None;
+        while let Some((entry, reading)) = ahead.take().or_else(|| self.read_next()) {
+            if self.work.reads_ahead {
+                ahead = self.read_next();
+            }
             let loaded = match reading.await {
                 Ok(Ok(rows)) => self.load(&entry, rows).await,
                 Ok(Err(error)) => Err(error),

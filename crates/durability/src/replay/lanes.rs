@@ -11,8 +11,10 @@ use super::Unusable;
 use super::apply::{Applier, Step};
 use crate::room::Tries;
 
-/// Chunks that wait for a lane before whoever reads the log does.
+/// Chunks that wait for a lane before whoever reads the log does, ...
 const CHUNKS_MAX: usize = 4;
+/// ... unless those of all lanes have this share of the memory limit before.
+const CHUNKS_SHARE: u64 = 64;
 /// Steps of a chunk in one transaction where memory is short.
 const FEW_STEPS: usize = 64;
 /// Rows of so many bytes are a chunk, however few they are.
@@ -31,6 +33,8 @@ pub(super) struct Lanes {
     lanes: Vec<(Arc<Queue>, Chunk)>,
     /// Rows that are committed together.
     chunk_rows: usize,
+    /// Bytes that one lane is given at a time, if they are more than one chunk.
+    lane_bytes: usize,
 }
 
 impl Lanes {
@@ -41,7 +45,9 @@ impl Lanes {
             engine.spawn(run(engine.clone(), Consumer(Arc::clone(&queue))));
             (queue, Chunk::default())
         };
-        Self { lanes: (0..engine.worker_count()).map(lane).collect(), chunk_rows }
+        let lanes: Vec<_> = (0..engine.worker_count()).map(lane).collect();
+        let bytes = engine.memory().database_limit() / CHUNKS_SHARE / lanes.len() as u64;
+        Self { lanes, chunk_rows, lane_bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }
     }
 
     pub fn count(&self) -> usize {
@@ -57,14 +63,14 @@ impl Lanes {
         if chunk.rows < self.chunk_rows && chunk.bytes < CHUNK_BYTES {
             return Ok(());
         }
-        queue.push(std::mem::take(chunk)).await
+        queue.push(std::mem::take(chunk), self.lane_bytes).await
     }
 
     /// Waits until everything that lanes were given is done.
     pub async fn drain(&mut self) -> Result<(), Unusable> {
         for (queue, chunk) in &mut self.lanes {
             if !chunk.steps.is_empty() {
-                queue.push(std::mem::take(chunk)).await?;
+                queue.push(std::mem::take(chunk), self.lane_bytes).await?;
             }
         }
         for (queue, _) in &self.lanes {
@@ -131,8 +137,10 @@ struct Queue(Mutex<State>);
 #[derive(Default)]
 struct State {
     chunks: VecDeque<Chunk>,
-    /// Whether the lane is at one that it took out.
-    is_busy: bool,
+    /// Of these, and of the one that the lane is at.
+    bytes: usize,
+    /// What of it the lane is at, if it is at one.
+    busy: Option<usize>,
     is_over: bool,
     failure: Option<Unusable>,
     /// Waits for room, or for all to be done.
@@ -161,10 +169,13 @@ impl Queue {
         .await
     }
 
-    async fn push(&self, chunk: Chunk) -> Result<(), Unusable> {
-        self.wait(|state| state.chunks.len() < CHUNKS_MAX).await?;
+    /// Waits until the lane has so few chunks and bytes that it may be given another one.
+    async fn push(&self, chunk: Chunk, bytes_max: usize) -> Result<(), Unusable> {
+        let fits = |state: &State| state.bytes == 0 || state.bytes + chunk.bytes <= bytes_max;
+        self.wait(|state| state.chunks.len() < CHUNKS_MAX && fits(state)).await?;
         let consumer = {
             let mut state = self.state();
+            state.bytes += chunk.bytes;
             state.chunks.push_back(chunk);
             state.consumer.take()
         };
@@ -173,17 +184,17 @@ impl Queue {
     }
 
     async fn drained(&self) -> Result<(), Unusable> {
-        self.wait(|state| state.chunks.is_empty() && !state.is_busy).await
+        self.wait(|state| state.chunks.is_empty() && state.busy.is_none()).await
     }
 
     /// What the lane does next; what it did before is done.
     async fn next(&self) -> Option<Chunk> {
         poll_fn(|context| {
             let mut state = self.state();
-            state.is_busy = false;
+            state.bytes -= state.busy.take().unwrap_or(0);
             let producer = state.producer.take();
             let next = if state.is_over { None } else { state.chunks.pop_front() };
-            state.is_busy = next.is_some();
+            state.busy = next.as_ref().map(|chunk| chunk.bytes);
             let is_over = state.is_over;
             if next.is_none() {
                 state.consumer = Some(context.waker().clone());
