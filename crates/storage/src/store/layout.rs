@@ -94,6 +94,10 @@ impl TargetLayouts {
 
 /// A tail may be closed early when one part in this many of it is filled: segments of short rows are no smaller.
 const TAIL_SHARE: u32 = 16;
+/// Rows that are gone are worth to be seen to only if they hold so many bytes, ...
+const GONE_BYTES_MIN: u64 = 1 << 20;
+/// ... where what an open segment holds is divided among at least so many rows: its first pages have room for them.
+const FIRST_ROWS: u32 = 64;
 
 impl Store {
     /// Sets the layouts of this partition's segments by hand. New segments have them at once, the others are rebuilt by
@@ -223,8 +227,8 @@ impl Store {
 
     /// So many rows that are gone are worth to be seen to in this open segment: fewer where rows are wide.
     pub(super) fn gone_of_worth(&self, segment: &Segment) -> u32 {
-        let bytes = segment_bytes(self.memory.database_limit()) / u64::from(TAIL_SHARE);
-        let rows = bytes * u64::from(segment.rows()) / segment.path().bytes().max(1);
+        let bytes = (segment_bytes(self.memory.database_limit()) / u64::from(TAIL_SHARE)).max(GONE_BYTES_MIN);
+        let rows = bytes * u64::from(segment.rows().max(FIRST_ROWS)) / segment.path().bytes().max(1);
         self.rows_of_worth().min(u32::try_from(rows).unwrap_or(u32::MAX)).max(1)
     }
 

@@ -6,8 +6,8 @@ use eris_platform::memory::MemoryPool;
 use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
     AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexKind, IndexOrder, Layout, Outcome, Predicate,
-    ReadRequest, Schema, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp, Value,
-    key_of_row,
+    ReadRequest, Schema, SegmentNumber, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp,
+    Value, key_of_row,
 };
 use std::sync::Arc;
 
@@ -370,10 +370,31 @@ fn a_few_wide_rows_that_were_rolled_back_are_cut_off() {
     while store.maintain(&horizon, 100).more {}
     let before = rows_bytes();
     table.set(2, Outcome::Active);
-    store.insert(&view(2).snapshot(&table), &wide(10..200)).unwrap();
-    assert!(rows_bytes() > before + 190 * 4_000);
+    store.insert(&view(2).snapshot(&table), &wide(10..1_000)).unwrap();
+    assert!(rows_bytes() > before + 990 * 4_000);
     table.set(2, Outcome::Aborted);
     while store.maintain(&horizon, 100).more {}
     assert_eq!(store.statistics().counters.cut, 1);
     assert!(rows_bytes() < before + 50_000, "{} bytes, {before} before", rows_bytes());
+}
+
+/// A row that was rolled back has no page of its own: an open segment goes on behind it, however small the limit.
+#[test]
+fn single_rows_that_were_rolled_back_leave_their_segment_open() {
+    let mut schema = schema(Layout::Default);
+    schema.segment_rows = 1 << 16;
+    let memory = MemoryPool::new(16 << 20);
+    let mut store = store(&schema, &memory);
+    let table = Table::default();
+    let horizon = Horizon { oldest: Timestamp(100), outcomes: &table };
+    for turn in 0..20 {
+        let outcome = if turn % 2 == 0 { Outcome::Aborted } else { Outcome::Committed(Timestamp(5)) };
+        table.set(turn + 1, Outcome::Active);
+        store.insert(&view(turn + 1).snapshot(&table), &rows(&schema, turn as i32..turn as i32 + 1)).unwrap();
+        table.set(turn + 1, outcome);
+        while store.maintain(&horizon, 100).more {}
+    }
+    assert_eq!(store.statistics().counters.cut, 0);
+    let segments: Vec<_> = store.segments().into_iter().map(|segment| segment.number).collect();
+    assert_eq!(segments, [SegmentNumber(0)]);
 }
