@@ -198,6 +198,10 @@ impl MemoryPool {
         self.takes_what_is_kept.store(takes, Ordering::Relaxed);
     }
 
+    pub(crate) fn may_take_what_is_kept(&self) -> bool {
+        self.takes_what_is_kept.load(Ordering::Relaxed)
+    }
+
     /// A pool within this one whose bytes count here, but are refused by no limit; only the system may have no more.
     /// For what stays small, and what a full database needs to become emptier.
     pub fn counted(self: &Arc<Self>) -> Arc<MemoryPool> {

@@ -59,6 +59,8 @@ const HEADROOM_SHARE: u64 = 32;
 const HEADROOM_BYTES_MAX: u64 = 64 << 20;
 /// ... and less is used up before the next look.
 const HEADROOM_BYTES_MIN: u64 = 32 << 20;
+/// All but this share of it is given to a database that is opened and finds no room: there are no statements yet.
+const HEADROOM_OPENING_SHARE: u64 = 4;
 
 /// Blocks below this share of the limit, and below this size, are copied when they grow. The headroom has space for
 /// two such copies at once.
@@ -252,14 +254,28 @@ fn reached_bytes(accounted_bytes: u64, observation: &MemoryObservation) -> u64 {
     (resident.saturating_sub(file) + code).max(heap.max(accounted_bytes) + code)
 }
 
+/// What is left free of a limit.
+fn headroom_of(configured_bytes: u64) -> u64 {
+    (configured_bytes / HEADROOM_SHARE).clamp(HEADROOM_BYTES_MIN, HEADROOM_BYTES_MAX)
+}
+
 /// The limit that keeps the process under `configured_bytes`, and within its control group.
 pub fn reconcile(configured_bytes: u64, accounted_bytes: u64, observation: MemoryObservation) -> MemoryReport {
+    reconcile_beside(configured_bytes, accounted_bytes, observation, headroom_of(configured_bytes))
+}
+
+/// The same with another headroom.
+fn reconcile_beside(
+    configured_bytes: u64,
+    accounted_bytes: u64,
+    observation: MemoryObservation,
+    headroom: u64,
+) -> MemoryReport {
     let resident = observation.resident_bytes;
     let unaccounted_bytes =
         resident.map_or(0, |_| reached_bytes(accounted_bytes, &observation)).saturating_sub(accounted_bytes);
     let own = observation.heap_bytes.is_some();
     let (headroom, taken_max) = if own {
-        let headroom = (configured_bytes / HEADROOM_SHARE).clamp(HEADROOM_BYTES_MIN, HEADROOM_BYTES_MAX);
         (headroom, configured_bytes - configured_bytes / OWN_LEAST_SHARE)
     } else {
         (0, configured_bytes / UNACCOUNTED_SHARE_MAX)
@@ -423,7 +439,10 @@ impl MemoryController {
         accounted_bytes: u64,
         observation: MemoryObservation,
     ) -> MemoryReport {
-        let report = reconcile(self.pool.configured_limit(), accounted_bytes, observation);
+        let configured_bytes = self.pool.configured_limit();
+        let share = if self.pool.may_take_what_is_kept() { HEADROOM_OPENING_SHARE } else { 1 };
+        let headroom = headroom_of(configured_bytes) / share;
+        let report = reconcile_beside(configured_bytes, accounted_bytes, observation, headroom);
         self.pool.tighten(report.limit_bytes, report.release_bytes, report.until_look());
         allocator::keep(report.keeps());
         self.stays_bytes.fetch_min(report.kept_bytes(), Ordering::Relaxed);

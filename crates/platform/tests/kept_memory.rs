@@ -41,4 +41,11 @@ fn kept_memory_is_given_back_before_anybody_is_refused() {
     assert_eq!(held.grow(500 * MIB).unwrap_err().refused_by, RefusedBy::Unaccounted);
     assert_eq!(eris_platform::allocator::asked(), asked + 1);
     assert_eq!((columns.len(), unaccounted.len()), (9_600, 12_800));
+
+    // A database that is opened and finds no room is given most of what is left free otherwise.
+    let limit = controller.look().limit_bytes;
+    pool.take_what_is_kept(true);
+    let of_opening = controller.look().limit_bytes;
+    assert!((limit + 20 * MIB..=limit + 28 * MIB).contains(&of_opening), "{of_opening} bytes, {limit} before");
+    pool.take_what_is_kept(false);
 }
