@@ -174,7 +174,7 @@ pub(crate) async fn recover(
                 break;
             }
             Err(DurabilityError::Damaged { file, offset, reason, help: CUT }) => {
-                let Rest { bytes, records, .. } = reader.rest();
+                let Rest { bytes, records, .. } = reader.rest()?;
                 let reason = format!("{reason}; {bytes} bytes with {records} whole records stand there and behind");
                 return Err(DurabilityError::Damaged { file, offset, reason, help: CUT });
             }
@@ -193,7 +193,7 @@ pub(crate) async fn recover(
         );
         return Err(DurabilityError::Missing { reason });
     }
-    let rest = reader.rest();
+    let rest = reader.rest()?;
     let (last, transactions) = (replay.last, replay.transactions);
     replay.finish().await.map_err(|unusable| unusable_log(directory, unusable))?;
     engine.continue_behind(last);

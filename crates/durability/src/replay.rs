@@ -298,7 +298,8 @@ impl<'e> Replay<'e> {
                 for lane in 0..lanes {
                     let rows: Box<[u32]> = (0..count as u32).filter(|row| of_rows[*row as usize] == lane).collect();
                     if !rows.is_empty() {
-                        let size = (rows.len(), bytes * rows.len() / count);
+                        // A lane that has few of its rows keeps all of the change.
+                        let size = (rows.len(), bytes * rows.len().max(count / lanes) / count);
                         self.lanes.push(lane, Step { rows: Some(rows), ..step.clone() }, size).await?;
                     }
                 }

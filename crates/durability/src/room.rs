@@ -3,6 +3,7 @@
 //! The rows of a database were in the memory that it had before, so they find a place in as much. While it is opened
 //! they come faster than maintenance encodes them, and what is on its way takes some memory, too.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use eris_engine::Engine;
@@ -12,26 +13,44 @@ const RECLAIM_MAX: Duration = Duration::from_mins(1);
 /// So many tries in a row bring nothing before it is believed.
 const TRIES_IN_VAIN: u32 = 3;
 
+/// Pieces of work that are done side by side.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    done: AtomicU64,
+}
+
+impl Pieces {
+    /// A piece is done, or a part of it.
+    pub fn is_done(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tries of one of them.
+    pub fn tries<'e>(&'e self, engine: &'e Engine) -> Tries<'e> {
+        Tries { engine, pieces: self, used: u64::MAX, done: self.done.load(Ordering::Relaxed), in_vain: 0 }
+    }
+}
+
 /// Tries of one piece of work.
 pub(crate) struct Tries<'e> {
     engine: &'e Engine,
-    /// What was used at the end of the last one, without what the work itself had taken.
+    pieces: &'e Pieces,
+    /// What was used at the end of the last one, without what the work itself had taken, ...
     used: u64,
+    /// ... and how many other pieces were done.
+    done: u64,
     in_vain: u32,
 }
 
-impl<'e> Tries<'e> {
-    pub fn new(engine: &'e Engine) -> Self {
-        Self { engine, used: u64::MAX, in_vain: 0 }
-    }
-
-    /// The work was refused memory, and nothing is left of it: makes room. False if another try is in vain.
+impl Tries<'_> {
+    /// The work was refused memory, and nothing is left of it: makes room. False if another try is in vain: there was
+    /// no room to make several times, nor did another piece find some.
     pub async fn again(&mut self) -> bool {
         let memory = self.engine.memory();
         self.engine.reclaim_memory(RECLAIM_MAX).await;
-        let used = memory.used();
-        if used < self.used {
-            (self.used, self.in_vain) = (used, 0);
+        let (used, done) = (memory.used(), self.pieces.done.load(Ordering::Relaxed));
+        if used < self.used || done > self.done {
+            (self.used, self.done, self.in_vain) = (used, done, 0);
         } else {
             self.in_vain += 1;
             memory.take_what_is_kept(true);

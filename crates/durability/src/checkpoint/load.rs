@@ -1,8 +1,10 @@
 //! Making an empty engine what a checkpoint says, several blocks at a time.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 use eris_engine::{Definition, Engine};
 use eris_platform::{Files, IoQueue, io_queue};
@@ -13,15 +15,15 @@ use super::manifest::{BlockEntry, Manifest};
 use super::take::WrittenSegments;
 use crate::directory::{DatabaseId, Directory};
 use crate::error::DurabilityError;
-use crate::room::Tries;
+use crate::room::Pieces;
 
 /// Rows of a block that are loaded at a time where memory is short.
 const FEW_ROWS: usize = 1 << 12;
 
 /// Blocks that are read and not loaded yet take at most this share of the memory limit, if they are more than one.
 const BLOCKS_SHARE: u64 = 16;
-/// A block takes so many times its bytes while it is read and loaded: as it was read, and its columns.
-const BLOCK_COST: u64 = 3;
+/// A value takes at most so many bytes more in a column than in a block: a text has a view.
+const VIEW_BYTES: u64 = 16;
 
 /// Tells how far loading is: bytes that are loaded.
 type Tell<'t> = &'t mut (dyn FnMut(u64) + Send);
@@ -31,10 +33,26 @@ struct Work {
     engine: Engine,
     directory: PathBuf,
     id: DatabaseId,
-    /// Whether there is memory for blocks that are read while others are loaded.
-    reads_ahead: bool,
-    blocks: Mutex<VecDeque<BlockEntry>>,
+    left: Mutex<Left>,
+    pieces: Pieces,
     done: Mutex<Done>,
+}
+
+/// A block, and what it takes while it is read and loaded.
+struct Block {
+    entry: BlockEntry,
+    cost: u64,
+}
+
+/// What is not loaded yet.
+struct Left {
+    blocks: VecDeque<Block>,
+    /// What those take that loaders have, ...
+    in_flight: u64,
+    /// ... and what they may take.
+    in_flight_max: u64,
+    /// Of loaders that wait for room.
+    waiting: Vec<Waker>,
 }
 
 #[derive(Default)]
@@ -43,20 +61,60 @@ struct Done {
     running: usize,
     written: WrittenSegments,
     failure: Option<DurabilityError>,
-    waker: Option<std::task::Waker>,
+    waker: Option<Waker>,
 }
 
 impl Work {
-    fn done(&self) -> std::sync::MutexGuard<'_, Done> {
+    fn done(&self) -> MutexGuard<'_, Done> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> Option<BlockEntry> {
-        if self.done().failure.is_some() {
-            return None;
-        }
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    fn left(&self) -> MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The next block, once there is room for it.
+    async fn next(&self) -> Option<Block> {
+        poll_fn(|context| self.poll_next(Some(context.waker()))).await
+    }
+
+    /// The next block, if there is room for it beside the others.
+    fn next_if_room(&self) -> Option<Block> {
+        match self.poll_next(None) {
+            Poll::Ready(block) => block,
+            Poll::Pending => None,
+        }
+    }
+
+    fn poll_next(&self, waker: Option<&Waker>) -> Poll<Option<Block>> {
+        let has_failed = self.done().failure.is_some();
+        let mut left = self.left();
+        let Some(next) = left.blocks.front().filter(|_| !has_failed) else { return Poll::Ready(None) };
+        let in_flight = left.in_flight + next.cost;
+        if left.in_flight > 0 && in_flight > left.in_flight_max {
+            left.waiting.extend(waker.cloned());
+            return Poll::Pending;
+        }
+        left.in_flight = in_flight;
+        Poll::Ready(left.blocks.pop_front())
+    }
+
+    /// A block is loaded, or will not be.
+    fn gives_back(&self, cost: u64) {
+        let waiting = {
+            let mut left = self.left();
+            left.in_flight -= cost;
+            std::mem::take(&mut left.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// What a block takes while it is read and loaded: what was read, and columns, twice if some of its rows are gone.
+fn cost_of(engine: &Engine, entry: &BlockEntry) -> u64 {
+    let attributes = engine.container(ContainerId(entry.container)).map_or(0, |it| it.schema().attributes.len() as u64);
+    let columns = entry.place.length + u64::from(entry.rows) * attributes * VIEW_BYTES;
+    entry.place.length + columns * if entry.live.is_some() { 2 } else { 1 }
 }
 
 /// What was loaded, and what is left to the caller.
@@ -94,16 +152,19 @@ pub(crate) async fn load(
         engine.restore_layouts(&history)?;
         histories.push(history);
     }
-    let largest = manifest.blocks.iter().map(|block| block.place.length).max().unwrap_or(0);
-    let blocks_max = engine.memory().database_limit() / BLOCKS_SHARE / (largest * BLOCK_COST).max(1);
-    let blocks_max = usize::try_from(blocks_max).unwrap_or(usize::MAX).max(1);
-    let loaders = engine.worker_count().min(manifest.blocks.len()).min(blocks_max);
+    let loaders = engine.worker_count().min(manifest.blocks.len());
+    let block = |entry: &BlockEntry| Block { entry: entry.clone(), cost: cost_of(engine, entry) };
     let work = Arc::new(Work {
         engine: engine.clone(),
         directory: directory.checkpoint(),
         id: directory.id(),
-        reads_ahead: 2 * loaders <= blocks_max,
-        blocks: Mutex::new(manifest.blocks.iter().cloned().collect()),
+        left: Mutex::new(Left {
+            blocks: manifest.blocks.iter().map(block).collect(),
+            in_flight: 0,
+            in_flight_max: engine.memory().database_limit() / BLOCKS_SHARE,
+            waiting: Vec::new(),
+        }),
+        pieces: Pieces::default(),
         done: Mutex::default(),
     });
     work.done().running = loaders;
@@ -115,14 +176,14 @@ pub(crate) async fn load(
         let loader = Loader { work: Arc::clone(&work), queue };
         engine.spawn(loader.run());
     }
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         let mut done = work.done();
         tell(done.bytes);
         if done.running == 0 {
-            return std::task::Poll::Ready(());
+            return Poll::Ready(());
         }
         done.waker = Some(context.waker().clone());
-        std::task::Poll::Pending
+        Poll::Pending
     })
     .await;
     for history in &histories {
@@ -131,6 +192,12 @@ pub(crate) async fn load(
     let mut done = work.done();
     let written = std::mem::take(&mut done.written);
     done.failure.take().map_or(Ok(Loaded { left, written }), Err)
+}
+
+/// A block that is being read.
+struct Reading {
+    block: Block,
+    rows: io_queue::IoTask<Result<Batch, DurabilityError>>,
 }
 
 struct Loader {
@@ -157,13 +224,20 @@ impl Drop for Running {
 impl Loader {
     async fn run(self) {
         let running = Running(Arc::clone(&self.work));
-        let mut ahead = None;
-        while let Some((entry, reading)) = ahead.take().or_else(|| self.read_next()) {
-            if self.work.reads_ahead {
-                ahead = self.read_next();
-            }
-            let loaded = match reading.await {
-                Ok(Ok(rows)) => self.load(&entry, rows).await,
+        let mut ahead: Option<Reading> = None;
+        loop {
+            let Reading { block, rows } = match ahead.take() {
+                Some(reading) => reading,
+                None => match self.work.next().await {
+                    Some(block) => self.read(block),
+                    None => break,
+                },
+            };
+            // The next block is read while this one is loaded.
+            ahead = self.work.next_if_room().map(|block| self.read(block));
+            let entry = &block.entry;
+            let loaded = match rows.await {
+                Ok(Ok(rows)) => self.load(entry, rows).await,
                 Ok(Err(error)) => Err(error),
                 Err(error) => Err(DurabilityError::io("read", &self.work.directory)(error)),
             };
@@ -172,7 +246,7 @@ impl Loader {
                 Ok(segment) => {
                     done.bytes += entry.place.length;
                     if let Some((segment, columns)) = segment {
-                        done.written.add(&segment, columns, &entry);
+                        done.written.add(&segment, columns, entry);
                     }
                 }
                 Err(error) => {
@@ -182,19 +256,21 @@ impl Loader {
             if let Some(waker) = &done.waker {
                 waker.wake_by_ref();
             }
+            drop(done);
+            self.work.gives_back(block.cost);
         }
         drop(running);
     }
 
-    fn read_next(&self) -> Option<(BlockEntry, io_queue::IoTask<Result<Batch, DurabilityError>>)> {
-        let entry = self.work.next()?;
+    fn read(&self, block: Block) -> Reading {
+        let entry = block.entry.clone();
         let types = self.work.engine.container(ContainerId(entry.container)).map(|it| it.schema().data_types());
-        let (of_job, directory, id) = (entry.clone(), self.work.directory.clone(), self.work.id);
-        let reading = io_queue::run(&self.queue, move |files| {
+        let (directory, id) = (self.work.directory.clone(), self.work.id);
+        let rows = io_queue::run(&self.queue, move |files| {
             let types = types.unwrap_or_default();
-            read(files, &directory, id, &of_job, &types)
+            read(files, &directory, id, &entry, &types)
         });
-        Some((entry, reading))
+        Reading { block, rows }
     }
 
     /// Loads the rows of a block; where memory is too short for that, a few at a time, when there is room for them.
@@ -203,7 +279,7 @@ impl Loader {
         entry: &BlockEntry,
         rows: Batch,
     ) -> Result<Option<(Arc<SegmentIdentity>, usize)>, DurabilityError> {
-        let mut tries = Tries::new(&self.work.engine);
+        let mut tries = self.work.pieces.tries(&self.work.engine);
         for _ in 0..2 {
             match self.try_load(entry, rows.clone()).await {
                 Err(error) if error.is_out_of_memory() => {}
@@ -213,7 +289,7 @@ impl Loader {
         }
         for from in (0..rows.rows).step_by(FEW_ROWS) {
             let few = rows.slice(from, FEW_ROWS.min(rows.rows - from));
-            let mut tries = Tries::new(&self.work.engine);
+            let mut tries = self.work.pieces.tries(&self.work.engine);
             while let Err(error) = self.try_load(entry, few.clone()).await {
                 if !error.is_out_of_memory() || !tries.again().await {
                     return Err(error);
@@ -237,6 +313,7 @@ impl Loader {
         load.append(rows).await?;
         let (_, segments) = load.finish_segments().await?;
         transaction.commit().await?;
+        self.work.pieces.is_done();
         let only = (segments.len() == 1 && is_whole).then(|| segments[0].upgrade()).flatten();
         Ok(only.filter(|segment| segment.rows() == entry.rows).map(|segment| (segment, columns)))
     }

@@ -281,6 +281,10 @@ impl<'f> LogReader<'f> {
             return Ok(None);
         }
         let length = length_of(header);
+        // One that is damaged may say anything.
+        if length > self.end - position {
+            return Ok(None);
+        }
         let found = whole(self.bytes_at(position, length)?, id, position);
         Ok(found.map(|(kind, length)| (kind, length as u64)))
     }
@@ -328,7 +332,12 @@ impl<'f> LogReader<'f> {
             }
             later += ALIGNMENT;
         }
-        let length = self.bytes_at(position, HEADER_BYTES as u64)?.first_chunk().map_or(0, length_of);
+        let Some(header) = self.bytes_at(position, HEADER_BYTES as u64)?.first_chunk() else { return Ok(None) };
+        let length = if stands_at(header, position) { length_of(header) } else { HEADER_BYTES as u64 };
+        // What goes on behind the end of the file was never written as a whole.
+        if length > self.end - position {
+            return Ok(None);
+        }
         let is_damage = is_damage(self.bytes_at(position, length + SECTOR_BYTES)?, offset, position);
         let reason =
             || format!("the record at position {position} is not what was written, and no crash leaves it like that");
@@ -336,30 +345,28 @@ impl<'f> LogReader<'f> {
     }
 
     /// Where reading stopped, and what stands from there on.
-    pub fn rest(&mut self) -> Rest {
+    pub fn rest(&mut self) -> Result<Rest, DurabilityError> {
         if self.log.firsts.is_empty() {
-            return Rest::default();
+            return Ok(Rest::default());
         }
         let offset = FILE_HEADER_BYTES + (self.position - self.first());
         let mut rest = Rest { file: Some(self.path()), offset, bytes: 0, records: 0 };
-        self.count(self.position, &mut rest);
+        self.count(self.position, &mut rest)?;
         for first in &self.log.firsts[self.place + 1..] {
             let mut later = Self::at(self.log.clone(), *first);
             // What is wrong with its header is not what is asked.
             if later.open_file().is_ok() {
-                later.count(*first, &mut rest);
+                later.count(*first, &mut rest)?;
             }
         }
-        rest
+        Ok(rest)
     }
 
-    /// Counts bytes from a position on up to the last one that is not zero, and whole records among them. What cannot be
-    /// read is not counted.
-    fn count(&mut self, from: u64, rest: &mut Rest) {
+    /// Counts bytes from a position on up to the last one that is not zero, and whole records among them.
+    fn count(&mut self, from: u64, rest: &mut Rest) -> Result<(), DurabilityError> {
         let (mut at, mut end) = (from, from);
-        while at < self.end
-            && let Ok(bytes) = self.bytes_at(at, 1)
-        {
+        while at < self.end {
+            let bytes = self.bytes_at(at, 1)?;
             let count = bytes.len() as u64;
             end = bytes.iter().rposition(|byte| *byte != 0).map_or(end, |last| at + last as u64 + 1);
             at += count;
@@ -367,10 +374,11 @@ impl<'f> LogReader<'f> {
         rest.bytes += end - from;
         at = from;
         while at < end {
-            let Ok(found) = self.whole_at(at) else { break };
+            let found = self.whole_at(at)?;
             rest.records += u64::from(found.is_some());
             at += found.map_or(ALIGNMENT, |(_, length)| length.next_multiple_of(ALIGNMENT));
         }
+        Ok(())
     }
 
     /// The files that have nothing in front of the position.

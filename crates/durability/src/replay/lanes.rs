@@ -5,11 +5,11 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use eris_engine::{Engine, EngineError};
+use eris_engine::{Engine, EngineError, RedoChange};
 
 use super::Unusable;
 use super::apply::{Applier, Step};
-use crate::room::Tries;
+use crate::room::Pieces;
 
 /// Chunks that wait for a lane before whoever reads the log does, ...
 const CHUNKS_MAX: usize = 4;
@@ -18,7 +18,11 @@ const CHUNKS_SHARE: u64 = 64;
 /// Steps of a chunk in one transaction where memory is short.
 const FEW_STEPS: usize = 64;
 /// Rows of so many bytes are a chunk, however few they are.
-const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 2 << 20;
+/// They are no fewer where memory is short: rows that come few at a time take more of it.
+const CHUNK_BYTES_MIN: usize = 512 << 10;
+/// What a step takes beside its rows: itself, its change, and what the allocator needs for both.
+const STEP_BYTES: usize = size_of::<Step>() + size_of::<RedoChange>() + 64;
 
 /// Steps that are done in one transaction.
 #[derive(Default)]
@@ -30,50 +34,54 @@ struct Chunk {
 
 /// See the [module](self). Dropping ends them.
 pub(super) struct Lanes {
-    lanes: Vec<(Arc<Queue>, Chunk)>,
-    /// Rows that are committed together.
+    queues: Vec<(Arc<Queue>, Chunk)>,
+    /// Rows that are committed together, ...
     chunk_rows: usize,
-    /// Bytes that one lane is given at a time, if they are more than one chunk.
-    lane_bytes: usize,
+    /// ... or those of so many bytes.
+    chunk_bytes: usize,
+    /// Bytes of the chunks that one lane has, if they are more than one.
+    bytes_max: usize,
 }
 
 impl Lanes {
     /// As many as there are workers.
     pub fn start(engine: &Engine, chunk_rows: usize) -> Self {
+        let pieces = Arc::new(Pieces::default());
         let lane = |_| {
             let queue = Arc::new(Queue::default());
-            engine.spawn(run(engine.clone(), Consumer(Arc::clone(&queue))));
+            engine.spawn(run(engine.clone(), Consumer(Arc::clone(&queue)), Arc::clone(&pieces)));
             (queue, Chunk::default())
         };
-        let lanes: Vec<_> = (0..engine.worker_count()).map(lane).collect();
-        let bytes = engine.memory().database_limit() / CHUNKS_SHARE / lanes.len() as u64;
-        Self { lanes, chunk_rows, lane_bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }
+        let queues: Vec<_> = (0..engine.worker_count()).map(lane).collect();
+        let bytes = engine.memory().database_limit() / CHUNKS_SHARE / queues.len() as u64;
+        let bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self { queues, chunk_rows, chunk_bytes: (bytes_max / 2).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES), bytes_max }
     }
 
     pub fn count(&self) -> usize {
-        self.lanes.len()
+        self.queues.len()
     }
 
     /// Gives a lane a step, which has so many rows of about so many bytes.
     pub async fn push(&mut self, lane: usize, step: Step, (rows, bytes): (usize, usize)) -> Result<(), Unusable> {
-        let (queue, chunk) = &mut self.lanes[lane];
+        let (queue, chunk) = &mut self.queues[lane];
         chunk.steps.push(step);
         chunk.rows += rows;
-        chunk.bytes += bytes;
-        if chunk.rows < self.chunk_rows && chunk.bytes < CHUNK_BYTES {
+        chunk.bytes += STEP_BYTES + bytes;
+        if chunk.rows < self.chunk_rows && chunk.bytes < self.chunk_bytes {
             return Ok(());
         }
-        queue.push(std::mem::take(chunk), self.lane_bytes).await
+        queue.push(std::mem::take(chunk), self.bytes_max).await
     }
 
     /// Waits until everything that lanes were given is done.
     pub async fn drain(&mut self) -> Result<(), Unusable> {
-        for (queue, chunk) in &mut self.lanes {
+        for (queue, chunk) in &mut self.queues {
             if !chunk.steps.is_empty() {
-                queue.push(std::mem::take(chunk), self.lane_bytes).await?;
+                queue.push(std::mem::take(chunk), self.bytes_max).await?;
             }
         }
-        for (queue, _) in &self.lanes {
+        for (queue, _) in &self.queues {
             queue.drained().await?;
         }
         Ok(())
@@ -82,34 +90,38 @@ impl Lanes {
 
 impl Drop for Lanes {
     fn drop(&mut self) {
-        for (queue, _) in &self.lanes {
+        for (queue, _) in &self.queues {
             queue.end();
         }
     }
 }
 
-async fn run(engine: Engine, consumer: Consumer) {
+async fn run(engine: Engine, consumer: Consumer, pieces: Arc<Pieces>) {
     while let Some(chunk) = consumer.0.next().await {
-        if let Err(unusable) = apply_with_room(&engine, chunk).await {
+        if let Err(unusable) = apply_with_room(&engine, chunk, &pieces).await {
             return consumer.0.fail(unusable);
         }
     }
 }
 
 /// Does a chunk; where memory is too short for that, a few steps at a time, when there is room for their rows.
-async fn apply_with_room(engine: &Engine, chunk: Chunk) -> Result<(), Unusable> {
+async fn apply_with_room(engine: &Engine, chunk: Chunk, pieces: &Pieces) -> Result<(), Unusable> {
     let is_short = |unusable: &Unusable| matches!(unusable, Unusable::Engine(error) if error.is_out_of_memory());
     match apply(engine, chunk.steps.clone()).await {
         Err(unusable) if is_short(&unusable) => {}
-        done => return done,
+        done => {
+            pieces.is_done();
+            return done;
+        }
     }
     for few in chunk.steps.chunks(FEW_STEPS) {
-        let mut tries = Tries::new(engine);
+        let mut tries = pieces.tries(engine);
         while let Err(unusable) = apply(engine, few.to_vec()).await {
             if !is_short(&unusable) || !tries.again().await {
                 return Err(unusable);
             }
         }
+        pieces.is_done();
     }
     Ok(())
 }

@@ -62,7 +62,7 @@ fn every_record_is_read_from_wherever_reading_begins() {
             }
             assert!(matches!(reader.next(), Ok(Step::End)), "seed {seed}");
             assert_eq!(reader.position(), written.end);
-            let rest = reader.rest();
+            let rest = reader.rest().unwrap();
             assert_eq!((rest.bytes, rest.records), (0, 0), "seed {seed}");
             assert!(reader.bytes.capacity() as u64 <= 2 * WINDOW_BYTES, "{} bytes", reader.bytes.capacity());
         }
@@ -84,13 +84,12 @@ fn damage_is_found_wherever_it_is_and_what_stands_behind_is_counted() {
         for _ in 0..damaged {
             assert!(matches!(reader.next(), Ok(Step::Record(_))));
         }
-        let offset = match reader.next() {
-            Err(DurabilityError::Damaged { offset, help: CUT, .. }) => offset,
-            _ => panic!("record {damaged} is damaged"),
+        let Err(DurabilityError::Damaged { offset, help: CUT, .. }) = reader.next() else {
+            panic!("record {damaged} is damaged")
         };
         assert_eq!(offset, Some(FILE_HEADER_BYTES + position - first));
         assert_eq!(reader.position(), *position);
-        let rest = reader.rest();
+        let rest = reader.rest().unwrap();
         assert_eq!(rest.records as usize, written.records.len() - damaged - 1, "record {damaged}");
         // The last bytes of a record without a body are zeros.
         assert!((written.end - position - 16..=written.end - position).contains(&rest.bytes), "{rest:?}");
