@@ -17,10 +17,10 @@ use crate::support::{Place, eris, serve};
 /// Rows of the table; its columns take about 60 bytes of each.
 const ROWS: i64 = 400_000;
 /// The least limit that bounds the process, not only what is accounted for.
-const LIMIT: u64 = 256 << 20;
+pub(super) const LIMIT: u64 = 256 << 20;
 
 /// The most memory that a process ever had resident.
-fn peak_bytes(server: &Process) -> u64 {
+pub(super) fn peak_bytes(server: &Process) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024

@@ -2,6 +2,7 @@
 
 mod departed_clients;
 mod files;
+mod full;
 mod held;
 mod limits;
 mod memory;
