@@ -52,22 +52,32 @@ impl<'t> Applier<'t> {
             RedoChange::Load { rows: new } => return self.gather(schema, selected(new.clone(), rows)).await,
             RedoChange::Delete { identity, rows: old } => {
                 self.insert_gathered().await?;
+                let together = are_independent(&schema, identity, &[]);
                 for row in each(old.len(), rows) {
                     let read = named(container, identity, old, row);
                     let found = self.transaction.delete(&read, Some(Arc::new(First::default()))).await;
-                    self.check_found(found, container, position)?;
+                    check_found(found, container, position)?;
+                    if !together {
+                        self.transaction.next_statement();
+                    }
                 }
+                self.transaction.next_statement();
             }
             RedoChange::Update { identity, rows: old, changed, new } => {
                 self.insert_gathered().await?;
+                let together = are_independent(&schema, identity, changed);
                 let new = new.to_batch();
                 for row in each(old.len(), rows) {
                     let read = named(container, identity, old, row);
                     let values = new.take(&[row as u32]);
                     let change = Arc::new(Set { attributes: changed.clone(), values, first: First::default() });
                     let found = self.transaction.update(&read, change).await;
-                    self.check_found(found, container, position)?;
+                    check_found(found, container, position)?;
+                    if !together {
+                        self.transaction.next_statement();
+                    }
                 }
+                self.transaction.next_statement();
             }
         }
         Ok(())
@@ -99,20 +109,22 @@ impl<'t> Applier<'t> {
         self.transaction.next_statement();
         Ok(())
     }
+}
 
-    fn check_found(
-        &mut self,
-        found: Result<u64, EngineError>,
-        container: ContainerId,
-        position: u64,
-    ) -> Result<(), Unusable> {
-        self.transaction.next_statement();
-        if found? == 1 {
-            return Ok(());
-        }
-        let reason = format!("a row that it changes is not in container {}", container.0);
-        Err(Unusable::malformed(position, &reason))
+/// Whether rows that are named so, and get new values of these attributes, are changed by one statement, as they were:
+/// each is another row, and no unique index sees an order. Then those beside each other have one end, a few bytes.
+fn are_independent(schema: &Schema, identity: &[AttributeId], changed: &[AttributeId]) -> bool {
+    let is_key = schema.primary_key().is_some_and(|key| *key.attributes == *identity);
+    let mut unique = schema.indexes.iter().filter(|index| index.unique);
+    is_key && unique.all(|index| index.attributes.iter().all(|id| !changed.contains(id)))
+}
+
+fn check_found(found: Result<u64, EngineError>, container: ContainerId, position: u64) -> Result<(), Unusable> {
+    if found? == 1 {
+        return Ok(());
     }
+    let reason = format!("a row that it changes is not in container {}", container.0);
+    Err(Unusable::malformed(position, &reason))
 }
 
 /// These rows of a batch, or all.
