@@ -28,7 +28,8 @@ fn start_again(server: Process, place: &Place) -> Process {
 fn fill(session: &mut PostgresConnection, columns: impl Fn(u64) -> String) -> i64 {
     let mut rows = 0;
     loop {
-        let lines: String = (rows..rows + ROWS).map(|id| format!("{id}\t{}\n", columns(id as u64))).collect();
+        let line = |id| format!("{id}\t{}\n", columns(id as u64));
+        let lines = (rows..rows + ROWS).map(line).collect::<Vec<_>>().concat();
         match session.copy_in("COPY t FROM STDIN", &mut std::iter::once(lines.into_bytes())) {
             Ok(copied) => rows += copied as i64,
             Err(error) => {
