@@ -10,8 +10,8 @@ use eris_engine::Engine;
 
 /// How long partitions are given to vacate and encode what they can.
 const RECLAIM_MAX: Duration = Duration::from_mins(1);
-/// So many tries in a row bring nothing before it is believed.
-const TRIES_IN_VAIN: u32 = 3;
+/// So many tries in a row bring nothing before it is believed: a busy machine takes its time for what brings something.
+const TRIES_IN_VAIN: u32 = 10;
 
 /// Pieces of work that are done side by side.
 #[derive(Default)]
