@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use eris_engine::{Definition, Engine};
-use eris_platform::{Files, IoQueue, io_queue};
+use eris_platform::{Files, IoQueue, allocator, io_queue};
 use eris_storage::{Batch, ContainerId, DataType, SegmentIdentity};
 
 use super::block::{BlockKind, DataReader, damaged};
@@ -27,6 +27,9 @@ const VIEW_BYTES: u64 = 16;
 
 /// Tells how far loading is: bytes that are loaded.
 type Tell<'t> = &'t mut (dyn FnMut(u64) + Send);
+
+/// A segment that holds a block, and how many columns it has.
+type WholeSegment = (Arc<SegmentIdentity>, usize);
 
 /// What the loaders share.
 struct Work {
@@ -99,8 +102,27 @@ impl Work {
         Poll::Ready(left.blocks.pop_front())
     }
 
+    /// What became of a block.
+    fn note(&self, entry: &BlockEntry, loaded: Result<Option<WholeSegment>, DurabilityError>) {
+        let mut done = self.done();
+        match loaded {
+            Ok(segment) => {
+                done.bytes += entry.place.length;
+                if let Some((segment, columns)) = segment {
+                    done.written.add(&segment, columns, entry);
+                }
+            }
+            Err(error) => {
+                done.failure.get_or_insert(error);
+            }
+        }
+        if let Some(waker) = &done.waker {
+            waker.wake_by_ref();
+        }
+    }
+
     /// A block is loaded, or will not be.
-    fn gives_back(&self, cost: u64) {
+    fn release(&self, cost: u64) {
         let waiting = {
             let mut left = self.left();
             left.in_flight -= cost;
@@ -241,23 +263,9 @@ impl Loader {
                 Ok(Err(error)) => Err(error),
                 Err(error) => Err(DurabilityError::io("read", &self.work.directory)(error)),
             };
-            let mut done = self.work.done();
-            match loaded {
-                Ok(segment) => {
-                    done.bytes += entry.place.length;
-                    if let Some((segment, columns)) = segment {
-                        done.written.add(&segment, columns, entry);
-                    }
-                }
-                Err(error) => {
-                    done.failure.get_or_insert(error);
-                }
-            }
-            if let Some(waker) = &done.waker {
-                waker.wake_by_ref();
-            }
-            drop(done);
-            self.work.gives_back(block.cost);
+            self.work.note(entry, loaded);
+            self.give_back().await;
+            self.work.release(block.cost);
         }
         drop(running);
     }
@@ -273,12 +281,18 @@ impl Loader {
         Reading { block, rows }
     }
 
+    /// Where memory is short, the thread that read a block gives back what it has of its rows, which are loaded: others
+    /// cannot do that for it.
+    async fn give_back(&self) {
+        let memory = self.work.engine.memory();
+        if memory.used() > memory.limit() / 2 {
+            // It is no matter if the thread ends.
+            let _ = io_queue::run(&self.queue, |_| allocator::give_back()).await;
+        }
+    }
+
     /// Loads the rows of a block; where memory is too short for that, a few at a time, when there is room for them.
-    async fn load(
-        &self,
-        entry: &BlockEntry,
-        rows: Batch,
-    ) -> Result<Option<(Arc<SegmentIdentity>, usize)>, DurabilityError> {
+    async fn load(&self, entry: &BlockEntry, rows: Batch) -> Result<Option<WholeSegment>, DurabilityError> {
         let mut tries = self.work.pieces.tries(&self.work.engine);
         for _ in 0..2 {
             match self.try_load(entry, rows.clone()).await {
@@ -301,11 +315,7 @@ impl Loader {
 
     /// Loads the rows of a block; gives the segment that holds all of them, and nothing else, if there is one, and its
     /// columns.
-    async fn try_load(
-        &self,
-        entry: &BlockEntry,
-        rows: Batch,
-    ) -> Result<Option<(Arc<SegmentIdentity>, usize)>, DurabilityError> {
+    async fn try_load(&self, entry: &BlockEntry, rows: Batch) -> Result<Option<WholeSegment>, DurabilityError> {
         let container = ContainerId(entry.container);
         let (columns, is_whole) = (rows.columns.len(), rows.rows == entry.rows as usize);
         let mut transaction = self.work.engine.begin_internal();
