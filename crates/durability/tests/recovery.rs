@@ -12,14 +12,16 @@ use std::time::Duration;
 
 use eris_durability::{DurabilityOptions, Phase, Progress, open};
 use eris_engine::{
-    Definition, EngineError, EngineOptions, ForeignKeySpec, KeySide, Read, ReferentialAction, Simulation,
+    ContainerSpec, Definition, EngineError, EngineOptions, ForeignKeySpec, KeySide, Partitioning, Read,
+    ReferentialAction, Simulation,
 };
 use eris_platform::SimulatedEnv;
 use eris_platform::simulated::{DiskFaults, PerMille};
 use eris_storage::{
-    AttributeId, Comparison, Condition, ContainerId, IndexDefinition, IndexId, IndexKind, PhysicalLayout, Predicate,
-    ROW_STATIC, ReadRequest, Schema, SchemaVersion, SegmentLayouts, Test, Value,
+    AttributeId, Comparison, Condition, ContainerId, DataType, IndexDefinition, IndexId, IndexKind, PhysicalLayout,
+    Predicate, ROW_STATIC, ReadRequest, Schema, SchemaVersion, SegmentLayouts, Test, Value,
 };
+use schemas::{attribute, schema};
 use shelf::{PATH, Shelf, TABLE, create_other, insert, open_or_panic, options, row};
 
 /// Opens with so many workers; what was told.
@@ -53,6 +55,36 @@ fn the_log_is_done_again_in_as_many_lanes_as_there_are_workers() {
         assert_eq!(shelf.engine().statistics().committed, workers as u64, "transactions of the lanes");
         assert_eq!(shelf.keys(), keys);
     }
+}
+
+/// Rows without a key that agree in everything are named by the same values, and each of them is another one.
+#[test]
+fn all_of_the_rows_that_agree_in_everything_are_deleted_again() {
+    let env = SimulatedEnv::new(1);
+    let mut shelf = open_or_panic(&env);
+    let engine = shelf.engine();
+    let work = async move {
+        let attributes = [attribute("key", DataType::Int64, false), attribute("text", DataType::Text, true)];
+        let schema = schema(engine.next_container_id(), &attributes, false, 64);
+        engine.create_container(ContainerSpec {
+            schema,
+            partitioning: Partitioning::Range(Box::new([AttributeId(0)])),
+        })?;
+        for keys in [5..6, 7..8, 5..6, 5..6] {
+            insert(&engine, keys).await?;
+        }
+        let mut transaction = engine.begin();
+        let test = Test::Compare(Comparison::Equal, Value::Int64(5));
+        let conditions = Arc::new([Condition { attribute: AttributeId(0), test }]);
+        let request = ReadRequest { predicate: Predicate { conditions }, desired: Arc::from([]), order: None };
+        let deleted = transaction.delete(&Read { container: TABLE, request }, None).await?;
+        transaction.commit().await?;
+        Ok::<u64, EngineError>(deleted)
+    };
+    assert_eq!(shelf.simulation.block_on(work).expect("ends").expect("deletes"), 3);
+    drop(shelf);
+    env.lose_power();
+    assert_eq!(open_or_panic(&env).keys(), [7]);
 }
 
 /// Blocks of a checkpoint are read and loaded side by side: on a disk that takes its time with each, four take a
