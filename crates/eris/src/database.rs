@@ -86,6 +86,8 @@ impl Database {
         progress: impl FnMut(Progress) + Send + 'static,
     ) -> Result<Database, OpenError> {
         let engine = Engine::start(Arc::new(RealEnv::new()), options.engine()?)?;
+        // To its end: the catalog is read when the rows are there, which may leave no other room.
+        let opening = engine.begin_opening();
         let opened = Database::open_files(&engine, directory, durability, progress).and_then(|files| {
             let database = Database::of_engine(engine.clone(), options)?;
             database.keep_temp_files(TempDirectory {
@@ -96,6 +98,7 @@ impl Database {
             database.sql.attach_files(Arc::new(files));
             Ok(database)
         });
+        drop(opening);
         opened.map_err(|error| {
             engine.shutdown();
             let (directory, given) = (directory.to_path_buf(), options.memory_limit_bytes);
