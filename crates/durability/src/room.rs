@@ -10,7 +10,7 @@ use eris_engine::Engine;
 
 /// How long partitions are given to vacate and encode what they can.
 const RECLAIM_MAX: Duration = Duration::from_mins(1);
-/// So many tries in a row bring nothing before it is believed: a busy machine takes its time for what brings something.
+/// Fruitless tries in a row before giving up; several, because reclaiming is slow on a busy machine.
 const TRIES_IN_VAIN: u32 = 10;
 
 /// Pieces of work that are done side by side.
@@ -20,8 +20,8 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// A piece is done, or a part of it.
-    pub fn is_done(&self) {
+    /// Counts a piece, or a part of one, that was done.
+    pub fn note_done(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 

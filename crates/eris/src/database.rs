@@ -86,7 +86,7 @@ impl Database {
         progress: impl FnMut(Progress) + Send + 'static,
     ) -> Result<Database, OpenError> {
         let engine = Engine::start(Arc::new(RealEnv::new()), options.engine()?)?;
-        // To its end: the catalog is read when the rows are there, which may leave no other room.
+        // Held until the catalog is read: a full database may need the opening headroom for that, too.
         let opening = engine.begin_opening();
         let opened = Database::open_files(&engine, directory, durability, progress).and_then(|files| {
             let database = Database::of_engine(engine.clone(), options)?;

@@ -20,9 +20,9 @@ use crate::room::Pieces;
 /// Rows of a block that are loaded at a time where memory is short.
 const FEW_ROWS: usize = 1 << 12;
 
-/// Blocks that are read and not loaded yet take at most this share of the memory limit, if they are more than one.
+/// Blocks in flight may use this share of the memory limit; a single block may exceed it.
 const BLOCKS_SHARE: u64 = 16;
-/// A value takes at most so many bytes more in a column than in a block: a text has a view.
+/// Extra bytes of a value in a column over a block, at most: the view of a text.
 const VIEW_BYTES: u64 = 16;
 
 /// Tells how far loading is: bytes that are loaded.
@@ -50,11 +50,11 @@ struct Block {
 /// What is not loaded yet.
 struct Left {
     blocks: VecDeque<Block>,
-    /// What those take that loaders have, ...
+    /// Estimated bytes of the blocks that loaders hold.
     in_flight: u64,
-    /// ... and what they may take.
+    /// Upper bound of `in_flight`; a single block may exceed it.
     in_flight_max: u64,
-    /// Of loaders that wait for room.
+    /// Wakers of loaders that wait for room.
     waiting: Vec<Waker>,
 }
 
@@ -281,12 +281,12 @@ impl Loader {
         Reading { block, rows }
     }
 
-    /// Where memory is short, the thread that read a block gives back what it has of its rows, which are loaded: others
-    /// cannot do that for it.
+    /// Above half of the memory limit, the reading thread returns the freed memory of the block it read: freed memory
+    /// belongs to the thread that allocated it, and no other thread can return it.
     async fn give_back(&self) {
         let memory = self.work.engine.memory();
         if memory.used() > memory.limit() / 2 {
-            // It is no matter if the thread ends.
+            // Best effort: an error means that the thread has ended.
             let _ = io_queue::run(&self.queue, |_| allocator::give_back()).await;
         }
     }
@@ -323,7 +323,7 @@ impl Loader {
         load.append(rows).await?;
         let (_, segments) = load.finish_segments().await?;
         transaction.commit().await?;
-        self.work.pieces.is_done();
+        self.work.pieces.note_done();
         let only = (segments.len() == 1 && is_whole).then(|| segments[0].upgrade()).flatten();
         Ok(only.filter(|segment| segment.rows() == entry.rows).map(|segment| (segment, columns)))
     }

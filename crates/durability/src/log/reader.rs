@@ -249,7 +249,7 @@ impl<'f> LogReader<'f> {
         Ok(())
     }
 
-    /// So many bytes from a position on, or as many as there are; moves the window if it has fewer.
+    /// At least `count` bytes from `position`, fewer only at the end of the file; moves the window if needed.
     fn bytes_at(&mut self, position: u64, count: u64) -> Result<&[u8], DurabilityError> {
         let left = self.end.saturating_sub(position);
         let is_in = |position| self.begin <= position && position <= self.begin + self.bytes.len() as u64;
@@ -281,7 +281,7 @@ impl<'f> LogReader<'f> {
             return Ok(None);
         }
         let length = length_of(header);
-        // One that is damaged may say anything.
+        // A damaged length may be anything: do not read the rest of the file for it.
         if length > self.end - position {
             return Ok(None);
         }
@@ -334,7 +334,7 @@ impl<'f> LogReader<'f> {
         }
         let Some(header) = self.bytes_at(position, HEADER_BYTES as u64)?.first_chunk() else { return Ok(None) };
         let length = if stands_at(header, position) { length_of(header) } else { HEADER_BYTES as u64 };
-        // What goes on behind the end of the file was never written as a whole.
+        // A record that extends past the end of the file was never written completely.
         if length > self.end - position {
             return Ok(None);
         }

@@ -11,15 +11,15 @@ use super::Unusable;
 use super::apply::{Applier, Step};
 use crate::room::Pieces;
 
-/// Chunks that wait for a lane before whoever reads the log does, ...
+/// Chunks queued for a lane before the log reader waits.
 const CHUNKS_MAX: usize = 4;
-/// ... unless those of all lanes have this share of the memory limit before.
+/// Share of the memory limit that the chunks of all lanes may use before the log reader waits.
 const CHUNKS_SHARE: u64 = 64;
 /// Steps of a chunk in one transaction where memory is short.
 const FEW_STEPS: usize = 64;
 /// Rows of so many bytes are a chunk, however few they are.
 const CHUNK_BYTES: usize = 2 << 20;
-/// They are no fewer where memory is short: rows that come few at a time take more of it.
+/// The minimum under small limits: rows inserted in small batches take more memory.
 const CHUNK_BYTES_MIN: usize = 512 << 10;
 /// What a step takes beside its rows: itself, its change, and what the allocator needs for both.
 const STEP_BYTES: usize = size_of::<Step>() + size_of::<RedoChange>() + 64;
@@ -39,7 +39,7 @@ pub(super) struct Lanes {
     chunk_rows: usize,
     /// ... or those of so many bytes.
     chunk_bytes: usize,
-    /// Bytes of the chunks that one lane has, if they are more than one.
+    /// Upper bound of the bytes of a lane's chunks; a single chunk may exceed it.
     bytes_max: usize,
 }
 
@@ -110,7 +110,7 @@ async fn apply_with_room(engine: &Engine, chunk: Chunk, pieces: &Pieces) -> Resu
     match apply(engine, chunk.steps.clone()).await {
         Err(unusable) if is_short(&unusable) => {}
         done => {
-            pieces.is_done();
+            pieces.note_done();
             return done;
         }
     }
@@ -121,7 +121,7 @@ async fn apply_with_room(engine: &Engine, chunk: Chunk, pieces: &Pieces) -> Resu
                 return Err(unusable);
             }
         }
-        pieces.is_done();
+        pieces.note_done();
     }
     Ok(())
 }

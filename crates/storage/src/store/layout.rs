@@ -94,9 +94,9 @@ impl TargetLayouts {
 
 /// A tail may be closed early when one part in this many of it is filled: segments of short rows are no smaller.
 const TAIL_SHARE: u32 = 16;
-/// Rows that are gone are worth to be seen to only if they hold so many bytes, ...
+/// Gone rows are removed from an open segment only if they hold at least this much memory.
 const GONE_BYTES_MIN: u64 = 1 << 20;
-/// ... where what an open segment holds is divided among at least so many rows: its first pages have room for them.
+/// Minimum row count for estimating bytes per row: the first pages reserve room for about this many.
 const FIRST_ROWS: u32 = 64;
 
 impl Store {
@@ -220,12 +220,12 @@ impl Store {
         (mostly_gone || tail.rows() - vacated >= self.rows_of_worth()).then(|| (tail.number, tail.rows()))
     }
 
-    /// So many rows of a tail are worth to be seen to.
+    /// Minimum number of rows of a tail that justifies work on it.
     fn rows_of_worth(&self) -> u32 {
         (self.schema.segment_rows / TAIL_SHARE).max(1)
     }
 
-    /// So many rows that are gone are worth to be seen to in this open segment: fewer where rows are wide.
+    /// Minimum number of gone rows that justifies work on this open segment: fewer where rows are wide.
     pub(super) fn gone_of_worth(&self, segment: &Segment) -> u32 {
         let bytes = (segment_bytes(self.memory.database_limit()) / u64::from(TAIL_SHARE)).max(GONE_BYTES_MIN);
         let rows = bytes * u64::from(segment.rows().max(FIRST_ROWS)) / segment.path().bytes().max(1);

@@ -378,7 +378,7 @@ fn a_few_wide_rows_that_were_rolled_back_are_cut_off() {
     assert!(rows_bytes() < before + 50_000, "{} bytes, {before} before", rows_bytes());
 }
 
-/// A row that was rolled back has no page of its own: an open segment goes on behind it, however small the limit.
+/// A row that was rolled back has no page of its own: its open segment stays in use, however small the limit.
 #[test]
 fn single_rows_that_were_rolled_back_leave_their_segment_open() {
     let mut schema = schema(Layout::Default);
