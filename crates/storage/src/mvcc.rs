@@ -70,7 +70,7 @@ impl fmt::Display for Timestamp {
 }
 
 /// A begin or end word.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Word(u64);
 

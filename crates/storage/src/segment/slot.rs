@@ -147,7 +147,8 @@ impl Segment {
         self.ending
     }
 
-    /// The ending rows as what they cost a sealed segment: those in a row that ended together count once.
+    /// The ending rows as what they cost a sealed segment: those in a row that ended together count once, and
+    /// those of a statement that ended very many not at all.
     pub(crate) fn ending_runs(&self) -> u32 {
         match &self.state {
             State::Open { .. } => self.ending,
@@ -203,13 +204,12 @@ impl Segment {
 
     /// Makes a row invisible to everyone.
     fn set_gone(&mut self, offset: u32) {
-        let rows = self.rows();
         match &mut self.state {
             State::Open { words, .. } => {
                 words.set_begin(offset, Word::NEVER);
                 words.set_end(offset, Word::ALWAYS);
             }
-            State::Sealed { deletes, .. } => DeleteMap::make_mut(deletes).set_gone(offset, rows),
+            State::Sealed { deletes, .. } => DeleteMap::make_mut(deletes).set_gone(offset),
         }
     }
 

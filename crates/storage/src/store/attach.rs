@@ -94,7 +94,7 @@ impl Store {
         let state = State::Sealed {
             segment: Arc::clone(segment),
             begin: snapshot.lock(),
-            deletes: Arc::new(DeleteMap::new(&self.memory)),
+            deletes: Arc::new(DeleteMap::new(&self.memory, segment.rows())),
         };
         let mut slot = Segment::new(number, state, segment.rows());
         slot.locks = 1;
@@ -102,7 +102,7 @@ impl Store {
         self.attaching.insert(number);
         self.usage.attached(segment);
         let first = RowAddress::new(number, RowOffset(0));
-        self.pending.add(snapshot.transaction, Locks { first, rows: 1, locked: Locked::Segment });
+        self.pending.add(snapshot.transaction, Locks::of(first, Locked::Segment));
         let written = Written { rows: u64::from(segment.rows()), first_of_transaction };
         Ok(Started { number, written, orders: segment.take_orders(), index: 0, row: 0 })
     }

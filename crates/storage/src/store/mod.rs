@@ -17,6 +17,7 @@ mod read;
 mod rebuild;
 mod relocate;
 mod row_locks;
+mod row_run;
 mod scan;
 mod seal;
 mod split;

@@ -150,7 +150,7 @@ impl Store {
         segment.locks += 1;
         segment.overwritten = true;
         self.before_images.push(address, Image { begin, fields });
-        self.pending.add(snapshot.transaction, Locks { first: address, rows: 1, locked: Locked::Begin });
+        self.pending.add(snapshot.transaction, Locks::of(address, Locked::Begin));
         Ok(true)
     }
 
@@ -281,7 +281,7 @@ impl Store {
         }
         for (word, locked) in [(begin, Locked::Begin), (end, Locked::End)] {
             if let Some(transaction) = word.transaction() {
-                self.pending.add(transaction, Locks { first: at, rows: 1, locked });
+                self.pending.add(transaction, Locks::of(at, locked));
                 if let Some(segment) = self.segment_mut(at.segment()) {
                     segment.locks += 1;
                 }

@@ -82,7 +82,7 @@ impl Store {
         let State::Sealed { segment, begin, deletes } = &slot.state else { return Ok(0) };
         let (segment, begin) = (Arc::clone(segment), *begin);
         let mut words = OpenWords::filled(&memory, rows as usize, begin)?;
-        for (offset, end) in deletes.iter_ends(rows) {
+        for (offset, end) in deletes.iter_ends() {
             if cfg!(feature = "bug_thaw_drops_locks") && end.is_lock() {
                 // Planted: ends that are undecided at this moment are forgotten.
                 continue;
@@ -107,10 +107,10 @@ impl Store {
 /// The delete map that says what the words of an open segment say. Its begins are all seen by everyone, except those of
 /// rows that never were.
 fn deletes_of(segment: &Segment, memory: &Arc<eris_platform::memory::MemoryPool>) -> Result<DeleteMap, StorageError> {
-    let mut deletes = DeleteMap::new(memory);
+    let mut deletes = DeleteMap::new(memory, segment.rows());
     for offset in 0..segment.rows() {
         if segment.is_vacated(offset) {
-            deletes.set_gone(offset, segment.rows());
+            deletes.set_gone(offset);
             continue;
         }
         let (begin, end) = (segment.begin(offset), segment.end(offset));

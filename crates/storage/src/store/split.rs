@@ -13,6 +13,7 @@
 //! rows. So do layouts set by hand; a target in use keeps its own, if it has some.
 
 use super::Store;
+use super::row_run::RowRun;
 use super::transactions::{Locked, Locks};
 use crate::address::RowAddress;
 use crate::batch::{BATCH_ROWS, Batch};
@@ -536,17 +537,18 @@ impl Store {
         let mut found = Vec::new();
         for (transaction, list) in self.pending.iter() {
             for locks in list {
-                let number = locks.first.segment();
+                let number = locks.rows.first().segment();
                 let (Some(moved), Some(segment)) = (split.moved.get(&number), self.segment(number)) else { continue };
-                let (offsets, locked) = match locks.locked {
-                    Locked::Segment => (0..moved.targets.len() as u32, Locked::Begin),
-                    other => (locks.first.offset().0..locks.first.offset().0 + locks.rows, other),
+                // A segment becomes rows.
+                let (rows, locked) = match locks.locked {
+                    Locked::Segment => (RowRun::new(locks.rows.first(), moved.targets.len() as u32), Locked::Begin),
+                    other => (locks.rows, other),
                 };
-                for offset in offsets {
+                for offset in rows.addresses().map(|row| row.offset().0) {
                     let Some(at) = moved.target(offset) else { continue };
                     let word = if locked == Locked::Begin { segment.begin(offset) } else { segment.end(offset) };
                     if word.transaction() == Some(transaction) {
-                        found.push((transaction, Locks { first: at, rows: 1, locked }));
+                        found.push((transaction, Locks::of(at, locked)));
                     }
                 }
             }
@@ -562,7 +564,7 @@ impl Store {
                 new.push(transaction);
             }
             self.pending.add(transaction, locks);
-            if let Some(copy) = self.segment_mut(locks.first.segment()) {
+            if let Some(copy) = self.segment_mut(locks.rows.first().segment()) {
                 copy.locks += 1;
             }
         }

@@ -1,9 +1,10 @@
 //! The local transaction manager: where undecided transactions have their lock words, and stamping them when decided.
 
 use super::Store;
+use super::row_run::RowRun;
 use crate::address::RowAddress;
 use crate::error::StorageError;
-use crate::ids::RowOffset;
+use crate::ids::SegmentNumber;
 use crate::mvcc::{Outcome, Outcomes, StatementNumber, Timestamp, TransactionId, Word, WordKind};
 use crate::segment::State;
 use eris_platform::memory::{MemoryPool, Reservation};
@@ -19,21 +20,22 @@ pub(super) enum Locked {
     Segment,
 }
 
-/// A run of rows with the same word locked.
+/// Rows with the same word locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Locks {
-    pub first: RowAddress,
-    pub rows: u32,
+    pub rows: RowRun,
     pub locked: Locked,
 }
 
 impl Locks {
-    /// Whether these rows lie directly behind, with the same word locked.
-    fn goes_on_with(&self, next: &Locks) -> bool {
-        self.locked != Locked::Segment
-            && self.locked == next.locked
-            && self.first.segment() == next.first.segment()
-            && self.first.offset().0 + self.rows == next.first.offset().0
+    /// A lock of one row, or of the segment that it is the first of.
+    pub(super) fn of(row: RowAddress, locked: Locked) -> Self {
+        Self { rows: RowRun::new(row, 1), locked }
+    }
+
+    /// Takes in rows that lie close after these, with the same word locked; false if they do not.
+    fn append(&mut self, next: &Locks) -> bool {
+        self.locked != Locked::Segment && self.locked == next.locked && self.rows.append(next.rows)
     }
 }
 
@@ -89,21 +91,17 @@ impl Pending {
         new
     }
 
-    /// Notes locks of a transaction that was entered and whose memory was reserved. A run that goes on where the last
-    /// one ended is one with it.
+    /// Notes locks of a transaction that was entered and whose memory was reserved. Rows that lie close after the last
+    /// ones are one run with them.
     pub(super) fn add(&mut self, transaction: TransactionId, locks: Locks) {
         let Some(list) = self.transactions.get_mut(&transaction) else {
             unreachable!("transaction {transaction} was entered");
         };
-        match list.last_mut() {
-            Some(last) if last.goes_on_with(&locks) => {
-                last.rows += locks.rows;
-                // Planted: what was reserved for an entry of its own stays reserved.
-                if !cfg!(feature = "bug_lock_run_keeps_bytes") {
-                    self.memory.shrink(LOCKS_BYTES);
-                }
-            }
-            _ => list.push(locks),
+        if !list.last_mut().is_some_and(|last| last.append(&locks)) {
+            list.push(locks);
+        } else if !cfg!(feature = "bug_lock_run_keeps_bytes") {
+            // Planted: what was reserved for an entry of its own stays reserved.
+            self.memory.shrink(LOCKS_BYTES);
         }
     }
 
@@ -145,14 +143,17 @@ impl Store {
                 if *budget == 0 {
                     return Ok(settled);
                 }
-                let rows = self.settle_locks(transaction, locks, outcomes, *budget)?;
-                *budget -= rows.min(*budget as u32) as usize;
+                let rows = locks.rows.rows().min((*budget).try_into().unwrap_or(u32::MAX));
+                self.settle_locks(transaction, locks, outcomes, rows)?;
+                *budget -= rows as usize;
                 let Some(list) = self.pending.transactions.get_mut(&transaction) else { break };
-                if rows == locks.rows {
+                if let Some(left) = locks.rows.without_last(rows)
+                    && let Some(last) = list.last_mut()
+                {
+                    last.rows = left;
+                } else {
                     list.pop();
                     self.pending.memory.shrink(LOCKS_BYTES);
-                } else if let Some(last) = list.last_mut() {
-                    last.rows -= rows;
                 }
             }
             self.pending.transactions.remove(&transaction);
@@ -162,22 +163,20 @@ impl Store {
         Ok(settled)
     }
 
-    /// Stamps the last rows of a run; gives how many.
+    /// Stamps the last `rows` rows of a run.
     fn settle_locks(
         &mut self,
         transaction: TransactionId,
         locks: Locks,
         outcomes: &dyn Outcomes,
-        budget: usize,
-    ) -> Result<u32, StorageError> {
+        rows: u32,
+    ) -> Result<(), StorageError> {
+        let number = locks.rows.first().segment();
         if locks.locked == Locked::Segment {
-            self.settle_segment(transaction, locks, outcomes);
-            return Ok(locks.rows);
+            self.settle_segment(transaction, number, outcomes);
+            return Ok(());
         }
-        let rows = locks.rows.min(budget as u32);
-        let number = locks.first.segment();
-        for row in (locks.rows - rows..locks.rows).rev() {
-            let address = RowAddress::new(number, RowOffset(locks.first.offset().0 + row));
+        for address in locks.rows.addresses().rev().take(rows as usize) {
             match locks.locked {
                 Locked::Begin => self.settle_begin(transaction, address, outcomes)?,
                 Locked::End => self.settle_end(transaction, address, outcomes)?,
@@ -190,7 +189,7 @@ impl Store {
         if self.segment(number).is_some_and(|segment| segment.locks == 0) && self.tail != Some(number) {
             self.candidates.insert(number);
         }
-        Ok(rows)
+        Ok(())
     }
 
     fn settle_begin(
@@ -244,8 +243,7 @@ impl Store {
         Ok(())
     }
 
-    fn settle_segment(&mut self, transaction: TransactionId, locks: Locks, outcomes: &dyn Outcomes) {
-        let number = locks.first.segment();
+    fn settle_segment(&mut self, transaction: TransactionId, number: SegmentNumber, outcomes: &dyn Outcomes) {
         self.attaching.remove(&number);
         let Some(segment) = self.segment_mut(number) else { return };
         segment.locks -= 1;

@@ -3,6 +3,7 @@
 use super::before_images::Newer;
 use super::overwrite::Taken;
 use super::row_locks::RowLock;
+use super::row_run::RowRun;
 use super::transactions::{Locked, Locks};
 use super::undo::Appended;
 use super::{Store, with_scratch};
@@ -80,7 +81,7 @@ impl Store {
             let count = (until - from) as u32;
             tail.locks += count;
             appended.push(first, count);
-            self.pending.add(snapshot.transaction, Locks { first, rows: count, locked: Locked::Begin });
+            self.pending.add(snapshot.transaction, Locks { rows: RowRun::new(first, count), locked: Locked::Begin });
             self.close_tail_if_full();
             self.enter_into_indexes(rows, from..until, first, Some(snapshot))?;
             from = until;
@@ -284,7 +285,7 @@ impl Store {
         if !open && runs * super::maintain::THAW_SHARE > rows {
             self.candidates.insert(number);
         }
-        self.pending.add(snapshot.transaction, Locks { first: address, rows: 1, locked: Locked::End });
+        self.pending.add(snapshot.transaction, Locks::of(address, Locked::End));
         self.note_change(address);
         Ok(())
     }
