@@ -12,6 +12,7 @@
 use crate::error::StorageError;
 use crate::mvcc::{Snapshot, Word};
 use eris_platform::memory::{MemoryPool, Reservation};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -309,8 +310,8 @@ impl DeleteMap {
         self.runs_made += usize::from(rows == 1);
     }
 
-    /// Gives words with many runs a bitmap instead, which takes at most half of their memory. Looks for them when
-    /// enough runs were made, so that a row costs the same however many there are.
+    /// Gives words with many runs a bitmap instead, which takes about half of their memory or less; those with most
+    /// first. Looks for them when enough runs were made, so that a row costs the same however many there are.
     fn make_bitmaps(&mut self) {
         let worth = (2 * u64::from(self.rows) / 8 / RUN_BYTES) as usize;
         let worth = worth.max(RUNS_MIN);
@@ -320,11 +321,10 @@ impl DeleteMap {
         self.runs_made = 0;
         let mut words: Vec<Word> = self.runs.values().map(|run| run.word).collect();
         words.sort_unstable();
-        for same in words.chunk_by(Word::eq).filter(|same| same.len() >= worth) {
-            let others = self.bitmaps.iter().filter(|bitmap| bitmap.word != Word::ALWAYS).count();
-            if others >= BITMAPS_MAX {
-                return;
-            }
+        let mut many: Vec<&[Word]> = words.chunk_by(Word::eq).filter(|same| same.len() >= worth).collect();
+        many.sort_by_key(|same| Reverse(same.len()));
+        let taken = self.bitmaps.iter().filter(|bitmap| bitmap.word != Word::ALWAYS).count();
+        for same in many.into_iter().take(BITMAPS_MAX - taken) {
             let mut bitmap = Bitmap::new(same[0], self.rows);
             self.runs.retain(|first, run| {
                 let other = run.word != bitmap.word;
@@ -368,11 +368,12 @@ mod tests {
     use crate::mvcc::{Outcome, Outcomes, StatementNumber, Timestamp, TransactionId};
     use eris_platform::random::SeededRandom;
 
-    struct NoLocks;
+    /// Nothing is decided.
+    struct Undecided;
 
-    impl Outcomes for NoLocks {
-        fn outcome(&self, transaction: TransactionId, _: StatementNumber) -> Outcome {
-            unreachable!("no word is a lock, and none of {transaction}")
+    impl Outcomes for Undecided {
+        fn outcome(&self, _: TransactionId, _: StatementNumber) -> Outcome {
+            Outcome::Active
         }
     }
 
@@ -389,8 +390,10 @@ mod tests {
             for _ in 0..2_000 {
                 let offset = random.below(u64::from(ROWS)) as u32;
                 let length = if random.chance(0.2) { random.below(30) as u32 } else { 1 };
-                let word = match random.below(4) {
+                let word = match random.below(6) {
                     0 => Word::NEVER,
+                    // The snapshot below sees the first of them.
+                    lock @ 4.. => Word::lock(TransactionId(5 + lock), StatementNumber(0)),
                     number => Word::timestamp(Timestamp(number)),
                 };
                 for row in offset..(offset + length).min(ROWS) {
@@ -419,20 +422,25 @@ mod tests {
             assert_eq!(map.runs() as usize, (0..words.len()).filter(|row| begins(*row)).count());
             let bytes = u64::from(map.runs()) * RUN_BYTES + of_bitmaps.len() as u64 * 32;
             assert_eq!(map.memory.bytes(), bytes, "seed {seed}");
+            let snapshot = Snapshot {
+                visible: Timestamp(2),
+                transaction: TransactionId(9),
+                statement: StatementNumber(1),
+                outcomes: &Undecided,
+            };
+            let sees = |row: u32| words[row as usize] != Word::NEVER && snapshot.sees(words[row as usize]);
             let mut hidden = Vec::new();
             for window in [0..ROWS, 60..130, 63..64, 64..65, 199..ROWS] {
-                let snapshot = Snapshot {
-                    visible: Timestamp(2),
-                    transaction: TransactionId(9),
-                    statement: StatementNumber(1),
-                    outcomes: &NoLocks,
-                };
                 let any = map.hidden_in(&snapshot, window.clone(), &mut hidden);
-                let sees = |row: u32| words[row as usize] != Word::NEVER && snapshot.sees(words[row as usize]);
                 let expected: Vec<u8> = window.clone().map(|row| u8::from(sees(row))).collect();
                 assert_eq!(any, expected.contains(&1), "seed {seed}, rows {window:?}");
                 assert!(!any || hidden == expected, "seed {seed}, rows {window:?}");
             }
+            assert_eq!(map.locks as usize, words.iter().filter(|word| word.is_lock()).count(), "seed {seed}");
+            let resolved = DeleteMap::resolved(&Arc::new(map), &snapshot);
+            let ended: Vec<bool> = (0..ROWS).map(|row| resolved.end(row) == Word::ALWAYS).collect();
+            assert_eq!(ended, (0..ROWS).map(sees).collect::<Vec<_>>(), "seed {seed}");
+            assert_eq!((resolved.has_locks(), resolved.memory.bytes()), (false, resolved.bytes()), "seed {seed}");
         }
         assert!(bitmaps > 0, "no word had many runs");
         assert_eq!(memory.used(), 0);
@@ -451,7 +459,8 @@ mod tests {
         (0..60_000).rev().for_each(|row| map.set_gone(row));
         assert_eq!((map.runs(), map.end(59_999)), (0, Word::ALWAYS));
     }
-    /// Each second row is locked, stamped and vacated with a bit or two a row.
+
+    /// Each second row is locked, stamped and vacated with a few bits a row.
     #[test]
     fn scattered_rows_of_a_segment_end_with_little_room() {
         const ROWS: u32 = 1 << 16;
@@ -461,7 +470,7 @@ mod tests {
         let mut most = 0;
         let mut note = |row: u32, map: &DeleteMap| {
             most = most.max(memory.used());
-            assert_eq!((map.has_locks(), map.end(row + 1)), (map.locks > 0, Word::NEVER));
+            assert_eq!(map.end(row + 1), Word::NEVER);
         };
         for row in (0..ROWS).step_by(2) {
             map.set_end(row, lock).unwrap();
@@ -471,7 +480,7 @@ mod tests {
             map.set_end(row, Word::timestamp(Timestamp(8))).unwrap();
             note(row, &map);
         }
-        assert_eq!((map.locks, map.runs(), map.bitmaps.len()), (0, 0, 1));
+        assert_eq!((map.has_locks(), map.runs(), map.bitmaps.len()), (false, 0, 1));
         for row in (0..ROWS).step_by(2).rev() {
             map.set_gone(row);
             note(row, &map);

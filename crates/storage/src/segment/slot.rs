@@ -148,7 +148,7 @@ impl Segment {
     }
 
     /// The ending rows as what they cost a sealed segment: those in a row that ended together count once, and
-    /// those of a statement that ended very many not at all.
+    /// those that have bitmaps not at all.
     pub(crate) fn ending_runs(&self) -> u32 {
         match &self.state {
             State::Open { .. } => self.ending,

@@ -49,12 +49,15 @@ impl Dying {
         let Some(mut entry) = self.by_end.first_entry().filter(|entry| *entry.key() <= oldest.0) else {
             return Vec::new();
         };
-        let (runs, mut rows) = (entry.get_mut(), Vec::new());
+        let (runs, mut rows) = (entry.get_mut(), Vec::<RowAddress>::new());
         while let Some(run) = runs.last_mut()
             && rows.len() < rows_max
         {
             let wanted = rows_max - rows.len();
+            let before = rows.len();
             rows.extend(run.addresses().rev().take(wanted));
+            // In their order their values are read fastest.
+            rows[before..].reverse();
             if let Some(left) = run.without_last(wanted as u32) {
                 *run = left;
             } else {

@@ -30,8 +30,8 @@ pub struct Maintained {
 }
 
 /// A sealed segment is thawed if its delete map has more runs than one in this many rows. Below, the map is cheaper
-/// than two words a row (32 bytes a run against 16 a row), and scans look up few of them. A segment whose rows one
-/// transaction ended is never thawed: they are few runs or have a bitmap, and there may be no room for words.
+/// than two words a row (32 bytes a run against 16 a row), and scans look up few of them. A segment whose rows a few
+/// statements ended is not thawed: they are few runs or have bitmaps, and there may be no room for words.
 pub(super) const THAW_SHARE: u32 = 16;
 
 /// An open segment is not sealed while more than one row in this many is ending: half of the share at which it would be

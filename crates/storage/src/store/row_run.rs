@@ -12,8 +12,9 @@ use crate::ids::RowOffset;
 /// Rows that a run can leave some out of.
 const CHOICE: u32 = u64::BITS;
 
-/// At least one row, in the order of their addresses.
+/// At least one row, in the order of their addresses. There may be one for each row of a large transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(packed(4))]
 pub(super) struct RowRun {
     first: RowAddress,
     /// From the first row to the last.
@@ -21,6 +22,8 @@ pub(super) struct RowRun {
     /// Which rows of a span up to [`CHOICE`], the first at the right; all of a longer one.
     chosen: u64,
 }
+
+const _: () = assert!(size_of::<RowRun>() == 20, "no padding, so that a lock has 24 bytes");
 
 /// The first `span` rows.
 fn all(span: u32) -> u64 {

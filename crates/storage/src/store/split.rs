@@ -541,7 +541,7 @@ impl Store {
                 let (Some(moved), Some(segment)) = (split.moved.get(&number), self.segment(number)) else { continue };
                 // A segment becomes rows.
                 let (rows, locked) = match locks.locked {
-                    Locked::Segment => (RowRun::new(locks.rows.first(), moved.targets.len() as u32), Locked::Begin),
+                    Locked::Segment => (RowRun::new(locks.rows.first(), segment.rows()), Locked::Begin),
                     other => (locks.rows, other),
                 };
                 for offset in rows.addresses().map(|row| row.offset().0) {

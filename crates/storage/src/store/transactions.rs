@@ -57,6 +57,7 @@ pub(super) fn statement_of(word: Word, transaction: TransactionId) -> Option<Sta
 }
 
 const LOCKS_BYTES: u64 = size_of::<Locks>() as u64;
+const _: () = assert!(LOCKS_BYTES == 24, "a transaction that locks many rows has many");
 
 impl Pending {
     pub(super) fn new(memory: &Arc<MemoryPool>) -> Self {
@@ -99,8 +100,10 @@ impl Pending {
         };
         if !list.last_mut().is_some_and(|last| last.append(&locks)) {
             list.push(locks);
-        } else if !cfg!(feature = "bug_lock_run_keeps_bytes") {
-            // Planted: what was reserved for an entry of its own stays reserved.
+            return;
+        }
+        // Planted: what was reserved for an entry of its own stays reserved.
+        if !cfg!(feature = "bug_lock_run_keeps_bytes") {
             self.memory.shrink(LOCKS_BYTES);
         }
     }
