@@ -11,7 +11,7 @@ import threading
 import time
 
 from checklist import (RESULTS, Failed, Outcome, Server, bench, eris, machine, on_disk, run, shown,
-                       target_directory, write_json)
+                       target_directory, test_command, write_json)
 from tpch import load_tpch, tpch_files
 from wire import Connection, ServerError
 
@@ -23,6 +23,7 @@ CLIENTS, CLIENTS_LIMIT_BYTES, CLIENTS_SECONDS = 10, 800_000_000, 60
 SPILL_LIMIT_BYTES = 512 << 20
 SPILL_SLOWDOWN_MAX = 5
 READS, READ_SLOWDOWN_MAX = 20_000, 3
+CANCEL_MAX_MS = 50
 USABLE_MIN = 0.8
 LARGE_LIMITS, LARGE_SLOWDOWN_MAX = (4_000_000_000, 8_000_000_000), 3
 # Twenty medians of short queries differ by more than nothing where the same code runs twice.
@@ -338,6 +339,18 @@ def reads_beside_a_spill():
                    ratio <= READ_SLOWDOWN_MAX, shown(server.command).replace(str(directory), "DIR"))
 
 
+def cancels_heard():
+    """What a test prints of each place where a statement is cancelled."""
+    command = test_command("eris-sql", ["every_statement_hears", "--", "--nocapture"], "", "statements")
+    printed = re.findall(r"^(\S.{0,27}?) +([\d.]+) ms$", run(command, timeout=3600), re.MULTILINE)
+    if not printed:
+        raise Failed("the test printed no times")
+    took = {what: float(ms) for what, ms in printed}
+    slowest = max(took, key=took.get)
+    return Outcome(f"{len(took)} places, median {statistics.median(took.values()):.1f} ms, at most {took[slowest]:.1f} ms "
+                   f"({slowest})", took[slowest] <= CANCEL_MAX_MS, shown(command))
+
+
 def add_figures(figures):
     figures.line(MILESTONE, "TPC-H SF 1, ten clients at 800 MB", "0 errors, at least 0.9 x one client")(ten_clients)
     figures.line(MILESTONE, "verify of 1 M rows, three indexes on a flag", f"at most {VERIFY_MAX_S} s")(
@@ -357,3 +370,4 @@ def add_figures(figures):
         no_statement_is_slower)
     figures.line(MILESTONE, "Point reads beside a spilling statement, p99", f"at most {READ_SLOWDOWN_MAX} x alone")(
         reads_beside_a_spill)
+    figures.line(MILESTONE, "From a cancel to the end of its statement", f"at most {CANCEL_MAX_MS} ms")(cancels_heard)

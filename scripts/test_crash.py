@@ -6,6 +6,7 @@ import unittest
 
 from crash import clients
 from crash.cycles import check_retries, kind_of
+from crash.emptied import EmptiedLedger, Step
 from crash.ledger import ACKNOWLEDGED, OPEN, REFUSED, SENT, Attempt, ClientLedger, Verdict, judge
 from crash.server import Violated
 from crash.tables import Table, TablesLedger, note
@@ -207,6 +208,53 @@ class Tables(unittest.TestCase):
         self.assertEqual(kinds, {"CREATE TABLE", "DROP TABLE", "CREATE INDEX", "DROP INDEX", "whole", "TRUNCATE TABLE"}
                          | {"INSERT INTO"})
         self.assertNotEqual(note(1), note(2))
+
+
+class Emptied(unittest.TestCase):
+    """Moments count from 1; the change lies between 10 and 20."""
+
+    def expect(self, inserts, change, emptied, kept, **counts):
+        ledger, verdict = EmptiedLedger(), Verdict()
+        ledger.inserts, ledger.changes = dict(enumerate(inserts)), [change]
+        ledger.judge(verdict, emptied, kept)
+        self.assertEqual({name: getattr(verdict, name) for name in ("lost", "phantom", "half")},
+                         {"lost": 0, "phantom": 0, "half": 0, **counts}, verdict.words)
+        return ledger
+
+    def test_numbers_around_a_change_that_was_made(self):
+        change = Step(10.0, ACKNOWLEDGED, 20.0)
+        before, beside, after = (Step(at, ACKNOWLEDGED, at + 3) for at in (1.0, 12.0, 21.0))
+        self.expect([before, beside, after], change, {1, 2}, {0, 1, 2})
+        self.expect([before, beside, after], change, {2}, {0, 1, 2})
+        self.expect([before, beside, after], change, {0, 2}, {0, 1, 2}, phantom=1)
+        self.expect([before, beside, after], change, {1}, {0, 1, 2}, lost=1)
+        self.expect([before, beside, after], change, {2}, {1, 2}, lost=1)
+
+    def test_numbers_around_a_change_that_was_not_acknowledged(self):
+        before = Step(1.0, ACKNOWLEDGED, 4.0)
+        for emptied in ({0}, set()):
+            self.expect([before], Step(10.0, SENT), emptied, {0})
+        for state in (OPEN, REFUSED):
+            self.expect([before], Step(10.0, state), {0}, {0})
+            self.expect([Step(11.0, ACKNOWLEDGED, 12.0)], Step(10.0, state), set(), {0}, lost=1)
+
+    def test_numbers_that_were_not_acknowledged(self):
+        change = Step(1.0, ACKNOWLEDGED, 2.0)
+        self.expect([Step(3.0, SENT)], change, {0}, {0})
+        self.expect([Step(3.0, SENT)], change, set(), set())
+        self.expect([Step(3.0, SENT)], change, set(), {0}, lost=1)
+        self.expect([Step(3.0, SENT)], change, {0}, set(), half=1)
+        for state in (OPEN, REFUSED):
+            self.expect([Step(3.0, state)], change, {0}, {0}, phantom=1)
+        self.expect([], change, {7}, {7}, phantom=1)
+
+    def test_the_next_check_goes_on_from_what_was_found(self):
+        ledger = self.expect([Step(3.0, SENT), Step(3.0, SENT)], Step(1.0, SENT), {0}, {0, 1})
+        for emptied, kept, lost in (({0}, {0, 1}, 0), (set(), {0, 1}, 1), (set(), {0}, 1), (set(), {0, 1}, 0)):
+            verdict = Verdict()
+            ledger.judge(verdict, emptied, kept)
+            self.assertEqual(verdict.lost, lost, verdict.words)
+            ledger.kept = {0, 1}
 
 
 class Errors(unittest.TestCase):

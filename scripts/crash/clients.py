@@ -178,7 +178,7 @@ class Sorts:
                 life.troubles.append(f"{self}: {len(rows)} rows are not in order, or come twice")
                 return
             life.sorts += bool(rows)
-            time.sleep(self.rng.uniform(0, 0.3))
+            time.sleep(self.rng.uniform(0, 0.1))
 
     def __str__(self):
         return "the client that sorts"

@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import time
 
+from crash import emptied
 from crash.clients import Checkpoints, Life, Sorts, TableChanges, Transfers
 from crash.ledger import ClientLedger, Verdict, judge
 from crash.server import Server, ServerDied, Violated
@@ -54,14 +55,14 @@ class Run:
         self.numbers = itertools.count(1)
         # Every other client does not wait for the disk, and of either kind every other one is SERIALIZABLE.
         self.ledgers = [ClientLedger(client, client % 2 == 0, client % 4 >= 2) for client in range(options.clients)]
-        self.tables = TablesLedger()
+        self.tables, self.emptied = TablesLedger(), emptied.EmptiedLedger()
         self.total = Verdict()
         self.kills = dict.fromkeys(["busy", "during checkpoint", "during recovery", "after recovery", "twice", "clean"],
                                    0)
         # Those that ended with SIGKILL, whatever else was killed in them.
         self.cycles, self.killed = 0, 0
         self.acknowledged, self.checkpoints, self.work_seconds = 0, 0, 0.0
-        self.sorts = 0
+        self.sorts, self.killed_in_files = 0, 0
         self.second_servers, self.locks_removed = 0, 0
         self.recoveries = []
         self.violation = None
@@ -93,7 +94,8 @@ class Run:
             "checkpoints": self.checkpoints, "checked": total.checked, "lost": total.lost, "phantom": total.phantom,
             "half": total.half, "lost_asynchronous": total.lost_asynchronous,
             "retries": dict(sum((ledger.retries for ledger in self.ledgers), collections.Counter())),
-            "changes_of_tables": dict(self.tables.acknowledged), "sorts_in_files": self.sorts,
+            "changes_of_tables": dict(self.tables.acknowledged), "emptied_beside_writers": dict(self.emptied.acknowledged),
+            "sorts_in_files": self.sorts, "killed_with_temporary_files": self.killed_in_files,
             "second_servers_refused": self.second_servers, "lock_files_removed": self.locks_removed,
             "recovery_seconds_max": round(max(recoveries), 3),
             "recovery_seconds_mean": round(sum(recoveries) / len(recoveries), 3),
@@ -116,6 +118,8 @@ class Run:
                          "amount bigint)")
         values = ", ".join(f"({account}, {START_BALANCE})" for account in range(ACCOUNTS))
         connection.query(f"INSERT INTO accounts VALUES {values}")
+        connection.query(emptied.CREATE)
+        connection.query(emptied.KEPT)
         connection.close()
         return server
 
@@ -152,6 +156,8 @@ class Run:
         begun = time.monotonic()
         life.start(*transfers, TableChanges(self.tables, random.Random(rng.random())),
                    Sorts(random.Random(rng.random())),
+                   *(emptied.Writer(self.emptied, random.Random(rng.random())) for _ in range(2)),
+                   emptied.Emptying(self.emptied, random.Random(rng.random())),
                    Checkpoints(random.Random(rng.random()), rng.choice([0.05, 0.5, 5.0])))
         enough = life.wait_for(acknowledgements, LIFE_SECONDS_MAX)
         time.sleep(then_seconds if enough else 0)
@@ -189,6 +195,7 @@ class Run:
         if kind == "clean":
             code = life.server.terminate()
         else:
+            self.killed_in_files += life.server.open_temporary_files() > 0
             life.server.kill()
         during = kind == "checkpoint" and life.checkpoint_under_way
         life.join()
@@ -218,6 +225,8 @@ class Run:
                 verdict.report("half", f"accounts {sorted(balances)}")
             self._ask_otherwise(connection, verdict, journal, balances)
             self.tables.judge(verdict, find_tables(connection, verdict))
+            self.emptied.judge(verdict, *({int(row[0]) for row in connection.query(f"SELECT n FROM {table}")}
+                                          for table in ("emptied", "kept")))
             connection.close()
         except (ServerError, OSError) as error:
             server.kill()

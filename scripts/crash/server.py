@@ -69,6 +69,15 @@ class Server:
         self.process.stdout.close()
         return code
 
+    def open_temporary_files(self):
+        """How many files of sorts and joins it has open now; they have no name any more."""
+        count = 0
+        for descriptor in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir():
+            # One that is closed meanwhile is none.
+            with contextlib.suppress(OSError):
+                count += "/temp/spill-" in str(descriptor.readlink())
+        return count
+
     def has_ended(self):
         return self.process.poll() is not None
 

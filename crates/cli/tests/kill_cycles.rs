@@ -34,6 +34,9 @@ fn what_was_acknowledged_survives() {
     assert_eq!(report["cycles"], 3, "{report}");
     assert!(report["acknowledged"].as_u64().unwrap() >= 600 && report["checked"].as_u64().unwrap() >= 600, "{report}");
     assert!(report["retries"]["40001"].as_u64() > Some(0), "SERIALIZABLE clients meet each other: {report}");
+    assert_eq!(report["second_servers_refused"], 3, "{report}");
+    assert!(report["emptied_beside_writers"]["truncate"].as_u64() > Some(0), "{report}");
+    assert!(report["sorts_in_files"].as_u64() > Some(0), "{report}");
     for violation in ["lost", "phantom", "half"] {
         assert_eq!(report[violation], 0, "{report}");
     }

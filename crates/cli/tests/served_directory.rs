@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use eris_workloads::connection::{SqlConnection, SqlFailure};
 use eris_workloads::postgres::PostgresConnection;
+use operation::Process;
 use support::{NOBODY, Place, Server, eris, serve};
 
 fn count(connection: &mut PostgresConnection) -> Option<i64> {
@@ -51,8 +52,8 @@ fn a_second_server_on_one_directory_is_refused_and_the_first_one_works() {
 fn a_directory_that_vanishes_is_missed_and_not_made_again() {
     let place = Place::new("served-gone");
     let directory = place.path("db");
-    let server = Server::start(&directory);
-    let mut connection = server.connect();
+    let server = Process::start(serve(eris(), &directory)).unwrap_or_else(|(_, text)| panic!("{text}"));
+    let mut connection = server.try_connect().unwrap();
     connection.execute("CREATE TABLE t (id int PRIMARY KEY, text text)", &[]).unwrap();
     connection.execute("INSERT INTO t VALUES (0, 'here')", &[]).unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
@@ -69,6 +70,11 @@ fn a_directory_that_vanishes_is_missed_and_not_made_again() {
     assert!(missed(&checkpoint), "{checkpoint}");
     assert_eq!(count(&mut connection), Some(1), "what is in memory can be read");
     assert!(!Path::new(&directory).exists(), "nothing is made in its place");
+    drop(connection);
+    server.signal(libc::SIGTERM);
+    let (_, told) = server.end();
+    let lines = told.lines().filter(|line| line.contains("no more commits are accepted"));
+    assert_eq!(lines.filter(|line| line.contains(&directory)).count(), 1, "{told}");
 }
 
 /// The lock file goes while the directory is served: what is locked is the directory.

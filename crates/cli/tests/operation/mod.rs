@@ -23,7 +23,7 @@ use eris_workloads::postgres::{PostgresConnection, PostgresUrl};
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server with all that can be given to a process.
-struct Process {
+pub struct Process {
     child: Child,
     url: String,
     /// Open, so that what it says finds a reader.
@@ -32,7 +32,7 @@ struct Process {
 
 impl Process {
     /// Starts it; what it says if it does not.
-    fn start(mut command: Command) -> Result<Process, (ExitStatus, String)> {
+    pub fn start(mut command: Command) -> Result<Process, (ExitStatus, String)> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut errors = child.stderr.take().unwrap();
         let mut line = String::new();
@@ -47,7 +47,7 @@ impl Process {
         Ok(Process { child, url: format!("postgres://eris@{address}/eris"), errors })
     }
 
-    fn try_connect(&self) -> Result<PostgresConnection, SqlFailure> {
+    pub fn try_connect(&self) -> Result<PostgresConnection, SqlFailure> {
         PostgresConnection::connect(&self.url.parse::<PostgresUrl>().unwrap())
     }
 
@@ -56,13 +56,13 @@ impl Process {
         Ok(answer.rows.first().and_then(|row| row.first()).and_then(SqlValue::as_int))
     }
 
-    fn signal(&self, signal: libc::c_int) {
+    pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: the process is ours and has not been waited for.
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
     /// How it ends, in time, and what it had to say.
-    fn end(mut self) -> (ExitStatus, String) {
+    pub fn end(mut self) -> (ExitStatus, String) {
         let begun = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
