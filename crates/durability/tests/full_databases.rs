@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eris_durability::{Database, DurabilityOptions, open};
-use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Read, Simulation};
+use eris_engine::{ContainerSpec, Engine, EngineError, EngineOptions, Partitioning, Read, RowFilter, Simulation};
 use eris_platform::{SeededRandom, SimulatedEnv};
 use eris_storage::{AttributeId, Batch, ContainerId, DataType, Predicate, ReadRequest, Value};
 use schemas::{attribute, schema};
@@ -134,12 +134,23 @@ async fn count(engine: Engine) -> Result<i64, EngineError> {
     Ok(rows)
 }
 
-async fn delete_all(engine: Engine) -> Result<u64, EngineError> {
+/// Two of three rows.
+struct Most;
+
+impl RowFilter for Most {
+    fn select(&self, batch: &Batch) -> Result<Vec<u32>, EngineError> {
+        let is_one = |row: &u32| !matches!(batch.columns[0].value(*row as usize), Value::Int64(key) if key % 3 == 0);
+        Ok((0..batch.rows as u32).filter(is_one).collect())
+    }
+}
+
+/// Deletes these rows, or all.
+async fn delete(engine: Engine, rows: Option<Arc<dyn RowFilter>>) -> Result<i64, EngineError> {
     let mut transaction = engine.begin();
-    let request = ReadRequest { predicate: Predicate::all(), desired: Arc::from([]), order: None };
-    let deleted = transaction.delete(&Read { container: TABLE, request }, None).await?;
+    let request = ReadRequest { predicate: Predicate::all(), desired: Arc::from([AttributeId(0)]), order: None };
+    let deleted = transaction.delete(&Read { container: TABLE, request }, rows).await?;
     transaction.commit().await?;
-    Ok(deleted)
+    Ok(deleted as i64)
 }
 
 fn filled(env: &SimulatedEnv, ways: &[Way], seed: u64) -> (Full, i64) {
@@ -199,12 +210,32 @@ fn a_database_that_was_full_and_emptied_is_opened_with_the_limit_that_it_had() {
     for (seed, ways) in (21..).zip(WAYS) {
         let env = SimulatedEnv::new(seed);
         let (mut full, rows) = filled(&env, ways, seed);
-        assert_eq!(full.run(delete_all).expect("deletes") as i64, rows, "{ways:?}");
+        assert_eq!(full.run(|engine| delete(engine, None)).expect("deletes"), rows, "{ways:?}");
         full.settle();
         let again = full.run(move |engine| fill(engine, Way::Rows, rows, seed)).expect("fills");
         assert!(again > rows, "there is room again");
         drop(full);
         let mut full = Full::open(&env);
         assert_eq!(full.run(count).expect("counts"), again - rows, "{ways:?}");
+    }
+}
+
+/// Rows between others are deleted with little memory, at first and when that is done again.
+#[test]
+fn a_full_database_of_which_two_of_three_rows_were_deleted_is_opened_with_the_limit_that_it_had() {
+    for (seed, ways) in (31..).zip(WAYS) {
+        let env = SimulatedEnv::new(seed);
+        let (mut full, rows) = filled(&env, ways, seed);
+        let deleted = full.run(|engine| delete(engine, Some(Arc::new(Most)))).expect("deletes");
+        let left = (rows + 2) / 3;
+        assert_eq!(deleted, rows - left, "{ways:?}");
+        drop(full);
+        let mut full = Full::open(&env);
+        assert!(full.simulation.engine().memory().peak() <= LIMIT, "{ways:?}");
+        assert_eq!(full.run(count).expect("counts"), left, "{ways:?}");
+        full.simulation.engine().memory().set_limit(LIMIT);
+        assert_eq!(full.run(|engine| delete(engine, None)).expect("deletes"), left, "{ways:?}");
+        drop(full);
+        assert_eq!(Full::open(&env).run(count).expect("counts"), 0, "{ways:?}");
     }
 }

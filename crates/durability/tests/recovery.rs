@@ -87,6 +87,26 @@ fn all_of_the_rows_that_agree_in_everything_are_deleted_again() {
     assert_eq!(open_or_panic(&env).keys(), [7]);
 }
 
+/// Deletes of several transactions are one statement when they are done again, as far as nothing comes between them.
+#[test]
+fn rows_that_came_again_between_deletes_are_deleted_again_as_often() {
+    let env = SimulatedEnv::new(1);
+    let mut shelf = open_or_panic(&env);
+    shelf.create();
+    shelf.insert(0..30);
+    for (deleted, inserted) in [(0..10, 5..8), (6..7, 6..7), (20..30, 29..30), (6..7, 0..0), (7..8, 40..41)] {
+        shelf.delete(deleted.start..deleted.start + 1);
+        shelf.delete(deleted.start + 1..deleted.end);
+        shelf.insert(inserted);
+    }
+    let expected: Vec<i64> = std::iter::once(5).chain(10..20).chain([29, 40]).collect();
+    for workers in [1, 2] {
+        env.lose_power();
+        let options = DurabilityOptions { replay_rows: usize::MAX, ..options() };
+        assert_eq!(opened_by(&env, workers, &options).0.keys(), expected);
+    }
+}
+
 /// Blocks of a checkpoint are read and loaded side by side: on a disk that takes its time with each, four take a
 /// quarter of it.
 #[test]

@@ -36,11 +36,13 @@ pub(super) struct Applier<'t> {
     transaction: &'t mut Transaction,
     /// Rows that come one behind the other go in together.
     gathered: Option<Gathered>,
+    /// The statement goes on: it has deleted rows, and more may follow.
+    is_deleting: bool,
 }
 
 impl<'t> Applier<'t> {
     pub fn new(transaction: &'t mut Transaction) -> Self {
-        Self { transaction, gathered: None }
+        Self { transaction, gathered: None, is_deleting: false }
     }
 
     pub async fn apply(&mut self, step: Step) -> Result<(), Unusable> {
@@ -53,6 +55,9 @@ impl<'t> Applier<'t> {
             RedoChange::Delete { identity, rows: old } => {
                 self.insert_gathered().await?;
                 let together = are_independent(&schema, identity, &[]);
+                if !together {
+                    self.end_deleting();
+                }
                 for row in each(old.len(), rows) {
                     let read = named(container, identity, old, row);
                     let found = self.transaction.delete(&read, Some(Arc::new(First::default()))).await;
@@ -61,10 +66,11 @@ impl<'t> Applier<'t> {
                         self.transaction.next_statement();
                     }
                 }
-                self.transaction.next_statement();
+                self.is_deleting = together;
             }
             RedoChange::Update { identity, rows: old, changed, new } => {
                 self.insert_gathered().await?;
+                self.end_deleting();
                 let together = are_independent(&schema, identity, changed);
                 let new = new.to_batch();
                 for row in each(old.len(), rows) {
@@ -85,7 +91,14 @@ impl<'t> Applier<'t> {
 
     /// Nothing more of this container comes.
     pub async fn finish(mut self) -> Result<(), Unusable> {
+        self.end_deleting();
         self.insert_gathered().await
+    }
+
+    fn end_deleting(&mut self) {
+        if std::mem::take(&mut self.is_deleting) {
+            self.transaction.next_statement();
+        }
     }
 
     async fn gather(&mut self, schema: Arc<Schema>, rows: Batch) -> Result<(), Unusable> {
@@ -99,6 +112,7 @@ impl<'t> Applier<'t> {
 
     async fn insert_gathered(&mut self) -> Result<(), Unusable> {
         let Some(Gathered { schema, mut batches }) = self.gathered.take() else { return Ok(()) };
+        self.end_deleting();
         let rows = if batches.len() == 1 { batches.remove(0) } else { Batch::concat(&batches) };
         let inserted = if is_bulk(&rows, &schema) {
             load(self.transaction, schema.container, rows).await
@@ -112,7 +126,8 @@ impl<'t> Applier<'t> {
 }
 
 /// Whether rows that are named so, and get new values of these attributes, are changed by one statement, as they were:
-/// each is another row, and no unique index sees an order. Then those beside each other have one end, a few bytes.
+/// each is another row, and no unique index sees an order. Then those beside each other have one end, a few bytes, and
+/// many of a segment a bitmap. Rows that are deleted by several operations, with no other between them, are so, too.
 fn are_independent(schema: &Schema, identity: &[AttributeId], changed: &[AttributeId]) -> bool {
     let is_key = schema.primary_key().is_some_and(|key| *key.attributes == *identity);
     let mut unique = schema.indexes.iter().filter(|index| index.unique);

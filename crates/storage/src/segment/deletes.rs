@@ -21,7 +21,7 @@ use std::sync::Arc;
 const RUN_BYTES: u64 = 32;
 
 /// Words with a bitmap, apart from that of rows that are gone: each is asked for each row.
-const BITMAPS_MAX: usize = 8;
+const BITMAPS_MAX: usize = 16;
 
 /// Runs of a word that are not worth a bitmap, however small.
 const RUNS_MIN: usize = 4;
