@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use eris_workloads::connection::{SqlConnection, SqlFailure};
 use eris_workloads::postgres::PostgresUrl;
 
-use super::held::{hold, see_the_end, threads};
+use super::held::{hold, release, see_the_end, threads};
 use super::{PATIENCE, Process, beforehand, within_patience};
 use crate::support::{Place, eris, serve};
 
@@ -253,6 +253,59 @@ fn a_file_that_does_not_answer_keeps_its_own_statement() {
     see_the_end(&readers);
     let (status, text) = server.end();
     assert_eq!(status.code(), Some(0), "{text}");
+}
+
+/// The threads that write checkpoints, backups and the log are held, as a disk holds them that does not answer: what
+/// waits for one of them waits, can be cancelled, and nobody else hears of it.
+#[test]
+fn a_disk_that_does_not_answer_keeps_what_waits_for_it() {
+    let place = Place::new("operation-disk");
+    let server = server(&place.path("db"));
+    let process = server.child.id();
+    server.run("CREATE TABLE t (id bigint PRIMARY KEY, text text)").unwrap();
+    let file = place.path("rows");
+    let rows: String = (0..300_000).map(|id| format!("{id}\ta text of row {id}\n")).collect::<Vec<_>>().concat();
+    std::fs::write(&file, rows).unwrap();
+    server.run(&format!("COPY t FROM '{file}'")).unwrap();
+    // As many sessions as there are workers, and more.
+    let others_go_on =
+        |rows| (0..8).for_each(|_| assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(rows)));
+    let statements = ["CHECKPOINT".to_owned(), format!("BACKUP TO '{}'", place.path("backup"))];
+    for (name, (statement, id)) in ["eris-checkpoint", "eris-backup"].into_iter().zip(statements.into_iter().zip(1..)) {
+        let mut connection = server.try_connect().unwrap();
+        let token = connection.cancel_token().unwrap();
+        let running = std::thread::spawn(move || connection.execute(&statement, &[]).err());
+        let begun = Instant::now();
+        let writers = loop {
+            let writers = threads(process, name);
+            if !writers.is_empty() {
+                break writers;
+            }
+            assert!(begun.elapsed() < PATIENCE && !running.is_finished(), "{name} writes it");
+        };
+        if !hold(&writers) {
+            println!("skipped: no thread may be held ({})", std::io::Error::last_os_error());
+            return;
+        }
+        server.run(&format!("INSERT INTO t VALUES (-{id}, 'beside')")).unwrap();
+        others_go_on(300_000 + id);
+        assert!(!running.is_finished(), "{name}: it waits");
+        token.cancel().unwrap();
+        let refused = within_patience("the cancel", || running.join().unwrap()).expect("it is cancelled");
+        assert_eq!(refused.sqlstate, "57014", "{name}");
+        writers.into_iter().for_each(release);
+    }
+    let log = threads(process, "eris-log");
+    assert!(!log.is_empty() && hold(&log));
+    let mut connection = server.try_connect().unwrap();
+    let commit = std::thread::spawn(move || connection.execute("INSERT INTO t VALUES (-3, 'waits')", &[]).err());
+    others_go_on(300_002);
+    assert!(!commit.is_finished(), "a commit waits for the log");
+    server.signal(libc::SIGTERM);
+    see_the_end(&log);
+    let (status, text) = server.end();
+    assert_eq!(status.code(), Some(1), "{text}");
+    assert!(commit.join().unwrap().is_some(), "it was not told to be committed");
 }
 
 fn refusal(arguments: &[&str]) -> String {

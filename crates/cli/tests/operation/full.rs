@@ -50,7 +50,7 @@ fn a_full_database_is_opened_by_a_process_with_the_limit_that_it_had() {
     assert!(rows >= 20 * ROWS, "{rows} rows");
     let peak = |server: &Process| {
         let bytes = peak_bytes(server);
-        assert!(bytes <= LIMIT + LIMIT / 8, "{bytes} bytes resident");
+        assert!(bytes <= LIMIT + LIMIT / 32, "{bytes} bytes resident");
         bytes
     };
     println!("{rows} rows, {} bytes resident", peak(&server));

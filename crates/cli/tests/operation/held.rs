@@ -49,7 +49,8 @@ pub fn see_the_end(threads: &[libc::pid_t]) {
     }
 }
 
-fn release(thread: libc::pid_t) {
+/// Lets a thread go on.
+pub fn release(thread: libc::pid_t) {
     let nothing = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: only the other process is touched, which is ours.
     unsafe { libc::ptrace(libc::PTRACE_DETACH, thread, nothing, nothing) };

@@ -21,6 +21,9 @@ const FEW_STEPS: usize = 64;
 const CHUNK_BYTES: usize = 2 << 20;
 /// The minimum under small limits: rows inserted in small batches take more memory.
 const CHUNK_BYTES_MIN: usize = 512 << 10;
+/// A row that is deleted counts as one in so many: it takes little, and each transaction that deletes rows of a segment
+/// leaves a word of its own there.
+const DELETED_SHARE: usize = 8;
 /// What a step takes beside its rows: itself, its change, and what the allocator needs for both.
 const STEP_BYTES: usize = size_of::<Step>() + size_of::<RedoChange>() + 64;
 
@@ -65,8 +68,11 @@ impl Lanes {
     /// Gives a lane a step, which has so many rows of about so many bytes.
     pub async fn push(&mut self, lane: usize, step: Step, (rows, bytes): (usize, usize)) -> Result<(), Unusable> {
         let (queue, chunk) = &mut self.queues[lane];
+        chunk.rows += match &*step.change {
+            RedoChange::Delete { .. } => rows.div_ceil(DELETED_SHARE),
+            _ => rows,
+        };
         chunk.steps.push(step);
-        chunk.rows += rows;
         chunk.bytes += STEP_BYTES + bytes;
         if chunk.rows < self.chunk_rows && chunk.bytes < self.chunk_bytes {
             return Ok(());
