@@ -27,7 +27,7 @@ use crate::definitions;
 use crate::error::DurabilityError;
 use crate::log::{LogFiles, Record, RecordKind};
 use crate::options::DurabilityOptions;
-use crate::room::make_room;
+use crate::room::{make_room, vacate_for_sessions};
 
 use apply::Step;
 use lanes::Lanes;
@@ -254,6 +254,7 @@ impl<'e> Replay<'e> {
         for definition in std::mem::take(&mut self.foreign_keys).values() {
             self.engine.make(definition).await?;
         }
+        vacate_for_sessions(self.engine).await;
         Ok(())
     }
 

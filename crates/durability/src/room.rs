@@ -67,3 +67,11 @@ pub(crate) async fn make_room(engine: &Engine) {
     }
     memory.take_what_is_kept(true);
 }
+
+/// Sessions come next. If they would find no room, what deletes left is vacated before.
+pub(crate) async fn vacate_for_sessions(engine: &Engine) {
+    let memory = engine.memory();
+    if memory.used() + memory.kept() > memory.limit() {
+        engine.reclaim_memory(RECLAIM_MAX).await;
+    }
+}

@@ -34,6 +34,9 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     for transaction in &maintained.settled {
         runtime.transactions.settled(*transaction);
     }
+    if maintained.others_may_move {
+        runtime.retry_blocked_maintenance();
+    }
     // What could go is gone; what is left is kept for a snapshot, or there is none.
     let oldest = horizon.oldest;
     let sum = if maintained.more {

@@ -42,6 +42,10 @@ pub struct MemoryPool {
     until_look: AtomicI64,
     /// Set while a few rows are changed in a store whose pool this is, or the database whose pool it is, is opened.
     takes_what_is_kept: AtomicBool,
+    /// Set while what gives memory back is moved in a store whose pool this is.
+    gives_back: AtomicBool,
+    /// Of a database: whether one of its stores has a [`Mover`].
+    has_mover: AtomicBool,
     used: AtomicU64,
     peak: AtomicU64,
     /// Of a child: none, its consumers are those of the database.
@@ -192,6 +196,14 @@ impl MemoryPool {
         })
     }
 
+    /// The right to move rows of the store that this pool [is of](MemoryPool::of_store) although there is no room for
+    /// them: what they leave is worth more. One store of a database has it at a time, so that little is on its way. None
+    /// if another one has it.
+    pub fn move_without_room(self: &Arc<Self>) -> Option<Mover> {
+        let may = self.kind == PoolKind::Store && !self.root().has_mover.swap(true, Ordering::AcqRel);
+        may.then(|| Mover(Arc::clone(self)))
+    }
+
     /// From now on everything may also take what is kept for what gives memory back, or no longer: while a database is
     /// opened its rows have to go in again, which were changed with that.
     pub fn take_what_is_kept(&self, takes: bool) {
@@ -217,6 +229,8 @@ impl MemoryPool {
             release_limit: AtomicU64::new(limit_bytes),
             until_look: AtomicI64::new(i64::MAX),
             takes_what_is_kept: AtomicBool::new(false),
+            gives_back: AtomicBool::new(false),
+            has_mover: AtomicBool::new(false),
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             consumers: Mutex::default(),
@@ -356,6 +370,7 @@ impl MemoryPool {
                 MayTake::Everything
             }
             PoolKind::Short => may_take,
+            PoolKind::Store if self.gives_back.load(Ordering::Relaxed) => may_take.max(MayTake::Release),
             PoolKind::Store if self.takes_what_is_kept.load(Ordering::Relaxed) => may_take.max(MayTake::WhatIsKept),
             PoolKind::Store => may_take,
         };
@@ -472,6 +487,34 @@ pub struct FewRows(Arc<MemoryPool>);
 impl Drop for FewRows {
     fn drop(&mut self) {
         self.0.takes_what_is_kept.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A store may move rows without room: see [`MemoryPool::move_without_room`]. Another one may when it is dropped.
+#[derive(Debug)]
+pub struct Mover(Arc<MemoryPool>);
+
+impl Mover {
+    /// Until what is returned is dropped, the store takes memory as what gives memory back may.
+    pub fn moving(&self) -> Moving {
+        self.0.gives_back.store(true, Ordering::Relaxed);
+        Moving(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.0.root().has_mover.store(false, Ordering::Release);
+    }
+}
+
+/// Rows are being moved: see [`Mover::moving`].
+#[derive(Debug)]
+pub struct Moving(Arc<MemoryPool>);
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.0.gives_back.store(false, Ordering::Relaxed);
     }
 }
 

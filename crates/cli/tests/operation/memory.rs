@@ -273,7 +273,7 @@ fn open_temp_files(server: &Process) -> usize {
 }
 
 /// What the server accounts for, unless it has no memory to say so.
-fn accounted_bytes(session: &mut PostgresConnection) -> Option<i64> {
+pub fn accounted_bytes(session: &mut PostgresConnection) -> Option<i64> {
     run(session, "SELECT accounted_bytes FROM eris.memory_limit").ok()?[0][0]
 }
 

@@ -252,3 +252,24 @@ fn splitting_off_more_than_held_is_a_bug() {
     reservation.grow(1).unwrap();
     drop(reservation.split(2));
 }
+
+#[test]
+fn one_store_at_a_time_moves_rows_without_room() {
+    let pool = MemoryPool::new(16 << 20);
+    let (one, other) = (pool.of_store(), pool.of_store());
+    let (rows, moved) = (one.reserve("rows"), other.reserve("rows"));
+    rows.grow(8 << 20).unwrap();
+    // The process holds more than is accounted.
+    pool.tighten(8 << 20, 16 << 20, u64::MAX);
+    let mover = other.move_without_room().unwrap();
+    assert!(one.move_without_room().is_none() && other.move_without_room().is_none(), "there is one");
+    assert!(moved.grow(1 << 20).is_err(), "it does not move anything yet");
+    let moving = mover.moving();
+    moved.grow(1 << 20).unwrap();
+    assert!(rows.grow(1).is_err(), "others are refused as before");
+    assert!(moved.grow(8 << 20).is_err(), "the limit as it was set holds");
+    drop(moving);
+    assert!(moved.grow(1).is_err(), "it has moved what it had to");
+    drop(mover);
+    assert!(one.move_without_room().is_some() && pool.move_without_room().is_none());
+}

@@ -12,7 +12,8 @@
 //!   (bulk loads, rising keys) fill leaves completely. One that belongs between other pairs has the leaf cut where it
 //!   is, not at the half, and then fills leaves in the same way.
 //! * A leaf that such a run fills and leaves behind is packed if its keys are numbers of one width (`packed.rs`): two
-//!   or three bytes a pair instead of twenty. An insert unpacks it; a removal does not.
+//!   or three bytes a pair instead of twenty. An insert unpacks it; a removal does not. Leaves that the new addresses of
+//!   moved rows were put in are packed when these are all there, however full: few inserts follow.
 //! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
 //!   without a descent.
 //! * A leaf is freed when it is empty; siblings are not merged. Deletes here are of dead versions whose keys live on,
@@ -76,6 +77,8 @@ pub(super) struct Tree<K> {
     last: (u32, usize),
     /// ... and how many inserts before it were each directly after the previous one.
     run: usize,
+    /// While rows move: the leaves that pairs were put in.
+    moved: Option<Vec<u32>>,
     memory: Reservation,
     /// Nodes reserved but not yet made.
     spare: usize,
@@ -102,6 +105,7 @@ impl<K: NodeKey> Tree<K> {
             hint: None,
             last: (NONE, 0),
             run: 0,
+            moved: None,
             memory,
             spare: 0,
         }
@@ -151,7 +155,29 @@ impl<K: NodeKey> Tree<K> {
         packed.bytes() + size_of::<Node<K>>() as u64
     }
 
-    /// Packs a full leaf if that is worth it.
+    /// From now on pairs are those of rows that move.
+    pub(super) fn begin_moving(&mut self) {
+        self.moved = Some(Vec::new());
+    }
+
+    /// The rows have moved, and the pairs of their old places are gone.
+    pub(super) fn end_moving(&mut self) {
+        self.hint = None;
+        for node in self.moved.take().into_iter().flatten() {
+            // It may have been freed, and be anything now.
+            if matches!(self.nodes[node as usize], Node::Leaf(_)) {
+                self.pack(node);
+            }
+        }
+    }
+
+    fn note_moved(&mut self, leaf: u32) {
+        if let Some(moved) = self.moved.as_mut().filter(|moved| moved.last() != Some(&leaf)) {
+            moved.push(leaf);
+        }
+    }
+
+    /// Packs a leaf if that is worth it.
     fn pack(&mut self, node: u32) {
         let Some(packed) = Packed::of(self.leaf_mut(node)) else { return };
         self.memory.shrink(Self::node_bytes() - Self::packed_bytes(&packed));
@@ -274,6 +300,8 @@ impl<K: NodeKey> Tree<K> {
         self.reserve_spare(self.height + 2)?;
         self.hint = None;
         let right = self.split_leaf(leaf, self.cut(leaf, at));
+        self.note_moved(leaf);
+        self.note_moved(right);
         let (right_key, right_handle) = match self.leaf(right).first() {
             Some((first, first_handle)) => (first.into_owned(), first_handle),
             None => (key.clone(), handle),
@@ -300,6 +328,7 @@ impl<K: NodeKey> Tree<K> {
             return Placed { new: false, key_shared: true };
         }
         leaf.insert(at, key.clone(), handle);
+        self.note_moved(node);
         self.len += 1;
         self.run = if self.last.0 == node && self.last.1 + 1 == at { self.run + 1 } else { 0 };
         self.last = (node, at);

@@ -320,6 +320,11 @@ pub trait IndexPath: Send + Sync {
     fn insert(&mut self, columns: &[Column], row: usize, address: RowAddress) -> Result<Inserted, StorageError>;
     /// Removes a row; false if it was not there.
     fn remove(&mut self, columns: &[Column], row: usize, address: RowAddress) -> bool;
+    /// Rows that are there get new addresses: what is inserted until [`end_moving`](Self::end_moving) is one of them,
+    /// and their old ones are removed before that.
+    fn begin_moving(&mut self) {}
+    /// The rows have their new addresses, or none has.
+    fn end_moving(&mut self) {}
     /// Appends the addresses of up to `rows_max` further entries of the scan; false when it is at its end. Without key
     /// order, entries come in an order of the path's own, also if the scan is descending.
     fn scan(&self, state: &mut IndexScanState, rows_max: usize, found: &mut Vec<RowAddress>) -> bool;

@@ -300,6 +300,14 @@ impl<K: TreeKey> IndexPath for OrderedIndex<K> {
         removed
     }
 
+    fn begin_moving(&mut self) {
+        self.tree.begin_moving();
+    }
+
+    fn end_moving(&mut self) {
+        self.tree.end_moving();
+    }
+
     fn scan(&self, state: &mut IndexScanState, rows_max: usize, found: &mut Vec<RowAddress>) -> bool {
         if state.descending {
             self.scan_descending(state, rows_max, found)

@@ -47,7 +47,7 @@ impl Store {
         };
         let rows = segment.rows() as usize;
         let mut budget = rows_budget;
-        while started.index < self.indexes.len() + self.building.len() {
+        while started.index < self.index_count() {
             while started.row < rows {
                 if budget == 0 {
                     return Ok(Progress::More);

@@ -106,19 +106,22 @@ impl Store {
         // Also if memory ends below: nobody appends to a full one.
         self.close_tail_if_full();
         let new = |row: usize| RowAddress::new(first.segment(), RowOffset(first.offset().0 + row as u32));
+        (0..self.index_count()).for_each(|position| self.index_at_mut(position).path.begin_moving());
         if let Err(error) = self.enter_into_indexes(NewRows::Columns(&batch), 0..batch.rows, first, None) {
             // The copies must not be seen beside the originals.
             let copies: Vec<RowAddress> = (0..batch.rows).map(new).collect();
             self.vacate(&copies);
+            (0..self.index_count()).for_each(|position| self.index_at_mut(position).path.end_moving());
             return Err(error);
         }
-        for position in 0..self.indexes.len() + self.building.len() {
+        for position in 0..self.index_count() {
             let index = self.index_at_mut(position);
             let attributes = &index.definition.attributes;
             let columns: Vec<Column> = attributes.iter().map(|id| batch.columns[id.index()].clone()).collect();
             for (row, address) in moving.iter().enumerate() {
                 index.path.remove(&columns, row, *address);
             }
+            index.path.end_moving();
         }
         for (row, address) in moving.iter().enumerate() {
             if let WordKind::Timestamp(timestamp) = words[row].1.kind()

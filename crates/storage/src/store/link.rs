@@ -39,6 +39,11 @@ impl Store {
         Batch { columns: self.link_attributes(&self.all_attributes, addresses).into(), rows: addresses.len() }
     }
 
+    /// How many indexes [`Store::index_at`] knows.
+    pub(super) fn index_count(&self) -> usize {
+        self.indexes.len() + self.building.len()
+    }
+
     /// The indexes in use, then those being built.
     pub(super) fn index_at(&self, position: usize) -> &StoreIndex {
         let used = self.indexes.len();

@@ -9,6 +9,7 @@ use crate::error::StorageError;
 use crate::ids::SegmentNumber;
 use crate::mvcc::{Outcomes, Timestamp, TransactionId};
 use crate::segment::{OpenRows, Segment, State};
+use eris_platform::memory::Mover;
 
 /// What maintenance may assume.
 #[derive(Clone, Copy)]
@@ -27,6 +28,8 @@ pub struct Maintained {
     pub more: bool,
     /// Whether rows would move if no cursor were saved.
     pub blocked_by_cursors: bool,
+    /// Whether rows were moved although there was no room, and another store may do that now.
+    pub others_may_move: bool,
 }
 
 /// A sealed segment is thawed if its delete map has more runs than one in this many rows. Below, the map is cheaper
@@ -88,8 +91,10 @@ impl Store {
     pub fn maintain(&mut self, horizon: &Horizon<'_>, rows_budget: usize) -> Maintained {
         let mut maintained = Maintained::default();
         // Out of memory: what was done is done, the rest waits for the next call.
-        if self.maintain_steps(horizon, rows_budget, &mut maintained).is_err() {
-            self.counters.maintenance_out_of_memory += 1;
+        let done = self.maintain_steps(horizon, rows_budget, &mut maintained);
+        self.counters.maintenance_out_of_memory += u64::from(done.is_err());
+        if !maintained.more {
+            maintained.others_may_move = self.mover.take().is_some() && done.is_ok();
         }
         maintained
     }
@@ -122,6 +127,11 @@ impl Store {
                 return Ok(());
             }
             if self.job.is_none() && !self.start_job(horizon, &mut budget)? {
+                // What moved without room is sealed before another store moves more.
+                if self.mover.is_some() && self.sealable_tail().is_some() {
+                    self.close_tail();
+                    continue;
+                }
                 maintained.more = self.relocate(&mut budget);
                 return Ok(());
             }
@@ -141,12 +151,13 @@ impl Store {
         match self.job.take() {
             None => Ok(true),
             Some(Job::Seal(mut sealing)) => {
+                let _moving = self.mover.as_ref().map(Mover::moving);
                 match self.seal_step(&mut sealing, budget) {
                     Ok(true) => {}
                     Ok(false) => self.job = Some(Job::Seal(sealing)),
                     Err(error) => {
                         self.candidates.insert(sealing.number);
-                        return Err(error);
+                        self.move_without_room(error)?;
                     }
                 }
                 Ok(true)
@@ -168,12 +179,13 @@ impl Store {
                     self.job = Some(Job::Evacuate(evacuation));
                     return Ok(false);
                 }
+                let _moving = self.mover.as_ref().map(Mover::moving);
                 match self.evacuate_step(&mut evacuation, horizon.oldest, budget) {
                     Ok(true) => {}
                     Ok(false) => self.job = Some(Job::Evacuate(evacuation)),
                     Err(error) => {
                         self.candidates.insert(evacuation.number);
-                        return Err(error);
+                        self.move_without_room(error)?;
                     }
                 }
                 Ok(true)
@@ -181,8 +193,19 @@ impl Store {
         }
     }
 
+    /// A job that leaves less than it found was refused memory: it is tried again, and may take what there is, unless
+    /// it did so already, or another store does.
+    fn move_without_room(&mut self, refused: StorageError) -> Result<(), StorageError> {
+        if self.mover.is_some() {
+            return Err(refused);
+        }
+        self.mover = self.memory.move_without_room();
+        self.mover.is_some().then_some(()).ok_or(refused)
+    }
+
     /// Picks the next segment that wants something; false if there is none.
     fn start_job(&mut self, horizon: &Horizon<'_>, budget: &mut usize) -> Result<bool, StorageError> {
+        let mut refused = None;
         let candidates: Vec<SegmentNumber> = self.candidates.iter().copied().collect();
         for number in candidates {
             if self.cut_gone_end(number) {
@@ -213,14 +236,17 @@ impl Store {
                     return Ok(true);
                 }
                 Wish::Thaw => {
-                    *budget = budget.saturating_sub(self.thaw(number)?);
-                    // To be sealed again, when it is cold.
+                    // It is to be sealed again when it is cold; without memory it stays as it is, and others come first.
+                    match self.thaw(number) {
+                        Ok(rows) => *budget = budget.saturating_sub(rows),
+                        Err(error) => refused = Some(error),
+                    }
                     continue;
                 }
             }
             self.candidates.remove(&number);
         }
-        Ok(false)
+        refused.map_or(Ok(false), Err)
     }
 
     fn wish(&self, number: SegmentNumber, horizon: &Horizon<'_>) -> Wish {

@@ -42,7 +42,7 @@ use crate::modules::{
 use crate::schema::{IndexDefinition, IndexKind, Schema};
 use crate::segment::{Segment, key_attributes};
 use eris_platform::arena::Arena;
-use eris_platform::memory::MemoryPool;
+use eris_platform::memory::{MemoryPool, Mover};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -145,6 +145,8 @@ pub struct Store {
     /// Whether sealed segments wait with being rebuilt in another layout.
     rebuilds_wait: bool,
     job: Option<maintain::Job>,
+    /// There while rows of its segments move although there is no room.
+    mover: Option<Mover>,
     /// Segments whose rows are still entering the indexes.
     attaching: BTreeSet<SegmentNumber>,
     /// Rows that moved to another partition and still have index entries here.
@@ -189,6 +191,7 @@ impl Store {
             candidates: BTreeSet::new(),
             rebuilds_wait: false,
             job: None,
+            mover: None,
             attaching: BTreeSet::new(),
             departed: VecDeque::new(),
             split: None,

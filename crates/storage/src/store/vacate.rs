@@ -60,7 +60,7 @@ impl Store {
         if rows.is_empty() {
             return;
         }
-        for position in 0..self.indexes.len() + self.building.len() {
+        for position in 0..self.index_count() {
             let attributes = self.index_at(position).definition.attributes.clone();
             let columns = self.link_attributes(&attributes, &rows);
             let index = self.index_at_mut(position);

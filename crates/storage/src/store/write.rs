@@ -97,7 +97,7 @@ impl Store {
         first: RowAddress,
         check: Option<&Snapshot<'_>>,
     ) -> Result<(), StorageError> {
-        for position in 0..self.indexes.len() + self.building.len() {
+        for position in 0..self.index_count() {
             let index = self.index_at_mut(position);
             let unique = index.definition.unique;
             let columns = rows.columns(&index.definition.attributes);

@@ -1,5 +1,5 @@
-//! Leaves that are full and left behind by a run of ascending pairs, packed: what all their keys have in common once,
-//! and of each key the bits in which they differ.
+//! Leaves that are left behind by a run of ascending pairs, or by rows that moved, packed: what all their keys have in
+//! common once, and of each key the bits in which they differ.
 //!
 //! ```text
 //! keys     0000 0101 .... 0000 0 011 ....        in common 0, varying 1
@@ -130,22 +130,23 @@ mod word {
     pub(super) const COUNT: usize = 7;
 }
 
-/// A full leaf, packed: one piece of memory of just the size it needs.
+/// A leaf, packed: one piece of memory of just the size it needs. In one that is not full, the last pair comes again and
+/// again, removed.
 pub(super) struct Packed(Box<[u64]>);
 
 impl Packed {
-    /// Packs a full leaf; none if it would not be less than half as large.
+    /// Packs a leaf with pairs; none if it would not be less than half as large.
     pub(super) fn of<K: NodeKey>(leaf: &Leaf<K>) -> Option<Self> {
-        assert_eq!(leaf.len, NODE_MAX, "only full leaves are packed");
+        let last = leaf.len.checked_sub(1)?;
         let first = leaf.keys[0].to_number()?;
         let mut varying = 0;
-        for key in &leaf.keys {
+        for key in leaf.keys() {
             varying |= key.to_number()? ^ first;
         }
         let keys = Runs::over(varying);
-        let rises = leaf.handles.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]));
+        let rises = leaf.handles().windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]));
         let handle = leaf.handles[0];
-        let differing = leaf.handles.iter().fold(0, |varying, other| varying | (other ^ handle));
+        let differing = leaf.handles().iter().fold(0, |varying, other| varying | (other ^ handle));
         let handles = if rises { Runs::default() } else { Runs::over(differing.into()) };
         if keys.width() > u64::BITS || Self::words(keys, handles) * size_of::<u64>() > size_of::<Leaf<K>>() / 2 {
             return None;
@@ -155,15 +156,17 @@ impl Packed {
         let [k0, k1, k2, k3] = keys.to_bytes();
         let [h0, h1, h2, h3] = handles.to_bytes();
         words[word::NEIGHBOURS] = u64::from(leaf.previous) << 32 | u64::from(leaf.next);
+        words[word::REMOVED] = !low_ones(leaf.len as u32);
         words[word::RUNS] = u64::from_le_bytes([k0, k1, k2, k3, h0, h1, h2, h3]);
         words[word::HANDLE] = handle & !(handles.mask() as u64);
         words[word::STEP] = u64::from(rises);
         let common = first & !keys.mask();
         (words[word::KEY], words[word::KEY + 1]) = (common as u64, (common >> 64) as u64);
         let behind = word::COUNT + keys.width() as usize;
-        for (at, (key, handle)) in leaf.keys.iter().zip(&leaf.handles).enumerate() {
+        for at in 0..NODE_MAX {
+            let (key, handle) = (&leaf.keys[at.min(last)], leaf.handles[at.min(last)]);
             put(&mut words[word::COUNT..], at, keys.width(), keys.gather(key.to_number()?));
-            put(&mut words[behind..], at, handles.width(), handles.gather((*handle).into()));
+            put(&mut words[behind..], at, handles.width(), handles.gather(handle.into()));
         }
         Some(Self(words))
     }

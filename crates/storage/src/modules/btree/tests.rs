@@ -129,6 +129,12 @@ fn packed_leaves_take_changes_as_others() {
         let mut tree = loaded(&pool, 5_000);
         let mut reference: BTreeSet<(u64, u64)> = (0..5_000).map(|number| (key_of(number), number)).collect();
         for round in 0..20_000 {
+            // Pairs may come and go while rows move, as many as they are.
+            match random.below(400) {
+                0 => tree.begin_moving(),
+                1 | 2 => tree.end_moving(),
+                _ => {}
+            }
             let (key, handle) = (key_of(random.below(5_400)) + random.below(3), random.below(5_400));
             let pair = match random.below(4) {
                 0 => (key, handle),
@@ -162,6 +168,39 @@ fn packed_leaves_take_changes_as_others() {
         }
         drop(tree);
         assert_eq!(pool.used(), 0);
+    }
+}
+
+/// Of three rows two are gone, and the rest get new addresses, a few at a time: in the order of their keys, as if they
+/// had been inserted in any order, and where many have the same key.
+#[test]
+fn pairs_of_rows_that_moved_take_no_more_than_before() {
+    const ROWS: u64 = 64_000;
+    let pool = MemoryPool::unlimited();
+    let keys: [fn(u64) -> u64; 3] = [key_of, |row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15), |row| row % 97];
+    for (name, key) in ["rising", "random", "few"].into_iter().zip(keys) {
+        let mut pairs: Vec<(u64, u64)> = (0..ROWS).map(|row| (key(row), row)).collect();
+        pairs.sort_unstable();
+        let mut tree = Tree::new(pool.reserve("indexes"));
+        for (key, row) in &pairs {
+            assert!(tree.insert(key, *row).unwrap().new);
+        }
+        let before = tree.memory().bytes();
+        (0..ROWS).filter(|row| row % 3 > 0).for_each(|row| assert!(tree.remove(&key(row), row)));
+        let left: Vec<u64> = (0..ROWS).step_by(3).collect();
+        let mut moved = Vec::new();
+        for rows in left.chunks(256) {
+            tree.begin_moving();
+            for row in rows {
+                assert!(tree.insert(&key(*row), ROWS + moved.len() as u64).unwrap().new);
+                moved.push((key(*row), ROWS + moved.len() as u64));
+            }
+            rows.iter().for_each(|row| assert!(tree.remove(&key(*row), *row)));
+            tree.end_moving();
+        }
+        moved.sort_unstable();
+        assert_eq!(all(&tree), moved, "{name}");
+        assert!(tree.memory().bytes() <= before, "{name}: {} bytes, {before} before", tree.memory().bytes());
     }
 }
 
