@@ -347,8 +347,9 @@ def cancels_heard():
         raise Failed("the test printed no times")
     took = {what: float(ms) for what, ms in printed}
     slowest = max(took, key=took.get)
-    return Outcome(f"{len(took)} places, median {statistics.median(took.values()):.1f} ms, at most {took[slowest]:.1f} ms "
-                   f"({slowest})", took[slowest] <= CANCEL_MAX_MS, shown(command))
+    median = statistics.median(took.values())
+    return Outcome(f"{len(took)} places, median {median:.1f} ms, at most {took[slowest]:.1f} ms ({slowest})",
+                   took[slowest] <= CANCEL_MAX_MS, shown(command))
 
 
 def add_figures(figures):

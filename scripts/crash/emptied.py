@@ -1,7 +1,7 @@
 """A table that is emptied beside its writers: what must be there, and what must not.
 
-Each writer inserts numbers, each in `emptied` and, in the same transaction, in `kept`. Another client truncates `emptied`,
-or drops it and makes it anew. All wait for the disk. So a number in `kept` was committed; in `emptied` it is
+Each writer inserts numbers, each in `emptied` and, in the same transaction, in `kept`. Another client truncates
+`emptied`, or drops it and makes it anew. All wait for the disk. So a number in `kept` was committed; in `emptied` it is
 
     missing only if a change was under way after its INSERT was sent:   INSERT ─> ... ─> the change is acknowledged
     there only if no change began after it was acknowledged:            acknowledged ─> the change begins ─> done
@@ -58,8 +58,8 @@ class EmptiedLedger:
         """Compares with the numbers that were found, and goes on from them."""
         changes = [change for change in self.changes if change.state in (SENT, ACKNOWLEDGED)]
         # A change that was sent and not acknowledged may have been made at any time since.
-        last_done = max((change.acknowledged_at if change.state == ACKNOWLEDGED else float("inf") for change in changes),
-                        default=0.0)
+        done_at = (change.acknowledged_at if change.state == ACKNOWLEDGED else float("inf") for change in changes)
+        last_done = max(done_at, default=0.0)
         last_begun = max((change.begun_at for change in changes if change.state == ACKNOWLEDGED), default=0.0)
         for number in sorted(self.kept - kept):
             verdict.report("lost", f"{number} was in kept after the last restart")

@@ -17,14 +17,17 @@ const ADDRESS_SPACE_FIXED: u64 = 384 << 20;
 /// Address space of a worker, and of the thread of the fallback lane beside it, for their stacks.
 const ADDRESS_SPACE_OF_WORKER: u64 = 24 << 20;
 /// The smallest address space in which a process can open a database.
-pub const ADDRESS_SPACE_MIN: u64 = 512 << 20;
+pub const ADDRESS_SPACE_MIN: u64 = 704 << 20;
+/// What the allocator takes at once when the first statement comes: with less left, its first allocation fails.
+const ADDRESS_SPACE_OF_ALLOCATOR: u64 = 256 << 20;
 
 /// The largest memory limit for so many workers, where the address space is limited (`ulimit -v`). An allocation that
 /// finds none ends the process, so the limit on memory has to refuse first. A fifth is left for what is not reserved,
 /// and for holes between allocations.
 fn memory_in_address_space(workers: usize) -> Option<u64> {
     let taken = ADDRESS_SPACE_FIXED + ADDRESS_SPACE_OF_WORKER * workers as u64;
-    limits::address_space().map(|bytes| bytes.saturating_sub(taken) / 5 * 4)
+    let left = limits::address_space()?.saturating_sub(taken);
+    Some(if left < ADDRESS_SPACE_OF_ALLOCATOR { 0 } else { left / 5 * 4 })
 }
 
 /// Options of [`crate::Database::open`].
@@ -72,11 +75,12 @@ impl Default for Options {
 impl Options {
     /// The engine's part, after a check of what a user may have got wrong.
     pub(crate) fn engine(&self) -> Result<EngineOptions, OpenError> {
-        if self.memory_limit_bytes < MEMORY_LIMIT_MIN {
-            return Err(OpenError::MemoryLimit { given: self.memory_limit_bytes });
+        let (given, fits) = (self.memory_limit_bytes, memory_in_address_space(self.workers));
+        if let Some(fits) = fits.filter(|fits| *fits < given.max(MEMORY_LIMIT_MIN)) {
+            return Err(OpenError::AddressSpace { given: given.max(MEMORY_LIMIT_MIN), fits });
         }
-        if let Some(fits) = memory_in_address_space(self.workers).filter(|fits| *fits < self.memory_limit_bytes) {
-            return Err(OpenError::AddressSpace { given: self.memory_limit_bytes, fits });
+        if given < MEMORY_LIMIT_MIN {
+            return Err(OpenError::MemoryLimit { given });
         }
         WorkerPlan::unpinned(self.workers, self.nodes).map_err(OpenError::Placement)?;
         Ok(EngineOptions {

@@ -17,6 +17,7 @@
 //! A small part of the limit is kept for what gives memory back: a full database could otherwise not even be emptied,
 //! since whoever deletes a row notes that first ([`MemoryPool::reserve_for_release`]).
 
+mod moving;
 mod shares;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::memory_faults::MemoryFaults;
+pub use moving::{FewRows, Mover, Moving};
 use shares::{SPILL_FLOOR_BYTES, first_of, floor_of, kept_of, room_of, short_of};
 
 /// The memory of one database, or of one statement in it.
@@ -184,24 +186,6 @@ impl MemoryPool {
     /// A pool within this one for the rows of one store, see [`MemoryPool::change_few_rows`].
     pub fn of_store(self: &Arc<Self>) -> Arc<MemoryPool> {
         MemoryPool::with_parent(Some(Arc::clone(self)), PoolKind::Store, u64::MAX)
-    }
-
-    /// Until what is returned is dropped, the store that this pool [is of](MemoryPool::of_store) may also take what is
-    /// kept for what gives memory back: a changed row replaces another, which goes soon. One thread at a time works on
-    /// a store.
-    pub fn change_few_rows(self: &Arc<Self>) -> Option<FewRows> {
-        (self.kind == PoolKind::Store).then(|| {
-            self.takes_what_is_kept.store(true, Ordering::Relaxed);
-            FewRows(Arc::clone(self))
-        })
-    }
-
-    /// The right to move rows of the store that this pool [is of](MemoryPool::of_store) although there is no room for
-    /// them: what they leave is worth more. One store of a database has it at a time, so that little is on its way. None
-    /// if another one has it.
-    pub fn move_without_room(self: &Arc<Self>) -> Option<Mover> {
-        let may = self.kind == PoolKind::Store && !self.root().has_mover.swap(true, Ordering::AcqRel);
-        may.then(|| Mover(Arc::clone(self)))
     }
 
     /// From now on everything may also take what is kept for what gives memory back, or no longer: while a database is
@@ -477,44 +461,6 @@ impl MemoryPool {
             consumers.iter().map(|consumer| (consumer.name, consumer.used.load(Ordering::Relaxed))).collect();
         list.sort_unstable();
         list
-    }
-}
-
-/// A store changes a few rows: see [`MemoryPool::change_few_rows`].
-#[derive(Debug)]
-pub struct FewRows(Arc<MemoryPool>);
-
-impl Drop for FewRows {
-    fn drop(&mut self) {
-        self.0.takes_what_is_kept.store(false, Ordering::Relaxed);
-    }
-}
-
-/// A store may move rows without room: see [`MemoryPool::move_without_room`]. Another one may when it is dropped.
-#[derive(Debug)]
-pub struct Mover(Arc<MemoryPool>);
-
-impl Mover {
-    /// Until what is returned is dropped, the store takes memory as what gives memory back may.
-    pub fn moving(&self) -> Moving {
-        self.0.gives_back.store(true, Ordering::Relaxed);
-        Moving(Arc::clone(&self.0))
-    }
-}
-
-impl Drop for Mover {
-    fn drop(&mut self) {
-        self.0.root().has_mover.store(false, Ordering::Release);
-    }
-}
-
-/// Rows are being moved: see [`Mover::moving`].
-#[derive(Debug)]
-pub struct Moving(Arc<MemoryPool>);
-
-impl Drop for Moving {
-    fn drop(&mut self) {
-        self.0.gives_back.store(false, Ordering::Relaxed);
     }
 }
 

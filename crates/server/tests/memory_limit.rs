@@ -299,6 +299,27 @@ fn prepared_statements_without_end_are_refused() {
     assert_eq!(client.run("EXECUTE p").value(), "1");
 }
 
+/// A client prepares what empties a full database, and what tells it what fills it; as many as it likes it does not.
+#[test]
+fn a_few_statements_are_prepared_in_a_full_database() {
+    let server = server();
+    let mut client = Wire::start(&server);
+    client.run("CREATE TABLE t (id bigint PRIMARY KEY)");
+    client.run("INSERT INTO t VALUES (1), (2)");
+    server.limit_memory(server.memory_used());
+    for number in 0..6 {
+        client.send(&message(b'P', format!("n{number}\0DELETE FROM t WHERE id = 1\0\0\0").as_bytes()));
+        client.send(&message(b'S', b""));
+        let named = client.until_ready();
+        let prepared = client.query(&format!("PREPARE p{number} AS SELECT count(*) FROM t"));
+        for reply in [named, prepared] {
+            assert_eq!(reply.errors.is_empty(), number < 4, "{number}: {reply:?}");
+            assert!(number < 4 || reply.sqlstate() == "53200", "{reply:?}");
+        }
+    }
+    assert_eq!(client.run("EXECUTE p0").value(), "2");
+}
+
 /// A sorted result, of which a client takes nothing, does not stay in memory when others have little left.
 #[test]
 fn a_client_that_does_not_read_gives_others_its_memory() {

@@ -90,6 +90,11 @@ const PORTAL_BYTES: usize = 1 << 10;
 /// Parameters of the unnamed portal that are not accounted for: of these there is one set in a connection.
 const PORTAL_BYTES_FREE: usize = 1 << 16;
 
+/// So many prepared statements of a connection, none of which has more than so many bytes, are refused by no limit: a
+/// client may prepare what empties a full database, and what tells it what fills it.
+const STATEMENTS_FREE: usize = 4;
+const STATEMENT_BYTES_FREE: usize = 32 << 10;
+
 /// Reserves what a client has given a name to.
 fn kept(memory: &Arc<MemoryPool>, what: &'static str, bytes: usize) -> Result<Reservation, Report> {
     let reservation = memory.reserve(what);
@@ -133,7 +138,10 @@ impl<T: Transport, B: Backend> Connection<T, B> {
             None
         } else {
             let bytes = parse.name.len() + statement.as_ref().map_or(0, B::statement_bytes);
-            Some(kept(self.wire.memory(), "prepared statements", bytes)?)
+            let is_free = self.portals.statements.named() < STATEMENTS_FREE && bytes <= STATEMENT_BYTES_FREE;
+            let memory = self.wire.memory();
+            let memory = if is_free { memory.counted() } else { Arc::clone(memory) };
+            Some(kept(&memory, "prepared statements", bytes)?)
         };
         Ok((parse.name.to_owned(), Named { statement, _memory: memory }))
     }

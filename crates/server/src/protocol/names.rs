@@ -20,6 +20,11 @@ impl<V> ByName<V> {
         if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
     }
 
+    /// How many have a name.
+    pub fn named(&self) -> usize {
+        self.named.len()
+    }
+
     /// Replaces what had the name.
     pub fn insert(&mut self, name: String, value: V) {
         if name.is_empty() {

@@ -24,6 +24,11 @@ use crate::settings::{
 };
 use crate::types::SqlType;
 
+/// So many prepared statements of a session, none of which has more than so many bytes, are refused by no limit: in a
+/// full database, too, a client may prepare what empties it. The protocol's are as many again.
+const PREPARED_FREE: usize = 4;
+const PREPARED_BYTES_FREE: u64 = 32 << 10;
+
 impl Session {
     /// A statement that begins or ends a transaction.
     pub(super) async fn control(&mut self, command: &Command, step: Step) -> Result<CommandTag, SqlError> {
@@ -289,9 +294,12 @@ impl Session {
         let declared: Vec<_> = parameter_types.iter().map(|sql_type| Some(*sql_type)).collect();
         let catalog = self.overlay.version(self.database.catalog())?;
         let planned = self.plan_in(planned.text.clone(), statement.clone(), &declared, &catalog)?;
-        let memory = self.database.engine().memory().reserve("prepared statements");
         let prepared = Prepared { planned, place: Place::ALONE, offset: 0, _memory: None };
         let bytes = (prepared.bytes() + name.len()) as u64;
+        let is_free = self.named.len() < PREPARED_FREE && bytes <= PREPARED_BYTES_FREE;
+        let memory = self.database.engine().memory();
+        let memory = if is_free { memory.counted() } else { Arc::clone(memory) };
+        let memory = memory.reserve("prepared statements");
         memory.grow(bytes).map_err(|exceeded| {
             SqlError::out_of_memory(&exceeded).hint("DEALLOCATE prepared statements that are not needed any more.")
         })?;

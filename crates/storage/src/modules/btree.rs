@@ -12,8 +12,8 @@
 //!   (bulk loads, rising keys) fill leaves completely. One that belongs between other pairs has the leaf cut where it
 //!   is, not at the half, and then fills leaves in the same way.
 //! * A leaf that such a run fills and leaves behind is packed if its keys are numbers of one width (`packed.rs`): two
-//!   or three bytes a pair instead of twenty. An insert unpacks it; a removal does not. Leaves that the new addresses of
-//!   moved rows were put in are packed when these are all there, however full: few inserts follow.
+//!   or three bytes a pair instead of twenty. An insert unpacks it; a removal does not. Leaves that got the new
+//!   addresses of moved rows are packed when these are all there, however full: few inserts follow.
 //! * The last leaf is remembered with the range of pairs that belong to it: the next pair of a sorted run goes there
 //!   without a descent.
 //! * A leaf is freed when it is empty; siblings are not merged. Deletes here are of dead versions whose keys live on,
@@ -22,6 +22,7 @@
 //! Memory is reserved before a node is made; an insert that may split reserves for the whole path first, so that it
 //! cannot fail half-way.
 
+mod moved;
 mod node;
 mod packed;
 #[cfg(test)]
@@ -153,28 +154,6 @@ impl<K: NodeKey> Tree<K> {
 
     fn packed_bytes(packed: &Packed) -> u64 {
         packed.bytes() + size_of::<Node<K>>() as u64
-    }
-
-    /// From now on pairs are those of rows that move.
-    pub(super) fn begin_moving(&mut self) {
-        self.moved = Some(Vec::new());
-    }
-
-    /// The rows have moved, and the pairs of their old places are gone.
-    pub(super) fn end_moving(&mut self) {
-        self.hint = None;
-        for node in self.moved.take().into_iter().flatten() {
-            // It may have been freed, and be anything now.
-            if matches!(self.nodes[node as usize], Node::Leaf(_)) {
-                self.pack(node);
-            }
-        }
-    }
-
-    fn note_moved(&mut self, leaf: u32) {
-        if let Some(moved) = self.moved.as_mut().filter(|moved| moved.last() != Some(&leaf)) {
-            moved.push(leaf);
-        }
     }
 
     /// Packs a leaf if that is worth it.

@@ -6,8 +6,8 @@
 //! words    L . L . L . L . L .    ->    L: 1010101010
 //! ```
 //! A statement that deletes everything needs one run a segment, one that deletes every second row a bit a row, so that
-//! a full database has room for both. Rows that are gone for everyone have a bitmap from the first on. The map is shared
-//! with pins and copied before it is changed while a pin holds it, so a pin costs a reference count.
+//! a full database has room for both. Rows that are gone for everyone have a bitmap from the first on. The map is
+//! shared with pins and copied before it is changed while a pin holds it, so a pin costs a reference count.
 
 use crate::error::StorageError;
 use crate::mvcc::{Snapshot, Word};
@@ -377,8 +377,8 @@ mod tests {
         }
     }
 
-    /// Random changes give the words that a plain array has, in bitmaps and as few runs as there are otherwise, and what
-    /// is accounted is what they cost.
+    /// Random changes give the words that a plain array has, in bitmaps and otherwise in as few runs as there are, and
+    /// what is accounted is what they cost.
     #[test]
     fn runs_and_bitmaps_say_what_single_words_said() {
         const ROWS: u32 = 200;

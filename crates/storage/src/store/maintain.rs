@@ -236,7 +236,7 @@ impl Store {
                     return Ok(true);
                 }
                 Wish::Thaw => {
-                    // It is to be sealed again when it is cold; without memory it stays as it is, and others come first.
+                    // It is to be sealed again when it is cold. Without memory it stays as it is.
                     match self.thaw(number) {
                         Ok(rows) => *budget = budget.saturating_sub(rows),
                         Err(error) => refused = Some(error),

@@ -14,7 +14,7 @@ const CHOICE: u32 = u64::BITS;
 
 /// At least one row, in the order of their addresses. There may be one for each row of a large transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(packed(4))]
+#[repr(C, packed(4))]
 pub(super) struct RowRun {
     first: RowAddress,
     /// From the first row to the last.

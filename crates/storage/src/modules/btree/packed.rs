@@ -130,8 +130,8 @@ mod word {
     pub(super) const COUNT: usize = 7;
 }
 
-/// A leaf, packed: one piece of memory of just the size it needs. In one that is not full, the last pair comes again and
-/// again, removed.
+/// A leaf, packed: one piece of memory of just the size it needs. In one that is not full, the last pair comes again
+/// and again, removed.
 pub(super) struct Packed(Box<[u64]>);
 
 impl Packed {

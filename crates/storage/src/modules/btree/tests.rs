@@ -186,7 +186,9 @@ fn pairs_of_rows_that_moved_take_no_more_than_before() {
             assert!(tree.insert(key, *row).unwrap().new);
         }
         let before = tree.memory().bytes();
-        (0..ROWS).filter(|row| row % 3 > 0).for_each(|row| assert!(tree.remove(&key(row), row)));
+        for row in (0..ROWS).filter(|row| row % 3 > 0) {
+            assert!(tree.remove(&key(row), row));
+        }
         let left: Vec<u64> = (0..ROWS).step_by(3).collect();
         let mut moved = Vec::new();
         for rows in left.chunks(256) {
@@ -195,7 +197,9 @@ fn pairs_of_rows_that_moved_take_no_more_than_before() {
                 assert!(tree.insert(&key(*row), ROWS + moved.len() as u64).unwrap().new);
                 moved.push((key(*row), ROWS + moved.len() as u64));
             }
-            rows.iter().for_each(|row| assert!(tree.remove(&key(*row), *row)));
+            for row in rows {
+                assert!(tree.remove(&key(*row), *row));
+            }
             tree.end_moving();
         }
         moved.sort_unstable();
