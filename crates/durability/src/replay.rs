@@ -17,6 +17,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use eris_engine::{Definition, Engine, EngineError, RedoChange, RedoFormats, RedoOperation, redo_operations};
+use eris_platform::memory::Mover;
 use eris_platform::{DeterministicMap, DeterministicState};
 use eris_storage::{
     AttributeId, ContainerId, DataType, KeyEncoder, PackedRows, Schema, StatementNumber, Timestamp, TransactionId,
@@ -50,6 +51,8 @@ pub(crate) struct Replay<'e> {
     /// Made at the end, of the rows that are there then.
     global_indexes: BTreeMap<ContainerId, Definition>,
     foreign_keys: BTreeMap<(ContainerId, Box<str>), Definition>,
+    /// Held, so that no partition moves rows without room: what is done again needs it.
+    mover: Option<Mover>,
     /// What a checkpoint has is left out: commits up to this timestamp, definitions in front of this position.
     covered: (Timestamp, u64),
     pub last: Timestamp,
@@ -111,6 +114,7 @@ impl<'e> Replay<'e> {
             engine,
             log,
             lanes: Lanes::start(engine, options.replay_rows),
+            mover: engine.memory().of_store().move_without_room(),
             key_bits: options.replay_key_bits,
             containers: DeterministicMap::default(),
             formats: RedoFormats::default(),
@@ -254,6 +258,7 @@ impl<'e> Replay<'e> {
         for definition in std::mem::take(&mut self.foreign_keys).values() {
             self.engine.make(definition).await?;
         }
+        self.mover = None;
         vacate_for_sessions(self.engine).await;
         Ok(())
     }
