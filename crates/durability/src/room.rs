@@ -3,13 +3,15 @@
 //! The rows of a database were in the memory that it had before, so they find a place in as much. While it is opened
 //! they come faster than maintenance encodes them, and what is on its way takes some memory, too.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use eris_engine::Engine;
 
 /// How long partitions are given to vacate and encode what they can.
 const RECLAIM_MAX: Duration = Duration::from_mins(1);
+/// Between two looks whether it is a piece's turn.
+const TURN_STEP: Duration = Duration::from_millis(1);
 /// Fruitless tries in a row before giving up; several, because reclaiming is slow on a busy machine.
 const TRIES_IN_VAIN: u32 = 10;
 
@@ -17,6 +19,8 @@ const TRIES_IN_VAIN: u32 = 10;
 #[derive(Default)]
 pub(crate) struct Pieces {
     done: AtomicU64,
+    /// Whether one of them has its turn.
+    is_taken: AtomicBool,
 }
 
 impl Pieces {
@@ -25,9 +29,27 @@ impl Pieces {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Waits until no other piece that was refused memory is tried again: two that have half of what they need refuse
+    /// each other the rest.
+    pub async fn turn<'p>(&'p self, engine: &Engine) -> Turn<'p> {
+        while self.is_taken.swap(true, Ordering::AcqRel) {
+            engine.sleep_until(engine.env().now() + TURN_STEP).await;
+        }
+        Turn(self)
+    }
+
     /// Tries of one of them.
     pub fn tries<'e>(&'e self, engine: &'e Engine) -> Tries<'e> {
         Tries { engine, pieces: self, used: u64::MAX, done: self.done.load(Ordering::Relaxed), in_vain: 0 }
+    }
+}
+
+/// The right to try again, until it is dropped.
+pub(crate) struct Turn<'p>(&'p Pieces);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.is_taken.store(false, Ordering::Release);
     }
 }
 

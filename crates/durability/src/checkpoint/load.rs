@@ -294,10 +294,14 @@ impl Loader {
     /// Loads the rows of a block; where memory is too short for that, a few at a time, when there is room for them.
     async fn load(&self, entry: &BlockEntry, rows: Batch) -> Result<Option<WholeSegment>, DurabilityError> {
         let mut tries = self.work.pieces.tries(&self.work.engine);
+        let mut turn = None;
         for _ in 0..2 {
             match self.try_load(entry, rows.clone()).await {
                 Err(error) if error.is_out_of_memory() => {}
                 loaded => return loaded,
+            }
+            if turn.is_none() {
+                turn = Some(self.work.pieces.turn(&self.work.engine).await);
             }
             tries.again().await;
         }

@@ -121,6 +121,7 @@ async fn apply_with_room(engine: &Engine, chunk: Chunk, pieces: &Pieces) -> Resu
         }
     }
     for few in chunk.steps.chunks(FEW_STEPS) {
+        let _turn = pieces.turn(engine).await;
         let mut tries = pieces.tries(engine);
         while let Err(unusable) = apply(engine, few.to_vec()).await {
             if !is_short(&unusable) || !tries.again().await {
