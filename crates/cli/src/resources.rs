@@ -84,8 +84,8 @@ pub fn address_space_is_too_small() -> bool {
     if limits::address_space().is_none_or(|bytes| bytes >= ADDRESS_SPACE_MIN) {
         return false;
     }
-    const { assert!(ADDRESS_SPACE_MIN == 704 << 20, "the message says it") };
-    let message = b"error: the address space of this process is limited to less than 704 MiB; raise ulimit -v\n";
+    const { assert!(ADDRESS_SPACE_MIN == 768 << 20, "the message says it") };
+    let message = b"error: the address space of this process is limited to less than 768 MiB; raise ulimit -v\n";
     // If nobody reads it, the exit code has to do.
     let _ = std::io::stderr().write_all(message);
     true

@@ -17,9 +17,9 @@ const ADDRESS_SPACE_FIXED: u64 = 384 << 20;
 /// Address space of a worker, and of the thread of the fallback lane beside it, for their stacks.
 const ADDRESS_SPACE_OF_WORKER: u64 = 24 << 20;
 /// The smallest address space in which a process can open a database.
-pub const ADDRESS_SPACE_MIN: u64 = 704 << 20;
-/// What the allocator takes at once when the first statement comes: with less left, its first allocation fails.
-const ADDRESS_SPACE_OF_ALLOCATOR: u64 = 256 << 20;
+pub const ADDRESS_SPACE_MIN: u64 = 768 << 20;
+/// What must be left: the allocator takes 200 MB at once when the first statement comes, and dies if it cannot.
+const ADDRESS_SPACE_OF_ALLOCATOR: u64 = 336 << 20;
 
 /// The largest memory limit for so many workers, where the address space is limited (`ulimit -v`). An allocation that
 /// finds none ends the process, so the limit on memory has to refuse first. A fifth is left for what is not reserved,
