@@ -13,7 +13,7 @@ const RECLAIM_MAX: Duration = Duration::from_mins(1);
 /// Between two looks whether it is a piece's turn.
 const TURN_STEP: Duration = Duration::from_millis(1);
 /// Fruitless tries in a row before giving up; several, because reclaiming is slow on a busy machine.
-const TRIES_IN_VAIN: u32 = 10;
+const TRIES_IN_VAIN: u32 = 40;
 
 /// Pieces of work that are done side by side.
 #[derive(Default)]
