@@ -317,6 +317,7 @@ fn a_few_statements_are_prepared_in_a_full_database() {
             assert!(number < 4 || reply.sqlstate() == "53200", "{reply:?}");
         }
     }
+    server.limit_memory(LIMIT);
     assert_eq!(client.run("EXECUTE p0").value(), "2");
 }
 
