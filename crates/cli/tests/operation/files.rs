@@ -256,7 +256,7 @@ fn a_file_that_does_not_answer_keeps_its_own_statement() {
 }
 
 /// The threads that write checkpoints, backups and the log are held, as a disk holds them that does not answer: what
-/// waits for one of them waits, can be cancelled, and nobody else hears of it.
+/// waits for one of them waits and can be cancelled, and other sessions go on.
 #[test]
 fn a_disk_that_does_not_answer_keeps_what_waits_for_it() {
     let place = Place::new("operation-disk");
