@@ -153,6 +153,52 @@ fn who_waits_for_memory_goes_on_before_those_that_came_later() {
     }
 }
 
+/// Of several that were refused memory, each goes on in the order in which it was refused, when there is enough for it;
+/// one that needs less does not overtake one that needs more.
+#[test]
+fn those_who_wait_for_memory_go_on_in_the_order_in_which_they_came() {
+    for seed in 0..test_load(20) {
+        let options = EngineOptions { workers: 2, memory_limit_bytes: 64 << 20, ..EngineOptions::default() };
+        let mut simulation = Simulation::new(seed, options).expect("starts");
+        let engine = simulation.engine().clone();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let admit = |simulation: &mut Simulation| {
+            simulation.block_on(engine.admit(StatementClass::Scan)).expect("runs").expect("no limit")
+        };
+        // It keeps the others from being alone.
+        let first = admit(&mut simulation);
+        let held = engine.memory().reserve("test");
+        held.grow(56 << 20).expect("there is room");
+        let admitted = [24 << 20, 2 << 20, 16 << 20].map(|bytes| (bytes, admit(&mut simulation)));
+        for (number, (bytes, permit)) in admitted.into_iter().enumerate() {
+            let waits = permit.wait_for_memory(Some(bytes), Duration::from_mins(1));
+            let (order, nap) = (Arc::clone(&order), engine.clone());
+            engine.spawn(async move {
+                let _permit = waits.await.expect("memory comes");
+                order.lock().expect("one thread").push(number);
+                nap.sleep_until(nap.env().now() + Duration::from_millis(1)).await;
+            });
+        }
+        let mut given_back = 0;
+        while given_back < 48 {
+            let pause = engine.clone();
+            let nap = async move { pause.sleep_until(pause.env().now() + Duration::from_millis(20)).await };
+            simulation.block_on(nap).expect("runs");
+            if given_back == 8 {
+                assert!(
+                    order.lock().expect("one thread").is_empty(),
+                    "seed {seed}: not before the one that came first"
+                );
+            }
+            held.shrink(8 << 20);
+            given_back += 8;
+        }
+        simulation.run_until(|| order.lock().expect("one thread").len() == 3).expect("all go on");
+        assert_eq!(*order.lock().expect("one thread"), [0, 1, 2], "seed {seed}");
+        drop((first, held));
+    }
+}
+
 /// Alone it goes on whatever is free; and not for ever does it wait.
 #[test]
 fn who_waits_for_memory_goes_on_alone_or_gives_up() {

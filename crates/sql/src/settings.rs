@@ -492,9 +492,12 @@ fn refused(declaration: &SettingDeclaration, error: SettingError) -> SqlError {
 }
 
 fn unknown(name: &str) -> SqlError {
+    let error = SqlError::new(SqlState::NO_SUCH_OBJECT, format!("unrecognized configuration parameter \"{name}\""));
+    if name.eq_ignore_ascii_case("memory_limit") {
+        return error.hint("It is chosen at start, with --memory-limit; the view eris.memory_limit shows it.");
+    }
     let names = declarations().map(|setting| setting.name).chain(COMPATIBILITY.iter().map(|setting| setting.name));
     let close = crate::catalog::suggestions(name, names);
-    let error = SqlError::new(SqlState::NO_SUCH_OBJECT, format!("unrecognized configuration parameter \"{name}\""));
     match close.first() {
         Some(close) => error.hint(format!("Perhaps you meant \"{close}\".")),
         None => error,

@@ -101,6 +101,7 @@ fn hints_say_what_to_do() {
         ("SELECT o.custmer FROM orders o", "Perhaps you meant \"customer\"."),
         ("SELECT ordes.id FROM orders", "Perhaps you meant the table \"orders\"."),
         ("SET layuot = row", "Perhaps you meant \"layout\"."),
+        ("SHOW memory_limit", "It is chosen at start, with --memory-limit; the view eris.memory_limit shows it."),
         ("CREATE TABLE t (a int) WITH (layuot = row)", "Perhaps you meant \"layout\"."),
         ("CREATE TABLE t (a intt)", "There are boolean, smallint, integer"),
         ("DROP INDEX orders_pky", "Perhaps you meant \"orders_pkey\"."),

@@ -55,10 +55,8 @@ impl MemoryPool for AccountedMemory {
         self.reservation.shrink(shrink - from_overdraft);
     }
 
-    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        self.reservation.grow(additional as u64).map_err(|error| {
-            DataFusionError::ResourcesExhausted(format!("{} ({error})", reservation.consumer().name()))
-        })
+    fn try_grow(&self, _reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        self.reservation.grow(additional as u64).map_err(|error| DataFusionError::ResourcesExhausted(error.to_string()))
     }
 
     fn reserved(&self) -> usize {

@@ -164,10 +164,10 @@ fn temp_file_error(error: &TempFileError) -> SqlError {
     let text = error.to_string();
     match error {
         TempFileError::Limit { .. } => SqlError::new(SqlState::CONFIGURATION_LIMIT, text)
-            .hint("Raise temp_file_limit or --memory-limit, or reduce what the statement sorts, groups or joins."),
+            .hint("Raise temp_file_limit, work_mem or --memory-limit, or reduce what is sorted, grouped or joined."),
         TempFileError::Full { .. } => SqlError::new(SqlState::DISK_FULL, text).hint(
-            "Make room on that disk, choose another one with --temp-dir, or give the database more memory with \
-             --memory-limit.",
+            "Make room on that disk and let the server write large files (ulimit -f), choose another one with \
+             --temp-dir, or give the database more memory with --memory-limit.",
         ),
         TempFileError::Io { os_error: Some(code), .. } => {
             let state = file_state(&io::Error::from_raw_os_error(*code));
