@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use client::Server;
 use client::wire::{Wire, message, query};
+use eris_engine::{EngineOptions, StatementClass};
 
 /// A statement that others end.
 const SLEEP: &str = "SELECT pg_sleep(600)";
@@ -283,5 +284,79 @@ fn a_session_that_is_terminated_while_it_waits_does_not_repeat_its_statement() {
         assert_eq!((reply.sqlstate(), reply.status), ("57P01", None), "round {round}: {reply:?}");
         assert_eq!(observer.run("SELECT n FROM t").value(), round.to_string(), "it was not done");
     }
+    server.wait_for_connections(2);
+}
+
+/// Waits until `is_there`, and lets `meanwhile` be done all the time.
+fn wait_until(what: &str, is_there: impl Fn() -> bool, mut meanwhile: impl FnMut()) {
+    let patience = Instant::now() + Duration::from_mins(1);
+    while !is_there() {
+        assert!(Instant::now() < patience, "{what}");
+        meanwhile();
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// In the queue for a table, in the queue for memory, and while it writes temporary files: the client is told, and what
+/// the session held is free.
+#[test]
+fn a_session_that_is_terminated_ends_wherever_it_waits() {
+    let options = EngineOptions {
+        workers: 1,
+        nodes: 1,
+        memory_limit_bytes: 64 << 20,
+        // What else this process holds does not count.
+        memory_watched: false,
+        ..EngineOptions::default()
+    };
+    let server = Server::with(options);
+    let (mut holder, mut observer) = (Wire::start(&server), Wire::start(&server));
+    holder.run("CREATE TABLE t (id int PRIMARY KEY, name text)");
+    let rows: String = (1..=2_000).map(|id| format!("{id},{id:0>60}\n")).collect();
+    holder.copy("COPY t FROM STDIN WITH (FORMAT csv)", rows.as_bytes());
+    // Of 8 billion rows.
+    let sort = "SELECT a.name FROM t a, t b, t c ORDER BY a.name DESC, b.id, c.id";
+    let waiter = || {
+        let mut waiter = Wire::start(&server);
+        let process = waiter.run("SELECT pg_backend_pid()").value().to_owned();
+        waiter.run("SET work_mem = '64kB'");
+        waiter.run("SET memory_wait_timeout = '1h'");
+        waiter.run("BEGIN");
+        waiter.run("UPDATE t SET name = 'x' WHERE id = 1");
+        (waiter, process)
+    };
+    let mut terminate = |mut waiter: Wire, process: &str, what: &str| {
+        assert_eq!(observer.run(&format!("SELECT pg_terminate_backend({process})")).value(), "t", "{what}");
+        let reply = waiter.until_ready();
+        assert_eq!((reply.sqlstate(), reply.status), ("57P01", None), "{what}: {reply:?}");
+        observer.run("UPDATE t SET name = 'y' WHERE id = 1");
+        wait_until(what, || server.engine.admitted(StatementClass::Scan).1 == 0, || ());
+    };
+    holder.run("CREATE TABLE locked (id int)");
+    holder.run("BEGIN");
+    holder.run("LOCK TABLE locked");
+    let (mut client, process) = waiter();
+    client.send(&query("SELECT * FROM locked"));
+    wait_for_event(&mut Wire::start(&server), &process, "Lock", "relation");
+    terminate(client, &process, "for a table");
+    holder.run("COMMIT");
+
+    let (mut client, process) = waiter();
+    let files = server.database.temp_files();
+    let before = files.statistics().written_bytes;
+    client.send(&query(sort));
+    wait_until("it sorts in files", || files.statistics().written_bytes > before, || ());
+    terminate(client, &process, "in files");
+    wait_until("no file stays", || files.statistics().used_bytes == 0, || ());
+
+    let permit = server.engine.block_on(server.engine.admit(StatementClass::Scan)).unwrap().unwrap();
+    let held = server.engine.memory().reserve("others");
+    let (mut client, process) = waiter();
+    client.send(&query(sort));
+    let is_queued = || server.engine.admitted(StatementClass::Scan) == (1, 1);
+    wait_until("it waits for memory", is_queued, || while held.grow(64 << 10).is_ok() {});
+    terminate(client, &process, "for memory");
+    drop((held, permit));
+    assert_eq!(holder.run("SELECT name FROM t WHERE id = 1").value(), "y", "none of them was done");
     server.wait_for_connections(2);
 }

@@ -15,7 +15,8 @@ use eris_server::{ServerHandle, Service, SqlHost};
 use eris_sql::{Database, DatabaseOptions};
 
 pub struct Server {
-    engine: Engine,
+    pub engine: Engine,
+    pub database: Database,
     pub handle: ServerHandle,
 }
 
@@ -28,8 +29,8 @@ impl Server {
         let engine = Engine::start(Arc::new(RealEnv::new()), options).unwrap();
         let database = Database::new(engine.clone(), DatabaseOptions::default()).unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let handle = Service::new(&engine, SqlHost::new(database)).listen(address).unwrap();
-        Server { engine, handle }
+        let handle = Service::new(&engine, SqlHost::new(database.clone())).listen(address).unwrap();
+        Server { engine, database, handle }
     }
 
     /// Bytes that are reserved now.
