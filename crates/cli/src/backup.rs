@@ -68,7 +68,10 @@ pub fn run(arguments: &BackupArguments) -> Result<(), Failure> {
         None => by_server(&arguments.url, &target)?,
     };
     let directory = target.display();
-    print(&format!("backed up to {directory}: {rows} rows, {bytes} bytes, all commits up to timestamp {timestamp}\n"))?;
+    print(&format!(
+        "backed up to {directory}: {rows} rows, those of the catalog included, {bytes} bytes, all commits up to \
+         timestamp {timestamp}\n"
+    ))?;
     Ok(())
 }
 

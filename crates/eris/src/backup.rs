@@ -61,9 +61,12 @@ pub fn verify(
     progress: impl FnMut(Progress) + Send + 'static,
 ) -> Result<Verified, OpenError> {
     let engine = Engine::start(Arc::new(RealEnv::new()), options.engine()?)?;
+    // As for a database that is opened.
+    let opening = engine.begin_opening();
     let verified = look(&engine, directory, options, wrong_max, progress);
+    drop(opening);
     engine.shutdown();
-    verified
+    verified.map_err(|error| error.of_opening(directory, options))
 }
 
 fn look(
@@ -88,6 +91,7 @@ fn look(
                 verified.rows += engine.container(table.container()).map_or(0, |container| container.rows());
             }
         }
+        Err(error) if error.is_out_of_memory() => return Err(error),
         Err(error) => verified.report.wrong.push(error.to_string()),
     }
     Ok(verified)

@@ -51,6 +51,25 @@ pub enum OpenError {
     Sql(#[from] SqlError),
 }
 
+impl OpenError {
+    /// Whether the memory limit is why a database does not open.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        match self {
+            OpenError::Files(error) => error.is_out_of_memory(),
+            OpenError::Sql(error) => error.sqlstate == SqlState::OUT_OF_MEMORY,
+            _ => false,
+        }
+    }
+
+    /// The error of whoever opened this directory.
+    pub(crate) fn of_opening(self, directory: &Path, options: Options) -> OpenError {
+        if !self.is_out_of_memory() {
+            return self;
+        }
+        OpenError::Larger { directory: directory.to_path_buf(), given: options.memory_limit_bytes }
+    }
+}
+
 /// Below the directory of a database, where its statements keep what does not fit into memory.
 const TEMP_DIRECTORY: &str = "temp";
 /// Space on the disk of the log that temporary files leave to it.
@@ -101,8 +120,7 @@ impl Database {
         drop(opening);
         opened.map_err(|error| {
             engine.shutdown();
-            let (directory, given) = (directory.to_path_buf(), options.memory_limit_bytes);
-            if is_out_of_memory(&error) { OpenError::Larger { directory, given } } else { error }
+            error.of_opening(directory, options)
         })
     }
 
@@ -210,15 +228,6 @@ impl Database {
             let _ = self.engine.block_on(async move { files.close().await });
         }
         self.engine.shutdown();
-    }
-}
-
-/// Whether the memory limit is why a database does not open.
-fn is_out_of_memory(error: &OpenError) -> bool {
-    match error {
-        OpenError::Files(error) => error.is_out_of_memory(),
-        OpenError::Sql(error) => error.sqlstate == SqlState::OUT_OF_MEMORY,
-        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 
 use eris_workloads::connection::{SqlConnection, SqlFailure, SqlValue};
 use eris_workloads::postgres::PostgresConnection;
@@ -214,6 +215,16 @@ fn a_database_larger_than_the_memory_limit_is_refused_and_not_harmed() {
             let words = ["does not fit", "12582912 bytes", "--memory-limit", &directory];
             assert!(words.iter().all(|word| text.contains(word)), "{text}");
         }
+        let mut refused = 0;
+        for limit in ["12M", "16M", "20M", "24M", "28M", "32M", "256M"] {
+            let mut command = Command::new(eris());
+            let output = command.args(["verify", "--memory-limit", limit, &directory]).output().unwrap();
+            let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let does_not_fit = output.status.code() == Some(1) && errors.contains("does not fit");
+            assert!(does_not_fit || printed.contains("is whole"), "{limit}: {printed}{errors}");
+            refused += usize::from(does_not_fit);
+        }
+        assert!((1..7).contains(&refused), "{refused}");
         let server = self::server(&directory, &["--memory-limit", "256M"]);
         let all = "SELECT count(*) FROM large WHERE length(text) >= 60";
         assert_eq!(server.run(all).unwrap(), Some(10 * ROWS));
