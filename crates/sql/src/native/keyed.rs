@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use eris_engine::{Change, EngineError, Read, RowChange, RowFilter, Transaction};
+use eris_engine::{Change, EngineError, Read, RowChange, RowFilter, Transaction, yield_to_tasks};
 use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{AttributeId, Batch, Column, Condition, Key, Predicate, ReadRequest, Test, Value, key_of_row};
 
@@ -24,6 +24,8 @@ use crate::session::QueryPlan;
 const REQUEST_KEYS: usize = 512;
 /// If a table has fewer rows than this for each one found, it is read as a whole rather than key by key.
 const ROWS_PER_KEY_MIN: u64 = 8;
+/// Keys that are noted or forgotten in a fraction of a millisecond: then others go first.
+const PIECE_KEYS: usize = 1_024;
 /// What an entry of the map takes besides the row's values, about.
 const ENTRY_BYTES: u64 = 64;
 
@@ -88,7 +90,7 @@ impl<'p> FoundRows<'p> {
     }
 
     /// Takes rows of the query.
-    pub fn add(&mut self, batch: &Batch) -> Result<(), SqlError> {
+    pub async fn add(&mut self, batch: &Batch) -> Result<(), SqlError> {
         let width = self.plan.key.len();
         let positions: Vec<usize> = (0..width).collect();
         let types = self.plan.query.types();
@@ -108,11 +110,19 @@ impl<'p> FoundRows<'p> {
         for row in 0..batch.rows {
             let number = (self.count + row) as u32;
             self.rows.entry(key_of_row(batch, row, &positions)).or_insert(number);
+            if (row + 1) % PIECE_KEYS == 0 {
+                yield_to_tasks().await;
+            }
         }
         self.count += batch.rows;
         self.leading.push(leading);
         self.values.push(new);
         Ok(())
+    }
+
+    /// Nothing is changed: forgets them, in pieces.
+    pub async fn forget(self) {
+        forget(self.rows).await;
     }
 
     /// Changes them; `table_rows` is how many the table has, about.
@@ -133,7 +143,7 @@ impl<'p> FoundRows<'p> {
             values: Batch::concat(&self.values),
             _memory: self.memory,
         });
-        let mut changed = 0;
+        let mut changed = Ok(0);
         for predicate in predicates {
             let request = ReadRequest { predicate, desired: Arc::clone(&desired), order: None };
             let read = Read { container: table.container(), request };
@@ -142,9 +152,19 @@ impl<'p> FoundRows<'p> {
             } else {
                 transaction.delete(&read, Some(Arc::clone(&found) as Arc<dyn RowFilter>)).await
             };
-            changed += written.map_err(|error| engine_error(&error, Some(&table)))?;
+            match written {
+                Ok(rows) => changed = changed.map(|before: u64| before + rows),
+                Err(error) => {
+                    changed = Err(engine_error(&error, Some(&table)));
+                    break;
+                }
+            }
         }
-        Ok(changed)
+        // A partition may still have it; then that forgets it.
+        if let Some(found) = Arc::into_inner(found) {
+            forget(found.rows).await;
+        }
+        changed
     }
 
     /// Requests for the first column of the keys; which rows of those are meant is decided in the partitions.
@@ -157,6 +177,15 @@ impl<'p> FoundRows<'p> {
             .chunks(REQUEST_KEYS)
             .map(|chunk| Predicate::new([Condition { attribute: self.plan.key[0], test: Test::In(chunk.into()) }]))
             .collect()
+    }
+}
+
+async fn forget(mut rows: BTreeMap<Key, u32>) {
+    while !rows.is_empty() {
+        for _ in 0..PIECE_KEYS {
+            rows.pop_first();
+        }
+        yield_to_tasks().await;
     }
 }
 

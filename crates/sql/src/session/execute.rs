@@ -190,8 +190,17 @@ impl Session {
         let engine = self.database.engine().clone();
         let mut found = FoundRows::new(plan, engine.memory());
         let mut source = self.query(&plan.query, parameters).await?;
-        while let Some(batch) = source.next().await? {
-            found.add(&batch)?;
+        loop {
+            let added = match source.next().await {
+                Ok(None) => break,
+                Ok(Some(batch)) => found.add(&batch).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = added {
+                drop(source);
+                found.forget().await;
+                return Err(error);
+            }
         }
         // While a stream is open nothing runs in place.
         drop(source);
