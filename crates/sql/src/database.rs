@@ -140,13 +140,14 @@ impl Database {
             std::env::consts::OS
         );
         let temp_files = TempFiles::new(Arc::clone(engine.env()), temp_directory(&**engine.env()));
+        let cache = PlanCache::new(engine.memory().configured_limit());
         let inner = Inner {
             engine,
             options,
             catalog: Catalog::default(),
             planner,
             lane,
-            cache: PlanCache::default(),
+            cache,
             statistics: StatisticsCache::default(),
             defaults,
             version,

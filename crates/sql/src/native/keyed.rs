@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use eris_engine::{Change, EngineError, Read, RowChange, RowFilter, Transaction, yield_to_tasks};
-use eris_platform::{MemoryPool, Reservation};
+use eris_engine::{Change, Engine, EngineError, Read, RowChange, RowFilter, Transaction, yield_to_tasks};
+use eris_platform::Reservation;
 use eris_storage::{AttributeId, Batch, Column, Condition, Key, Predicate, ReadRequest, Test, Value, key_of_row};
 
 use super::write::{DeletePlan, UpdatePlan, store_as};
@@ -55,38 +55,57 @@ pub struct KeyedPlan {
     pub attributes: Option<Arc<[AttributeId]>>,
 }
 
+/// Keys, and at which place each was found first. Many are freed by a task of their own, in pieces: whoever drops them
+/// is a session that has an answer to give, or a partition.
+struct Keys {
+    engine: Engine,
+    places: BTreeMap<Key, u32>,
+    memory: Reservation,
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        if self.places.len() <= PIECE_KEYS {
+            return;
+        }
+        let (mut places, memory) = (std::mem::take(&mut self.places), self.memory.split(self.memory.bytes()));
+        self.engine.spawn(async move {
+            while !places.is_empty() {
+                for _ in 0..PIECE_KEYS {
+                    places.pop_first();
+                }
+                yield_to_tasks().await;
+            }
+            drop(memory);
+        });
+    }
+}
+
 /// Rows found so far.
 pub struct FoundRows<'p> {
     plan: &'p KeyedPlan,
-    rows: BTreeMap<Key, u32>,
+    keys: Keys,
     count: usize,
     /// The first columns of keys.
     leading: Vec<Column>,
     values: Vec<Batch>,
-    memory: Reservation,
 }
 
 /// All rows found, as the partitions see them.
 struct Found {
     plan: KeyedPlan,
-    rows: BTreeMap<Key, u32>,
+    keys: Keys,
     values: Batch,
     /// The positions of the key in the batches that partitions hand over.
     positions: Box<[usize]>,
-    _memory: Reservation,
 }
 
 impl<'p> FoundRows<'p> {
-    /// None yet. What is kept counts against this memory.
-    pub fn new(plan: &'p KeyedPlan, memory: &Arc<MemoryPool>) -> Self {
-        Self {
-            plan,
-            rows: BTreeMap::new(),
-            count: 0,
-            leading: Vec::new(),
-            values: Vec::new(),
-            memory: memory.reserve("changes"),
-        }
+    /// None yet. What is kept counts against the engine's memory.
+    pub fn new(plan: &'p KeyedPlan, engine: &Engine) -> Self {
+        let memory = engine.memory().reserve("changes");
+        let keys = Keys { engine: engine.clone(), places: BTreeMap::new(), memory };
+        Self { plan, keys, count: 0, leading: Vec::new(), values: Vec::new() }
     }
 
     /// Takes rows of the query.
@@ -106,10 +125,10 @@ impl<'p> FoundRows<'p> {
         let new = Batch::new(new, batch.rows);
         let leading = batch.columns[0].clone();
         let bytes = new.bytes() + leading.bytes();
-        self.memory.grow(bytes as u64 + batch.rows as u64 * ENTRY_BYTES).map_err(SqlError::out_of_memory)?;
+        self.keys.memory.grow(bytes as u64 + batch.rows as u64 * ENTRY_BYTES).map_err(SqlError::out_of_memory)?;
         for row in 0..batch.rows {
             let number = (self.count + row) as u32;
-            self.rows.entry(key_of_row(batch, row, &positions)).or_insert(number);
+            self.keys.places.entry(key_of_row(batch, row, &positions)).or_insert(number);
             if (row + 1) % PIECE_KEYS == 0 {
                 yield_to_tasks().await;
             }
@@ -120,17 +139,12 @@ impl<'p> FoundRows<'p> {
         Ok(())
     }
 
-    /// Nothing is changed: forgets them, in pieces.
-    pub async fn forget(self) {
-        forget(self.rows).await;
-    }
-
     /// Changes them; `table_rows` is how many the table has, about.
     pub async fn change(self, transaction: &mut Transaction, table_rows: u64) -> Result<u64, SqlError> {
-        if self.rows.is_empty() {
+        if self.keys.places.is_empty() {
             return Ok(0);
         }
-        let by_key = self.plan.unique && self.rows.len() as u64 * ROWS_PER_KEY_MIN < table_rows;
+        let by_key = self.plan.unique && self.keys.places.len() as u64 * ROWS_PER_KEY_MIN < table_rows;
         let predicates = if by_key { self.requests() } else { vec![Predicate::all()] };
         let plan = self.plan.clone();
         let table = Arc::clone(&plan.table);
@@ -139,11 +153,10 @@ impl<'p> FoundRows<'p> {
         let found = Arc::new(Found {
             positions: (0..plan.key.len()).collect(),
             plan,
-            rows: self.rows,
+            keys: self.keys,
             values: Batch::concat(&self.values),
-            _memory: self.memory,
         });
-        let mut changed = Ok(0);
+        let mut changed = 0;
         for predicate in predicates {
             let request = ReadRequest { predicate, desired: Arc::clone(&desired), order: None };
             let read = Read { container: table.container(), request };
@@ -152,25 +165,15 @@ impl<'p> FoundRows<'p> {
             } else {
                 transaction.delete(&read, Some(Arc::clone(&found) as Arc<dyn RowFilter>)).await
             };
-            match written {
-                Ok(rows) => changed = changed.map(|before: u64| before + rows),
-                Err(error) => {
-                    changed = Err(engine_error(&error, Some(&table)));
-                    break;
-                }
-            }
+            changed += written.map_err(|error| engine_error(&error, Some(&table)))?;
         }
-        // A partition may still have it; then that forgets it.
-        if let Some(found) = Arc::into_inner(found) {
-            forget(found.rows).await;
-        }
-        changed
+        Ok(changed)
     }
 
     /// Requests for the first column of the keys; which rows of those are meant is decided in the partitions.
     fn requests(&self) -> Vec<Predicate> {
         let leading = Column::concat(&self.leading);
-        let mut values: Vec<Value> = self.rows.values().map(|row| leading.value(*row as usize)).collect();
+        let mut values: Vec<Value> = self.keys.places.values().map(|row| leading.value(*row as usize)).collect();
         // Rows are in the order of their keys, so equal values are neighbours.
         values.dedup();
         values
@@ -180,22 +183,13 @@ impl<'p> FoundRows<'p> {
     }
 }
 
-async fn forget(mut rows: BTreeMap<Key, u32>) {
-    while !rows.is_empty() {
-        for _ in 0..PIECE_KEYS {
-            rows.pop_first();
-        }
-        yield_to_tasks().await;
-    }
-}
-
 impl Found {
     /// The rows of a batch that were found, and where their new values are.
     fn look_up(&self, batch: &Batch) -> (Vec<u32>, Vec<u32>) {
         let mut rows = Vec::new();
         let mut values = Vec::new();
         for row in 0..batch.rows {
-            if let Some(value) = self.rows.get(&key_of_row(batch, row, &self.positions)) {
+            if let Some(value) = self.keys.places.get(&key_of_row(batch, row, &self.positions)) {
                 rows.push(row as u32);
                 values.push(*value);
             }

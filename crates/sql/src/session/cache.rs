@@ -18,13 +18,15 @@ const TEXT_BYTES_MAX: usize = 16_384;
 /// Plans with more bytes of constants are not kept: few of them would drop all others.
 const CONSTANT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of all plans together, as [`plan_bytes`] has them.
+/// Bytes of all plans together, as [`plan_bytes`] has them: this, or one part in so many of the memory limit.
 const BYTES_MAX: usize = 64 << 20;
+const LIMIT_SHARE: u64 = 32;
 
 /// The cache.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PlanCache {
     kept: Mutex<Kept>,
+    bytes_max: usize,
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +37,12 @@ struct Kept {
 }
 
 impl PlanCache {
+    /// Without plans; it keeps a small part of this memory limit.
+    pub fn new(limit_bytes: u64) -> Self {
+        let share = usize::try_from(limit_bytes / LIMIT_SHARE).unwrap_or(usize::MAX);
+        Self { kept: Mutex::default(), bytes_max: share.min(BYTES_MAX) }
+    }
+
     /// A plan for the text and declared types that holds for this version.
     pub(super) fn find(
         &self,
@@ -58,8 +66,8 @@ impl PlanCache {
             return;
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = plan_bytes(text, plan.constant_bytes);
-        if kept.plans.len() >= PLANS_MAX || kept.bytes + bytes > BYTES_MAX {
+        let bytes = plan_bytes(text, plan);
+        if kept.plans.len() >= PLANS_MAX || kept.bytes + bytes > self.bytes_max {
             *kept = Kept::default();
         }
         kept.bytes += bytes;
@@ -73,6 +81,7 @@ impl PlanCache {
 mod tests {
     use super::*;
     use crate::front::Command;
+    use crate::session::prepared::ColumnDescription;
 
     fn keep(cache: &PlanCache, text: &str) {
         keep_with(cache, text, 0);
@@ -90,9 +99,9 @@ mod tests {
     /// Texts as long as any that are kept: their plans have all bytes long before there are too many of them.
     #[test]
     fn plans_are_kept_up_to_their_bytes_and_the_newest_always_is() {
-        let cache = PlanCache::default();
+        let cache = PlanCache::new(u64::MAX);
         let texts: Vec<String> = (0..100).map(|number| format!("{number:0>TEXT_BYTES_MAX$}")).collect();
-        let each = plan_bytes(&texts[0], 0);
+        let each = plan_bytes(&texts[0], &Planned::later(texts[0].clone(), Command::Commit, &[]));
         let mut most = 0;
         for (number, text) in texts.iter().enumerate() {
             keep(&cache, text);
@@ -107,10 +116,26 @@ mod tests {
         assert!(!has(&cache, &longer), "a longer text is not kept");
     }
 
+    #[test]
+    fn a_small_part_of_the_memory_limit_is_kept() {
+        let cache = PlanCache::new(32 << 20);
+        let texts: Vec<String> = (0..500).map(|number| format!("SELECT {number}")).collect();
+        let each = plan_bytes(&texts[0], &Planned::later(texts[0].clone(), Command::Commit, &[]));
+        for text in &texts {
+            keep(&cache, text);
+            let kept = texts.iter().filter(|text| has(&cache, text)).count();
+            assert!((1..=(1 << 20) / each).contains(&kept), "{kept} plans of {each} bytes are kept");
+        }
+        let column = || ColumnDescription { name: "c".to_owned(), sql_type: SqlType::Text };
+        let columns = Some((0..1_600).map(|_| column()).collect());
+        let wide = Planned { columns, ..Planned::later(texts[0].clone(), Command::Commit, &[]) };
+        assert!(plan_bytes(&texts[0], &wide) > each + 100_000, "columns count");
+    }
+
     /// Short texts whose plans hold a lot: what was computed when they were planned is charged.
     #[test]
     fn constants_of_plans_are_charged_and_a_plan_of_many_is_not_kept() {
-        let cache = PlanCache::default();
+        let cache = PlanCache::new(u64::MAX);
         let texts: Vec<String> = (0..500).map(|number| format!("SELECT {number}")).collect();
         let constants = 300 << 10;
         for text in &texts {

@@ -188,19 +188,10 @@ impl Session {
             ChangePlan::Keyed(plan) => plan,
         };
         let engine = self.database.engine().clone();
-        let mut found = FoundRows::new(plan, engine.memory());
+        let mut found = FoundRows::new(plan, &engine);
         let mut source = self.query(&plan.query, parameters).await?;
-        loop {
-            let added = match source.next().await {
-                Ok(None) => break,
-                Ok(Some(batch)) => found.add(&batch).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = added {
-                drop(source);
-                found.forget().await;
-                return Err(error);
-            }
+        while let Some(batch) = source.next().await? {
+            found.add(&batch).await?;
         }
         // While a stream is open nothing runs in place.
         drop(source);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eris_platform::Reservation;
 
-use super::statement::Planned;
+use super::statement::{Body, Planned};
 use super::states::Place;
 use crate::errors::SqlError;
 use crate::front;
@@ -33,21 +33,27 @@ pub struct Prepared {
 /// Bytes that a plan keeps, by what was measured: schemas and nodes that each has, and for each byte of its text.
 const PLAN_BYTES: usize = 8 << 10;
 const PLAN_BYTES_PER_TEXT_BYTE: usize = 100;
+/// For each column of its result, or of the table that it inserts into.
+const PLAN_BYTES_PER_COLUMN: usize = 64;
 
 /// So often a plan may have each of its constants: in the logical plan, and in what it is lowered to.
 const CONSTANT_COPIES: usize = 2;
 
-/// About how many bytes the plan of a text keeps, with constants of so many bytes: those that were computed while it
-/// was planned may be longer than the text.
-pub(super) fn plan_bytes(text: &str, constant_bytes: usize) -> usize {
-    let constants = CONSTANT_COPIES.saturating_mul(constant_bytes);
-    (PLAN_BYTES + PLAN_BYTES_PER_TEXT_BYTE * text.len()).saturating_add(constants)
+/// About how many bytes the plan of a text keeps. Constants that were computed while it was planned may be longer than
+/// the text.
+pub(super) fn plan_bytes(text: &str, plan: &Planned) -> usize {
+    let columns = match &plan.body {
+        Body::Insert(insert) => insert.source_of_column.len(),
+        _ => plan.columns.as_ref().map_or(0, |columns| columns.len()),
+    };
+    let constants = CONSTANT_COPIES.saturating_mul(plan.constant_bytes);
+    (PLAN_BYTES + PLAN_BYTES_PER_TEXT_BYTE * text.len() + PLAN_BYTES_PER_COLUMN * columns).saturating_add(constants)
 }
 
 impl Prepared {
     /// About how many bytes it keeps.
     pub fn bytes(&self) -> usize {
-        plan_bytes(&self.planned.text, self.planned.constant_bytes)
+        plan_bytes(&self.planned.text, &self.planned)
     }
 
     /// The error with its place in the client's text.

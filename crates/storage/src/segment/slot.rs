@@ -10,6 +10,7 @@ use crate::ids::{AttributeId, SegmentNumber};
 use crate::modules::AccessPath;
 use crate::mvcc::{Snapshot, Word};
 use crate::physical::PhysicalLayout;
+use eris_platform::{MemoryExceeded, MemoryPool, Reservation};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,10 +47,23 @@ pub(crate) struct Segment {
     pub overwritten: bool,
     /// Whether rows are not overwritten any more, because a job waits until none has before-images.
     pub overwrites_paused: bool,
+    /// For what it takes for each attribute beside the values.
+    _directory: Reservation,
 }
 
+/// What a segment takes for each attribute beside its values: the objects of a sealed one, its bounds, its place in
+/// layouts. Measured: 374 bytes, of texts and of integers, of 1,600 attributes.
+const DIRECTORY_BYTES_PER_ATTRIBUTE: u64 = 376;
+
 impl Segment {
-    pub(crate) fn new(number: SegmentNumber, state: State, rows_max: u32) -> Self {
+    /// Reserves what a segment of so many attributes takes beside its rows.
+    pub(crate) fn directory(memory: &Arc<MemoryPool>, attributes: usize) -> Result<Reservation, MemoryExceeded> {
+        let directory = memory.reserve("segment directories");
+        directory.grow(attributes as u64 * DIRECTORY_BYTES_PER_ATTRIBUTE)?;
+        Ok(directory)
+    }
+
+    pub(crate) fn new(number: SegmentNumber, state: State, rows_max: u32, directory: Reservation) -> Self {
         Self {
             number,
             state,
@@ -61,6 +75,7 @@ impl Segment {
             rows_max,
             overwritten: false,
             overwrites_paused: false,
+            _directory: directory,
         }
     }
 

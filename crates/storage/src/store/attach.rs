@@ -88,6 +88,7 @@ impl Store {
 
     fn start_attach(&mut self, snapshot: &Snapshot<'_>, segment: &Arc<SealedSegment>) -> Result<Started, StorageError> {
         self.check_attributes(segment)?;
+        let directory = Segment::directory(&self.memory, self.schema.attributes.len())?;
         self.pending.reserve(1)?;
         let first_of_transaction = self.pending.enter(snapshot.transaction);
         let number = self.next_number();
@@ -96,7 +97,7 @@ impl Store {
             begin: snapshot.lock(),
             deletes: Arc::new(DeleteMap::new(&self.memory, segment.rows())),
         };
-        let mut slot = Segment::new(number, state, segment.rows());
+        let mut slot = Segment::new(number, state, segment.rows(), directory);
         slot.locks = 1;
         self.add_segment(slot);
         self.attaching.insert(number);

@@ -77,7 +77,7 @@ impl Store {
     fn move_rows(&mut self, rows: &[RowAddress]) -> Result<(), StorageError> {
         let mut from = 0;
         while from < rows.len() {
-            let tail = self.tail();
+            let tail = self.tail()?;
             let room = (tail.rows_max - tail.rows()) as usize;
             let first = RowAddress::new(tail.number, RowOffset(tail.rows()));
             let moving = &rows[from..rows.len().min(from + room)];
@@ -98,7 +98,7 @@ impl Store {
                 (segment.begin(address.offset().0), segment.end(address.offset().0))
             })
             .collect();
-        let tail = self.tail();
+        let tail = self.tail()?;
         tail.append(NewRows::Columns(&batch), 0..batch.rows, |row| words[row])?;
         for (begin, _) in &words {
             tail.newest_begin = tail.newest_begin.max(begin.bits());

@@ -162,11 +162,14 @@ impl Store {
     }
 
     /// The segment that takes the next row; it has room for at least one.
-    pub(super) fn tail(&mut self) -> &mut Segment {
+    pub(super) fn tail(&mut self) -> Result<&mut Segment, StorageError> {
         self.leave_closed_tail();
-        let number = self.tail.unwrap_or_else(|| self.open_tail());
+        let number = match self.tail {
+            Some(number) => number,
+            None => self.open_tail()?,
+        };
         match self.segment_mut(number) {
-            Some(segment) => segment,
+            Some(segment) => Ok(segment),
             None => unreachable!("the tail {number} exists"),
         }
     }
@@ -185,15 +188,16 @@ impl Store {
         }
     }
 
-    fn open_tail(&mut self) -> SegmentNumber {
+    fn open_tail(&mut self) -> Result<SegmentNumber, StorageError> {
+        let directory = Segment::directory(&self.memory, self.schema.attributes.len())?;
         let number = self.next_number();
         let rows_max = self.schema.segment_rows.max(1);
         let layout = self.layouts.open(number);
         let path = self.new_path(&layout, rows_max);
         let state = State::Open { rows: OpenRows::Own { layout, path }, words: OpenWords::new(&self.memory) };
-        self.add_segment(Segment::new(number, state, rows_max));
+        self.add_segment(Segment::new(number, state, rows_max, directory));
         self.tail = Some(number);
-        number
+        Ok(number)
     }
 
     /// After rows were appended: a full tail is no tail any more.

@@ -70,8 +70,9 @@ impl Store {
         self.usage.inserted(rows);
         let mut from = 0;
         while from < rows.len() {
+            self.tail()?;
             self.pending.reserve(1)?;
-            let tail = self.tail();
+            let tail = self.tail()?;
             let first = RowAddress::new(tail.number, RowOffset(tail.rows()));
             let until = rows.len().min(from + (tail.rows_max - tail.rows()) as usize);
             if let Err(error) = tail.append(rows, from..until, |_| (lock, Word::NEVER)) {
