@@ -215,6 +215,10 @@ impl Backend for SqlSession {
         Arc::new(SqlInterrupts(self.0.activity().clone()))
     }
 
+    fn introduced(&mut self) {
+        self.0.keep_settings_as_defaults();
+    }
+
     fn setting(&self, name: &str) -> Option<Cow<'_, str>> {
         self.0.parameter(name)
     }

@@ -43,6 +43,41 @@ fn a_timeout_never_hits_the_statement_after_the_one_it_was_for() {
     assert!(in_time > 0 && too_late >= 20, "{in_time} ended in time, {too_late} did not");
 }
 
+/// Options and parameters of the start are what RESET goes back to, and not the settings of the database.
+#[test]
+fn reset_goes_back_to_what_the_connection_began_with() {
+    let server = Server::start();
+    let start = [
+        ("application_name", "start"),
+        ("lock_timeout", "88"),
+        ("options", "-c statement_timeout=77s -c default_transaction_isolation=serializable"),
+    ];
+    let mut client = Wire::start_with(&server, &start);
+    let settings = [
+        ("application_name", "start", "'later'"),
+        ("lock_timeout", "88ms", "1"),
+        ("statement_timeout", "77s", "9000"),
+        ("default_transaction_isolation", "serializable", "'read committed'"),
+    ];
+    let shown = |client: &mut Wire, name: &str| client.run(&format!("SHOW {name}")).value().to_owned();
+    for (name, start, later) in settings {
+        let set = format!("SET {name} TO {later}");
+        let reset = [format!("RESET {name}"), format!("SET {name} TO DEFAULT")];
+        for reset in reset.iter().map(String::as_str).chain(["RESET ALL", "DISCARD ALL"]) {
+            client.run(&set);
+            assert_ne!(shown(&mut client, name), start, "{set}");
+            client.run(reset);
+            assert_eq!(shown(&mut client, name), start, "{set}; {reset}");
+        }
+        // A transaction that is rolled back changes neither the value nor what RESET goes back to.
+        for sql in ["BEGIN", "RESET ALL", set.as_str(), "ROLLBACK"] {
+            client.run(sql);
+        }
+        assert_eq!(shown(&mut client, name), start, "after {set} and ROLLBACK");
+    }
+    assert_eq!(Wire::start(&server).run("SHOW statement_timeout").value(), "0", "it is this connection's alone");
+}
+
 #[test]
 fn each_statement_of_a_text_and_each_part_of_a_portal_has_its_own_time() {
     let server = Server::start();

@@ -272,6 +272,12 @@ impl SessionSettings {
         }))
     }
 
+    /// Makes what is in effect what RESET goes back to: the connection asked for it at its start.
+    pub fn keep_as_defaults(&mut self) {
+        self.defaults.clone_from(&self.own);
+        self.shown_defaults.clone_from(&self.shown);
+    }
+
     /// RESET name, or all.
     pub fn reset(&mut self, name: Option<&str>) -> Result<(), SqlError> {
         match name {
@@ -521,6 +527,20 @@ mod tests {
         assert_eq!(settings.set("segment_rows", "0").unwrap_err().sqlstate.as_str(), "22023");
         settings.reset(Some("layout")).unwrap();
         assert_eq!(settings.layout(), Layout::Default);
+    }
+
+    #[test]
+    fn reset_goes_back_to_what_the_connection_began_with() {
+        let mut settings = settings();
+        for (name, start, later) in [("statement_timeout", "77ms", "1s"), ("application_name", "start", "later")] {
+            settings.set(name, start).unwrap();
+            settings.keep_as_defaults();
+            for reset in [Some(name), None] {
+                settings.set(name, later).unwrap();
+                settings.reset(reset).unwrap();
+                assert_eq!(settings.show(name).as_deref(), Some(start));
+            }
+        }
     }
 
     #[test]

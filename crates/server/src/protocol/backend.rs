@@ -149,6 +149,9 @@ pub trait Backend: Send {
 
     fn interrupts(&self) -> Arc<dyn Interrupts>;
 
+    /// The settings that the client asked for at the start are set: RESET goes back to them.
+    fn introduced(&mut self) {}
+
     /// The value of a setting that clients are told about.
     fn setting(&self, name: &str) -> Option<Cow<'_, str>>;
 

@@ -186,6 +186,7 @@ impl<T: Transport, B: Backend> Connection<T, B> {
                 self.wire.watch(pin!(self.backend.execute(&statement, &[], Commit::WithText))).await?;
             }
         }
+        self.backend.introduced();
         self.wire.reply.authentication_ok();
         self.tell_settings();
         self.wire.reply.backend_key_data(registration.process, registration.secret);

@@ -61,10 +61,19 @@ impl Wire {
 
     /// Connects and introduces itself.
     pub fn start(server: &Server) -> Wire {
+        Wire::start_with(server, &[])
+    }
+
+    /// The same with parameters besides user and database.
+    pub fn start_with(server: &Server, others: &[(&str, &str)]) -> Wire {
         let mut wire = Wire::silent(server);
-        let parameters = b"user\0eris\0database\0eris\0\0";
+        let mut parameters = b"user\0eris\0database\0eris\0".to_vec();
+        for (name, value) in others {
+            parameters.extend([name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat());
+        }
+        parameters.push(0);
         let length = (parameters.len() + 8) as u32;
-        wire.send(&[&length.to_be_bytes()[..], &[0, 3, 0, 0], parameters].concat());
+        wire.send(&[&length.to_be_bytes()[..], &[0, 3, 0, 0], &parameters].concat());
         assert_eq!(wire.until_ready().status, Some('I'));
         wire
     }

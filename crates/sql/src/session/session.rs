@@ -278,6 +278,12 @@ impl Session {
         self.settings.text_bytes_max()
     }
 
+    /// From here on RESET goes back to the settings as they are now: those that the connection asked for at its start
+    /// are set, and no transaction is open.
+    pub fn keep_settings_as_defaults(&mut self) {
+        self.settings.keep_as_defaults();
+    }
+
     /// The value of a setting.
     pub fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
         self.settings.show(name)
