@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::planner::ParserOptions;
 
+use super::compile::tables_of;
 use super::constants::constant_bytes;
 use super::context::Context;
 use super::errors::datafusion_error;
@@ -16,7 +17,7 @@ use super::planner::Planner;
 use super::result_names;
 use crate::arrow_view::field_sql_type;
 use crate::ast::{Query, Statement};
-use crate::catalog::CatalogVersion;
+use crate::catalog::{CatalogVersion, Table};
 use crate::errors::SqlError;
 use crate::session::{ColumnDescription, Notice};
 use crate::types::SqlType;
@@ -43,6 +44,8 @@ pub struct SessionValues {
 pub struct BoundQuery {
     /// The optimised plan; parameters are placeholders.
     pub plan: LogicalPlan,
+    /// The tables that the query names, those among them that the optimiser took out of the plan.
+    pub tables: Arc<[Arc<Table>]>,
     /// Its result.
     pub columns: Vec<ColumnDescription>,
     /// The types of its parameters.
@@ -91,6 +94,8 @@ impl Planner {
             plan = bind(&context, &statement, &types)?;
         }
         let momentary = context.momentary.load(Ordering::Relaxed);
+        // Before the optimiser takes out what gives no rows. What nothing refers to in WITH is not there even now.
+        let tables = tables_of(&plan)?.into();
         let plan = self.optimize(&plan, momentary)?;
         let planned = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
         let names = result_names::apply(shown, planned);
@@ -100,7 +105,7 @@ impl Planner {
             .map(|(name, field)| Ok(ColumnDescription { name, sql_type: field_sql_type(field)? }))
             .collect::<Result<Vec<_>, SqlError>>()?;
         let constant_bytes = constant_bytes(&plan).map_err(|error| datafusion_error(&error))?;
-        Ok(BoundQuery { plan, columns, parameters: types.finish(), momentary, constant_bytes })
+        Ok(BoundQuery { plan, tables, columns, parameters: types.finish(), momentary, constant_bytes })
     }
 }
 

@@ -40,14 +40,16 @@ pub struct QueryPlan {
     pub columns: Arc<[ColumnDescription]>,
     /// The types of its parameters.
     pub parameters: Vec<SqlType>,
-    /// The tables that it reads.
+    /// The tables that it names.
     pub tables: Arc<[Arc<Table>]>,
+    /// Whether its plan reads any of them: of `SELECT ... FROM t WHERE false` the optimiser leaves none.
+    pub reads_tables: bool,
 }
 
 impl QueryPlan {
     /// Lowers a bound query; refuses it if it is not native and may not fall back.
     pub fn make(bound: BoundQuery, lanes: Lanes) -> Result<Self, SqlError> {
-        let tables = tables_of(&bound.plan)?.into();
+        let reads_tables = !tables_of(&bound.plan)?.is_empty();
         let native = if lanes.native { native_body(&bound) } else { Err(NotNative("native = off".to_string())) };
         let body = match native {
             Ok(body) => body,
@@ -59,7 +61,13 @@ impl QueryPlan {
                 ));
             }
         };
-        Ok(Self { body, columns: bound.columns.into(), parameters: bound.parameters, tables })
+        Ok(Self {
+            body,
+            columns: bound.columns.into(),
+            parameters: bound.parameters,
+            tables: bound.tables,
+            reads_tables,
+        })
     }
 
     /// The dataflows of one execution.

@@ -7,7 +7,7 @@ use super::plans::QueryPlan;
 use super::prepared::ColumnDescription;
 use super::sleep::{SleepPlan, split_sleep};
 use super::states::StatementKind;
-use super::table_locks::{TableLock, locks_of};
+use super::table_locks::{TableLock, locks_of_query, locks_of_write};
 use crate::ast;
 use crate::catalog::CatalogVersion;
 use crate::errors::SqlError;
@@ -138,7 +138,7 @@ pub(super) fn plan(
 ) -> Result<Planned, SqlError> {
     let types = ParameterTypes::declared(declared);
     let catalog: &CatalogVersion = scope.catalog;
-    let Parts { body, mut parameters, columns, momentary, constant_bytes } = match &command {
+    let Parts { body, locks, mut parameters, columns, momentary, constant_bytes } = match &command {
         Command::Query(query) => plan_query(query, types, scope)?,
         Command::Insert(insert) => {
             let planned = plan_insert(insert, scope, types)?;
@@ -168,7 +168,6 @@ pub(super) fn plan(
             parameters.push(sql_type.unwrap_or(SqlType::Text));
         }
     }
-    let locks = locks_of(&body);
     Ok(Planned {
         locks,
         text,
@@ -187,6 +186,7 @@ pub(super) fn plan(
 /// What planning a command gives.
 struct Parts {
     body: Body,
+    locks: Box<[TableLock]>,
     parameters: Vec<SqlType>,
     columns: Option<Arc<[ColumnDescription]>>,
     momentary: bool,
@@ -195,12 +195,20 @@ struct Parts {
 
 impl Parts {
     fn of_utility(columns: Option<Arc<[ColumnDescription]>>) -> Self {
-        Self { body: Body::Utility, parameters: Vec::new(), columns, momentary: false, constant_bytes: 0 }
+        Self {
+            body: Body::Utility,
+            locks: Box::default(),
+            parameters: Vec::new(),
+            columns,
+            momentary: false,
+            constant_bytes: 0,
+        }
     }
 
     fn of_write<P>(planned: PlannedWrite<P>, body: fn(P) -> Body) -> Self {
-        let PlannedWrite { plan, parameters, momentary, constant_bytes } = planned;
-        Self { body: body(plan), parameters, columns: None, momentary, constant_bytes }
+        let PlannedWrite { plan, table, named, parameters, momentary, constant_bytes } = planned;
+        let (body, locks) = (body(plan), locks_of_write(&table, &named));
+        Self { body, locks, parameters, columns: None, momentary, constant_bytes }
     }
 }
 
@@ -208,14 +216,16 @@ fn plan_query(query: &ast::Query, types: ParameterTypes, scope: Scope<'_>) -> Re
     if let Some(sleeping) = split_sleep(query)? {
         let plan = SleepPlan::make(&sleeping, types, scope)?;
         let (parameters, columns) = (plan.query.parameters.clone(), Arc::clone(&plan.query.columns));
+        let locks = locks_of_query(plan.seconds.tables.iter().chain(plan.query.tables.iter()));
         let (columns, body) = (Some(columns), Body::Sleep(Box::new(plan)));
-        return Ok(Parts { body, parameters, columns, momentary: true, constant_bytes: 0 });
+        return Ok(Parts { body, locks, parameters, columns, momentary: true, constant_bytes: 0 });
     }
     let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
     let (parameters, momentary, constant_bytes) = (bound.parameters.clone(), bound.momentary, bound.constant_bytes);
     let plan = QueryPlan::make(bound, scope.lanes)?;
-    let columns = Arc::clone(&plan.columns);
-    Ok(Parts { body: Body::Query(plan), parameters, columns: Some(columns), momentary, constant_bytes })
+    let locks = locks_of_query(plan.tables.iter());
+    let columns = Some(Arc::clone(&plan.columns));
+    Ok(Parts { body: Body::Query(plan), locks, parameters, columns, momentary, constant_bytes })
 }
 
 impl Planned {

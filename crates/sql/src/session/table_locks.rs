@@ -1,5 +1,5 @@
 //! Table locks of statements: taken before a statement runs, in the modes that PostgreSQL takes, and kept by the
-//! transaction.
+//! transaction. They are those of the tables that the statement names, whether or not its plan reads them.
 //!
 //! ```text
 //!   plan --> lock its tables --> all there: run
@@ -14,14 +14,12 @@ use std::sync::Arc;
 use eris_engine::{EngineError, TableLockMode};
 
 use super::outcome::CommandTag;
-use super::plans::QueryPlan;
 use super::session::Session;
-use super::statement::{Body, Planned};
+use super::statement::Planned;
 use super::states::Step;
 use crate::catalog::Table;
 use crate::errors::{SqlError, SqlState};
 use crate::front::TableName;
-use crate::native::{ChangePlan, InsertRows};
 use crate::plan::engine_error;
 
 /// What a statement locks, and how.
@@ -38,31 +36,20 @@ pub(super) enum Locking {
     ToReplace,
 }
 
-/// What a plan locks: what it writes first.
-pub(super) fn locks_of(body: &Body) -> Box<[TableLock]> {
-    let read = |plan: &QueryPlan| -> Vec<TableLock> {
-        plan.tables.iter().map(|table| (Arc::clone(table), TableLockMode::AccessShare)).collect()
-    };
-    let written = |table: &Arc<Table>| (Arc::clone(table), TableLockMode::RowExclusive);
-    let mut locks = Vec::new();
-    match body {
-        Body::Query(plan) => locks = read(plan),
-        Body::Sleep(plan) => locks.extend(read(&plan.seconds).into_iter().chain(read(&plan.query))),
-        Body::Insert(plan) => {
-            locks.push(written(&plan.table));
-            if let InsertRows::Query(query) = &plan.rows {
-                locks.extend(read(query));
-            }
-        }
-        Body::Change(ChangePlan::Update(plan)) => locks.extend(plan.access.iter().map(|access| written(&access.table))),
-        Body::Change(ChangePlan::Delete(plan)) => locks.extend(plan.access.iter().map(|access| written(&access.table))),
-        Body::Change(ChangePlan::Keyed(plan)) => {
-            locks.push(written(&plan.table));
-            locks.extend(read(&plan.query));
-        }
-        Body::Utility => {}
-    }
-    locks.into()
+fn read(table: &Arc<Table>) -> TableLock {
+    (Arc::clone(table), TableLockMode::AccessShare)
+}
+
+/// What a query locks that names these tables.
+pub(super) fn locks_of_query<'t>(named: impl IntoIterator<Item = &'t Arc<Table>>) -> Box<[TableLock]> {
+    named.into_iter().map(read).collect()
+}
+
+/// What a statement locks that writes a table and names these: the table first, and once, because its lock conflicts
+/// with all that a reader's does.
+pub(super) fn locks_of_write(table: &Arc<Table>, named: &[Arc<Table>]) -> Box<[TableLock]> {
+    let others = named.iter().filter(|other| other.container() != table.container());
+    std::iter::once((Arc::clone(table), TableLockMode::RowExclusive)).chain(others.map(read)).collect()
 }
 
 fn replaced_meanwhile(table: &str) -> SqlError {

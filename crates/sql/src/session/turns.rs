@@ -97,7 +97,7 @@ impl Planned {
     /// Whether it may need more memory than a few rows do.
     fn is_long(&self) -> bool {
         // Queries of views alone skip admission, so that an operator can look at an overloaded server.
-        let query = |plan: &QueryPlan| !matches!(plan.body, QueryBody::Native(_)) && !plan.tables.is_empty();
+        let query = |plan: &QueryPlan| !matches!(plan.body, QueryBody::Native(_)) && plan.reads_tables;
         match &self.body {
             Body::Query(plan) => query(plan),
             Body::Insert(plan) => matches!(&plan.rows, InsertRows::Query(_)),

@@ -107,6 +107,48 @@ fn drop_waits_for_who_reads() {
     assert_eq!(reader.state("SELECT count(*) FROM t"), "42P01");
 }
 
+/// Of all but the last one the optimiser leaves a plan that does not read some of the tables.
+#[test]
+fn a_statement_locks_the_tables_that_it_names_and_not_only_those_that_its_plan_reads() {
+    use TableLockMode::{AccessShare, RowExclusive};
+    let instance = instance();
+    let mut client = instance.session();
+    client.ok("PREPARE nothing AS SELECT * FROM t WHERE false");
+    // The locks on `t`, then those on `u`.
+    let cases: [(&str, &[TableLockMode]); 14] = [
+        ("SELECT * FROM t WHERE false", &[AccessShare]),
+        ("SELECT * FROM t LIMIT 0", &[AccessShare]),
+        ("SELECT count(*) FROM t WHERE false", &[AccessShare]),
+        ("SELECT n FROM u WHERE EXISTS (SELECT 1 FROM t WHERE false)", &[AccessShare, AccessShare]),
+        ("SELECT * FROM t JOIN u USING (id) WHERE false", &[AccessShare, AccessShare]),
+        ("WITH c AS (SELECT * FROM t) SELECT * FROM c WHERE false", &[AccessShare]),
+        ("WITH t AS (SELECT id FROM u) SELECT * FROM t WHERE false", &[AccessShare]),
+        ("EXPLAIN SELECT * FROM t WHERE false", &[AccessShare]),
+        ("EXECUTE nothing", &[AccessShare]),
+        ("INSERT INTO u SELECT * FROM t WHERE false", &[AccessShare, RowExclusive]),
+        ("UPDATE t SET n = (SELECT max(n) FROM u) WHERE false", &[RowExclusive, AccessShare]),
+        ("DELETE FROM t WHERE false", &[RowExclusive]),
+        ("DELETE FROM u USING t WHERE false", &[AccessShare, RowExclusive]),
+        ("UPDATE t SET n = 1 WHERE id = 1", &[RowExclusive]),
+    ];
+    for (sql, modes) in cases {
+        // The second time the plan is one that was kept.
+        for _ in 0..2 {
+            client.ok("BEGIN");
+            client.ok(sql);
+            let held = instance.database.engine().table_locks();
+            assert_eq!(held.iter().map(|lock| lock.mode).collect::<Vec<_>>(), modes, "{sql}: {held:?}");
+            client.ok("ROLLBACK");
+        }
+    }
+    client.ok("BEGIN");
+    client.ok("LOCK TABLE t");
+    let waiter = Waiter::start(&instance, instance.session(), "SELECT * FROM t LIMIT 0", 1);
+    client.ok("DROP TABLE t");
+    client.ok("COMMIT");
+    assert_eq!(waiter.end().1.expect_err("the table is gone").sqlstate.to_string(), "42P01");
+}
+
 #[test]
 fn who_waited_for_a_drop_hears_that_the_table_is_gone() {
     let instance = instance();

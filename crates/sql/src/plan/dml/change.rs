@@ -46,8 +46,8 @@ pub fn plan_update(
         let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
         if let Some(found) = lower_query(&bound.plan).ok().and_then(in_partitions) {
             let plan = ChangePlan::Update(update_in_partitions(found, &assigned.attributes, &table)?);
-            let BoundQuery { parameters, momentary, constant_bytes, .. } = bound;
-            return Ok(PlannedWrite { plan, parameters, momentary, constant_bytes });
+            let BoundQuery { tables: named, parameters, momentary, constant_bytes, .. } = bound;
+            return Ok(PlannedWrite { plan, table, named, parameters, momentary, constant_bytes });
         }
     }
     by_key(table, rows, Some(assigned), scope, types)
@@ -156,8 +156,8 @@ pub fn plan_delete(
         let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
         if let Some(found) = lower_query(&bound.plan).ok().and_then(in_partitions) {
             let plan = ChangePlan::Delete(DeletePlan { access: found.access, filter: found.filter });
-            let BoundQuery { parameters, momentary, constant_bytes, .. } = bound;
-            return Ok(PlannedWrite { plan, parameters, momentary, constant_bytes });
+            let BoundQuery { tables: named, parameters, momentary, constant_bytes, .. } = bound;
+            return Ok(PlannedWrite { plan, table, named, parameters, momentary, constant_bytes });
         }
     }
     by_key(table, rows, None, scope, types)
@@ -193,6 +193,7 @@ fn by_key(
     let query = select(items, Rows { alias: Some(name), ..rows });
     let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types)?;
     let (parameters, momentary, constant_bytes) = (bound.parameters.clone(), bound.momentary, bound.constant_bytes);
+    let named = Arc::clone(&bound.tables);
     if let Some(assigned) = &assigned {
         for (at, (attribute, value)) in assigned.attributes.iter().zip(&assigned.values).enumerate() {
             let from = bound.columns[key.len() + at].sql_type.data_type();
@@ -201,11 +202,11 @@ fn by_key(
         }
     }
     let plan = KeyedPlan {
-        table,
+        table: Arc::clone(&table),
         query: Arc::new(QueryPlan::make(bound, scope.lanes)?),
         key: key.into(),
         unique,
         attributes: assigned.map(|assigned| assigned.attributes.into()),
     };
-    Ok(PlannedWrite { plan: ChangePlan::Keyed(plan), parameters, momentary, constant_bytes })
+    Ok(PlannedWrite { plan: ChangePlan::Keyed(plan), table, named, parameters, momentary, constant_bytes })
 }

@@ -11,9 +11,9 @@ use crate::catalog::Table;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{InsertCommand, InsertSource, TableName};
 use crate::native::{InsertPlan, InsertRows, Node, assign};
-use crate::plan::NotNative;
 use crate::plan::lower::lower_query;
 use crate::plan::parameters::{ParameterTypes, bare_parameter, suggest_from_casts};
+use crate::plan::{BoundQuery, NotNative};
 use crate::session::QueryPlan;
 use crate::types::SqlType;
 
@@ -35,31 +35,31 @@ pub fn plan_insert(
         }
         targets.push(attribute);
     }
-    let named = !targets.is_empty();
-    if !named {
+    let has_targets = !targets.is_empty();
+    if !has_targets {
         targets = table.attributes().to_vec();
     }
-    let (rows, width, parameters, (momentary, constant_bytes)) = match &command.source {
+    let (rows, width, parameters, Known { momentary, constant_bytes, named }) = match &command.source {
         InsertSource::Defaults => {
-            (InsertRows::Values(vec![vec![None; targets.len()]]), targets.len(), Vec::new(), (false, 0))
+            (InsertRows::Values(vec![vec![None; targets.len()]]), targets.len(), Vec::new(), Known::default())
         }
         InsertSource::Values(rows) => {
             let width = rows.first().map_or(0, Vec::len);
             if rows.iter().any(|row| row.len() != width) {
                 return Err(SqlError::new(SqlState::SYNTAX, "VALUES lists must all be the same length"));
             }
-            check_width(width, targets.len(), named)?;
-            let (rows, parameters, held) = plan_values(rows, &targets, &table, scope, types)?;
-            (InsertRows::Values(rows), width, parameters, held)
+            check_width(width, targets.len(), has_targets)?;
+            let (rows, parameters, cells) = plan_values(rows, &targets, &table, scope, types)?;
+            (InsertRows::Values(rows), width, parameters, cells)
         }
         InsertSource::Query(query) => {
             types.cover(query.as_ref());
             let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
             let width = bound.columns.len();
-            check_width(width, targets.len(), named)?;
-            let (parameters, held) = (bound.parameters.clone(), (bound.momentary, bound.constant_bytes));
+            check_width(width, targets.len(), has_targets)?;
+            let (parameters, known) = (bound.parameters.clone(), Known::of(&bound));
             let plan = QueryPlan::make(bound, scope.lanes)?;
-            (InsertRows::Query(Arc::new(plan)), width, parameters, held)
+            (InsertRows::Query(Arc::new(plan)), width, parameters, known)
         }
     };
     let mut source_of_column: Vec<Option<usize>> = vec![None; table.columns.len()];
@@ -67,8 +67,9 @@ pub fn plan_insert(
         source_of_column[attribute.index()] = Some(position);
     }
     let (defaults, of_the_moment) = defaults_of(&table, &source_of_column, &rows, scope)?;
-    let plan = InsertPlan { table, source_of_column: source_of_column.into(), defaults, rows };
-    Ok(PlannedWrite { plan, parameters, momentary: momentary || of_the_moment, constant_bytes })
+    let plan = InsertPlan { table: Arc::clone(&table), source_of_column: source_of_column.into(), defaults, rows };
+    let momentary = momentary || of_the_moment;
+    Ok(PlannedWrite { plan, table, named, parameters, momentary, constant_bytes })
 }
 
 /// What columns without a value get; NULL stands for what is not needed. The second: whether it holds for this moment
@@ -108,8 +109,24 @@ fn check_width(given: usize, targets: usize, named: bool) -> Result<(), SqlError
     Ok(())
 }
 
-/// The cells, the types of parameters, and of what was bound whether it is momentary and the bytes of its constants.
-type PlannedValues = (Vec<Vec<Option<Expression>>>, Vec<SqlType>, (bool, usize));
+/// What is known of the query that was bound for the rows, if one was.
+#[derive(Default)]
+struct Known {
+    momentary: bool,
+    constant_bytes: usize,
+    /// The tables that it names.
+    named: Arc<[Arc<Table>]>,
+}
+
+impl Known {
+    fn of(query: &BoundQuery) -> Self {
+        let BoundQuery { momentary, constant_bytes, tables, .. } = query;
+        Self { momentary: *momentary, constant_bytes: *constant_bytes, named: Arc::clone(tables) }
+    }
+}
+
+/// The cells, the types of parameters, and of what was bound.
+type PlannedValues = (Vec<Vec<Option<Expression>>>, Vec<SqlType>, Known);
 
 /// Plans the cells of VALUES. Literals and parameters need no planner; only what is left is bound as a query.
 fn plan_values(
@@ -154,7 +171,7 @@ fn plan_values(
         }
         planned.push(out);
     }
-    let (mut momentary, mut constant_bytes) = (false, 0);
+    let mut known = Known::default();
     if !computed.is_empty() {
         let items = computed.iter().map(|(_, _, expr)| expr.clone()).collect();
         let nowhere = TableName { schema: None, name: "x".to_string() };
@@ -163,7 +180,7 @@ fn plan_values(
             select.from.clear();
         }
         let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
-        (momentary, constant_bytes) = (bound.momentary, bound.constant_bytes);
+        known = Known::of(&bound);
         types = ParameterTypes(bound.parameters.iter().copied().map(Some).collect());
         let reason = |reason| SqlError::unsupported(format!("VALUES with {reason}"), "Write INSERT ... SELECT.");
         let expressions = match lower_query(&bound.plan).map_err(reason)? {
@@ -177,7 +194,7 @@ fn plan_values(
             planned[row][at] = Some(expression);
         }
     }
-    Ok((planned, types.finish(), (momentary, constant_bytes)))
+    Ok((planned, types.finish(), known))
 }
 
 /// The value of a literal as the column stores it; `None` if it is not a plain literal.

@@ -7,6 +7,8 @@ mod change;
 mod constant;
 mod insert;
 
+use std::sync::Arc;
+
 use eris_storage::{AttributeId, DataType};
 
 use super::bind::SessionValues;
@@ -41,6 +43,11 @@ pub struct Scope<'a> {
 pub struct PlannedWrite<P> {
     /// The plan.
     pub plan: P,
+    /// The table that is written.
+    pub table: Arc<Table>,
+    /// The tables that are named where rows, conditions and values come from, whether or not the plan reads them. The
+    /// one that is written may be among them.
+    pub named: Arc<[Arc<Table>]>,
     /// The types of its parameters.
     pub parameters: Vec<SqlType>,
     /// The plan holds only for this session and moment.
