@@ -5,6 +5,7 @@
 
 mod support;
 
+use eris_engine::EngineOptions;
 use eris_sql::{DatabaseOptions, SqlError};
 use support::{Client, Instance};
 
@@ -308,6 +309,40 @@ fn what_is_too_large_is_refused_by_its_bound() {
     ] {
         assert_eq!(refused(&sql), None, "{}", &sql[..sql.len().min(60)]);
     }
+}
+
+/// What stands around a statement is not read, and what the tokenizer keeps of a comment within it is one token.
+#[test]
+fn comments_and_blanks_are_no_tokens_and_cost_what_is_kept_of_them() {
+    let engine = EngineOptions {
+        workers: 1,
+        nodes: 1,
+        memory_limit_bytes: 256 << 20,
+        // What else this process holds does not count.
+        memory_watched: false,
+        ..EngineOptions::default()
+    };
+    let instance = Instance::with_engine(engine, DatabaseOptions::default());
+    let mut client = instance.session();
+    client.ok("SET max_statement_tokens = 100");
+    let comment = format!("/* {} */", "x y ".repeat(500_000));
+    let blanks = " ".repeat(3_000_000);
+    for (text, what) in [
+        (format!("{comment} SELECT 1"), "a comment before"),
+        (format!("SELECT 1 {comment}"), "a comment after"),
+        (format!("SELECT {comment} 1"), "a comment within"),
+        (format!("-- {comment}\nSELECT 1"), "a line of comment before"),
+        (format!("{blanks}SELECT 1"), "blanks before"),
+        (format!("SELECT 1{blanks}; {comment}"), "blanks after"),
+    ] {
+        match client.run(&text) {
+            Ok(answer) => assert_eq!(answer.rows, [[Some("1".to_string())]], "{what}"),
+            Err(error) => panic!("{what}: {error}"),
+        }
+    }
+    // Blanks within a statement are not counted, but the tokenizer holds each.
+    assert_eq!(error(&mut client, &format!("SELECT{blanks}1")).sqlstate.as_str(), "53200");
+    assert_eq!(error(&mut client, &format!("SELECT 1{}", " + 1".repeat(60))).sqlstate.as_str(), "54000");
 }
 
 /// A bound that is set low refuses what is above it in this session; the session goes on, and others are as before.

@@ -79,6 +79,9 @@ fn large() -> Vec<(&'static str, String)> {
         ("a string of 8 MB", format!("SELECT length('{}')", "x".repeat(8_000_000))),
         ("a row of 8 MB", format!("INSERT INTO t VALUES (1, 1, '{}')", "x".repeat(8_000_000))),
         ("a condition of 8 MB", format!("SELECT id FROM t WHERE name = '{}'", "x".repeat(8_000_000))),
+        ("300,000 blanks", format!("SELECT id{}FROM t", " \n".repeat(150_000))),
+        ("100,000 comments", format!("SELECT id{}FROM t", "/* */--\n".repeat(50_000))),
+        ("a comment of 16 MB", format!("SELECT id /*{}*/ FROM t", "x\n".repeat(8_000_000))),
         ("an update to 8 MB", format!("UPDATE t SET name = '{}' WHERE id = 1", "x".repeat(8_000_000))),
     ]
 }

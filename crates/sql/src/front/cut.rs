@@ -3,7 +3,7 @@
 //! The lexemes are those of the parser's tokenizer as far as an end depends on them: what stands in quotes, between
 //! dollar signs or in a comment ends nothing. Where the tokenizer is odd (it takes `--` behind some operators for a
 //! part of these), a comment here is longer than it needs to be: then two statements come as one piece, and
-//! [`super::parse`] cuts it.
+//! [`super::parse`] cuts it. Such a comment counts as the tokens that it may be; any other costs its text.
 
 use std::ops::Range;
 
@@ -12,24 +12,48 @@ use std::ops::Range;
 pub struct Piece {
     /// Its bytes, from the first lexeme that is neither blank nor comment to the last one.
     pub range: Range<usize>,
-    /// Lexemes, blanks not among them; a comment counts as many as would have had room in it.
+    /// Lexemes that are neither blank nor comment. A comment that the tokenizer may read as something else counts as
+    /// many as would have room in it.
     pub tokens: usize,
-    /// Blanks, each on its own: the tokenizer makes a token of each.
+    /// Blanks and comments between them: the tokenizer makes a token of each, which the parser passes over.
     pub blanks: usize,
+    /// Bytes of these comments: the tokenizer keeps their text.
+    pub comment_bytes: usize,
     /// Commas of one bracket level, at most, and one more.
     pub list_items: usize,
 }
 
 impl Piece {
     fn beginning(at: usize) -> Self {
-        Self { range: at..at, tokens: 0, blanks: 0, list_items: 1 }
+        Self { range: at..at, tokens: 0, blanks: 0, comment_bytes: 0, list_items: 1 }
     }
+
+    /// The next lexeme is one of the statement, so what stands between is within it.
+    fn extend(&mut self, lexeme: Range<usize>, between: &Between) {
+        if self.tokens == 0 {
+            self.range = lexeme;
+        } else {
+            self.range.end = lexeme.end;
+            self.tokens += between.tokens;
+            self.blanks += between.blanks;
+            self.comment_bytes += between.comment_bytes;
+        }
+        self.tokens += 1;
+    }
+}
+
+/// Blanks and comments after a lexeme. Those before the first one and after the last one are not in the piece.
+#[derive(Default)]
+struct Between {
+    tokens: usize,
+    blanks: usize,
+    comment_bytes: usize,
 }
 
 /// Brackets within each other that commas are counted in; the parser follows fewer.
 const DEPTH_MAX: usize = 256;
 
-/// A comment of so many bytes weighs as much as a token.
+/// A comment that may be something else weighs as much as a token for so many bytes.
 const COMMENT_BYTES: usize = 2;
 
 /// Gives the pieces of a text one after the other. A text of blanks and comments has none.
@@ -60,14 +84,30 @@ impl Iterator for Cutter<'_> {
         let mut items = [1_usize; DEPTH_MAX];
         let mut depth = 0;
         let mut begun = false;
+        let mut between = Between::default();
+        // Whether what precedes is an operator, and whether the tokenizer may have read something else since.
+        let (mut after_operator, mut is_odd) = (false, false);
         while let Some(first) = bytes.get(self.at) {
             let begin = self.at;
             self.at = lexeme_end(self.text, begin);
             match first {
                 b';' if begun => return Some(piece),
                 b';' => {}
-                _ if is_blank(*first) => piece.blanks += 1,
-                b'-' | b'/' if is_comment(bytes, begin) => piece.tokens += (self.at - begin).div_ceil(COMMENT_BYTES),
+                _ if is_blank(*first) => {
+                    between.blanks += 1;
+                    after_operator = false;
+                }
+                b'-' | b'/' if is_comment(bytes, begin) => {
+                    // From here on the two may not even agree about what is a comment.
+                    is_odd |= after_operator;
+                    if is_odd {
+                        between.tokens += (self.at - begin).div_ceil(COMMENT_BYTES);
+                    } else {
+                        between.blanks += 1;
+                        between.comment_bytes += self.at - begin;
+                    }
+                    after_operator = false;
+                }
                 _ => {
                     match first {
                         b'(' | b'[' => {
@@ -81,12 +121,9 @@ impl Iterator for Cutter<'_> {
                         }
                         _ => {}
                     }
-                    if !begun {
-                        piece.range.start = begin;
-                        begun = true;
-                    }
-                    piece.range.end = self.at;
-                    piece.tokens += 1;
+                    begun = true;
+                    after_operator = is_operator(*first);
+                    piece.extend(begin..self.at, &std::mem::take(&mut between));
                 }
             }
         }
@@ -96,6 +133,11 @@ impl Iterator for Cutter<'_> {
 
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// What the tokenizer makes operators of, as many as follow each other.
+fn is_operator(byte: u8) -> bool {
+    b"+-*/<>=~!@#%^&|`?".contains(&byte)
 }
 
 fn is_comment(bytes: &[u8], at: usize) -> bool {
@@ -209,7 +251,7 @@ fn dollar_end(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ast::{PostgreSqlDialect, Token, Tokenizer};
+    use crate::ast::{PostgreSqlDialect, Token, Tokenizer, Whitespace};
 
     fn pieces(text: &str) -> Vec<&str> {
         Cutter::new(text).map(|piece| &text[piece.range]).collect()
@@ -230,9 +272,23 @@ mod tests {
     fn a_piece_knows_its_size() {
         let text = "  select  a+1, 'x y' -- 12345678\n from t;";
         let piece = Cutter::new(text).next().unwrap();
-        assert_eq!((piece.tokens, piece.blanks, piece.list_items), (8 + 12_usize.div_ceil(COMMENT_BYTES), 8, 2));
+        assert_eq!((piece.tokens, piece.blanks, piece.comment_bytes, piece.list_items), (8, 7, 12, 2));
         let piece = Cutter::new("insert into t (a, b) values (1, f(2, 3, 4)), (1, 2), (1, 2), (1, 2)").next().unwrap();
         assert_eq!(piece.list_items, 4);
+    }
+
+    #[test]
+    fn what_is_around_a_statement_costs_nothing_and_a_comment_no_token() {
+        let size = |text: &str| {
+            let piece = Cutter::new(text).next().unwrap();
+            (piece.tokens, piece.blanks, piece.comment_bytes)
+        };
+        assert_eq!(size("select 1"), (2, 1, 0));
+        assert_eq!(size(" \n/* a b c */ -- d e\n select 1 -- f\n /* g h */ ; select 2"), (2, 1, 0));
+        assert_eq!(size("select /* a b */ 1"), (2, 3, 9));
+        assert_eq!(size("select/*a*//*b*/--c\n1"), (2, 3, 14));
+        // The tokenizer takes `<--` for an operator, and may then see a string end where another one begins.
+        assert_eq!(size("select 1 <-- 3\n/* 4 */ + 2"), (5 + 3 + 4, 4, 0));
     }
 
     /// The tokens of a text, or of its pieces one by one.
@@ -244,6 +300,15 @@ mod tests {
             all.extend(words);
         }
         Some(all)
+    }
+
+    fn comment_bytes(token: &Token) -> usize {
+        match token {
+            Token::Whitespace(
+                Whitespace::SingleLineComment { comment, .. } | Whitespace::MultiLineComment(comment),
+            ) => comment.len(),
+            _ => 0,
+        }
     }
 
     #[test]
@@ -269,6 +334,8 @@ mod tests {
             for piece in Cutter::new(&text) {
                 let own = Tokenizer::new(&PostgreSqlDialect {}, &text[piece.range.clone()]).tokenize().unwrap();
                 assert!(own.len() <= piece.tokens + piece.blanks, "{text:?}: {piece:?}");
+                let bytes: usize = own.iter().map(comment_bytes).sum();
+                assert!(bytes <= piece.comment_bytes + COMMENT_BYTES * piece.tokens, "{text:?}: {piece:?}");
             }
         }
         assert!(compared > 3_000, "{compared}");

@@ -62,7 +62,6 @@ pub fn parse_within(sql: &str, bounds: &Bounds) -> Result<Vec<ParsedStatement>, 
         .tokenize_with_location()
         .map_err(|error| tokenizer_error(sql, &error.message, error.location))?;
     let tokens = operators::split(tokens);
-    let lines = line_starts(sql);
     let mut place = Place::default();
     let mut offset = 0;
     let mut statements = Vec::new();
@@ -81,7 +80,7 @@ pub fn parse_within(sql: &str, bounds: &Bounds) -> Result<Vec<ParsedStatement>, 
         offset += sql[before..start].chars().count();
         let stop = place.advance(sql, own[own.len() - 1].span.end);
         let text = sql[start..stop].to_string();
-        let ast = parse_one(own, bounds.nesting).map_err(|error| parser_error(sql, &lines, own, &error))?;
+        let ast = parse_one(own, bounds.nesting).map_err(|error| parser_error(sql, own, &error))?;
         statements.push(ParsedStatement { text, offset, ast });
         offset += sql[start..stop].chars().count();
     }
@@ -272,26 +271,22 @@ fn check_readings(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Byte offsets at which lines begin.
-fn line_starts(sql: &str) -> Vec<usize> {
-    std::iter::once(0).chain(sql.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at + 1)).collect()
-}
-
-fn byte_offset(sql: &str, lines: &[usize], location: Location) -> usize {
-    let Some(start) = (location.line as usize).checked_sub(1).and_then(|line| lines.get(line)) else {
+/// Counted when an error is told, and nothing is kept for it: a text may have as many lines as bytes.
+fn byte_offset(sql: &str, location: Location) -> usize {
+    let mut starts = std::iter::once(0).chain(sql.match_indices('\n').map(|(at, _)| at + 1));
+    let Some(start) = (location.line as usize).checked_sub(1).and_then(|line| starts.nth(line)) else {
         return sql.len();
     };
     let column = (location.column as usize).saturating_sub(1);
-    sql[*start..].char_indices().nth(column).map_or(sql.len(), |(at, _)| start + at)
+    sql[start..].char_indices().nth(column).map_or(sql.len(), |(at, _)| start + at)
 }
 
-fn position_of(sql: &str, lines: &[usize], location: Location) -> Option<usize> {
-    (location.line > 0).then(|| sql[..byte_offset(sql, lines, location)].chars().count() + 1)
+fn position_of(sql: &str, location: Location) -> Option<usize> {
+    (location.line > 0).then(|| sql[..byte_offset(sql, location)].chars().count() + 1)
 }
 
 fn tokenizer_error(sql: &str, message: &str, location: Location) -> SqlError {
-    let lines = line_starts(sql);
-    let position = position_of(sql, &lines, location);
+    let position = position_of(sql, location);
     let text = if message.starts_with("Unterminated") {
         let mut text = message.to_string();
         text.replace_range(..1, "u");
@@ -302,7 +297,7 @@ fn tokenizer_error(sql: &str, message: &str, location: Location) -> SqlError {
     SqlError::new(SqlState::SYNTAX, text).at(position)
 }
 
-fn parser_error(sql: &str, lines: &[usize], tokens: &[TokenWithSpan], error: &ParserError) -> SqlError {
+fn parser_error(sql: &str, tokens: &[TokenWithSpan], error: &ParserError) -> SqlError {
     let message = match error {
         ParserError::RecursionLimitExceeded => return too_complex(),
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
@@ -312,9 +307,9 @@ fn parser_error(sql: &str, lines: &[usize], tokens: &[TokenWithSpan], error: &Pa
         None => (message.as_str(), None),
     };
     let found = head.rfind("found: ").map(|at| head[at + 7..].trim());
-    let position = place.and_then(|place| position_of(sql, lines, place)).or_else(|| {
+    let position = place.and_then(|place| position_of(sql, place)).or_else(|| {
         let last = tokens.last()?;
-        position_of(sql, lines, last.span.end)
+        position_of(sql, last.span.end)
     });
     match found {
         Some("EOF" | "" | ";") => SqlError::syntax("", position),

@@ -9,8 +9,9 @@
 //! memory of itself and of one statement, however many it has.
 //!
 //! Parsing and planning allocate without asking; what they take is reserved here before they begin, as so many bytes
-//! for each token, each byte of text and each part of the plan, and given back when the plan is there. The factors
-//! cover what `tests/planning_memory.rs` measures. This goes with the planner that it stands in front of.
+//! for each token, each byte of text and each part of the plan, and given back when the plan is there. What stands
+//! before and after a statement is not read; blanks and comments within it cost what the tokenizer keeps of them. The
+//! factors cover what `tests/planning_memory.rs` measures. This goes with the planner that it stands in front of.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +28,11 @@ use crate::types::SqlType;
 
 /// Bytes of the tokenizer's and the parser's trees for each token. A token itself has ninety, and is held three times.
 const TOKEN_BYTES: u64 = 700;
-/// Bytes for each byte of text: tokenizer, parser and planner copy a long string, also into the name of a column.
+/// Bytes of the tokenizer's for each blank or comment, which is a token held three times and makes no tree.
+const BLANK_BYTES: u64 = 300;
+/// Bytes for each byte of a comment: in its token, which is held as often and has grown to its length, and in the text.
+const COMMENT_BYTES: u64 = 6;
+/// Bytes for each other byte of text: tokenizer, parser and planner copy a long string, also into the name of a column.
 const TEXT_BYTES: u64 = 22;
 /// Bytes of the plan, its copies under way and its schemas for each part of a statement.
 const PART_BYTES: u64 = 2_000;
@@ -234,8 +239,7 @@ impl Session {
     ) -> Result<(Vec<ParsedStatement>, Reservation), SqlError> {
         bounds.check_piece(piece)?;
         let charge = self.database.engine().memory().reserve(PLANNING);
-        let tokens = (piece.tokens + piece.blanks) as u64;
-        reserve(&charge, tokens.saturating_mul(TOKEN_BYTES).saturating_add(TEXT_BYTES * piece.range.len() as u64))?;
+        reserve(&charge, parsing_bytes(piece))?;
         let mut statements = front::parse_within(&sql[piece.range.clone()], bounds).map_err(|error| {
             let position = error.position.map(|position| position + before);
             error.at(position)
@@ -287,6 +291,15 @@ impl Session {
         };
         Ok(Arc::new(Prepared { planned, place, offset, _memory: None }))
     }
+}
+
+/// What parsing takes at most.
+fn parsing_bytes(piece: &Piece) -> u64 {
+    let of = |count: usize, each: u64| (count as u64).saturating_mul(each);
+    of(piece.tokens, TOKEN_BYTES)
+        .saturating_add(of(piece.blanks, BLANK_BYTES))
+        .saturating_add(of(piece.comment_bytes, COMMENT_BYTES))
+        .saturating_add(of(piece.range.len() - piece.comment_bytes, TEXT_BYTES))
 }
 
 /// What the bytes of parsing and planning are called in `eris.memory`.
