@@ -1,5 +1,6 @@
 //! What an operator, and a client, may do to a server: special files, rights, signals, limits of the system, leaving.
 
+mod definitions;
 mod departed_clients;
 mod files;
 mod full;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use eris_engine::Partitioning;
+use eris_platform::MemoryPool;
 use eris_storage::{
     Attribute, AttributeId, ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion,
 };
 
 use super::names::suggestions;
 use super::table::{ColumnDefault, Table, TableColumn};
-use crate::arrow_view::arrow_schema;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{CreateIndexCommand, CreateTableCommand, NewConstraint};
 
@@ -27,12 +27,13 @@ pub struct NewTable {
 /// Columns of a table at most: what an attribute id and a person can hold.
 const COLUMNS_MAX: usize = 1_600;
 
-/// The table that a command describes; `defaults` are those of its columns.
+/// The table that a command describes; `defaults` are those of its columns. Its memory is reserved in the pool.
 pub fn new_table(
     command: &CreateTableCommand,
     container: ContainerId,
     stored: NewTable,
     defaults: Vec<ColumnDefault>,
+    pool: &Arc<MemoryPool>,
 ) -> Result<Table, SqlError> {
     if command.columns.is_empty() || command.columns.len() > COLUMNS_MAX {
         return Err(SqlError::new(
@@ -75,16 +76,8 @@ pub fn new_table(
         physical: None,
         segment_rows: stored.segment_rows,
     };
-    let sql_types: Vec<_> = columns.iter().map(|column| column.sql_type).collect();
-    let arrow = arrow_schema(&schema, &sql_types);
-    Ok(Table {
-        name: command.table.name.clone(),
-        columns: columns.into(),
-        constraint_count: schema.indexes.len(),
-        schema: Arc::new(schema),
-        partitioning,
-        arrow,
-    })
+    let constraint_count = schema.indexes.len();
+    Table::new(command.table.name.clone(), columns.into(), schema, constraint_count, partitioning, pool)
 }
 
 fn key_indexes(command: &CreateTableCommand, columns: &mut [TableColumn]) -> Result<Vec<IndexDefinition>, SqlError> {

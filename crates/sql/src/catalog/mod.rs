@@ -12,6 +12,7 @@ mod claims;
 mod commit;
 mod containers;
 mod create;
+mod definition_memory;
 mod names;
 mod open;
 mod rows;

@@ -47,7 +47,7 @@ pub async fn open(engine: &Engine, catalog: &Catalog) -> Result<(), SqlError> {
         return transaction.commit().await.map(drop).map_err(failed);
     }
     transaction.rollback();
-    let known = understand(engine, &found)?;
+    let known = understand(engine, found)?;
 
     let mut gone = Vec::new();
     for container in known.recorded.into_iter().filter(|container| !known.named.contains(container)) {
@@ -74,7 +74,9 @@ pub async fn open(engine: &Engine, catalog: &Catalog) -> Result<(), SqlError> {
     Ok(())
 }
 
-fn understand(engine: &Engine, found: &[CatalogRow]) -> Result<Known, SqlError> {
+/// Each row is given back once it is understood: all of them, beside the tables made of them, would be more than the
+/// database held while it ran.
+fn understand(engine: &Engine, found: Vec<CatalogRow>) -> Result<Known, SqlError> {
     // First, because it says what the others may look like.
     match found.iter().find(|row| &*row.kind == CATALOG && &*row.name == FORMAT_ROW) {
         Some(row) => check_catalog(&row.kind, &row.name, &row.definition)?,
@@ -82,21 +84,21 @@ fn understand(engine: &Engine, found: &[CatalogRow]) -> Result<Known, SqlError> 
     }
     let mut known = Known::default();
     for CatalogRow { kind, name, definition } in found {
-        match &**kind {
-            CATALOG if &**name == FORMAT_ROW => {}
+        match &*kind {
+            CATALOG if &*name == FORMAT_ROW => {}
             CONTAINER => match name.parse() {
                 Ok(id) if ContainerId(id) != CATALOG_CONTAINER => known.recorded.push(ContainerId(id)),
-                _ => return Err(broken(kind, name, "Its name is no number of a container of SQL")),
+                _ => return Err(broken(&kind, &name, "Its name is no number of a container of SQL")),
             },
             TABLE => {
-                let table = Arc::new(table_of(name, definition, |id| engine.container(id))?);
+                let table = Arc::new(table_of(&name, &definition, |id| engine.container(id), engine.memory())?);
                 if !known.named.insert(table.container()) {
                     let id = table.container().0;
-                    return Err(broken(kind, name, format!("Another table has its container {id}")));
+                    return Err(broken(&kind, &name, format!("Another table has its container {id}")));
                 }
-                add(&mut known.version, &table).map_err(|error| broken(kind, name, error.message))?;
+                add(&mut known.version, &table).map_err(|error| broken(&kind, &name, error.message))?;
             }
-            _ => return Err(broken(kind, name, "This version of ERIS knows nothing of that kind")),
+            _ => return Err(broken(&kind, &name, "This version of ERIS knows nothing of that kind")),
         }
     }
     Ok(known)

@@ -106,7 +106,8 @@ pub(super) async fn read_all(transaction: &mut Transaction) -> Result<Vec<Catalo
     let request = ReadRequest { predicate: Predicate::all(), desired, order: None };
     let batches = transaction.scan(Read { container: CATALOG_CONTAINER, request }, None)?.collect().await?;
     let mut rows = Vec::new();
-    for batch in &batches {
+    // A batch goes when its rows are copied.
+    for batch in batches {
         let text = |row, column| match batch.value(row, column) {
             Value::Text(text) => text,
             other => unreachable!("the catalog's attributes are text and not nullable, {other} is not"),

@@ -27,12 +27,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use eris_engine::{Container, Partitioning};
+use eris_platform::MemoryPool;
 use eris_storage::{Attribute, AttributeId, ContainerId, IndexDefinition, IndexId, IndexKind, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::rows::TABLE;
 use super::table::{ColumnDefault, Table, TableColumn};
-use crate::arrow_view::arrow_schema;
 use crate::errors::{SqlError, SqlState};
 use crate::front::parse_expression;
 use crate::pg_format::{parse_text, value_text};
@@ -195,22 +195,29 @@ fn stored_index(index: &IndexDefinition) -> StoredIndex {
     }
 }
 
-/// The table of a row.
+/// The table of a row. Its memory is reserved in the pool.
 pub(super) fn table_of(
     name: &str,
     definition: &str,
     container: impl FnOnce(ContainerId) -> Option<Arc<Container>>,
+    pool: &Arc<MemoryPool>,
 ) -> Result<Table, SqlError> {
     let stored: StoredTable = from_json(TABLE, name, definition)?;
     let id = ContainerId(stored.container);
     let Some(container) = container(id) else {
         return Err(broken(TABLE, name, format!("Its container {} does not exist", id.0)));
     };
-    stored.into_table(name, &container.schema(), Partitioning::clone(&container.partitioning()))
+    stored.into_table(name, &container.schema(), Partitioning::clone(&container.partitioning()), pool)
 }
 
 impl StoredTable {
-    fn into_table(self, name: &str, schema: &Schema, partitioning: Partitioning) -> Result<Table, SqlError> {
+    fn into_table(
+        self,
+        name: &str,
+        schema: &Schema,
+        partitioning: Partitioning,
+        pool: &Arc<MemoryPool>,
+    ) -> Result<Table, SqlError> {
         let contradicted = |what: &str| {
             let id = schema.container.0;
             broken(TABLE, name, format!("Container {id} contradicts it: {what}"))
@@ -242,15 +249,7 @@ impl StoredTable {
         }
         // Layouts set by hand belong to the container, not to the table that a TRUNCATE makes anew.
         let schema = Schema { indexes, physical: None, ..schema.clone() };
-        let sql_types: Vec<SqlType> = columns.iter().map(|column| column.sql_type).collect();
-        Ok(Table {
-            name: name.to_string(),
-            columns,
-            constraint_count: self.constraints,
-            arrow: arrow_schema(&schema, &sql_types),
-            schema: Arc::new(schema),
-            partitioning,
-        })
+        Table::new(name.to_string(), columns, schema, self.constraints, partitioning, pool)
     }
 }
 

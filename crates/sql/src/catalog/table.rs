@@ -1,12 +1,16 @@
 //! A table: what SQL knows beyond the container's schema.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use eris_engine::Partitioning;
+use eris_platform::{MemoryPool, Reservation};
 use eris_storage::{AttributeId, ContainerId, IndexDefinition, Schema, Value};
 
+use super::definition_memory;
+use crate::arrow_view::arrow_schema;
 use crate::ast::Expr;
+use crate::errors::SqlError;
 use crate::types::SqlType;
 
 /// A column as SQL sees it.
@@ -44,11 +48,28 @@ pub struct Table {
     pub constraint_count: usize,
     /// How it is cut.
     pub partitioning: Partitioning,
-    /// The schema in Arrow's words.
-    pub arrow: SchemaRef,
+    /// What it takes as long as it is there; versions share it, see [`definition_memory`].
+    memory: Arc<Reservation>,
+    /// See [`Self::arrow`].
+    arrow: Mutex<Weak<ArrowSchema>>,
 }
 
 impl Table {
+    /// A table that will be made, or that is there already; its indexes so far stand for constraints but for those from
+    /// `constraint_count` on. Its memory is reserved in the pool.
+    pub fn new(
+        name: String,
+        columns: Box<[TableColumn]>,
+        schema: Schema,
+        constraint_count: usize,
+        partitioning: Partitioning,
+        pool: &Arc<MemoryPool>,
+    ) -> Result<Self, SqlError> {
+        let memory = definition_memory::reserve(pool, &columns, &schema, &partitioning)?;
+        let schema = Arc::new(schema);
+        Ok(Self { name, columns, schema, constraint_count, partitioning, memory, arrow: Mutex::default() })
+    }
+
     /// The container.
     pub fn container(&self) -> ContainerId {
         self.schema.container
@@ -59,13 +80,20 @@ impl Table {
         self.schema.indexes.iter().take(self.constraint_count)
     }
 
-    /// The same table with other indexes; those of constraints stay in front.
+    /// The same table with an index more, whose memory is reserved.
+    pub fn with_index(&self, index: IndexDefinition, pool: &Arc<MemoryPool>) -> Result<Self, SqlError> {
+        let new = self.with_indexes(self.schema.indexes.iter().cloned().chain([index]).collect());
+        let memory = definition_memory::reserve(pool, &new.columns, &new.schema, &new.partitioning)?;
+        Ok(Self { memory, ..new })
+    }
+
+    /// The same table with fewer indexes; those of constraints stay in front.
     #[must_use]
     pub fn with_indexes(&self, indexes: Box<[IndexDefinition]>) -> Self {
         self.with_schema(Schema { indexes, ..Schema::clone(&self.schema) })
     }
 
-    /// The same table as another container or with other indexes.
+    /// The same table as another container or with fewer indexes. It reserves nothing: a full database is truncated.
     #[must_use]
     pub fn with_schema(&self, schema: Schema) -> Self {
         Self {
@@ -74,8 +102,22 @@ impl Table {
             schema: Arc::new(schema),
             constraint_count: self.constraint_count,
             partitioning: self.partitioning.clone(),
-            arrow: Arc::clone(&self.arrow),
+            memory: Arc::clone(&self.memory),
+            arrow: Mutex::default(),
         }
+    }
+
+    /// The schema in Arrow's words. It is made for plans and goes with the last of them: it would be half of what an
+    /// empty table takes.
+    pub fn arrow(&self) -> SchemaRef {
+        let mut known = self.arrow.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(schema) = known.upgrade() {
+            return schema;
+        }
+        let sql_types: Vec<SqlType> = self.columns.iter().map(|column| column.sql_type).collect();
+        let schema = arrow_schema(&self.schema, &sql_types);
+        *known = Arc::downgrade(&schema);
+        schema
     }
 
     /// The column of this name.

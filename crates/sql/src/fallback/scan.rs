@@ -60,7 +60,7 @@ impl SegmentScan {
         partitions: usize,
     ) -> Result<Self> {
         let positions: Vec<usize> = target.request.desired.iter().map(|attribute| attribute.index()).collect();
-        let schema = Arc::new(target.table.arrow.project(&positions)?);
+        let schema = Arc::new(target.table.arrow().project(&positions)?);
         let conditions = &target.request.predicate.conditions;
         let segments: Vec<Arc<PinnedSegment>> =
             pinned.segments.iter().filter(|segment| segment.segment().may_qualify(conditions)).cloned().collect();

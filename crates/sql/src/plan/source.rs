@@ -26,6 +26,7 @@ use crate::native::{Access, Bound};
 #[derive(Debug)]
 pub struct TableSourceProvider {
     table: Arc<Table>,
+    schema: SchemaRef,
     rows: u64,
 }
 
@@ -92,7 +93,7 @@ impl ScanTarget {
 impl TableSourceProvider {
     /// A table that has about this many rows.
     pub fn new(table: Arc<Table>, rows: u64) -> Self {
-        Self { table, rows }
+        Self { schema: table.arrow(), table, rows }
     }
 
     /// The table.
@@ -104,7 +105,7 @@ impl TableSourceProvider {
 #[async_trait]
 impl TableProvider for TableSourceProvider {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.table.arrow)
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
@@ -122,7 +123,7 @@ impl TableProvider for TableSourceProvider {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        let mut statistics = Statistics::new_unknown(&self.table.arrow);
+        let mut statistics = Statistics::new_unknown(&self.schema);
         statistics.num_rows = Precision::Inexact(self.rows as usize);
         Some(statistics)
     }

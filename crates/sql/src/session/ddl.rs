@@ -53,7 +53,7 @@ impl Session {
             });
         }
         let engine = self.database.engine().clone();
-        let table = Arc::new(new_table(create, engine.next_container_id(), stored, defaults)?);
+        let table = Arc::new(new_table(create, engine.next_container_id(), stored, defaults, engine.memory())?);
         self.overlay.add(self.database.catalog(), CatalogChange::Create(Arc::clone(&table)))?;
         self.create_container(&table).await?;
         Ok(CommandTag::Done("CREATE TABLE"))

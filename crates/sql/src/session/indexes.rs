@@ -59,7 +59,7 @@ impl Session {
             indexes: stored.indexes.iter().chain([&definition]).cloned().collect(),
             ..Schema::clone(&stored)
         };
-        let new = Arc::new(old.with_indexes(old.schema.indexes.iter().chain([&definition]).cloned().collect()));
+        let new = Arc::new(old.with_index(definition.clone(), engine.memory())?);
         let built = self.transaction().create_index(definition, Arc::new(schema)).await;
         built.map_err(|error| not_built(engine_error(&error, Some(&new)), &named))?;
         self.overlay.add(self.database.catalog(), CatalogChange::Replace { old, new })?;

@@ -78,7 +78,7 @@ impl Compiler<'_> {
         });
         let sample: Batch = known.sample.project(&all);
         let mut estimate = Estimate { rows: known.rows, columns, unique: unique.collect(), sample: Some(sample) };
-        if let Ok(schema) = datafusion::common::DFSchema::try_from(Arc::clone(&table.arrow)) {
+        if let Ok(schema) = datafusion::common::DFSchema::try_from(table.arrow()) {
             for filter in filters {
                 // Qualified or not, a column of the table is known by its name.
                 let unqualified = datafusion::logical_expr::expr_rewriter::unnormalize_col((*filter).clone());

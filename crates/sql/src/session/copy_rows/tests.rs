@@ -5,7 +5,6 @@ use eris_platform::MemoryPool;
 use eris_storage::{Attribute, AttributeId, ContainerId, Layout, SEGMENT_ROWS_DEFAULT, Schema, SchemaVersion};
 
 use super::*;
-use crate::arrow_view::arrow_schema;
 use crate::catalog::{ColumnDefault, TableColumn};
 use crate::types::SqlType;
 
@@ -29,14 +28,10 @@ fn table(types: &[SqlType]) -> Arc<Table> {
     };
     let column =
         |(name, sql_type)| TableColumn { name, sql_type, not_null: false, default: ColumnDefault::Value(Value::Null) };
-    Arc::new(Table {
-        name: "t".to_owned(),
-        columns: named().map(column).collect(),
-        arrow: arrow_schema(&schema, types),
-        schema: Arc::new(schema),
-        constraint_count: 0,
-        partitioning: Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions: 1 },
-    })
+    let partitioning = Partitioning::Hash { attributes: Box::new([AttributeId(0)]), partitions: 1 };
+    let columns = named().map(column).collect();
+    let table = Table::new("t".to_owned(), columns, schema, 0, partitioning, &MemoryPool::unlimited());
+    Arc::new(table.unwrap())
 }
 
 fn reader(pool: &Arc<MemoryPool>, types: &[SqlType], csv: bool) -> CopyReader {
