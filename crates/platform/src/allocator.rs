@@ -122,6 +122,29 @@ mod purges {
     }
 }
 
+/// For a program to call before it allocates anything (from `.init_array`), so that address space is there for threads
+/// and statements where it is limited. It allocates nothing.
+///
+/// * glibc's own allocator, which only the C library uses, takes 64 MiB (for a moment 128) for every thread that
+///   allocates with it, and starting a thread of Rust does. It is given one arena for all.
+/// * mimalloc takes a GiB at once, whatever a process needs of it, so that little is left for threads. Where the
+///   address space is limited it takes the least it can: a segment.
+pub extern "C" fn take_little_address_space() {
+    #[cfg(target_env = "gnu")]
+    {
+        /// The number of `mi_option_arena_reserve`.
+        const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;
+        /// A segment, in KiB.
+        const SEGMENT_KIB: libc::c_long = 32 << 10;
+        // SAFETY: the call changes how many arenas are made from now on; there is one, of the only thread.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+        if crate::limits::address_space().is_some() {
+            // SAFETY: a word is written that is read when an arena is made. There is one thread.
+            unsafe { libmimalloc_sys::mi_option_set(ARENA_RESERVE, SEGMENT_KIB) };
+        }
+    }
+}
+
 /// From now on the system gives this process small pages only, if its memory is counted: one of two megabytes stays
 /// resident as a whole for a block of a few kilobytes. It is for good, and for programs that the process starts, too.
 pub fn take_no_huge_pages() {

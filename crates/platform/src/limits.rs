@@ -155,9 +155,13 @@ pub fn physical_memory(root: &Path) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// Bytes of address space that the process may have (`ulimit -v`), if that is limited. Allocates nothing.
+/// Bytes of address space that the process may have, if that is limited: all of it (`ulimit -v`), or what is private
+/// and writable (`ulimit -d`), which is all but code. Allocates nothing.
 pub fn address_space() -> Option<u64> {
-    resource(libc::RLIMIT_AS)
+    match (resource(libc::RLIMIT_AS), resource(libc::RLIMIT_DATA)) {
+        (Some(all), Some(data)) => Some(all.min(data)),
+        (all, data) => all.or(data),
+    }
 }
 
 /// Descriptors of files and sockets that the process may have open (`ulimit -n`), if that is limited.
