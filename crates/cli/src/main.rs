@@ -27,6 +27,13 @@ use crate::failure::Failure;
 #[global_allocator]
 static ALLOCATOR: eris_platform::CountingAllocator = eris_platform::CountingAllocator;
 
+/// Runs before `main`: Rust allocates before that, and what the allocator took then it does not give back.
+// SAFETY: what is listed there is called on the only thread; the function needs nothing that Rust prepares for `main`.
+#[cfg(target_env = "gnu")]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = eris_platform::allocator::take_little_address_space;
+
 fn main() -> ExitCode {
     if resources::address_space_is_too_small() {
         return ExitCode::FAILURE;

@@ -45,12 +45,13 @@ pub struct Resources {
 impl Resources {
     pub fn options(&self) -> Options {
         let default = Options::default();
+        let workers = self.workers.unwrap_or(default.workers.max(self.nodes.unwrap_or(1)));
         Options {
-            workers: self.workers.unwrap_or(default.workers.max(self.nodes.unwrap_or(1))),
+            workers,
             nodes: self.nodes.unwrap_or(default.nodes),
             temp_file_limit_bytes: self.temp_file_limit.and_then(|limit| limit.0),
             old_version_limit_bytes: self.old_version_memory_limit,
-            memory_limit_bytes: self.memory_limit.unwrap_or(default.memory_limit_bytes),
+            memory_limit_bytes: self.memory_limit.unwrap_or_else(|| eris::memory_limit_default(workers)),
             ..default
         }
     }
@@ -78,14 +79,14 @@ fn more_than_there_is(given: u64, there_is: MemoryLimit) -> Option<String> {
     ))
 }
 
-/// Whether there is so little address space (`ulimit -v`) that an allocation may fail any moment, which ends a process
-/// without a word about the reason. Says so, and allocates nothing.
+/// Whether there is so little address space (`ulimit -v`, `-d`) that an allocation may fail any moment, which ends a
+/// process without a word about the reason. Says so, and allocates nothing.
 pub fn address_space_is_too_small() -> bool {
     if limits::address_space().is_none_or(|bytes| bytes >= ADDRESS_SPACE_MIN) {
         return false;
     }
     const { assert!(ADDRESS_SPACE_MIN == 768 << 20, "the message says it") };
-    let message = b"error: the address space of this process is limited to less than 768 MiB; raise ulimit -v\n";
+    let message = b"error: the address space of this process is limited to less than 768 MiB; raise ulimit -v and -d\n";
     // If nobody reads it, the exit code has to do.
     let _ = std::io::stderr().write_all(message);
     true

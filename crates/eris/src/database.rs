@@ -23,7 +23,7 @@ pub enum OpenError {
     MemoryLimit { given: u64 },
     #[error(
         "a memory limit of {given} bytes does not fit into the address space of this process, which has room for \
-         {fits}; raise that (ulimit -v), or lower --memory-limit or --workers"
+         {fits}; raise that (ulimit -v, -d), or lower --memory-limit or --workers"
     )]
     AddressSpace { given: u64, fits: u64 },
     #[error(

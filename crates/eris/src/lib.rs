@@ -28,6 +28,6 @@ pub use eris_durability::{
 pub use eris_server::{ServeError, ServerHandle, own_descriptors, stop_all};
 pub use eris_sql::{ColumnDescription, Notice, SqlError, SqlType, TransactionStatus};
 pub use eris_storage::{Batch, Value};
-pub use options::{ADDRESS_SPACE_MIN, MEMORY_LIMIT_MIN, Options};
+pub use options::{ADDRESS_SPACE_MIN, MEMORY_LIMIT_MIN, Options, memory_limit_default};
 pub use results::{QueryResult, text_of};
 pub use tables::{TableColumn, TableDescription, TableIndex};

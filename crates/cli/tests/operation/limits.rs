@@ -118,6 +118,7 @@ fn too_little_address_space_is_a_message() {
         (767, "64M", "ulimit -v"),
         (790, "1G", "does not fit into the address space"),
         (790, "512M", "does not fit into the address space"),
+        (860, "256M", "does not fit into the address space"),
     ] {
         let mut command = serve(eris(), &place.path("db"));
         command.args(["--memory-limit", memory]);
@@ -141,6 +142,52 @@ fn too_little_address_space_is_a_message() {
     assert_eq!(refused.sqlstate, "53200", "{refused}");
     server.run("DROP TABLE t").unwrap();
     assert_eq!(server.run("SELECT count(*) FROM numbers").unwrap(), Some(100));
+    server.stop();
+}
+
+/// A server starts with the largest memory limit for which there is room, and what it does then fits, too: threads of
+/// the fallback lane and of files, their allocators, and what several sessions hold. Of data (`ulimit -d`) as of all.
+#[test]
+fn what_a_server_needs_fits_into_the_address_space_with_which_it_starts() {
+    let place = Place::new("operation-fitting-space");
+    for (resource, directory) in [(libc::RLIMIT_AS, "db"), (libc::RLIMIT_DATA, "db-data")] {
+        let mut command = serve(eris(), &place.path(directory));
+        command.args(["--memory-limit", "256M"]);
+        limited(&mut command, resource, 880 << 20);
+        let server = Process::start(command).unwrap_or_else(|(status, text)| panic!("{status}: {text}"));
+        fill(&server);
+        for round in 1..10 {
+            let id = format!("{round} * 10000 + a.n * 100 + b.n");
+            let rows = format!("INSERT INTO t SELECT {id}, repeat('text', 150) FROM numbers a, numbers b");
+            server.run(&rows).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut session = server.try_connect().unwrap();
+                    for sql in [
+                        "SELECT count(*) FROM eris.memory",
+                        "SELECT count(*) FROM pg_class",
+                        "SELECT stddev(n) FROM numbers",
+                        "SELECT id, text FROM t ORDER BY text, id DESC LIMIT 70000",
+                        "SELECT count(*) FROM (SELECT text || CAST(id AS text), count(*) FROM t GROUP BY 1) groups",
+                    ] {
+                        if let Err(refused) = session.execute(sql, &[]) {
+                            assert_eq!(refused.sqlstate, "53200", "{sql}: {refused}");
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(server.run("SELECT count(*) FROM t").unwrap(), Some(100_000));
+        server.stop();
+    }
+    // Without a limit that was given the one that is chosen fits beside the workers that were.
+    let mut command = Command::new(eris());
+    command.args(["serve", "--workers", "6", "--listen", "127.0.0.1:0"]);
+    limited(&mut command, libc::RLIMIT_AS, 1_000 << 20);
+    let server = Process::start(command).unwrap_or_else(|(status, text)| panic!("{status}: {text}"));
+    assert!(server.run("SELECT count(*) FROM eris.memory").unwrap() > Some(0));
     server.stop();
 }
 
