@@ -28,6 +28,9 @@ pub trait Files: Send + Sync {
 
     fn exists(&self, path: &Path) -> bool;
 
+    /// Which file or directory a path leads to now; `NotFound` if there is none. Changes nothing and opens nothing.
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity>;
+
     /// The whole file as text; bytes that are not UTF-8 are `InvalidData`.
     fn read_to_string(&self, path: &Path) -> io::Result<String>;
 
@@ -90,6 +93,15 @@ pub trait Files: Send + Sync {
 
     /// The process that has locked a file or directory, as far as the system says.
     fn lock_holder(&self, path: &Path) -> Option<u32>;
+}
+
+/// What a file or a directory is, whatever its names: two paths with the same identity lead to the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FileIdentity {
+    /// The file system in which it is, ...
+    pub(crate) device: u64,
+    /// ... and its number there. While a file is open no other one gets its number.
+    pub(crate) inode: u64,
 }
 
 /// What a path leads to that is no regular file and no directory.
@@ -181,6 +193,12 @@ pub trait PositionedFile: Send + Sync + Debug {
 
     /// As [`sync_data`](Self::sync_data), with everything else that is known of the file (`fsync`).
     fn sync_all(&self) -> io::Result<()>;
+
+    /// Which file it is, to be compared with what a path leads to ([`Files::identity`]).
+    fn identity(&self) -> io::Result<FileIdentity>;
+
+    /// A path of the file now, if it has one and the system says which.
+    fn moved_to(&self) -> Option<PathBuf>;
 
     /// Fills the buffer from `offset` on. `UnexpectedEof` if the file ends before; the buffer then has unspecified
     /// contents.

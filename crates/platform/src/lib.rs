@@ -40,7 +40,7 @@ pub use allocator::CountingAllocator;
 pub use appended::AppendedFile;
 pub use arena::{Arena, ArenaOptions, Block, Location};
 pub use env::Env;
-pub use files::{File, FileKind, FileLock, Files, NotRegular, OpenMode, PositionedFile};
+pub use files::{File, FileIdentity, FileKind, FileLock, Files, NotRegular, OpenMode, PositionedFile};
 pub use hash::{DeterministicMap, DeterministicSet, DeterministicState};
 pub use ids::{CpuId, NodeId, WorkerId};
 pub use io_queue::{IoJob, IoQueue, IoTask};

@@ -149,3 +149,35 @@ fn links_find_the_same_lock_and_a_fifo_is_refused() {
     }
     std::fs::remove_dir_all(root).unwrap();
 }
+
+/// The same of an open file that is not locked: its name may lead elsewhere, or nowhere, and it is what it was.
+#[test]
+fn an_open_file_is_told_from_another_of_its_name() {
+    in_both_worlds(|files, root, move_directory| {
+        let (log, away) = (root.join("log"), root.join("away"));
+        files.create_directory(&log).unwrap();
+        let path = log.join("1");
+        let open = files.open_at(&path, OpenMode::Create).unwrap();
+        let identity = open.identity().unwrap();
+        let reopened = files.open_at(&path, OpenMode::Read).unwrap();
+        assert_eq!((files.identity(&path).unwrap(), reopened.identity().unwrap()), (identity, identity));
+        assert_eq!(open.moved_to(), Some(path.clone()));
+        assert!(files.identity(&log).unwrap() != identity, "a directory is no file in it");
+        // With its directory, and a copy comes in its place.
+        move_directory(&log, &away);
+        assert_eq!(files.identity(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!((open.identity().unwrap(), open.moved_to()), (identity, Some(away.join("1"))));
+        files.create_directory(&log).unwrap();
+        create(files, &path, b"");
+        assert!(files.identity(&path).unwrap() != identity);
+        assert_eq!(files.identity(&away.join("1")).unwrap(), identity);
+        // By itself: while it is open, nothing else is taken for it.
+        files.remove(&away.join("1")).unwrap();
+        create(files, &away.join("1"), b"");
+        assert!(files.identity(&away.join("1")).unwrap() != identity);
+        assert_eq!((open.identity().unwrap(), open.moved_to()), (identity, None));
+        create(files, &away.join("2"), b"");
+        files.rename(&away.join("2"), &path).unwrap();
+        assert!(files.identity(&path).unwrap() != identity);
+    });
+}

@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use eris_platform::PositionedFile;
+use eris_platform::{FileIdentity, PositionedFile};
 
 /// A file that does as little as it may.
 #[derive(Debug, Default)]
@@ -56,6 +57,14 @@ impl PositionedFile for Reluctant {
 
     fn sync_all(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn identity(&self) -> io::Result<FileIdentity> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn moved_to(&self) -> Option<PathBuf> {
+        None
     }
 }
 

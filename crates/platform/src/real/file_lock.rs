@@ -5,11 +5,12 @@
 
 use std::fs::{self, TryLockError};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::regular;
-use crate::files::FileLock;
+use crate::files::{FileIdentity, FileLock};
 
 /// What a removed file or directory is called behind its old name, by `/proc`.
 const DELETED: &str = " (deleted)";
@@ -19,8 +20,7 @@ const DELETED: &str = " (deleted)";
 pub(super) struct RealFileLock {
     file: fs::File,
     path: PathBuf,
-    /// Device and inode.
-    identity: (u64, u64),
+    identity: FileIdentity,
 }
 
 impl RealFileLock {
@@ -67,8 +67,16 @@ fn open(path: &Path) -> io::Result<fs::File> {
     if path.is_dir() { options.custom_flags(libc::O_DIRECTORY).open(path) } else { regular::open(&mut options, path) }
 }
 
-fn identity(metadata: &fs::Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
+/// Which file or directory this is.
+pub(super) fn identity(metadata: &fs::Metadata) -> FileIdentity {
+    FileIdentity { device: metadata.dev(), inode: metadata.ino() }
+}
+
+/// Where an open file or directory is now, as `/proc` says.
+pub(super) fn path_of(file: &fs::File, identity_of_file: FileIdentity) -> Option<PathBuf> {
+    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let is_there = fs::metadata(&path).is_ok_and(|found| identity(&found) == identity_of_file);
+    (is_there && !path.to_string_lossy().ends_with(DELETED)).then_some(path)
 }
 
 /// What a file system says that locks no directories.
@@ -95,17 +103,14 @@ impl FileLock for RealFileLock {
     }
 
     fn moved_to(&self) -> Option<PathBuf> {
-        use std::os::fd::AsRawFd;
-        let path = fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok()?;
-        let is_there = fs::metadata(&path).is_ok_and(|found| identity(&found) == self.identity);
-        (is_there && !path.to_string_lossy().ends_with(DELETED)).then_some(path)
+        path_of(&self.file, self.identity)
     }
 }
 
 /// The process that has locked this, by the kernel's table of locks; none if that has it under another number of the
 /// device, or as a process of another container.
 pub(super) fn holder(path: &Path) -> Option<u32> {
-    let (device, inode) = identity(&fs::metadata(path).ok()?);
+    let FileIdentity { device, inode } = identity(&fs::metadata(path).ok()?);
     let locked = format!("{:02x}:{:02x}:{inode}", libc::major(device), libc::minor(device));
     let table = fs::read_to_string("/proc/locks").ok()?;
     table.lines().find_map(|line| {

@@ -13,7 +13,7 @@ use super::file_lock::{self, RealFileLock};
 use super::positioned::RealPositionedFile;
 use super::regular::{self, DIRECTORY_MODE, RIGHTS};
 use super::threads;
-use crate::files::{File, FileLock, Files, OpenMode, PositionedFile};
+use crate::files::{File, FileIdentity, FileLock, Files, OpenMode, PositionedFile};
 
 /// Up to about this size a write past the page cache costs the same processor time, some thirty microseconds.
 const PIECE_BYTES: usize = 128 << 10;
@@ -73,6 +73,10 @@ impl Files for RealFiles {
 
     fn exists(&self, path: &Path) -> bool {
         self.resolve(path).exists()
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity> {
+        identity(or_here(&self.resolve(path)))
     }
 
     fn read_to_string(&self, path: &Path) -> io::Result<String> {
@@ -218,15 +222,12 @@ fn is_within(path: &Path, directory: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The file system and the number in it: what a file or a directory is, whatever it is called.
-type Identity = (u64, u64);
-
-fn identity(path: &Path) -> io::Result<Identity> {
-    fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+fn identity(path: &Path) -> io::Result<FileIdentity> {
+    fs::metadata(path).map(|metadata| file_lock::identity(&metadata))
 }
 
 /// Of a directory and all below it: each may be mounted elsewhere by itself.
-fn add_identities(directory: &Path, identities: &mut Vec<Identity>) -> io::Result<()> {
+fn add_identities(directory: &Path, identities: &mut Vec<FileIdentity>) -> io::Result<()> {
     identities.push(identity(directory)?);
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

@@ -4,10 +4,12 @@ use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::file_lock::{identity, path_of};
 use super::threads;
-use crate::files::PositionedFile;
+use crate::files::{FileIdentity, PositionedFile};
 
 #[derive(Debug)]
 pub(super) struct RealPositionedFile {
@@ -59,6 +61,14 @@ impl PositionedFile for RealPositionedFile {
 
     fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()
+    }
+
+    fn identity(&self) -> io::Result<FileIdentity> {
+        Ok(identity(&self.file.metadata()?))
+    }
+
+    fn moved_to(&self) -> Option<PathBuf> {
+        path_of(&self.file, PositionedFile::identity(self).ok()?)
     }
 }
 

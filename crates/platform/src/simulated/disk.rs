@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::disk_faults::{DiskFaults, FileFault};
 use super::inode::Inode;
 use super::names::{InodeNumber, Names};
-use crate::files::OpenMode;
+use crate::files::{FileIdentity, OpenMode};
 use crate::random::SeededRandom;
 
 /// The longest file, because it lies in memory.
@@ -400,6 +400,12 @@ impl Disk {
     pub(super) fn leads_to(&self, path: &Path, number: InodeNumber) -> io::Result<bool> {
         self.expect_power()?;
         Ok(self.names.directory(path).or_else(|| self.names.get(path)) == Some(number))
+    }
+
+    pub(super) fn identity(&self, path: &Path) -> io::Result<FileIdentity> {
+        self.expect_power()?;
+        let number = self.names.directory(path).map_or_else(|| self.names.find(path), Ok)?;
+        Ok(number.identity())
     }
 
     /// Ends a lock; its handle is still to be closed.

@@ -9,7 +9,7 @@ use super::disk::{Disk, Generation};
 use super::disk_faults::{DiskFaults, FileFault};
 use super::names::{InodeNumber, normal};
 use super::open_file::{Access, OpenFile, SimulatedFile, SimulatedFileLock};
-use crate::files::{DIRECT_ALIGN, File, FileLock, Files, OpenMode, PositionedFile};
+use crate::files::{DIRECT_ALIGN, File, FileIdentity, FileLock, Files, OpenMode, PositionedFile};
 use crate::random::SeededRandom;
 
 /// All files of a simulated machine. Clones are the same files.
@@ -33,7 +33,7 @@ impl SimulatedFiles {
     }
 
     /// Operations so far: open, create, create a directory, lock, rename, remove, list, read, write, cut or extend,
-    /// sync. Looking at a length, at the free space or whether a name exists is none.
+    /// sync. Looking at a length, at the free space, or at what a name leads to is none.
     pub fn operations(&self) -> u64 {
         self.disk().operations()
     }
@@ -152,6 +152,10 @@ impl Files for SimulatedFiles {
 
     fn exists(&self, path: &Path) -> bool {
         self.disk().names().exists(&normal(path))
+    }
+
+    fn identity(&self, path: &Path) -> io::Result<FileIdentity> {
+        self.disk().identity(&normal(path))
     }
 
     fn read_to_string(&self, path: &Path) -> io::Result<String> {

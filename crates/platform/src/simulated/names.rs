@@ -12,11 +12,19 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::disk_faults::{DiskFaults, Unsynced};
+use crate::files::FileIdentity;
 use crate::random::SeededRandom;
 
 /// A file, whatever its names. Never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct InodeNumber(pub(super) u64);
+
+impl InodeNumber {
+    /// The machine has one file system.
+    pub(super) fn identity(self) -> FileIdentity {
+        FileIdentity { device: 0, inode: self.0 }
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Names {

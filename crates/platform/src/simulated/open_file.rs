@@ -11,7 +11,7 @@ use std::sync::MutexGuard;
 use super::disk::{Disk, Generation};
 use super::files::SimulatedFiles;
 use super::names::InodeNumber;
-use crate::files::{DIRECT_ALIGN, File, FileLock, PositionedFile};
+use crate::files::{DIRECT_ALIGN, File, FileIdentity, FileLock, PositionedFile};
 
 /// What a handle may do; else the kernel's error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +103,14 @@ impl PositionedFile for OpenFile {
     fn sync_all(&self) -> io::Result<()> {
         self.sync()
     }
+
+    fn identity(&self) -> io::Result<FileIdentity> {
+        self.live_disk().map(|_| self.inode.identity())
+    }
+
+    fn moved_to(&self) -> Option<PathBuf> {
+        self.disk()?.names().path_of(self.inode).map(Path::to_path_buf)
+    }
 }
 
 /// Front to back.
@@ -165,7 +173,7 @@ impl FileLock for SimulatedFileLock {
     }
 
     fn moved_to(&self) -> Option<PathBuf> {
-        self.file.disk()?.names().path_of(self.file.inode).map(Path::to_path_buf)
+        PositionedFile::moved_to(&self.file)
     }
 }
 
