@@ -7,6 +7,13 @@
 //!     checkpoint/   manifest, <number>.data: the last checkpoint
 //!     log/          <position, 16 hexadecimal digits>.log   and files that are not yet in use: <number>.spare
 //! ```
+//! A new database is made in this order, each step durable before the next:
+//!
+//! ```text
+//!   eris.db.new ─> log/, checkpoint/ ─> the first log file, of no records ─> eris.db.new becomes eris.db
+//! ```
+//! So a log that is missing beside an `eris.db` was lost, and one beside an `eris.db.new` has nothing: making the
+//! database goes on there after a crash.
 
 mod lock;
 
@@ -20,6 +27,7 @@ use eris_platform::{Env, Files, OpenMode};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{DurabilityError, RESTORE};
+use crate::log::{is_log_file, make_first_file};
 
 pub(crate) use lock::DirectoryLock;
 
@@ -42,14 +50,38 @@ struct Identity {
     kind: String,
     format: u64,
     database: String,
-    /// Of backups and what is restored: without a checkpoint they are not whole, and there is no log that says so.
-    #[serde(default, skip_serializing_if = "is_false")]
-    begins_with_checkpoint: bool,
+    /// See [`Beginning`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    begins_with_checkpoint: Option<bool>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
-fn is_false(value: &bool) -> bool {
-    !value
+/// What was durable before the database was one: it is not whole without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// An earlier version made it, with nothing; `eris.db` does not say whether it began with a checkpoint.
+    Nothing,
+    /// The first file of its log; `eris.db` says that it did not begin with a checkpoint.
+    Log,
+    /// The checkpoint of a backup or of what is restored; `eris.db` says so.
+    Checkpoint,
+}
+
+impl Beginning {
+    fn of(begins_with_checkpoint: Option<bool>) -> Self {
+        match begins_with_checkpoint {
+            None => Self::Nothing,
+            Some(false) => Self::Log,
+            Some(true) => Self::Checkpoint,
+        }
+    }
+
+    fn begins_with_checkpoint(self) -> Option<bool> {
+        match self {
+            Self::Nothing => None,
+            Self::Log => Some(false),
+            Self::Checkpoint => Some(true),
+        }
+    }
 }
 
 const KIND: &str = "ERIS database";
@@ -60,7 +92,7 @@ pub struct Directory {
     path: PathBuf,
     id: DatabaseId,
     is_new: bool,
-    begins_with_checkpoint: bool,
+    beginning: Beginning,
     lock: Arc<DirectoryLock>,
 }
 
@@ -86,16 +118,13 @@ impl Directory {
         }
         lock.take_file(files)?;
         let is_new = !files.exists(&identity);
-        let (id, begins_with_checkpoint) = if is_new {
-            refuse_unfinished(files, path)?;
-            let id = DatabaseId(env.random_u64());
-            write_identity(files, path, id, false)?;
-            (id, false)
-        } else {
-            read_identity(files, &identity)?
-        };
-        lock.take_identity(files, id, begins_with_checkpoint)?;
-        create_parts(files, path)?;
+        let (id, beginning) =
+            if is_new { (make(env, path)?, Beginning::Log) } else { read_identity(files, &identity)? };
+        lock.take_identity(files, id, beginning)?;
+        if !is_new {
+            refuse_without_log(files, path, beginning)?;
+            create_parts(files, path)?;
+        }
         restrict(files, path)?;
         // What an earlier attempt made may not be durable, if it did not come to its end.
         files.sync_directory(path).map_err(DurabilityError::io("sync", path))?;
@@ -103,7 +132,7 @@ impl Directory {
             // Where that is not allowed, somebody else made the directory.
             let _ = files.sync_directory(above);
         }
-        Ok(Self { path: path.to_path_buf(), id, is_new, begins_with_checkpoint, lock: Arc::new(lock) })
+        Ok(Self { path: path.to_path_buf(), id, is_new, beginning, lock: Arc::new(lock) })
     }
 
     /// Opens the directory of a database that is not to be changed: nothing is written, and nobody opens it to change
@@ -117,9 +146,10 @@ impl Directory {
         }
         let lock = DirectoryLock::share(files, path)?;
         lock.take_file(files)?;
-        let (id, begins_with_checkpoint) = read_identity(files, &identity)?;
-        lock.take_identity(files, id, begins_with_checkpoint)?;
-        Ok(Self { path: path.to_path_buf(), id, is_new: false, begins_with_checkpoint, lock: Arc::new(lock) })
+        let (id, beginning) = read_identity(files, &identity)?;
+        lock.take_identity(files, id, beginning)?;
+        refuse_without_log(files, path, beginning)?;
+        Ok(Self { path: path.to_path_buf(), id, is_new: false, beginning, lock: Arc::new(lock) })
     }
 
     /// Where it is.
@@ -148,7 +178,12 @@ impl Directory {
 
     /// Whether it had a checkpoint before it had a log.
     pub(crate) fn begins_with_checkpoint(&self) -> bool {
-        self.begins_with_checkpoint
+        self.beginning == Beginning::Checkpoint
+    }
+
+    /// Whether nothing tells a database that never had a log from one that lost it.
+    pub(crate) fn may_have_lost_its_log(&self) -> bool {
+        self.beginning == Beginning::Nothing
     }
 
     /// Where the last checkpoint is.
@@ -205,7 +240,7 @@ impl NewDirectory {
             }
         }
         let (path, lock) = (path.to_path_buf(), Arc::new(lock));
-        let directory = Directory { path, id, is_new: true, begins_with_checkpoint: true, lock };
+        let directory = Directory { path, id, is_new: true, beginning: Beginning::Checkpoint, lock };
         Ok(Self { directory, made })
     }
 
@@ -213,7 +248,8 @@ impl NewDirectory {
     pub fn finish(&self, files: &dyn Files) -> Result<(), DurabilityError> {
         let kept = self.directory.lock.keep()?;
         kept.look_closely(files)?;
-        write_identity(files, &self.directory.path, self.directory.id, true)
+        let Directory { path, id, beginning, .. } = &self.directory;
+        write_identity(files, path, *id, *beginning).and_then(|()| name_identity(files, path))
     }
 
     /// Removes what was made, as far as that can be: what is left is no database.
@@ -273,6 +309,58 @@ fn create_parts(files: &dyn Files, path: &Path) -> Result<(), DurabilityError> {
     Ok(())
 }
 
+/// Makes a database of a directory that has nothing, or what an earlier attempt left that did not come to its end. See
+/// the [module](self) for the order.
+fn make(env: &Arc<dyn Env>, path: &Path) -> Result<DatabaseId, DurabilityError> {
+    let files = env.files();
+    let id = if let Some(id) = left_by_attempt(files, path) {
+        id
+    } else {
+        refuse_unfinished(files, path)?;
+        let id = DatabaseId(env.random_u64());
+        write_identity(files, path, id, Beginning::Log)?;
+        files.sync_directory(path).map_err(DurabilityError::io("sync", path))?;
+        id
+    };
+    create_parts(files, path)?;
+    let log = path.join(LOG);
+    make_first_file(files, &log, id).map_err(DurabilityError::io("make a log file in", &log))?;
+    name_identity(files, path)?;
+    Ok(id)
+}
+
+/// The id of a new database of which an earlier attempt made more than what says so. That was durable before the rest.
+fn left_by_attempt(files: &dyn Files, path: &Path) -> Option<DatabaseId> {
+    if !files.exists(&path.join(LOG)) && !files.exists(&path.join(CHECKPOINT)) {
+        return None;
+    }
+    let (id, beginning) = read_identity(files, &path.join(temporary(IDENTITY))).ok()?;
+    (beginning == Beginning::Log).then_some(id)
+}
+
+/// Refuses a database whose log is gone, as far as can be told: not of one that an earlier version made and that has no
+/// checkpoint, unless the directory of the log is gone and what was made behind it is there.
+fn refuse_without_log(files: &dyn Files, path: &Path, beginning: Beginning) -> Result<(), DurabilityError> {
+    let log = path.join(LOG);
+    let names = match files.list(&log) {
+        Ok(names) => Some(names),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(DurabilityError::io("list", &log)(error)),
+    };
+    let has_files = names.as_ref().is_some_and(|names| names.iter().any(|name| is_log_file(name)));
+    let is_lost = match beginning {
+        Beginning::Log => !has_files,
+        Beginning::Nothing => names.is_none() && files.exists(&path.join(CHECKPOINT)),
+        // Its log is empty at first.
+        Beginning::Checkpoint => false,
+    };
+    if is_lost {
+        let what = if names.is_none() { "is missing" } else { "has no log file" };
+        return Err(DurabilityError::NoLog { directory: log, what });
+    }
+    Ok(())
+}
+
 /// A directory without an identity is new, unless it has what is made behind the identity only: of a backup that did
 /// not come to its end, or of a database that lost its identity.
 fn refuse_unfinished(files: &dyn Files, path: &Path) -> Result<(), DurabilityError> {
@@ -297,35 +385,42 @@ fn temporary(name: &str) -> String {
 }
 
 /// What the file says that says which database this is, without the end of its line.
-fn identity_text(id: DatabaseId, begins_with_checkpoint: bool) -> String {
+fn identity_text(id: DatabaseId, beginning: Beginning) -> String {
     let (kind, database) = (KIND.to_owned(), format!("{:016x}", id.0));
+    let begins_with_checkpoint = beginning.begins_with_checkpoint();
     let identity = Identity { kind, format: FORMAT_VERSION, database, begins_with_checkpoint };
     serde_json::to_string(&identity).unwrap_or_else(|_| unreachable!("numbers and texts are JSON"))
 }
 
+/// Writes it beside its place.
 fn write_identity(
     files: &dyn Files,
     directory: &Path,
     id: DatabaseId,
-    begins_with_checkpoint: bool,
+    beginning: Beginning,
 ) -> Result<(), DurabilityError> {
-    let text = identity_text(id, begins_with_checkpoint);
-    let (temporary, path) = (directory.join(temporary(IDENTITY)), directory.join(IDENTITY));
+    let text = identity_text(id, beginning);
+    let temporary = directory.join(temporary(IDENTITY));
     let written = || -> io::Result<()> {
         if files.exists(&temporary) {
             files.remove(&temporary)?;
         }
         let file = files.open_at(&temporary, OpenMode::Create)?;
         file.write_all_at(format!("{text}\n").as_bytes(), 0)?;
-        file.sync_all()?;
-        files.rename(&temporary, &path)?;
-        files.sync_directory(directory)
+        file.sync_all()
     };
-    written().map_err(DurabilityError::io("write", &path))
+    written().map_err(DurabilityError::io("write", &directory.join(IDENTITY)))
 }
 
-/// Which database it is, and whether it began with a checkpoint.
-fn read_identity(files: &dyn Files, path: &Path) -> Result<(DatabaseId, bool), DurabilityError> {
+/// Puts what was written in its place, durably: from then on the directory is a database.
+fn name_identity(files: &dyn Files, directory: &Path) -> Result<(), DurabilityError> {
+    let (temporary, path) = (directory.join(temporary(IDENTITY)), directory.join(IDENTITY));
+    let named = files.rename(&temporary, &path).and_then(|()| files.sync_directory(directory));
+    named.map_err(DurabilityError::io("write", &path))
+}
+
+/// Which database it is, and what it began with.
+fn read_identity(files: &dyn Files, path: &Path) -> Result<(DatabaseId, Beginning), DurabilityError> {
     let damaged =
         |reason: String| DurabilityError::Damaged { file: path.to_path_buf(), offset: None, reason, help: RESTORE };
     let text = files.read_to_string(path).map_err(DurabilityError::io("read", path))?;
@@ -344,6 +439,6 @@ fn read_identity(files: &dyn Files, path: &Path) -> Result<(DatabaseId, bool), D
         return Err(damaged(format!("it is of kind \"{}\"", identity.kind)));
     }
     u64::from_str_radix(&identity.database, 16)
-        .map(|id| (DatabaseId(id), identity.begins_with_checkpoint))
+        .map(|id| (DatabaseId(id), Beginning::of(identity.begins_with_checkpoint)))
         .map_err(|_| damaged(format!("\"{}\" is no id of a database", identity.database)))
 }

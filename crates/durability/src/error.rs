@@ -104,6 +104,18 @@ pub enum DurabilityError {
         /// What is wrong.
         reason: String,
     },
+    /// The log of a database is gone.
+    #[error(
+        "\"{}\" {what}: the log of this database is gone, and with it what was committed. Put it back where it was, or \
+         restore the directory from a backup; for a new database choose an empty or a new directory",
+        .directory.display()
+    )]
+    NoLog {
+        /// Where the log was.
+        directory: PathBuf,
+        /// What is missing of it.
+        what: &'static str,
+    },
     /// The path of an open database leads to something else by now, or somebody else has it open, too.
     #[error("{what}")]
     Lost {

@@ -45,6 +45,7 @@ use file::{LogFile, create_spare};
 use record::{Kind, RECORD_BYTES_MAX};
 use state::{Appending, State, no_file};
 
+pub(crate) use file::{is_log_file, make_first_file};
 pub(crate) use reader::{LogFiles, LogReader, Rest, Step};
 pub(crate) use record::{Kind as RecordKind, Record};
 pub use state::LogStatistics;

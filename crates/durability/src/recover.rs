@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use eris_engine::Engine;
+use eris_platform::messages::tell;
 use eris_storage::Timestamp;
 
 use crate::checkpoint::{FileEntry, Manifest, WrittenSegments, load};
@@ -83,8 +84,9 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
-    /// What somebody should know who opens the database, if there is anything.
-    pub(crate) fn told(&self) -> Option<String> {
+    /// What somebody should know who opens or verifies the database, if there is anything: that its log does not end
+    /// with a whole record, where, and what stands there.
+    pub fn told(&self) -> Option<String> {
         let file = self.stop_file.as_ref().filter(|_| self.stop != Stop::End)?;
         let why = match self.stop {
             Stop::Damage => "is damaged, and what stands behind is left out, as was asked for",
@@ -143,13 +145,20 @@ pub(crate) async fn recover(
     let checkpoint = manifest.as_ref().map(|manifest| (manifest.timestamp, manifest.position));
     let replay_from = manifest.as_ref().map_or(0, |manifest| manifest.replay_from);
     let mut reader = LogReader::open(all_files, &directory.log(), directory.id(), replay_from)?;
+    if manifest.is_none() && reader.has_no_files() && directory.may_have_lost_its_log() {
+        tell(format_args!(
+            "the database in \"{}\" has no log file and no checkpoint, and is empty; if there should be something in it, \
+             restore the directory from a backup",
+            directory.path().display()
+        ));
+    }
     let mut replay = Replay::new(engine, reader.files().clone(), options);
     let (mut files, mut written, mut covered) = (Vec::new(), WrittenSegments::default(), 0);
     if let Some(mut manifest) = manifest {
         let all_bytes = manifest.blocks.iter().map(|block| block.place.length).sum();
-        let mut tell =
+        let mut told =
             |done_bytes| progress(Progress { phase: Phase::Checkpoint, done_bytes, all_bytes, transactions: 0 });
-        let loaded = load(engine, directory, &mut manifest, &mut tell).await?;
+        let loaded = load(engine, directory, &mut manifest, &mut told).await?;
         replay.begin_behind(manifest.timestamp, manifest.position, loaded.left);
         (files, written) = (manifest.files, loaded.written);
         covered = manifest.position;

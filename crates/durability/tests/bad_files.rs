@@ -414,7 +414,7 @@ fn a_log_that_ends_in_front_of_its_checkpoint_does_not_belong_to_it() {
         env.files().remove(path.as_ref()).expect("removed");
     }
     let text = refusal(&env);
-    assert!(text.contains("begins behind") && text.contains("Restore the directory from a backup"), "{text}");
+    assert!(text.contains("has no log file") && text.contains("restore the directory from a backup"), "{text}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use eris_platform::messages::tell;
 use eris_platform::{FileLock, Files};
 
-use super::{DatabaseId, IDENTITY, LOCK, read_identity};
+use super::{Beginning, DatabaseId, IDENTITY, LOCK, read_identity};
 use crate::error::DurabilityError;
 
 /// The lock of a directory.
@@ -48,7 +48,7 @@ struct Held {
 struct LockedIdentity {
     lock: Box<dyn FileLock>,
     id: DatabaseId,
-    begins_with_checkpoint: bool,
+    beginning: Beginning,
 }
 
 /// The right to change files: the lock is not released meanwhile.
@@ -143,13 +143,13 @@ impl DirectoryLock {
         &self,
         files: &dyn Files,
         id: DatabaseId,
-        begins_with_checkpoint: bool,
+        beginning: Beginning,
     ) -> Result<(), DurabilityError> {
         let path = self.path.join(IDENTITY);
         self.with_held(|held| {
             let locked = if held.shared { files.lock_shared(&path) } else { files.lock_existing(&path) };
             let lock = locked.map_err(|error| refused(files, &self.path, &path, error))?;
-            held.identity = Some(LockedIdentity { lock, id, begins_with_checkpoint });
+            held.identity = Some(LockedIdentity { lock, id, beginning });
             Ok(())
         })
     }
@@ -208,14 +208,14 @@ impl DirectoryLock {
     }
 
     fn check_identity(&self, files: &dyn Files, held: &Held) -> Result<(), DurabilityError> {
-        let Some(LockedIdentity { lock, id, begins_with_checkpoint }) = &held.identity else { return Ok(()) };
+        let Some(LockedIdentity { lock, id, beginning }) = &held.identity else { return Ok(()) };
         let path = self.path.join(IDENTITY);
         if !files.exists(&path) {
             let what = format!(
                 "\"{}\" was removed: without it the directory is no database. Stop this server, and put a file there \
                  that says {}",
                 path.display(),
-                super::identity_text(*id, *begins_with_checkpoint)
+                super::identity_text(*id, *beginning)
             );
             return Err(DurabilityError::Lost { what });
         }

@@ -23,6 +23,8 @@ const MAGIC: [u8; 8] = *b"ERISLOG\0";
 const LOG_FORMAT: u32 = 1;
 /// What names of files end with that are not in use yet.
 const SPARE: &str = ".spare";
+/// What names have that a damaged file was given when it was put aside.
+const ABANDONED: &str = ".log.abandoned.";
 /// Zeros are written in such pieces.
 const ZEROS_BYTES: usize = 1 << 20;
 
@@ -47,6 +49,11 @@ pub(super) fn file_name(first: u64) -> String {
 pub(super) fn position_of_name(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".log").filter(|digits| digits.len() == 16)?;
     u64::from_str_radix(digits, 16).ok()
+}
+
+/// Whether a file of this name has, or had, records: it was put aside if it has none that count any more.
+pub(crate) fn is_log_file(name: &str) -> bool {
+    position_of_name(name).is_some() || name.contains(ABANDONED)
 }
 
 pub(super) fn is_spare(name: &str) -> bool {
@@ -77,6 +84,20 @@ pub(super) fn create_spare(
         // Half a file would keep others from the room it takes.
         let _ = files.remove(&path);
     })
+}
+
+/// Makes the first file of a log, without records and without room for any: that there is a file says that there is a
+/// log. The first one with records takes its place. Durable, with its name.
+pub(crate) fn make_first_file(files: &dyn Files, directory: &Path, id: DatabaseId) -> io::Result<()> {
+    let path = directory.join(file_name(0));
+    if files.exists(&path) {
+        // Of an attempt that did not come to its end.
+        files.remove(&path)?;
+    }
+    let file = files.open_at(&path, OpenMode::Create)?;
+    file.write_all_at(&header(id, 0), 0)?;
+    file.sync_all()?;
+    files.sync_directory(directory)
 }
 
 /// Removes files all of whose records stand in front of a position.

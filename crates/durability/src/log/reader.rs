@@ -181,6 +181,11 @@ impl<'f> LogReader<'f> {
         &self.log
     }
 
+    /// Whether there are no files.
+    pub fn has_no_files(&self) -> bool {
+        self.log.firsts.is_empty()
+    }
+
     /// Whether the records of the first file come to where reading begins: a log of another time does not.
     fn check_reaches(&mut self, from: u64) -> Result<(), DurabilityError> {
         let mut position = self.first();
