@@ -77,6 +77,67 @@ fn a_directory_that_vanishes_is_missed_and_not_made_again() {
     assert_eq!(lines.filter(|line| line.contains(&directory)).count(), 1, "{told}");
 }
 
+/// The log goes while the directory is served, and the directory stays: its files are removed, its directory is moved,
+/// or a copy is put in its place. Commits say so at once, the end of the server says so if there were none, and what is
+/// not there any more is no new database.
+#[test]
+fn a_log_that_vanishes_is_missed_and_not_begun_again() {
+    for (number, what) in ["removed", "moved", "copied"].into_iter().enumerate() {
+        for commits in [true, false] {
+            let place = Place::new(&format!("served-log-{number}-{commits}"));
+            let directory = place.path("db");
+            let server = Process::start(serve(eris(), &directory)).unwrap_or_else(|(_, text)| panic!("{text}"));
+            let mut connection = server.try_connect().unwrap();
+            connection.execute("CREATE TABLE t (id int PRIMARY KEY)", &[]).unwrap();
+            connection.execute("INSERT INTO t VALUES (0)", &[]).unwrap();
+            let log = Path::new(&directory).join("log");
+            let away = place.root().join("away");
+            match what {
+                "removed" => {
+                    for entry in std::fs::read_dir(&log).unwrap() {
+                        std::fs::remove_file(entry.unwrap().path()).unwrap();
+                    }
+                }
+                "moved" => std::fs::rename(&log, &away).unwrap(),
+                _ => {
+                    std::fs::rename(&log, &away).unwrap();
+                    std::fs::create_dir(&log).unwrap();
+                    for entry in std::fs::read_dir(&away).unwrap() {
+                        let entry = entry.unwrap();
+                        std::fs::copy(entry.path(), log.join(entry.file_name())).unwrap();
+                    }
+                }
+            }
+            if commits {
+                let refused = connection.execute("INSERT INTO t VALUES (1)", &[]).expect_err("nobody would find it");
+                let says_what = refused.message.contains("is no longer the log file that was opened");
+                assert!(refused.sqlstate == "58030" && says_what, "{what}: {refused}");
+                let checkpoint = connection.execute("CHECKPOINT", &[]).expect_err("there is no log behind it");
+                assert_eq!(checkpoint.sqlstate, "58030", "{what}: {checkpoint}");
+            }
+            assert_eq!(count(&mut connection), Some(1), "what is in memory can be read");
+            drop(connection);
+            server.signal(libc::SIGTERM);
+            let (_, told) = server.end();
+            let lines = told.lines().filter(|line| line.contains("no more commits are accepted"));
+            let lines = lines.filter(|line| line.contains("is no longer the log file that was opened"));
+            assert_eq!(lines.count(), 1, "{what}: {told}");
+            if what == "copied" {
+                continue;
+            }
+            let errors = refusal(&mut serve(eris(), &directory));
+            assert!(errors.contains("the log of this database is gone"), "{what}: {errors}");
+            let errors = refusal(Command::new(eris()).args(["verify", "--workers", "1", &directory]));
+            assert!(errors.contains("the log of this database is gone"), "{what}: {errors}");
+            if what == "moved" {
+                std::fs::rename(&away, &log).unwrap();
+                let server = Server::start(&directory);
+                assert!(count(&mut server.connect()) >= Some(1), "what was told is there");
+            }
+        }
+    }
+}
+
 /// The lock file goes while the directory is served: what is locked is the directory.
 #[test]
 fn a_second_server_is_refused_whether_there_is_a_lock_file_or_not() {

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{DurabilityError, RESTORE};
 use crate::log::{is_log_file, make_first_file};
 
-pub(crate) use lock::DirectoryLock;
+pub(crate) use lock::{DirectoryLock, Kept};
 
 /// The version of all files that this version of ERIS writes, and the newest one that it reads.
 pub const FORMAT_VERSION: u64 = 1;

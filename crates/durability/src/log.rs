@@ -18,6 +18,7 @@
 mod decide;
 mod file;
 mod flush;
+mod named;
 mod reader;
 mod record;
 mod state;
@@ -31,7 +32,7 @@ use std::task::{Context, Poll};
 
 use eris_engine::{Commit, CommitLog, Definition, Durability, Engine, LogError};
 use eris_platform::messages::tell;
-use eris_platform::{Env, Files, IoQueue, NodeId};
+use eris_platform::{Env, Files, IoQueue, NodeId, io_queue};
 use eris_storage::TransactionId;
 
 use crate::checkpoint::Control;
@@ -42,6 +43,7 @@ use crate::options::DurabilityOptions;
 
 use decide::Decisions;
 use file::{LogFile, create_spare};
+use named::NamedFile;
 use record::{Kind, RECORD_BYTES_MAX};
 use state::{Appending, State, no_file};
 
@@ -73,6 +75,8 @@ struct Shared {
     /// Writes and syncs; makes files.
     writes: Arc<dyn IoQueue>,
     allocations: Arc<dyn IoQueue>,
+    /// The last file that has its name. Locked while the next one gets its own.
+    named: Mutex<Option<NamedFile>>,
     state: Mutex<State>,
     decisions: Decisions,
     /// Until when workers look for what becomes durable, in nanoseconds of the environment's clock.
@@ -84,9 +88,27 @@ impl Shared {
         Locked { shared: self, state: Some(self.state.lock().unwrap_or_else(PoisonError::into_inner)) }
     }
 
-    /// Makes or removes files, if the directory is the one that was opened; else the log is at its end.
+    fn named(&self) -> MutexGuard<'_, Option<NamedFile>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the last log file is still what its name leads to, by one question to the system.
+    fn look_at_file(&self, files: &dyn Files) -> Result<(), DurabilityError> {
+        self.named().as_ref().map_or(Ok(()), |named| named.look(files))
+    }
+
+    /// The same of the directory, too.
+    fn look(&self, files: &dyn Files) -> Result<(), DurabilityError> {
+        self.lock.keep()?.look(files)?;
+        self.look_at_file(files)
+    }
+
+    /// Makes or removes files, if directory and file are those that were opened; else the log is at its end.
     fn in_directory<T>(self: &Arc<Self>, files: &dyn Files, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let looked = self.lock.keep().and_then(|kept| kept.look_closely(files).map(|()| kept));
+        let looked = self.lock.keep().and_then(|kept| {
+            kept.look_closely(files)?;
+            self.look_at_file(files).map(|()| kept)
+        });
         match looked {
             Ok(_kept) => change(),
             Err(error) => {
@@ -96,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// A directory that is not this database's any more takes no commits.
+    /// A directory or a file that is not this database's any more takes no commits.
     fn fail_if_lost(self: &Arc<Self>, error: &DurabilityError) {
         if matches!(error, DurabilityError::Lost { .. }) {
             self.fail(&error.to_string());
@@ -163,11 +185,11 @@ impl Log {
         let files = env.files();
         let path = directory.log();
         let failed = |action: &'static str| DurabilityError::io(action, &path);
-        for name in files.list(&path).map_err(failed("list"))? {
-            if file::is_spare(&name) {
-                files.remove(&path.join(&name)).map_err(failed("remove a spare file in"))?;
-            }
+        let names = files.list(&path).map_err(failed("list"))?;
+        for name in names.iter().filter(|name| file::is_spare(name)) {
+            files.remove(&path.join(name)).map_err(failed("remove a spare file in"))?;
         }
+        let named = NamedFile::last(files, &path, &names).map_err(failed("open the last file in"))?;
         let started = |queue: io::Result<_>| queue.map_err(failed("start the thread that writes"));
         let shared = Shared {
             env: Arc::clone(env),
@@ -177,6 +199,7 @@ impl Log {
             options: options.clone(),
             writes: started(env.prompt_io_queue("eris-log"))?,
             allocations: started(env.io_queue("eris-log-files"))?,
+            named: Mutex::new(named),
             state: Mutex::new(State::new(position, definitions::start(env.unix_micros()))),
             decisions: Decisions::default(),
             watched_until: AtomicU64::new(0),
@@ -203,7 +226,8 @@ impl Log {
         engine.attach_log(Arc::new(self.clone()));
     }
 
-    /// Accepts nothing more, and returns when everything that was accepted is durable and decided.
+    /// Accepts nothing more, and returns when everything that was accepted is durable and decided. An error, too, if
+    /// the log was lost meanwhile, so that it will not be found when the database is opened again.
     pub async fn close(&self) -> Result<(), LogError> {
         let refused = self.shared.state().close();
         refused.into_iter().for_each(std::task::Waker::wake);
@@ -215,8 +239,18 @@ impl Log {
             // Nothing is lost without it.
             let _ = std::future::poll_fn(|context| self.poll_durable(context, &mut ticket)).await;
         }
+        let looked = self.look_at_end().await;
         self.shared.decisions.end();
-        durable
+        durable.and(looked)
+    }
+
+    /// Whether what was committed will be found, also if nothing was written that would have told.
+    async fn look_at_end(&self) -> Result<(), LogError> {
+        let shared = Arc::clone(&self.shared);
+        let looked = io_queue::run(&self.shared.writes, move |files| shared.look(files)).await;
+        let Ok(Err(error)) = looked else { return Ok(()) };
+        self.shared.fail_if_lost(&error);
+        Err(LogError::Failed { reason: error.to_string().into(), is_over: true })
     }
 
     /// Accepts nothing more, and waits for nothing: what is not durable yet is not committed.
@@ -252,6 +286,11 @@ impl Log {
     /// Whoever takes checkpoints is woken when the log grows.
     pub(crate) fn watch(&self, control: &Arc<Control>, log_bytes: u64) {
         self.shared.state().watch(control, log_bytes);
+    }
+
+    /// Whether the last log file is still what its name leads to.
+    pub(crate) fn look_at_file(&self, files: &dyn Files) -> Result<(), DurabilityError> {
+        self.shared.look_at_file(files)
     }
 
     /// Whoever works in the directory found it to be another's, perhaps.

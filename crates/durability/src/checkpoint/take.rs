@@ -132,7 +132,7 @@ impl Checkpointer {
     /// Takes a checkpoint. If it fails, there is one all the same, this or the one before, and the log behind either.
     pub async fn take(&mut self, engine: &Engine, log: &Log) -> Result<CheckpointReport, DurabilityError> {
         let begun = self.env.now();
-        self.look_at_directory().await?;
+        self.look(log).await?;
         let positions = log.checkpoint_positions();
         let whole = engine.begin_whole().await;
         // Planted: commits that the snapshot does not see may be in front of the position already.
@@ -201,10 +201,14 @@ impl Checkpointer {
         }
     }
 
-    /// Files are made, named and removed only in the directory that was opened.
-    async fn look_at_directory(&self) -> Result<(), DurabilityError> {
-        let lock = Arc::clone(&self.lock);
-        let looked = io_queue::run(&self.queue, move |files| lock.keep()?.look_closely(files)).await;
+    /// Files are made, named and removed only in the directory that was opened, and behind its log.
+    async fn look(&self, log: &Log) -> Result<(), DurabilityError> {
+        let (lock, log) = (Arc::clone(&self.lock), log.clone());
+        let look = move |files: &dyn Files| {
+            lock.keep()?.look_closely(files)?;
+            log.look_at_file(files)
+        };
+        let looked = io_queue::run(&self.queue, look).await;
         looked.map_err(DurabilityError::io("look at", &self.directory))?
     }
 

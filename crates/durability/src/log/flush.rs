@@ -7,8 +7,10 @@ use std::task::Waker;
 use eris_platform::Files;
 
 use super::Shared;
-use super::file::{file_name, header};
+use super::file::{LogFile, file_name, header};
+use super::named::NamedFile;
 use super::state::Batch;
+use crate::directory::Kept;
 use crate::error::DurabilityError;
 
 /// Has a batch written that ends at a position.
@@ -41,11 +43,15 @@ fn flush(shared: &Arc<Shared>, files: &dyn Files, mut batch: Batch, end: u64) {
     wakers.into_iter().for_each(Waker::wake);
 }
 
-/// Writes a batch and makes it durable, in the directory to which its path leads: files that nobody finds again are as
-/// good as none.
+/// What a look found, as what writing fails with.
+fn found<T>(looked: Result<T, DurabilityError>) -> io::Result<T> {
+    looked.map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// Writes a batch and makes it durable, in the directory and the file to which their paths lead: files that nobody
+/// finds again are as good as none.
 fn write(shared: &Shared, files: &dyn Files, batch: &Batch) -> io::Result<()> {
-    let lost = |error: DurabilityError| io::Error::other(error.to_string());
-    let kept = shared.lock.keep().map_err(lost)?;
+    let kept = found(shared.lock.keep())?;
     for (place, write) in batch.writes.iter().enumerate() {
         if write.begins {
             write.file.file.write_all_at(&header(shared.id, write.file.first), 0)?;
@@ -56,16 +62,30 @@ fn write(shared: &Shared, files: &dyn Files, batch: &Batch) -> io::Result<()> {
             write.file.file.sync_data()?;
         }
         if write.begins {
-            kept.look_closely(files).map_err(lost)?;
-            let name = shared.directory.join(file_name(write.file.first));
-            files.rename(&write.file.spare_path, &name)?;
-            // Planted: the file's bytes are durable, and its name is not.
-            if !cfg!(feature = "bug_log_name_not_synced") {
-                files.sync_directory(&shared.directory)?;
-            }
-            // The name may have been given in another directory.
-            kept.look_closely(files).map_err(lost)?;
+            give_name(shared, files, &kept, &write.file)?;
         }
     }
-    kept.look(files).map_err(lost)
+    found(kept.look(files).and_then(|()| shared.look_at_file(files)))
+}
+
+/// Gives a file its name, if the one before still has its own: what is in this one is found only together with that.
+fn give_name(shared: &Shared, files: &dyn Files, kept: &Kept<'_>, file: &LogFile) -> io::Result<()> {
+    // Nobody looks meanwhile: the file before may be removed as soon as this one has its name.
+    let mut named = shared.named();
+    found(kept.look_closely(files))?;
+    if let Some(before) = &*named {
+        found(before.look(files))?;
+    }
+    let spare = NamedFile::new(file.spare_path.clone(), Arc::clone(&file.file))?;
+    found(spare.look(files))?;
+    let name = shared.directory.join(file_name(file.first));
+    files.rename(&file.spare_path, &name)?;
+    // Planted: the file's bytes are durable, and its name is not.
+    if !cfg!(feature = "bug_log_name_not_synced") {
+        files.sync_directory(&shared.directory)?;
+    }
+    // The name may have been given in another directory.
+    found(kept.look_closely(files))?;
+    *named = Some(NamedFile::new(name, Arc::clone(&file.file))?);
+    Ok(())
 }
