@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use eris::{Verified, VerifyReport};
+use eris::{RecoveryReport, Verified, VerifyReport};
 
 use crate::directory::Telling;
 use crate::failure::Failure;
@@ -28,6 +28,9 @@ pub fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
     let tell = move |progress: eris::Progress| telling.tell(&progress);
     let Verified { report, tables, rows } =
         eris::verify(&arguments.directory, arguments.resources.options(), WRONG_MAX, tell)?;
+    // What a crash leaves at the end of the log is no damage, and yet somebody should know of it.
+    let end_of_log = report.recovery.as_ref().and_then(RecoveryReport::told);
+    let end_of_log = end_of_log.map(|told| format!("  {told}\n")).unwrap_or_default();
     let VerifyReport { timestamp, blocks, checkpoint_bytes, records, log_bytes, transactions, wrong, took, .. } =
         report;
     let directory = arguments.directory.display();
@@ -43,8 +46,8 @@ pub fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
     print(&format!(
         "{directory} is whole: {tables} tables with {rows} rows, all commits up to timestamp {timestamp}\n  \
          checkpoint: {blocks} blocks, {checkpoint_bytes} bytes\n  \
-         log: {records} records, {log_bytes} bytes, {transactions} transactions behind the checkpoint\n  \
-         looked at in {:.1} s\n",
+         log: {records} records, {log_bytes} bytes, {transactions} transactions behind the checkpoint\n\
+         {end_of_log}  looked at in {:.1} s\n",
         took.as_secs_f64()
     ))?;
     Ok(())

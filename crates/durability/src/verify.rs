@@ -20,7 +20,7 @@ use crate::directory::Directory;
 use crate::error::DurabilityError;
 use crate::log::{LogReader, Record, RecordKind, Step};
 use crate::options::DurabilityOptions;
-use crate::recover::{Progress, recover, unusable_log};
+use crate::recover::{Progress, RecoveryReport, recover, unusable_log};
 use crate::replay::{Unusable, operations_of};
 
 /// What was found.
@@ -42,6 +42,8 @@ pub struct VerifyReport {
     pub log_bytes: u64,
     /// Transactions in the log that the checkpoint does not have.
     pub transactions: u64,
+    /// How the database would be opened, and where and why reading its log would stop; none if it would not be opened.
+    pub recovery: Option<RecoveryReport>,
     /// What is wrong; no more than was asked for.
     pub wrong: Vec<String>,
     /// How long it took.
@@ -83,6 +85,7 @@ pub async fn verify(
             Ok(recovered) => {
                 report.timestamp = recovered.last.0;
                 report.transactions = recovered.log.transactions;
+                report.recovery = Some(recovered.report);
                 report.wrong = engine.check_integrity(wrong_max).await?;
             }
             // That is no fault of the files.

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eris_durability::{Damage, DurabilityError, DurabilityOptions, Stop};
-use eris_engine::{Durability, EngineError, LogError};
+use eris_durability::{Damage, DurabilityError, DurabilityOptions, Stop, verify};
+use eris_engine::{Durability, EngineError, EngineOptions, LogError, Simulation};
 use eris_platform::simulated::{DiskFaults, FileFault};
 use eris_platform::{Env, SimulatedEnv};
 use shelf::{PATH, Shelf, TABLE, create_other, files, insert, is, log_file, open_or_panic, options, row, try_open};
@@ -126,6 +126,28 @@ fn a_torn_tail_is_the_end_and_is_told() {
     let mut whole = open_or_panic(&killed_database());
     let report = whole.database.as_ref().expect("open").recovery().clone();
     assert_eq!((report.stop, report.bytes_after, whole.keys().len()), (Stop::End, 0, 40));
+}
+
+/// Verification finds a torn end to be no damage, and says of it what opening says.
+#[test]
+fn verification_tells_of_a_torn_end_what_opening_tells() {
+    let env = killed_database();
+    let told_by_verification = || {
+        let mut simulation = Simulation::on(&env, EngineOptions::default()).expect("starts");
+        let engine = simulation.engine().clone();
+        let verified = simulation.block_on(async move { verify(&engine, Path::new(PATH), 20, |_| {}).await });
+        let report = verified.expect("ends").expect("it can be looked at");
+        assert_eq!(report.wrong, Vec::<String>::new());
+        report.recovery.expect("it would be opened").told()
+    };
+    assert_eq!(told_by_verification(), None, "a kill alone leaves whole records");
+    let (path, end) = last_log_file(&env);
+    change(&env, &path, |bytes| bytes[end - 20..].fill(0));
+    let told = told_by_verification().expect("there is something to tell");
+    let words = ["the log ends with what was being written", "it stops at byte", &path, "with 0 whole records follow"];
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    let shelf = open_or_panic(&env);
+    assert_eq!(shelf.database.as_ref().expect("open").recovery().told(), Some(told));
 }
 
 /// The last record of all, of a process that was killed: a bit of it is another one, and all of it was written.

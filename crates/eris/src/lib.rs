@@ -23,7 +23,8 @@ pub use backup::{Verified, restore, verify};
 pub use connection::{Connection, Event, Statement};
 pub use database::{Database, OpenError};
 pub use eris_durability::{
-    BackupReport, Damage, DurabilityError, DurabilityOptions, Phase, Progress, RestoreReport, VerifyReport,
+    BackupReport, Damage, DurabilityError, DurabilityOptions, Phase, Progress, RecoveryReport, RestoreReport,
+    VerifyReport,
 };
 pub use eris_server::{ServeError, ServerHandle, own_descriptors, stop_all};
 pub use eris_sql::{ColumnDescription, Notice, SqlError, SqlType, TransactionStatus};

@@ -2,6 +2,7 @@
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use eris_workloads::connection::SqlConnection;
 
@@ -86,6 +87,27 @@ fn a_torn_record_is_the_end_and_is_told() {
     let server = start(&directory, &[]).unwrap();
     assert_eq!((rows(&server), &*told(&server)[0]), (Some(ROWS), "end"));
     assert_eq!(server.stop(), "");
+}
+
+/// `eris verify` finds nothing wrong with it, and says in a line of its own what the server will say.
+#[test]
+fn verification_tells_of_a_torn_record_what_the_server_tells() {
+    let place = Place::new("operation-recovery-verified");
+    let (directory, log, end) = killed(&place);
+    let verified = || {
+        let output = Command::new(eris()).args(["verify", "--workers", "1", &directory]).output().unwrap();
+        let (printed, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(0), "{printed}{errors}");
+        assert!(printed.contains("is whole"), "{printed}{errors}");
+        printed.lines().find(|line| line.contains("it stops at byte")).map(|line| line.trim().to_owned())
+    };
+    assert_eq!(verified(), None, "a kill alone leaves whole records");
+    overwrite(&log, end - 1_000, &[0; 1_000]);
+    let line = verified().unwrap();
+    assert!(line.starts_with("the log ends with what was being written when the server ended"), "{line}");
+    let server = start(&directory, &[]).unwrap();
+    let said = server.stop();
+    assert!(said.contains(&line), "{line}: {said}");
 }
 
 /// With a file for messages the same is told there, and nowhere else.
