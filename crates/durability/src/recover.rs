@@ -147,8 +147,8 @@ pub(crate) async fn recover(
     let mut reader = LogReader::open(all_files, &directory.log(), directory.id(), replay_from)?;
     if manifest.is_none() && reader.has_no_files() && directory.may_have_lost_its_log() {
         tell(format_args!(
-            "the database in \"{}\" has no log file and no checkpoint, and is empty; if there should be something in it, \
-             restore the directory from a backup",
+            "the database in \"{}\" has no log file and no checkpoint, and is empty; if there should be something in \
+             it, restore the directory from a backup",
             directory.path().display()
         ));
     }

@@ -399,8 +399,8 @@ fn single_rows_that_were_rolled_back_leave_their_segment_open() {
     assert_eq!(segments, [SegmentNumber(0)]);
 }
 
-/// In a process that holds more than is accounted, rows that a DELETE left move together although there is no room. What
-/// somebody reads stays in memory as long as that lasts, so its rows wait for that.
+/// In a process that holds more than is accounted, rows that a DELETE left move together although there is no room.
+/// What somebody reads stays in memory as long as that lasts, so its rows wait for that.
 #[test]
 fn rows_that_somebody_reads_do_not_move_without_room() {
     let mut schema = schema(Layout::Default);
