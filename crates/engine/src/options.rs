@@ -132,5 +132,8 @@ pub(crate) const LATCHED_RETRY: Duration = Duration::from_micros(500);
 /// A tail that took no row for this long is closed and sealed, if it has rows enough; a partition in which no row was
 /// overwritten for this long seals the segments that it kept open for that.
 pub(crate) const TAIL_QUIET: Duration = Duration::from_millis(100);
+/// A split for which there was no memory is tried again after this time. While rows are copied, segments stay what they
+/// are, so in a full database many attempts would keep it from giving memory back.
+pub(crate) const SPLIT_RETRY: Duration = Duration::from_secs(10);
 /// Blocked maintenance is tried again after this time, when some transaction ended meanwhile.
 pub(crate) const MAINTENANCE_RETRY: Duration = Duration::from_millis(5);

@@ -80,6 +80,8 @@ pub(crate) struct PartitionState {
     /// At so many rows somebody looks whether keys rise.
     pub rising_look: u64,
     pub tail_watch: Option<TailWatch>,
+    /// Until when it is not split by itself: the last time there was no memory for the copies.
+    pub no_split_until: Nanos,
     ready: [VecDeque<Command>; CLASSES],
     stalled: Vec<Command>,
     picks: u32,
@@ -126,6 +128,7 @@ impl LivingPartition {
                 next_look: None,
                 rising_look: 0,
                 tail_watch: None,
+                no_split_until: Nanos(0),
                 ready: std::array::from_fn(|_| VecDeque::new()),
                 stalled: Vec::new(),
                 picks: 0,

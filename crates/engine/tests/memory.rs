@@ -190,6 +190,45 @@ fn sealed_columns_follow_a_partition_that_moves() {
     }
 }
 
+/// In a full database a partition that has outgrown its limits is not split over and over: its segments stay what they
+/// are meanwhile.
+#[test]
+fn a_split_without_memory_is_tried_again_after_a_while() {
+    let split_rows = ROWS as u64 + 500;
+    let options = EngineOptions { workers: 2, memory_limit_bytes: 64 * MIB, split_rows, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(7, EngineOptions { parallel_rows: 1 << 40, ..options }).expect("starts");
+    let engine = simulation.engine().clone();
+    let container = create(&engine, 1);
+    simulation.block_on(load_into(engine.clone(), container)).expect("runs");
+    simulation.run_until_idle().expect("comes to rest");
+    let held = engine.memory().reserve("test");
+    while held.grow(4_096).is_ok() {}
+    held.shrink(400 << 10);
+    let writer = engine.clone();
+    let insert = async move {
+        let row = |key| vec![Value::Int64(key), Value::Int64(0), Value::Text("more".into())];
+        let rows: Vec<Vec<Value>> = (ROWS..ROWS + 1_000).map(row).collect();
+        let rows = Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows);
+        let mut transaction = writer.begin();
+        transaction.insert(container, rows).await.expect("there is room for them");
+        transaction.commit().await.expect("nothing conflicts");
+    };
+    simulation.block_on(insert).expect("runs");
+    while held.grow(4_096).is_ok() {}
+    let nap = |simulation: &mut Simulation, time: Duration| {
+        let engine = simulation.engine().clone();
+        let until = engine.env().now() + time;
+        simulation.block_on(async move { engine.sleep_until(until).await }).expect("runs");
+    };
+    nap(&mut simulation, Duration::from_secs(5));
+    let given_up = engine.statistics().event(Event::ChangesGivenUp);
+    assert!((1..=2).contains(&given_up), "{given_up} times");
+    assert_eq!(engine.partition_ids(container).len(), 1);
+    drop(held);
+    nap(&mut simulation, Duration::from_secs(15));
+    assert!(engine.partition_ids(container).len() > 1, "there is memory now");
+}
+
 /// One test, because both parts look at the memory of this process.
 #[test]
 fn the_process_is_watched_while_there_is_work_and_an_idle_engine_sleeps() {

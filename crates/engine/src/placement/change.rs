@@ -24,7 +24,7 @@ use super::publish::publish;
 use crate::assignments::Urgency;
 use crate::container::Container;
 use crate::counters::Event;
-use crate::options::LATCHED_RETRY;
+use crate::options::{LATCHED_RETRY, SPLIT_RETRY};
 use crate::partition::{LivingPartition, Partition, PartitionState};
 use crate::partition_table::Partitioning;
 use crate::runtime::Runtime;
@@ -251,6 +251,10 @@ pub(crate) fn continue_change(runtime: &Arc<Runtime>, partition: &Partition, sta
         }
         Step::GivenUp(error) => {
             give_up(runtime, &places, state, &mut latched);
+            if matches!(error, PlacementError::OutOfMemory(_)) {
+                state.no_split_until = now + SPLIT_RETRY;
+                runtime.queue_maintenance_at(partition, state.no_split_until);
+            }
             change.ticket.resolve(Err(error));
             ChangeNext::Over
         }

@@ -67,6 +67,7 @@ pub(crate) fn wants_split(
         || state.is_changing()
         || state.is_forwarder()
         || state.has_saved_cursors()
+        || runtime.env.now() < state.no_split_until
         || !is_outgrown(runtime, container, partition)
     {
         return false;
