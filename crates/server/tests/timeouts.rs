@@ -351,10 +351,10 @@ fn a_session_that_is_terminated_ends_wherever_it_waits() {
     holder.copy("COPY t FROM STDIN WITH (FORMAT csv)", rows.as_bytes());
     // Of 8 billion rows.
     let sort = "SELECT a.name FROM t a, t b, t c ORDER BY a.name DESC, b.id, c.id";
-    let waiter = || {
+    let waiter = |work_mem: &str| {
         let mut waiter = Wire::start(&server);
         let process = waiter.run("SELECT pg_backend_pid()").value().to_owned();
-        waiter.run("SET work_mem = '64kB'");
+        waiter.run(&format!("SET work_mem = {work_mem}"));
         waiter.run("SET memory_wait_timeout = '1h'");
         waiter.run("BEGIN");
         waiter.run("UPDATE t SET name = 'x' WHERE id = 1");
@@ -370,13 +370,13 @@ fn a_session_that_is_terminated_ends_wherever_it_waits() {
     holder.run("CREATE TABLE locked (id int)");
     holder.run("BEGIN");
     holder.run("LOCK TABLE locked");
-    let (mut client, process) = waiter();
+    let (mut client, process) = waiter("DEFAULT");
     client.send(&query("SELECT * FROM locked"));
     wait_for_event(&mut Wire::start(&server), &process, "Lock", "relation");
     terminate(client, &process, "for a table");
     holder.run("COMMIT");
 
-    let (mut client, process) = waiter();
+    let (mut client, process) = waiter("'64kB'");
     let files = server.database.temp_files();
     let before = files.statistics().written_bytes;
     client.send(&query(sort));
@@ -386,7 +386,7 @@ fn a_session_that_is_terminated_ends_wherever_it_waits() {
 
     let permit = server.engine.block_on(server.engine.admit(StatementClass::Scan)).unwrap().unwrap();
     let held = server.engine.memory().reserve("others");
-    let (mut client, process) = waiter();
+    let (mut client, process) = waiter("DEFAULT");
     client.send(&query(sort));
     let is_queued = || server.engine.admitted(StatementClass::Scan) == (1, 1);
     wait_until("it waits for memory", is_queued, || while held.grow(64 << 10).is_ok() {});
