@@ -356,8 +356,6 @@ fn a_session_that_is_terminated_ends_wherever_it_waits() {
         let process = waiter.run("SELECT pg_backend_pid()").value().to_owned();
         waiter.run(&format!("SET work_mem = {work_mem}"));
         waiter.run("SET memory_wait_timeout = '1h'");
-        waiter.run("BEGIN");
-        waiter.run("UPDATE t SET name = 'x' WHERE id = 1");
         (waiter, process)
     };
     let mut terminate = |mut waiter: Wire, process: &str, what: &str| {
@@ -371,12 +369,16 @@ fn a_session_that_is_terminated_ends_wherever_it_waits() {
     holder.run("BEGIN");
     holder.run("LOCK TABLE locked");
     let (mut client, process) = waiter("DEFAULT");
+    client.run("BEGIN");
+    client.run("UPDATE t SET name = 'x' WHERE id = 1");
     client.send(&query("SELECT * FROM locked"));
     wait_for_event(&mut Wire::start(&server), &process, "Lock", "relation");
     terminate(client, &process, "for a table");
     holder.run("COMMIT");
 
     let (mut client, process) = waiter("'64kB'");
+    client.run("BEGIN");
+    client.run("UPDATE t SET name = 'x' WHERE id = 1");
     let files = server.database.temp_files();
     let before = files.statistics().written_bytes;
     client.send(&query(sort));
@@ -386,6 +388,7 @@ fn a_session_that_is_terminated_ends_wherever_it_waits() {
 
     let permit = server.engine.block_on(server.engine.admit(StatementClass::Scan)).unwrap().unwrap();
     let held = server.engine.memory().reserve("others");
+    // In a block it would not wait.
     let (mut client, process) = waiter("DEFAULT");
     client.send(&query(sort));
     let is_queued = || server.engine.admitted(StatementClass::Scan) == (1, 1);
