@@ -347,7 +347,7 @@ fn a_session_that_is_terminated_ends_wherever_it_waits() {
     let server = Server::with(options);
     let (mut holder, mut observer) = (Wire::start(&server), Wire::start(&server));
     holder.run("CREATE TABLE t (id int PRIMARY KEY, name text)");
-    let rows: String = (1..=2_000).map(|id| format!("{id},{id:0>60}\n")).collect();
+    let rows: String = (1..=2_000).map(|id| format!("{id},{id:0>60}\n")).collect::<Vec<_>>().concat();
     holder.copy("COPY t FROM STDIN WITH (FORMAT csv)", rows.as_bytes());
     // Of 8 billion rows.
     let sort = "SELECT a.name FROM t a, t b, t c ORDER BY a.name DESC, b.id, c.id";
