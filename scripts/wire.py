@@ -52,7 +52,12 @@ class Connection:
         head = self.stream.read(5)
         if len(head) < 5:
             raise ServerError("the server closed the connection")
-        return head[:1], self.stream.read(struct.unpack("!I", head[1:])[0] - 4)
+        length = struct.unpack("!I", head[1:])[0] - 4
+        body = self.stream.read(length)
+        if len(body) < length:
+            # It was killed in the middle of a message.
+            raise ServerError("the server closed the connection")
+        return head[:1], body
 
     def _until_ready(self, kind=b"", body=b""):
         rows, error = [], None
