@@ -218,10 +218,9 @@ impl Store {
         self.mover.is_some().then_some(()).ok_or(refused)
     }
 
-    /// Picks the next segment that wants something; false if there is none. Sealing comes first: it leaves less than it
-    /// finds, while what moves is held plain until it is sealed.
+    /// Picks the next segment that wants something; false if there is none.
     fn start_job(&mut self, horizon: &Horizon<'_>, budget: &mut usize) -> Result<bool, StorageError> {
-        let (mut refused, mut first) = (None, None);
+        let mut refused = None;
         let candidates: Vec<SegmentNumber> = self.candidates.iter().copied().collect();
         for number in candidates {
             if self.cut_gone_end(number) {
@@ -241,9 +240,15 @@ impl Store {
                     self.job = self.start_sealing(number).map(Job::Seal);
                     return Ok(true);
                 }
-                wish @ (Wish::Evacuate | Wish::Rebuild) => {
-                    first.get_or_insert((number, matches!(wish, Wish::Evacuate)));
-                    continue;
+                Wish::Evacuate => {
+                    self.candidates.remove(&number);
+                    self.job = Some(Job::Evacuate(Evacuation::new(number)));
+                    return Ok(true);
+                }
+                Wish::Rebuild => {
+                    self.candidates.remove(&number);
+                    self.job = self.start_rebuilding(number).map(Job::Rebuild);
+                    return Ok(true);
                 }
                 Wish::Thaw => {
                     // It is to be sealed again when it is cold. Without memory it stays as it is.
@@ -256,14 +261,7 @@ impl Store {
             }
             self.candidates.remove(&number);
         }
-        let Some((number, moves)) = first else { return refused.map_or(Ok(false), Err) };
-        self.candidates.remove(&number);
-        self.job = if moves {
-            Some(Job::Evacuate(Evacuation::new(number)))
-        } else {
-            self.start_rebuilding(number).map(Job::Rebuild)
-        };
-        Ok(true)
+        refused.map_or(Ok(false), Err)
     }
 
     fn wish(&self, number: SegmentNumber, horizon: &Horizon<'_>) -> Wish {

@@ -429,30 +429,3 @@ fn rows_that_somebody_reads_do_not_move_without_room() {
     assert!(store.statistics().counters.compacted >= 8 && memory.moves() == 1, "{:?}", store.statistics().counters);
     assert!(memory.used() < before, "{} bytes are used, {before} were before", memory.used());
 }
-
-/// Rows that move together are sealed as soon as they are a segment: at no time are many of them held plain.
-#[test]
-fn what_a_delete_left_never_takes_much_more_than_before() {
-    let mut schema = schema(Layout::Default);
-    schema.segment_rows = 1_024;
-    let memory = MemoryPool::new(64 << 20);
-    let mut store = store(&schema, &memory.of_store());
-    let table = Table::default();
-    table.set(1, Outcome::Committed(Timestamp(5)));
-    for first in (0..65_536).step_by(8_192) {
-        store.insert(&view(1).snapshot(&table), &rows(&schema, first..first + 8_192)).unwrap();
-    }
-    let horizon = |oldest| Horizon { oldest: Timestamp(oldest), outcomes: &table };
-    while store.maintain(&horizon(50), 4_096).more {}
-    table.set(2, Outcome::Committed(Timestamp(60)));
-    let at = |row: u32| RowAddress::new(SegmentNumber(row / 1_024), RowOffset(row % 1_024));
-    let gone: Vec<_> = (0..65_536).filter(|row| row % 2 > 0).map(at).collect();
-    store.delete(&View { visible: 55, transaction: 2, statement: 1 }.snapshot(&table), &gone).unwrap();
-    let (before, mut peak) = (memory.used(), 0);
-    while store.maintain(&horizon(100), 512).more {
-        peak = peak.max(memory.used());
-    }
-    assert!(store.statistics().counters.compacted >= 64, "{:?}", store.statistics().counters);
-    assert!(peak < before * 21 / 20, "up to {peak} bytes are used, {before} were before");
-    assert!(memory.used() < before, "{} bytes are used, {before} were before", memory.used());
-}
