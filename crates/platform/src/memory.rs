@@ -48,8 +48,6 @@ pub struct MemoryPool {
     gives_back: AtomicBool,
     /// Of a database: whether one of its stores has a [`Mover`].
     has_mover: AtomicBool,
-    /// How many of them moved rows and are gone.
-    moves: AtomicU64,
     used: AtomicU64,
     peak: AtomicU64,
     /// Of a child: none, its consumers are those of the database.
@@ -118,12 +116,19 @@ pub enum RefusedBy {
 impl fmt::Display for RefusedBy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RefusedBy::Limit => formatter.write_str("raise --memory-limit or let other work finish"),
+            RefusedBy::Limit => {
+                write!(formatter, "raise the setting {MEMORY_LIMIT_SETTING} or let other work finish")
+            }
             RefusedBy::Statement => formatter.write_str("this is the limit of one statement"),
             RefusedBy::Unaccounted => {
-                formatter.write_str("the process holds more than is accounted, so less than --memory-limit is given")
+                write!(
+                    formatter,
+                    "the process holds more than is accounted, so less than the setting {MEMORY_LIMIT_SETTING} is given"
+                )
             }
-            RefusedBy::System => formatter.write_str("the system has no more, although --memory-limit would allow it"),
+            RefusedBy::System => {
+                write!(formatter, "the system has no more, although the setting {MEMORY_LIMIT_SETTING} would allow it")
+            }
         }
     }
 }
@@ -210,7 +215,6 @@ impl MemoryPool {
             takes_what_is_kept: AtomicBool::new(false),
             gives_back: AtomicBool::new(false),
             has_mover: AtomicBool::new(false),
-            moves: AtomicU64::new(0),
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             consumers: Mutex::default(),
@@ -316,7 +320,7 @@ impl MemoryPool {
 
     /// Puts limits in force that are at most the one set: for all, and for what gives memory back. When `until_look`
     /// bytes more were reserved, they are decided anew.
-    pub fn tighten(&self, limit_bytes: u64, release_bytes: u64, until_look: u64) {
+    pub(crate) fn tighten(&self, limit_bytes: u64, release_bytes: u64, until_look: u64) {
         self.limit.store(limit_bytes.min(self.configured_limit()), Ordering::Relaxed);
         self.release_limit.store(release_bytes.min(self.configured_limit()), Ordering::Relaxed);
         self.until_look.store(i64::try_from(until_look).unwrap_or(i64::MAX), Ordering::Relaxed);

@@ -22,12 +22,7 @@ impl MemoryPool {
     /// None if another one has it.
     pub fn move_without_room(self: &Arc<Self>) -> Option<Mover> {
         let may = self.kind == PoolKind::Store && !self.root().has_mover.swap(true, Ordering::AcqRel);
-        may.then(|| Mover { pool: Arc::clone(self), has_moved: false })
-    }
-
-    /// How often rows were moved without room, up to the end: when it grows, another store may try.
-    pub fn moves(&self) -> u64 {
-        self.root().moves.load(Ordering::SeqCst)
+        may.then(|| Mover(Arc::clone(self)))
     }
 }
 
@@ -43,31 +38,19 @@ impl Drop for FewRows {
 
 /// A store may move rows without room: see [`MemoryPool::move_without_room`]. Another one may when it is dropped.
 #[derive(Debug)]
-pub struct Mover {
-    pool: Arc<MemoryPool>,
-    has_moved: bool,
-}
+pub struct Mover(Arc<MemoryPool>);
 
 impl Mover {
     /// Until what is returned is dropped, the store takes memory as what gives memory back may.
     pub fn moving(&self) -> Moving {
-        self.pool.gives_back.store(true, Ordering::Relaxed);
-        Moving(Arc::clone(&self.pool))
-    }
-
-    /// Rows were moved: others are told of it when this is dropped.
-    pub fn note_moved(&mut self) {
-        self.has_moved = true;
+        self.0.gives_back.store(true, Ordering::Relaxed);
+        Moving(Arc::clone(&self.0))
     }
 }
 
 impl Drop for Mover {
     fn drop(&mut self) {
-        let root = self.pool.root();
-        root.has_mover.store(false, Ordering::Release);
-        // Sequentially consistent, as are those who park what was refused and look at this afterwards: one of the two
-        // sees the other.
-        root.moves.fetch_add(u64::from(self.has_moved), Ordering::SeqCst);
+        self.0.root().has_mover.store(false, Ordering::Release);
     }
 }
 

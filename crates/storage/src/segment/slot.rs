@@ -121,16 +121,6 @@ impl Segment {
         matches!(self.state, State::Open { .. })
     }
 
-    /// Whether somebody reads the rows without the latch: they stay until that is over.
-    pub(crate) fn is_pinned(&self) -> bool {
-        match &self.state {
-            State::Sealed { segment, .. } | State::Open { rows: OpenRows::Thawed(segment), .. } => {
-                Arc::strong_count(segment) > 1
-            }
-            State::Open { rows: OpenRows::Own { .. }, .. } => false,
-        }
-    }
-
     #[inline]
     pub(crate) fn begin(&self, offset: u32) -> Word {
         match &self.state {

@@ -28,6 +28,8 @@ pub struct Maintained {
     pub more: bool,
     /// Whether rows would move if no cursor were saved.
     pub blocked_by_cursors: bool,
+    /// Whether rows were moved although there was no room, and another store may do that now.
+    pub others_may_move: bool,
 }
 
 /// A sealed segment is thawed if its delete map has more runs than one in this many rows. Below, the map is cheaper
@@ -92,14 +94,9 @@ impl Store {
         let done = self.maintain_steps(horizon, rows_budget, &mut maintained);
         self.counters.maintenance_out_of_memory += u64::from(done.is_err());
         if !maintained.more {
-            self.stop_moving();
+            maintained.others_may_move = self.mover.take().is_some() && done.is_ok();
         }
         maintained
-    }
-
-    /// Lets another store move rows without room.
-    pub fn stop_moving(&mut self) {
-        self.mover = None;
     }
 
     fn maintain_steps(
@@ -117,10 +114,6 @@ impl Store {
             || self.free_images(horizon.oldest, &mut budget)
             || self.vacate_departed(&mut budget)
         {
-            // A store that is busy with other things does not keep others from moving rows.
-            if self.job.is_none() {
-                self.stop_moving();
-            }
             maintained.more = true;
             return Ok(());
         }
@@ -133,18 +126,14 @@ impl Store {
             if self.is_splitting() {
                 return Ok(());
             }
-            if self.job.is_none() {
-                let started = self.start_job(horizon, &mut budget);
-                if !matches!(started, Ok(true)) {
-                    // What moved without room is sealed before another store moves more.
-                    if self.mover.is_some() && self.sealable_tail().is_some() {
-                        self.close_tail();
-                        continue;
-                    }
-                    started?;
-                    maintained.more = self.relocate(&mut budget);
-                    return Ok(());
+            if self.job.is_none() && !self.start_job(horizon, &mut budget)? {
+                // What moved without room is sealed before another store moves more.
+                if self.mover.is_some() && self.sealable_tail().is_some() {
+                    self.close_tail();
+                    continue;
                 }
+                maintained.more = self.relocate(&mut budget);
+                return Ok(());
             }
             if !self.job_step(horizon, &mut budget, maintained)? {
                 return Ok(());
@@ -190,17 +179,13 @@ impl Store {
                     self.job = Some(Job::Evacuate(evacuation));
                     return Ok(false);
                 }
-                let is_pinned = self.segment(evacuation.number).is_some_and(Segment::is_pinned);
-                let _moving = self.mover.as_ref().filter(|_| !is_pinned).map(Mover::moving);
+                let _moving = self.mover.as_ref().map(Mover::moving);
                 match self.evacuate_step(&mut evacuation, horizon.oldest, budget) {
-                    Ok(true) => self.mover.iter_mut().for_each(Mover::note_moved),
+                    Ok(true) => {}
                     Ok(false) => self.job = Some(Job::Evacuate(evacuation)),
                     Err(error) => {
                         self.candidates.insert(evacuation.number);
-                        // One that somebody reads is left for later.
-                        if self.mover.is_none() || !is_pinned {
-                            self.move_without_room(error)?;
-                        }
+                        self.move_without_room(error)?;
                     }
                 }
                 Ok(true)
@@ -287,8 +272,6 @@ impl Store {
         if vacated * EVACUATE_SHARE > rows {
             return match segment.locks {
                 _ if has_images => Wish::Pause,
-                // What they take would not be given back, so there has to be room for both.
-                0 if self.mover.is_some() && segment.is_pinned() => Wish::Later,
                 0 => Wish::Evacuate,
                 _ => Wish::Later,
             };
