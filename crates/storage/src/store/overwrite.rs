@@ -264,9 +264,14 @@ impl Store {
 
     /// Appends one row with its words, of which locks are noted for their transactions.
     fn append_spilled(&mut self, rows: &PackedRows, begin: Word, end: Word) -> Result<RowAddress, StorageError> {
-        self.tail()?;
         self.pending.reserve(2)?;
-        let tail = self.tail()?;
+        let tail = match self.tail() {
+            Ok(tail) => tail,
+            Err(error) => {
+                self.pending.unreserve(2);
+                return Err(error);
+            }
+        };
         let at = RowAddress::new(tail.number, RowOffset(tail.rows()));
         let mut appended = tail.append(NewRows::Packed(rows), 0..1, |_| (begin, end));
         if appended.is_ok() {

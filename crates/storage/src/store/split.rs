@@ -394,11 +394,13 @@ impl Store {
         let mut addresses = Vec::with_capacity(rows.rows);
         while addresses.len() < rows.rows {
             let from = addresses.len();
-            if let Err(error) = self.tail() {
-                self.vacate(&addresses);
-                return Err(error);
-            }
-            let tail = self.tail()?;
+            let tail = match self.tail() {
+                Ok(tail) => tail,
+                Err(error) => {
+                    self.vacate(&addresses);
+                    return Err(error);
+                }
+            };
             let first = RowAddress::new(tail.number, RowOffset(tail.rows()));
             let until = rows.rows.min(from + (tail.rows_max - tail.rows()) as usize);
             if let Err(error) = tail.append(NewRows::Columns(rows), from..until, |row| words[row]) {

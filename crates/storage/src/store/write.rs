@@ -70,9 +70,14 @@ impl Store {
         self.usage.inserted(rows);
         let mut from = 0;
         while from < rows.len() {
-            self.tail()?;
             self.pending.reserve(1)?;
-            let tail = self.tail()?;
+            let tail = match self.tail() {
+                Ok(tail) => tail,
+                Err(error) => {
+                    self.pending.unreserve(1);
+                    return Err(error);
+                }
+            };
             let first = RowAddress::new(tail.number, RowOffset(tail.rows()));
             let until = rows.len().min(from + (tail.rows_max - tail.rows()) as usize);
             if let Err(error) = tail.append(rows, from..until, |_| (lock, Word::NEVER)) {
