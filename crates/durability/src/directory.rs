@@ -339,7 +339,7 @@ fn left_by_attempt(files: &dyn Files, path: &Path) -> Option<DatabaseId> {
 }
 
 /// Refuses a database whose log is gone, as far as can be told: not of one that an earlier version made and that has no
-/// checkpoint, unless the directory of the log is gone and what was made behind it is there.
+/// checkpoint, unless the directory of the log is gone and what was made after it is there.
 fn refuse_without_log(files: &dyn Files, path: &Path, beginning: Beginning) -> Result<(), DurabilityError> {
     let log = path.join(LOG);
     let names = match files.list(&log) {

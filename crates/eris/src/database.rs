@@ -61,7 +61,7 @@ impl OpenError {
         }
     }
 
-    /// The error of whoever opened this directory.
+    /// The error of opening this directory.
     pub(crate) fn of_opening(self, directory: &Path, options: Options) -> OpenError {
         if !self.is_out_of_memory() {
             return self;

@@ -48,8 +48,8 @@ fn found<T>(looked: Result<T, DurabilityError>) -> io::Result<T> {
     looked.map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// Writes a batch and makes it durable, in the directory and the file to which their paths lead: files that nobody
-/// finds again are as good as none.
+/// Writes a batch and makes it durable, in the directory and the file to which their paths lead: files that are
+/// not found again are as good as none.
 fn write(shared: &Shared, files: &dyn Files, batch: &Batch) -> io::Result<()> {
     let kept = found(shared.lock.keep())?;
     for (place, write) in batch.writes.iter().enumerate() {
@@ -70,7 +70,7 @@ fn write(shared: &Shared, files: &dyn Files, batch: &Batch) -> io::Result<()> {
 
 /// Gives a file its name, if the one before still has its own: what is in this one is found only together with that.
 fn give_name(shared: &Shared, files: &dyn Files, kept: &Kept<'_>, file: &LogFile) -> io::Result<()> {
-    // Nobody looks meanwhile: the file before may be removed as soon as this one has its name.
+    // No look meanwhile: the file before may be removed as soon as this one has its name.
     let mut named = shared.named();
     found(kept.look_closely(files))?;
     if let Some(before) = &*named {

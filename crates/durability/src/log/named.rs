@@ -1,7 +1,7 @@
 //! Whether a file of the log is still where it is looked for when the database is opened.
 //!
 //! A file that is open stays what it is when it is removed, renamed or replaced, by itself or with the directory above
-//! it: what is written into it is durable, and nobody finds it again. So before commits are told, its name has to lead
+//! it: what is written into it is durable, and is not found again. So before commits are told, its name has to lead
 //! to it.
 
 use std::io;

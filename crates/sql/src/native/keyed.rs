@@ -55,8 +55,8 @@ pub struct KeyedPlan {
     pub attributes: Option<Arc<[AttributeId]>>,
 }
 
-/// Keys, and at which place each was found first. Many are freed by a task of their own, in pieces: whoever drops them
-/// is a session that has an answer to give, or a partition.
+/// Keys, and at which place each was found first. Many are freed by a task of their own, in pieces: they are dropped
+/// by a session that has an answer to give, or by a partition.
 struct Keys {
     engine: Engine,
     places: BTreeMap<Key, u32>,
