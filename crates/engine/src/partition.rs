@@ -21,7 +21,7 @@ use eris_sync::{Guard, QueuedFlag, TryLatch};
 
 use crate::assignments::Urgency;
 use crate::ids::TableVersion;
-use crate::message::{CLASSES, Class};
+use crate::message::{CLASSES, Class, Primitive};
 use crate::old_versions::KeptVersions;
 use crate::options::{LATCH_TRIES, LOW_CLASS_SHARE};
 use crate::placement::{Change, Guest};
@@ -362,6 +362,15 @@ impl PartitionState {
     /// Whether a change is under way here, whoever drives it.
     pub fn is_changing(&self) -> bool {
         self.change.is_some() || self.guest.is_some()
+    }
+
+    /// Whether part of a definition waits here that does nothing while a change is under way.
+    pub fn holds_definition(&self) -> bool {
+        let waits = |command: &Command| {
+            matches!(command.message.header.primitive, Primitive::BuildIndex | Primitive::Alter)
+                && !command.has_started()
+        };
+        self.ready.iter().flatten().any(waits)
     }
 
     /// Whether it owns nothing any more and only passes messages on.

@@ -6,13 +6,17 @@
 mod accounts;
 mod mover;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eris_engine::{ContainerSpec, Definition, Engine, EngineError, EngineOptions, Partitioning, Simulation};
-use eris_platform::test_load;
-use eris_storage::{ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion, StorageError};
+use eris_engine::{
+    ContainerSpec, Definition, Engine, EngineError, EngineOptions, MoveMethod, Partitioning, PlacementError, Simulation,
+};
+use eris_platform::{NodeId, test_load};
+use eris_storage::{
+    Batch, ContainerId, IndexDefinition, IndexId, IndexKind, Layout, Schema, SchemaVersion, StorageError,
+};
 
 use accounts::{AMOUNT, KEY, row, schema};
 use mover::{Mover, move_about, poll_some};
@@ -162,6 +166,53 @@ fn index_builds_that_wait_leave_the_quantum_to_others() {
         let simulation = run(seed, options(8, EngineOptions::default().quantum), 77, true);
         let commands = count(&simulation, "commands");
         assert!(commands < 100_000, "{commands} commands");
+    }
+}
+
+/// A load that failed keeps its partition from being given away until its transaction ends, and that may wait for the
+/// lock of whoever creates the index. After a while the rows stay where they are, those of all tables that lie alike.
+#[test]
+fn an_index_is_created_beside_a_change_that_cannot_end() {
+    for seed in 0..test_load(10) {
+        let mut simulation = Simulation::new(seed, options(1_000_000, Duration::ZERO)).expect("starts");
+        let engine = simulation.engine().clone();
+        let partitioning = Partitioning::Range(Box::new([KEY]));
+        let loaded = Arc::new(schema(engine.next_container_id(), Layout::Row, 8));
+        let loaded = engine.create_container(ContainerSpec { schema: loaded, partitioning }).expect("created");
+        let indexed = Arc::new(schema(engine.next_container_id(), Layout::Row, 8));
+        let indexed = engine.create_container_alike(indexed, &[KEY], &loaded).expect("alike");
+        let next = Arc::new(with_index(&indexed.schema(), true));
+        let definition = next.index(BY_AMOUNT).expect("it has it").clone();
+        let task = engine.clone();
+        let created = simulation.block_on(async move {
+            insert(task.clone(), indexed.id(), 77).await;
+            let mut transaction = task.begin();
+            let mut bulk = transaction.bulk(loaded.id()).expect("there");
+            let twice = Batch::concat(&(0..16).map(|number| row(number / 2, number, None)).collect::<Vec<_>>());
+            bulk.append(twice).await.expect_err("keys are unique");
+            drop(bulk);
+            let (mover, place) = (task.clone(), task.partition_ids(loaded.id())[0]);
+            let moved = Arc::new(Mutex::new(None));
+            let told = Arc::clone(&moved);
+            task.spawn(async move {
+                let away = NodeId(1);
+                let result = mover.move_partition(place, away, MoveMethod::Copy).await;
+                *told.lock().expect("no panic") = Some(result);
+            });
+            // Long enough for all rows to be copied.
+            task.sleep_until(task.env().now() + Duration::from_millis(100)).await;
+            assert!(moved.lock().expect("no panic").is_none(), "the load keeps the change from its end");
+            task.create_index(definition, next).await.expect("created");
+            while moved.lock().expect("no panic").is_none() {
+                task.sleep_until(task.env().now() + Duration::from_millis(1)).await;
+            }
+            transaction.rollback();
+            let moved = moved.lock().expect("no panic").take();
+            assert!(matches!(moved, Some(Err(PlacementError::Busy(_)))), "{moved:?}");
+        });
+        created.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        simulation.run_until_idle().expect("comes to rest");
+        simulation.check_partitions().expect("the indexes agree with the rows");
     }
 }
 

@@ -35,6 +35,9 @@ const CURSOR_WAIT: Duration = Duration::from_millis(20);
 /// How long a change that was put off lets others work before it tries again.
 const RETRY_WAIT: Duration = Duration::from_millis(200);
 
+/// For how long a definition waits for a change: the time after which PostgreSQL looks for deadlocks.
+const DEFINITION_WAIT: Duration = Duration::from_secs(1);
+
 /// What a change does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -104,6 +107,8 @@ pub(crate) struct Change {
     /// The driver's first.
     parts: Vec<Part>,
     phase: Phase,
+    /// Since when a definition waits for its end.
+    definition_waits_since: Option<Nanos>,
     ticket: Ticket,
 }
 
@@ -192,7 +197,7 @@ impl Change {
             places.iter().flatten().for_each(|place| place.source.set_carer(node));
         }
         let phase = Phase::Requested { until: runtime.env.now() + CURSOR_WAIT };
-        Some(Box::new(Self { kind, parts, phase, ticket }))
+        Some(Box::new(Self { kind, parts, phase, definition_waits_since: None, ticket }))
     }
 
     /// Whether the driver's commands without a cursor wait.
@@ -281,6 +286,16 @@ fn step(
 ) -> Step {
     let now = runtime.env.now();
     let busy = Step::GivenUp(PlacementError::Busy(places[0].source.id));
+    // Whoever keeps this change from its end may wait for the lock of the definition that waits here, and rows may
+    // change as fast as they are copied.
+    if state.holds_definition() || latched.guests().any(|state| state.holds_definition()) {
+        let since = *change.definition_waits_since.get_or_insert(now);
+        if now >= since + DEFINITION_WAIT {
+            return busy;
+        }
+    } else {
+        change.definition_waits_since = None;
+    }
     match change.phase {
         Phase::Requested { until } => {
             if state.has_saved_cursors() || latched.guests().any(|state| state.has_saved_cursors()) {

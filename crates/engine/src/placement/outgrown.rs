@@ -62,11 +62,12 @@ pub(crate) fn wants_split(
     state: &mut PartitionState,
 ) -> bool {
     // A split waits for cursors, and while it does nobody gets in: with one that stays it would be asked for again and
-    // again.
+    // again. What a definition is about to do here comes first.
     if container.is_dropped()
         || state.is_changing()
         || state.is_forwarder()
         || state.has_saved_cursors()
+        || state.holds_definition()
         || runtime.env.now() < state.no_split_until
         || !is_outgrown(runtime, container, partition)
     {
