@@ -28,6 +28,7 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     };
     // Segments are sealed here, and the partition may have got another home.
     state.store.set_arena(runtime.machine.arena(partition.home()).cloned());
+    state.store.set_opening(runtime.is_opening());
     state.store.let_rebuilds_wait(runtime.is_opening() && runtime.has_room_for_plain_columns(0));
     let horizon = runtime.transactions.horizon();
     let maintained = state.store.maintain(&horizon, runtime.options.maintenance_rows);

@@ -11,17 +11,22 @@ impl MemoryPool {
     /// kept for what gives memory back: a changed row replaces another, which goes soon. One thread at a time works on
     /// a store.
     pub fn change_few_rows(self: &Arc<Self>) -> Option<FewRows> {
-        (self.kind == PoolKind::Store).then(|| {
+        self.is_of_store().then(|| {
             self.takes_what_is_kept.store(true, Ordering::Relaxed);
             FewRows(Arc::clone(self))
         })
+    }
+
+    /// Whether this pool [is of a store](MemoryPool::of_store), which may ask for the right to move rows without room.
+    pub fn is_of_store(&self) -> bool {
+        self.kind == PoolKind::Store
     }
 
     /// The right to move rows of the store that this pool [is of](MemoryPool::of_store) although there is no room for
     /// them: what they leave is worth more. One store of a database has it at a time, so that little is on its way.
     /// None if another one has it.
     pub fn move_without_room(self: &Arc<Self>) -> Option<Mover> {
-        let may = self.kind == PoolKind::Store && !self.root().has_mover.swap(true, Ordering::AcqRel);
+        let may = self.is_of_store() && !self.root().has_mover.swap(true, Ordering::AcqRel);
         may.then(|| Mover(Arc::clone(self)))
     }
 }

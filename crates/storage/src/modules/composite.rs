@@ -31,7 +31,7 @@ use crate::ids::AttributeId;
 use crate::physical::PhysicalLayout;
 use crate::predicate::{Condition, Test};
 use crate::types::DataType;
-use eris_platform::memory::MemoryPool;
+use eris_platform::memory::{MemoryExceeded, MemoryPool};
 use member::Member;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -338,6 +338,10 @@ impl AccessPath for CompositePath {
             self.frozen_members += 1;
         }
         false
+    }
+
+    fn refused_encoding(&self) -> Option<&MemoryExceeded> {
+        self.members.iter().find_map(|member| member.path.refused_encoding())
     }
 
     fn encodings(&self, visit: &mut dyn FnMut(AttributeId, &'static str, u64)) {

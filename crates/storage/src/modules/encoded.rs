@@ -41,7 +41,7 @@ use crate::predicate::{Comparison, Test};
 use attribute::{EncodedColumn, Translations};
 use codes::CodeTest;
 use eris_platform::memory::Reservation;
-use eris_platform::{Arena, NodeId};
+use eris_platform::{Arena, MemoryExceeded, NodeId};
 use selection::Selection;
 use std::ops::Range;
 use std::sync::Arc;
@@ -103,6 +103,8 @@ struct Frozen {
     memory: Reservation,
     /// Columns that were offered to the encodings.
     encoded: usize,
+    /// Why a column stayed as it grew, if one did for want of memory: the first refusal.
+    refused: Option<MemoryExceeded>,
     /// Columns whose values an arena has; beyond all of them: it had no room.
     placed: usize,
     /// What the arena accounts for.
@@ -127,7 +129,7 @@ impl Frozen {
         let attributes: Vec<PathAttribute> = columns.iter().map(|column| column.attribute).collect();
         let positions = positions_of(&attributes);
         let columns = columns.into_iter().map(EncodedColumn::plain).collect();
-        Self { columns, positions, rows, memory, encoded: 0, placed: 0, placed_bytes: 0, home: None }
+        Self { columns, positions, rows, memory, encoded: 0, refused: None, placed: 0, placed_bytes: 0, home: None }
     }
 
     fn column(&self, attribute: AttributeId) -> &EncodedColumn {
@@ -140,7 +142,9 @@ impl Frozen {
             let attribute = column.attribute;
             let shared = dictionaries.filter(|_| attribute.data_type.is_variable_length());
             let shared = shared.map(|dictionaries| dictionaries.of(attribute.id));
-            column.encode(self.rows, &self.memory, shared.as_deref());
+            if let Err(refused) = column.encode(self.rows, &self.memory, shared.as_deref()) {
+                self.refused.get_or_insert(refused);
+            }
             self.encoded += 1;
         }
         let done = self.encoded == self.columns.len();
@@ -382,6 +386,10 @@ impl AccessPath for EncodedPath {
         }
     }
 
+    fn refused_encoding(&self) -> Option<&MemoryExceeded> {
+        self.frozen()?.refused.as_ref()
+    }
+
     fn encodings(&self, visit: &mut dyn FnMut(AttributeId, &'static str, u64)) {
         for column in self.frozen().iter().flat_map(|frozen| &frozen.columns) {
             visit(column.attribute.id, column.encoding(), column.bytes);
@@ -423,6 +431,7 @@ impl AccessPath for EncodedPath {
             // The values are accounted for where they are.
             memory: frozen.memory.pool().reserve(COLUMN_SEGMENTS),
             encoded: frozen.columns.len(),
+            refused: frozen.refused.clone(),
             placed: 0,
             placed_bytes: 0,
             home: None,

@@ -31,7 +31,7 @@ use crate::key::{Key, KeyPart};
 use crate::predicate::{Condition, Test};
 use crate::types::DataType;
 use eris_platform::memory::MemoryPool;
-use eris_platform::{Arena, NodeId};
+use eris_platform::{Arena, MemoryExceeded, NodeId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -288,6 +288,10 @@ pub trait AccessPath: Send + Sync {
     fn freeze_step(&mut self) -> bool {
         self.freeze();
         false
+    }
+    /// Why values of a frozen path are held as they grew, if there was no memory to encode them.
+    fn refused_encoding(&self) -> Option<&MemoryExceeded> {
+        None
     }
     /// Calls `visit` with each attribute whose values are encoded, the encoding, and the bytes they take.
     fn encodings(&self, visit: &mut dyn FnMut(AttributeId, &'static str, u64)) {

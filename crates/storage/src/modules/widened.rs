@@ -9,6 +9,7 @@ use crate::batch::{Batch, Column, ColumnBuilder, FixedValue};
 use crate::error::StorageError;
 use crate::ids::AttributeId;
 use crate::predicate::{Condition, Test};
+use eris_platform::MemoryExceeded;
 use std::ops::Range;
 
 /// Something that holds a path: the path itself, or a sealed segment that pins share.
@@ -140,6 +141,10 @@ impl<H: HoldsPath> AccessPath for WidenedPath<H> {
 
     fn freeze(&mut self) {
         self.inner.freeze();
+    }
+
+    fn refused_encoding(&self) -> Option<&MemoryExceeded> {
+        self.inner.held().refused_encoding()
     }
 
     fn encodings(&self, visit: &mut dyn FnMut(AttributeId, &'static str, u64)) {

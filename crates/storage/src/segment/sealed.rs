@@ -335,17 +335,21 @@ impl SealedBuilder {
     }
 
     /// Visits up to one batch of rows, or brings one attribute into its final form or to the memory of `arena`; gives
-    /// the rows' worth of work.
+    /// the rows' worth of work. Values for whose encoding there is no memory may be refused, or stay as they are.
     pub(crate) fn step(
         &mut self,
         schema: &Schema,
         source: &dyn AccessPath,
         arena: Option<&Arena>,
+        may_stay_plain: bool,
     ) -> Result<u32, StorageError> {
         if self.next == self.rows {
             if let Some(path) = &mut self.path {
                 if !self.frozen {
                     self.frozen = !path.freeze_step();
+                    if let Some(refused) = path.refused_encoding().filter(|_| !may_stay_plain) {
+                        return Err(refused.clone().into());
+                    }
                     return Ok(self.rows.max(BATCH_ROWS as u32));
                 }
                 self.placed = !arena.is_some_and(|arena| path.place(arena));

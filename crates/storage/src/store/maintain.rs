@@ -9,7 +9,7 @@ use crate::error::StorageError;
 use crate::ids::SegmentNumber;
 use crate::mvcc::{Outcomes, Timestamp, TransactionId};
 use crate::segment::{OpenRows, Segment, State};
-use eris_platform::memory::Mover;
+use eris_platform::memory::{MemoryExceeded, Mover};
 
 /// What maintenance may assume.
 #[derive(Clone, Copy)]
@@ -43,6 +43,10 @@ const SEAL_SHARE: u32 = 2 * THAW_SHARE;
 
 /// A segment with more than one row in this many vacated is evacuated.
 pub(super) const EVACUATE_SHARE: u32 = 4;
+
+/// Values that stayed plain are encoded when so many times the bytes of their segment are free, and what was refused:
+/// the copy may take twice as much while it grows. With less, copies would be made in vain.
+const ENCODE_ROOM_FACTOR: u64 = 4;
 
 /// Work on one segment that takes several quanta.
 pub(super) enum Job {
@@ -251,7 +255,9 @@ impl Store {
 
     fn wish(&self, number: SegmentNumber, horizon: &Horizon<'_>) -> Wish {
         let Some(segment) = self.segment(number) else { return Wish::Nothing };
-        let rebuild = !self.layouts.suits(segment) && !is_thawed(segment);
+        let plain = segment.path().refused_encoding();
+        let encodes = plain.is_some_and(|refused| self.has_room_to_encode(segment, refused));
+        let rebuild = (encodes || !self.layouts.suits(segment)) && !is_thawed(segment);
         // The rows' other versions; they lie beside the path, so no job may take the rows elsewhere.
         let has_images = self.before_images.has_any_in(number);
         if self.tail == Some(number) {
@@ -290,8 +296,14 @@ impl Store {
             (true, _) => Wish::Thaw,
             (false, true) if self.rebuilds_wait => Wish::Later,
             (false, true) => Wish::Rebuild,
+            (false, false) if plain.is_some() => Wish::Later,
             (false, false) => Wish::Nothing,
         }
+    }
+
+    /// Whether values that stayed plain, because this was refused, can probably be encoded now.
+    fn has_room_to_encode(&self, segment: &Segment, refused: &MemoryExceeded) -> bool {
+        self.memory.free() >= refused.asked.saturating_add(ENCODE_ROOM_FACTOR * segment.bytes())
     }
 }
 

@@ -109,6 +109,7 @@ fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
 }
 
 /// The inside of one living partition. One worker at a time is in here; pins read beside it.
+#[expect(clippy::struct_excessive_bools, reason = "independent switches and states")]
 pub struct Store {
     schema: Arc<Schema>,
     /// The attributes that tell rows apart.
@@ -144,6 +145,8 @@ pub struct Store {
     candidates: BTreeSet<SegmentNumber>,
     /// Whether sealed segments wait with being rebuilt in another layout.
     rebuilds_wait: bool,
+    /// Whether the database is being opened.
+    is_opening: bool,
     job: Option<maintain::Job>,
     /// There while rows of its segments move although there is no room.
     mover: Option<Mover>,
@@ -190,6 +193,7 @@ impl Store {
             building: Vec::new(),
             candidates: BTreeSet::new(),
             rebuilds_wait: false,
+            is_opening: false,
             job: None,
             mover: None,
             attaching: BTreeSet::new(),

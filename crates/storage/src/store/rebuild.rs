@@ -63,6 +63,9 @@ impl Store {
             if from == rows {
                 if !rebuild.frozen {
                     rebuild.frozen = !rebuild.path.freeze_step();
+                    if let Some(refused) = rebuild.path.refused_encoding() {
+                        return Err(refused.clone().into());
+                    }
                 } else if !rebuild.placed {
                     rebuild.placed = !self.arena.as_ref().is_some_and(|arena| rebuild.path.place(arena));
                 } else {

@@ -15,6 +15,12 @@ pub(super) struct Sealing {
 }
 
 impl Store {
+    /// Whether the database is being opened: no store gets the right to move rows without room then, so that values for
+    /// whose encoding there is no memory stay plain at once.
+    pub fn set_opening(&mut self, is_opening: bool) {
+        self.is_opening = is_opening;
+    }
+
     /// Prepares sealing; none if there is nothing to seal.
     pub(super) fn start_sealing(&mut self, number: SegmentNumber) -> Option<Sealing> {
         let segment = self.segment(number)?;
@@ -31,8 +37,10 @@ impl Store {
         Some(Sealing { number, builder })
     }
 
-    /// Continues; true when done (or the segment is gone).
+    /// Continues; true when done (or the segment is gone). A store that may still ask for the right to move rows
+    /// without room is refused memory instead of leaving values plain.
     pub(super) fn seal_step(&mut self, sealing: &mut Sealing, budget: &mut usize) -> Result<bool, StorageError> {
+        let may_stay_plain = self.mover.is_some() || self.is_opening || !self.memory.is_of_store();
         while let Some(builder) = &mut sealing.builder
             && !builder.is_complete()
         {
@@ -40,7 +48,7 @@ impl Store {
                 return Ok(false);
             }
             let Some(segment) = self.segment(sealing.number) else { return Ok(true) };
-            let rows = builder.step(&self.schema, segment.path(), self.arena.as_ref())?;
+            let rows = builder.step(&self.schema, segment.path(), self.arena.as_ref(), may_stay_plain)?;
             *budget = budget.saturating_sub(rows as usize);
         }
         self.seal(sealing)?;
@@ -65,8 +73,8 @@ impl Store {
             (State::Open { rows: OpenRows::Thawed(segment), .. }, None) => State::Sealed { segment, begin, deletes },
             _ => unreachable!("segment {number} was prepared for sealing"),
         };
-        if !self.layouts.suits(&slot) {
-            // It was thawed, and another layout was set meanwhile.
+        if !self.layouts.suits(&slot) || slot.path().refused_encoding().is_some() {
+            // It was thawed, and another layout was set meanwhile; or its values are to be encoded when there is room.
             self.candidates.insert(number);
         }
         self.segments[number.0 as usize] = Some(Box::new(slot));

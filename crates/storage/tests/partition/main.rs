@@ -16,3 +16,4 @@ mod scans;
 mod store;
 mod usage;
 mod widen;
+mod without_room;

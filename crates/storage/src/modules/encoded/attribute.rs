@@ -110,13 +110,16 @@ impl EncodedColumn {
         Self { attribute, values: Arc::new(PlainValues::new(column)), validity, bytes }
     }
 
-    /// Takes the encoding that suits best, if there is memory for it beside the values as they are.
-    pub(super) fn encode(&mut self, rows: usize, memory: &Reservation, dictionary: Option<&SharedDictionary>) {
+    /// Takes the encoding that suits best. Without memory for it beside the values, they stay as they are.
+    pub(super) fn encode(
+        &mut self,
+        rows: usize,
+        memory: &Reservation,
+        dictionary: Option<&SharedDictionary>,
+    ) -> Result<(), MemoryExceeded> {
         let column = self.run(0..rows);
         let scratch = memory.pool().reserve(ENCODING);
-        if scratch.grow(scratch_bytes(rows, &column.values)).is_err() {
-            return;
-        }
+        scratch.grow(scratch_bytes(rows, &column.values))?;
         let validity_bytes = if self.validity.is_some() { rows.div_ceil(8) as u64 } else { 0 };
         let exact = self.bytes == self.values.bytes() + validity_bytes;
         let mut chosen = None;
@@ -125,9 +128,7 @@ impl EncodedColumn {
             let source = Source::new(&column, exact, dictionary.filter(|_| attempt < ENCODE_ATTEMPTS));
             let (encoding, values_bytes) = choose(&source);
             let bytes = values_bytes + validity_bytes;
-            if memory.grow(bytes).is_err() {
-                return;
-            }
+            memory.grow(bytes)?;
             chosen = encode(encoding, values_bytes, &source).map(|values| (values, bytes));
             if chosen.is_some() {
                 break;
@@ -146,6 +147,7 @@ impl EncodedColumn {
         });
         memory.shrink(self.bytes);
         self.bytes = bytes;
+        Ok(())
     }
 
     pub(super) fn encoding(&self) -> &'static str {
