@@ -12,6 +12,15 @@ use crate::runtime::Runtime;
 
 /// Grants a partition one piece of maintenance.
 pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
+    let moves = runtime.memory.moves();
+    maintain_once(runtime, partition);
+    // Rows moved without room, here or elsewhere since this was refused: parked partitions may do so now.
+    if runtime.memory.moves() != moves {
+        runtime.retry_blocked_maintenance();
+    }
+}
+
+fn maintain_once(runtime: &Arc<Runtime>, partition: &Partition) {
     partition.unmark_maintenance();
     let Some(mut state) = partition.try_latch() else {
         runtime.counters.add(Event::LatchWaits, 1);
@@ -21,6 +30,7 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     };
     let Ok(container) = runtime.container(partition.container) else {
         // Dropped: its rows go with the last dataflow that still reads them. A change gives up, for its guests' sake.
+        state.store.stop_moving();
         if let ChangeNext::At(time) = continue_change(runtime, partition, &mut state) {
             runtime.queue_change_at(partition, time);
         }
@@ -34,9 +44,6 @@ pub(crate) fn maintain(runtime: &Arc<Runtime>, partition: &Partition) {
     let maintained = state.store.maintain(&horizon, runtime.options.maintenance_rows);
     for transaction in &maintained.settled {
         runtime.transactions.settled(*transaction);
-    }
-    if maintained.others_may_move {
-        runtime.retry_blocked_maintenance();
     }
     // What could go is gone; what is left is kept for a snapshot, or there is none.
     let oldest = horizon.oldest;

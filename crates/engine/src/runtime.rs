@@ -481,7 +481,7 @@ impl Runtime {
         if !blocked.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(partition))) {
             blocked.push(Arc::downgrade(partition));
         }
-        self.blocked_count.store(blocked.len() as u64, Ordering::Release);
+        self.blocked_count.store(blocked.len() as u64, Ordering::SeqCst);
     }
 
     /// Whether the engine is being filled with a database.
@@ -503,7 +503,7 @@ impl Runtime {
 
     /// A transaction ended: after a short while, so that many ends cost one look, blocked maintenance goes on.
     pub fn retry_blocked_maintenance(self: &Arc<Self>) {
-        if self.blocked_count.load(Ordering::Acquire) == 0 || self.retry_scheduled.swap(true, Ordering::AcqRel) {
+        if self.blocked_count.load(Ordering::SeqCst) == 0 || self.retry_scheduled.swap(true, Ordering::AcqRel) {
             return;
         }
         let deadline = self.env.now() + MAINTENANCE_RETRY;

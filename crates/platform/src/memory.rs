@@ -48,6 +48,8 @@ pub struct MemoryPool {
     gives_back: AtomicBool,
     /// Of a database: whether one of its stores has a [`Mover`].
     has_mover: AtomicBool,
+    /// How many of them moved rows, or sealed them, and are gone.
+    moves: AtomicU64,
     used: AtomicU64,
     peak: AtomicU64,
     /// Of a child: none, its consumers are those of the database.
@@ -215,6 +217,7 @@ impl MemoryPool {
             takes_what_is_kept: AtomicBool::new(false),
             gives_back: AtomicBool::new(false),
             has_mover: AtomicBool::new(false),
+            moves: AtomicU64::new(0),
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             consumers: Mutex::default(),
@@ -320,7 +323,7 @@ impl MemoryPool {
 
     /// Puts limits in force that are at most the one set: for all, and for what gives memory back. When `until_look`
     /// bytes more were reserved, they are decided anew.
-    pub(crate) fn tighten(&self, limit_bytes: u64, release_bytes: u64, until_look: u64) {
+    pub fn tighten(&self, limit_bytes: u64, release_bytes: u64, until_look: u64) {
         self.limit.store(limit_bytes.min(self.configured_limit()), Ordering::Relaxed);
         self.release_limit.store(release_bytes.min(self.configured_limit()), Ordering::Relaxed);
         self.until_look.store(i64::try_from(until_look).unwrap_or(i64::MAX), Ordering::Relaxed);

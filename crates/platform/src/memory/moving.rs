@@ -27,7 +27,12 @@ impl MemoryPool {
     /// None if another one has it.
     pub fn move_without_room(self: &Arc<Self>) -> Option<Mover> {
         let may = self.is_of_store() && !self.root().has_mover.swap(true, Ordering::AcqRel);
-        may.then(|| Mover(Arc::clone(self)))
+        may.then(|| Mover { pool: Arc::clone(self), has_moved: false })
+    }
+
+    /// How often rows were moved without room, up to the end: when it grows, another store may try.
+    pub fn moves(&self) -> u64 {
+        self.root().moves.load(Ordering::SeqCst)
     }
 }
 
@@ -43,19 +48,36 @@ impl Drop for FewRows {
 
 /// A store may move rows without room: see [`MemoryPool::move_without_room`]. Another one may when it is dropped.
 #[derive(Debug)]
-pub struct Mover(Arc<MemoryPool>);
+pub struct Mover {
+    pool: Arc<MemoryPool>,
+    has_moved: bool,
+}
 
 impl Mover {
     /// Until what is returned is dropped, the store takes memory as what gives memory back may.
     pub fn moving(&self) -> Moving {
-        self.0.gives_back.store(true, Ordering::Relaxed);
-        Moving(Arc::clone(&self.0))
+        self.pool.gives_back.store(true, Ordering::Relaxed);
+        Moving(Arc::clone(&self.pool))
+    }
+
+    /// Rows were moved or sealed: others are told of it when this is dropped.
+    pub fn note_moved(&mut self) {
+        self.has_moved = true;
+    }
+
+    /// Whether rows were moved or sealed.
+    pub fn has_moved(&self) -> bool {
+        self.has_moved
     }
 }
 
 impl Drop for Mover {
     fn drop(&mut self) {
-        self.0.root().has_mover.store(false, Ordering::Release);
+        let root = self.pool.root();
+        root.has_mover.store(false, Ordering::Release);
+        // Sequentially consistent, as are those who park what was refused and look at this afterwards: one of the two
+        // sees the other.
+        root.moves.fetch_add(u64::from(self.has_moved), Ordering::SeqCst);
     }
 }
 

@@ -121,6 +121,16 @@ impl Segment {
         matches!(self.state, State::Open { .. })
     }
 
+    /// Whether a reader without the latch holds the rows: their memory stays until it lets go.
+    pub(crate) fn is_pinned(&self) -> bool {
+        match &self.state {
+            State::Sealed { segment, .. } | State::Open { rows: OpenRows::Thawed(segment), .. } => {
+                Arc::strong_count(segment) > 1
+            }
+            State::Open { rows: OpenRows::Own { .. }, .. } => false,
+        }
+    }
+
     #[inline]
     pub(crate) fn begin(&self, offset: u32) -> Word {
         match &self.state {

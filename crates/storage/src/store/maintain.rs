@@ -5,6 +5,7 @@ use super::evacuate::Evacuation;
 use super::overwrite::is_cool;
 use super::rebuild::Rebuild;
 use super::seal::Sealing;
+use crate::batch::BATCH_ROWS;
 use crate::error::StorageError;
 use crate::ids::SegmentNumber;
 use crate::mvcc::{Outcomes, Timestamp, TransactionId};
@@ -28,8 +29,9 @@ pub struct Maintained {
     pub more: bool,
     /// Whether rows would move if no cursor were saved.
     pub blocked_by_cursors: bool,
-    /// Whether rows were moved although there was no room, and another store may do that now.
-    pub others_may_move: bool,
+    /// Whether there was no room for something: it is worth another try when others gave memory back, or have read what
+    /// they read.
+    pub has_no_room: bool,
 }
 
 /// A sealed segment is thawed if its delete map has more runs than one in this many rows. Below, the map is cheaper
@@ -66,11 +68,21 @@ impl Job {
     }
 }
 
+/// The jobs that leave less than they find and were refused memory all the same: with the right to move rows without
+/// room, or while another store has it. Those of the same kind wait until a job of either kind is done and leaves some.
+#[derive(Default)]
+pub(super) struct Refused {
+    seals: bool,
+    evacuations: bool,
+}
+
 /// What a segment wants.
 enum Wish {
     Nothing,
     /// Something, but not now: it stays a candidate.
     Later,
+    /// Something for which there is no room now.
+    NoRoom,
     Seal,
     Thaw,
     Evacuate,
@@ -97,10 +109,16 @@ impl Store {
         // Out of memory: what was done is done, the rest waits for the next call.
         let done = self.maintain_steps(horizon, rows_budget, &mut maintained);
         self.counters.maintenance_out_of_memory += u64::from(done.is_err());
+        maintained.has_no_room |= done.is_err();
         if !maintained.more {
-            maintained.others_may_move = self.mover.take().is_some() && done.is_ok();
+            self.stop_moving();
         }
         maintained
+    }
+
+    /// Lets another store move rows without room.
+    pub fn stop_moving(&mut self) {
+        (self.mover, self.refused) = (None, Refused::default());
     }
 
     fn maintain_steps(
@@ -118,6 +136,10 @@ impl Store {
             || self.free_images(horizon.oldest, &mut budget)
             || self.vacate_departed(&mut budget)
         {
+            // A store that is busy with other things does not keep others from moving rows.
+            if self.job.is_none() {
+                self.stop_moving();
+            }
             maintained.more = true;
             return Ok(());
         }
@@ -130,14 +152,18 @@ impl Store {
             if self.is_splitting() {
                 return Ok(());
             }
-            if self.job.is_none() && !self.start_job(horizon, &mut budget)? {
-                // What moved without room is sealed before another store moves more.
-                if self.mover.is_some() && self.sealable_tail().is_some() {
-                    self.close_tail();
-                    continue;
+            if self.job.is_none() {
+                let started = self.start_job(horizon, &mut budget, maintained);
+                if !matches!(started, Ok(true)) {
+                    // What moved without room is sealed before another store moves more.
+                    if self.mover.as_ref().is_some_and(Mover::has_moved) && self.sealable_tail().is_some() {
+                        self.close_tail();
+                        continue;
+                    }
+                    started?;
+                    maintained.more = self.relocate(&mut budget);
+                    return Ok(());
                 }
-                maintained.more = self.relocate(&mut budget);
-                return Ok(());
             }
             if !self.job_step(horizon, &mut budget, maintained)? {
                 return Ok(());
@@ -157,11 +183,11 @@ impl Store {
             Some(Job::Seal(mut sealing)) => {
                 let _moving = self.mover.as_ref().map(Mover::moving);
                 match self.seal_step(&mut sealing, budget) {
-                    Ok(true) => {}
+                    Ok(true) => self.note_moved(),
                     Ok(false) => self.job = Some(Job::Seal(sealing)),
-                    Err(error) => {
+                    Err(_) => {
                         self.candidates.insert(sealing.number);
-                        self.move_without_room(error)?;
+                        self.refused.seals = self.waits_for_room(budget);
                     }
                 }
                 Ok(true)
@@ -183,13 +209,17 @@ impl Store {
                     self.job = Some(Job::Evacuate(evacuation));
                     return Ok(false);
                 }
-                let _moving = self.mover.as_ref().map(Mover::moving);
+                let is_pinned = self.segment(evacuation.number).is_some_and(Segment::is_pinned);
+                let _moving = self.mover.as_ref().filter(|_| !is_pinned).map(Mover::moving);
                 match self.evacuate_step(&mut evacuation, horizon.oldest, budget) {
-                    Ok(true) => {}
+                    Ok(true) => self.note_moved(),
                     Ok(false) => self.job = Some(Job::Evacuate(evacuation)),
-                    Err(error) => {
+                    Err(_) => {
                         self.candidates.insert(evacuation.number);
-                        self.move_without_room(error)?;
+                        // One that is being read is left for later.
+                        if self.mover.is_none() || !is_pinned {
+                            self.refused.evacuations = self.waits_for_room(budget);
+                        }
                     }
                 }
                 Ok(true)
@@ -197,19 +227,37 @@ impl Store {
         }
     }
 
-    /// A job that leaves less than it found was refused memory: it is tried again, and may take what there is, unless
-    /// it did so already, or another store does.
-    fn move_without_room(&mut self, refused: StorageError) -> Result<(), StorageError> {
-        if self.mover.is_some() {
-            return Err(refused);
+    /// A job that leaves less than it found was refused memory. False if it may take what there is from now on, and is
+    /// tried again; true if it did so already, or another store does: then it waits, while other jobs are tried.
+    fn waits_for_room(&mut self, budget: &mut usize) -> bool {
+        if self.mover.is_none() {
+            self.mover = self.memory.move_without_room();
+            if self.mover.is_some() {
+                return false;
+            }
         }
-        self.mover = self.memory.move_without_room();
-        self.mover.is_some().then_some(()).ok_or(refused)
+        self.counters.maintenance_out_of_memory += 1;
+        // The attempt in vain was work, too.
+        *budget = budget.saturating_sub(BATCH_ROWS);
+        true
     }
 
-    /// Picks the next segment that wants something; false if there is none.
-    fn start_job(&mut self, horizon: &Horizon<'_>, budget: &mut usize) -> Result<bool, StorageError> {
-        let mut refused = None;
+    /// A job that leaves less than it found is done.
+    fn note_moved(&mut self) {
+        self.refused = Refused::default();
+        self.mover.iter_mut().for_each(Mover::note_moved);
+    }
+
+    /// Picks the next segment that wants something; false if there is none. Sealing comes first: it leaves less than it
+    /// finds, while what moves is held plain until it is sealed. Rebuilding comes last: maintenance ends with a rebuild
+    /// that is refused memory, and the other jobs may leave some for it.
+    fn start_job(
+        &mut self,
+        horizon: &Horizon<'_>,
+        budget: &mut usize,
+        maintained: &mut Maintained,
+    ) -> Result<bool, StorageError> {
+        let (mut refused, mut evacuates, mut rebuilds) = (None, None, None);
         let candidates: Vec<SegmentNumber> = self.candidates.iter().copied().collect();
         for number in candidates {
             if self.cut_gone_end(number) {
@@ -217,6 +265,10 @@ impl Store {
             }
             match self.wish(number, horizon) {
                 Wish::Later => continue,
+                Wish::NoRoom => {
+                    maintained.has_no_room = true;
+                    continue;
+                }
                 Wish::Pause => {
                     if let Some(segment) = self.segment_mut(number) {
                         segment.overwrites_paused = true;
@@ -230,14 +282,12 @@ impl Store {
                     return Ok(true);
                 }
                 Wish::Evacuate => {
-                    self.candidates.remove(&number);
-                    self.job = Some(Job::Evacuate(Evacuation::new(number)));
-                    return Ok(true);
+                    evacuates.get_or_insert(number);
+                    continue;
                 }
                 Wish::Rebuild => {
-                    self.candidates.remove(&number);
-                    self.job = self.start_rebuilding(number).map(Job::Rebuild);
-                    return Ok(true);
+                    rebuilds.get_or_insert(number);
+                    continue;
                 }
                 Wish::Thaw => {
                     // It is to be sealed again when it is cold. Without memory it stays as it is.
@@ -250,7 +300,14 @@ impl Store {
             }
             self.candidates.remove(&number);
         }
-        refused.map_or(Ok(false), Err)
+        let Some(number) = evacuates.or(rebuilds) else { return refused.map_or(Ok(false), Err) };
+        self.candidates.remove(&number);
+        self.job = if evacuates.is_some() {
+            Some(Job::Evacuate(Evacuation::new(number)))
+        } else {
+            self.start_rebuilding(number).map(Job::Rebuild)
+        };
+        Ok(true)
     }
 
     fn wish(&self, number: SegmentNumber, horizon: &Horizon<'_>) -> Wish {
@@ -278,6 +335,9 @@ impl Store {
         if vacated * EVACUATE_SHARE > rows {
             return match segment.locks {
                 _ if has_images => Wish::Pause,
+                0 if self.refused.evacuations => Wish::NoRoom,
+                // What they take would not be given back, so there has to be room for both.
+                0 if self.mover.is_some() && segment.is_pinned() => Wish::NoRoom,
                 0 => Wish::Evacuate,
                 _ => Wish::Later,
             };
@@ -286,6 +346,7 @@ impl Store {
             let settled = segment.locks == 0 && segment.newest_begin <= horizon.oldest.0 && !has_images;
             let cold = settled && is_cool(segment, horizon.oldest);
             return match (cold && ending * SEAL_SHARE <= rows, rebuild) {
+                (true, _) if self.refused.seals => Wish::NoRoom,
                 (true, _) => Wish::Seal,
                 (false, true) if has_images => Wish::Pause,
                 (false, true) => Wish::Rebuild,

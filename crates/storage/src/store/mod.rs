@@ -150,6 +150,8 @@ pub struct Store {
     job: Option<maintain::Job>,
     /// There while rows of its segments move although there is no room.
     mover: Option<Mover>,
+    /// Which jobs wait because they were refused memory.
+    refused: maintain::Refused,
     /// Segments whose rows are still entering the indexes.
     attaching: BTreeSet<SegmentNumber>,
     /// Rows that moved to another partition and still have index entries here.
@@ -196,6 +198,7 @@ impl Store {
             is_opening: false,
             job: None,
             mover: None,
+            refused: maintain::Refused::default(),
             attaching: BTreeSet::new(),
             departed: VecDeque::new(),
             split: None,

@@ -6,8 +6,8 @@ use eris_platform::memory::MemoryPool;
 use eris_platform::{Arena, NodeId, SeededRandom};
 use eris_storage::{
     AttributeId, Batch, Comparison, Condition, Horizon, IndexId, IndexKind, IndexOrder, Layout, Outcome, Predicate,
-    ReadRequest, Schema, SegmentNumber, SplitBoundary, SplitStep, StorageError, Store, StoreOptions, Test, Timestamp,
-    Value, key_of_row,
+    ReadRequest, RowAddress, RowOffset, Schema, SegmentNumber, SplitBoundary, SplitStep, StorageError, Store,
+    StoreOptions, Test, Timestamp, Value, key_of_row,
 };
 use std::sync::Arc;
 
@@ -397,4 +397,62 @@ fn single_rows_that_were_rolled_back_leave_their_segment_open() {
     assert_eq!(store.statistics().counters.cut, 0);
     let segments: Vec<_> = store.segments().into_iter().map(|segment| segment.number).collect();
     assert_eq!(segments, [SegmentNumber(0)]);
+}
+
+/// In a process that holds more than is accounted, rows that a DELETE left move together although there is no room.
+/// What somebody reads stays in memory as long as that lasts, so its rows wait for that.
+#[test]
+fn rows_that_somebody_reads_do_not_move_without_room() {
+    let mut schema = schema(Layout::Default);
+    schema.segment_rows = 1_024;
+    let memory = MemoryPool::new(64 << 20);
+    let mut store = store(&schema, &memory.of_store());
+    let table = Table::default();
+    table.set(1, Outcome::Committed(Timestamp(5)));
+    store.insert(&view(1).snapshot(&table), &rows(&schema, 0..8_192)).unwrap();
+    let maintain = |store: &mut Store, oldest| {
+        while store.maintain(&Horizon { oldest: Timestamp(oldest), outcomes: &table }, 4_096).more {}
+    };
+    maintain(&mut store, 50);
+    table.set(2, Outcome::Committed(Timestamp(60)));
+    let at = |row: u32| RowAddress::new(SegmentNumber(row / 1_024), RowOffset(row % 1_024));
+    let gone: Vec<_> = (0..8_192).filter(|row| row % 3 > 0).map(at).collect();
+    store.delete(&View { visible: 55, transaction: 2, statement: 1 }.snapshot(&table), &gone).unwrap();
+    let (pinned, before) = (store.pin(&view(3).snapshot(&table)), memory.used());
+    assert!(pinned.segments.len() >= 8, "all rows are sealed");
+    memory.tighten(before / 2, u64::MAX, u64::MAX);
+    maintain(&mut store, 100);
+    assert_eq!((store.statistics().counters.compacted, memory.moves()), (0, 0), "no segment is left while it is read");
+    assert!(memory.used() <= before, "{} bytes are used, {before} were before", memory.used());
+    drop(pinned);
+    maintain(&mut store, 100);
+    assert!(store.statistics().counters.compacted >= 8 && memory.moves() == 1, "{:?}", store.statistics().counters);
+    assert!(memory.used() < before, "{} bytes are used, {before} were before", memory.used());
+}
+
+/// Rows that move together are sealed as soon as they are a segment: at no time are many of them held plain.
+#[test]
+fn what_a_delete_left_never_takes_much_more_than_before() {
+    let mut schema = schema(Layout::Default);
+    schema.segment_rows = 1_024;
+    let memory = MemoryPool::new(64 << 20);
+    let mut store = store(&schema, &memory.of_store());
+    let table = Table::default();
+    table.set(1, Outcome::Committed(Timestamp(5)));
+    for first in (0..65_536).step_by(8_192) {
+        store.insert(&view(1).snapshot(&table), &rows(&schema, first..first + 8_192)).unwrap();
+    }
+    let horizon = |oldest| Horizon { oldest: Timestamp(oldest), outcomes: &table };
+    while store.maintain(&horizon(50), 4_096).more {}
+    table.set(2, Outcome::Committed(Timestamp(60)));
+    let at = |row: u32| RowAddress::new(SegmentNumber(row / 1_024), RowOffset(row % 1_024));
+    let gone: Vec<_> = (0..65_536).filter(|row| row % 2 > 0).map(at).collect();
+    store.delete(&View { visible: 55, transaction: 2, statement: 1 }.snapshot(&table), &gone).unwrap();
+    let (before, mut peak) = (memory.used(), 0);
+    while store.maintain(&horizon(100), 512).more {
+        peak = peak.max(memory.used());
+    }
+    assert!(store.statistics().counters.compacted >= 64, "{:?}", store.statistics().counters);
+    assert!(peak < before * 21 / 20, "up to {peak} bytes are used, {before} were before");
+    assert!(memory.used() < before, "{} bytes are used, {before} were before", memory.used());
 }
