@@ -2,10 +2,11 @@
 //! split when they have grown, and go when they only forwarded and nobody needs that any more.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::assignments::Urgency;
 use crate::counters::Event;
-use crate::options::{LATCHED_RETRY, TAIL_QUIET};
+use crate::options::{LATCHED_RETRY, NO_ROOM_RETRY, NO_ROOM_RETRY_MAX, TAIL_QUIET};
 use crate::partition::{Partition, PartitionState, TailWatch};
 use crate::placement::{ChangeNext, continue_change, cut_if_rising, look_after_forwarder, wants_split};
 use crate::runtime::Runtime;
@@ -77,6 +78,11 @@ fn maintain_once(runtime: &Arc<Runtime>, partition: &Partition) {
     let closed = !maintained.more && watch_tail(runtime, partition, &mut state);
     let again = maintained.more || closed || state.change.is_some();
     let blocked = !again && state.store.wants_maintenance();
+    if blocked && maintained.has_no_room {
+        try_again_later(runtime, partition, &mut state);
+    } else if !again {
+        state.no_room_pause = Duration::ZERO;
+    }
     if !again && state.is_forwarder() {
         look_after_forwarder(runtime, &container, partition, &mut state);
     }
@@ -88,6 +94,17 @@ fn maintain_once(runtime: &Arc<Runtime>, partition: &Partition) {
     }
     if let Some(sum) = sum {
         runtime.revoke_if_too_much(oldest, sum);
+    }
+}
+
+/// Has maintenance for which there was no room tried again after a while: memory also comes back when no transaction
+/// ends, and that wakes no partition. While it is refused, the pauses grow. At most one timer runs for a partition.
+fn try_again_later(runtime: &Arc<Runtime>, partition: &Partition, state: &mut PartitionState) {
+    let now = runtime.env.now();
+    if state.no_room_retry <= now {
+        state.no_room_pause = (state.no_room_pause * 2).clamp(NO_ROOM_RETRY, NO_ROOM_RETRY_MAX);
+        state.no_room_retry = now + state.no_room_pause;
+        runtime.queue_maintenance_at(partition, state.no_room_retry);
     }
 }
 

@@ -135,5 +135,10 @@ pub(crate) const TAIL_QUIET: Duration = Duration::from_millis(100);
 /// A split for which there was no memory is tried again after this time. While rows are copied, segments stay what they
 /// are, so in a full database many attempts would keep it from giving memory back.
 pub(crate) const SPLIT_RETRY: Duration = Duration::from_secs(10);
+/// Maintenance for which there was no room is tried again after this time, also if no transaction ends meanwhile. The
+/// time doubles with each refusal, ...
+pub(crate) const NO_ROOM_RETRY: Duration = Duration::from_millis(200);
+/// ... up to this: an attempt in vain may copy a segment, and an idle worker wakes for it.
+pub(crate) const NO_ROOM_RETRY_MAX: Duration = Duration::from_secs(10);
 /// Blocked maintenance is tried again after this time, when some transaction ended meanwhile.
 pub(crate) const MAINTENANCE_RETRY: Duration = Duration::from_millis(5);

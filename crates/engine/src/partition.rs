@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use eris_platform::{Nanos, NodeId};
 use eris_storage::{ContainerId, PartitionId, SegmentNumber, Store};
@@ -82,6 +83,10 @@ pub(crate) struct PartitionState {
     pub tail_watch: Option<TailWatch>,
     /// Until when it is not split by itself: the last time there was no memory for the copies.
     pub no_split_until: Nanos,
+    /// When maintenance for which there was no room is tried again, whatever happens meanwhile.
+    pub no_room_retry: Nanos,
+    /// How long that was put off; zero after there was room.
+    pub no_room_pause: Duration,
     ready: [VecDeque<Command>; CLASSES],
     stalled: Vec<Command>,
     picks: u32,
@@ -129,6 +134,8 @@ impl LivingPartition {
                 rising_look: 0,
                 tail_watch: None,
                 no_split_until: Nanos(0),
+                no_room_retry: Nanos(0),
+                no_room_pause: Duration::ZERO,
                 ready: std::array::from_fn(|_| VecDeque::new()),
                 stalled: Vec::new(),
                 picks: 0,

@@ -190,6 +190,13 @@ fn sealed_columns_follow_a_partition_that_moves() {
     }
 }
 
+/// Lets time pass.
+fn nap(simulation: &mut Simulation, time: Duration) {
+    let engine = simulation.engine().clone();
+    let until = engine.env().now() + time;
+    simulation.block_on(async move { engine.sleep_until(until).await }).expect("runs");
+}
+
 /// In a full database a partition that has outgrown its limits is not split over and over: its segments stay what they
 /// are meanwhile.
 #[test]
@@ -215,11 +222,6 @@ fn a_split_without_memory_is_tried_again_after_a_while() {
     };
     simulation.block_on(insert).expect("runs");
     while held.grow(4_096).is_ok() {}
-    let nap = |simulation: &mut Simulation, time: Duration| {
-        let engine = simulation.engine().clone();
-        let until = engine.env().now() + time;
-        simulation.block_on(async move { engine.sleep_until(until).await }).expect("runs");
-    };
     nap(&mut simulation, Duration::from_secs(5));
     let given_up = engine.statistics().event(Event::ChangesGivenUp);
     assert!((1..=2).contains(&given_up), "{given_up} times");
@@ -227,6 +229,45 @@ fn a_split_without_memory_is_tried_again_after_a_while() {
     drop(held);
     nap(&mut simulation, Duration::from_secs(15));
     assert!(engine.partition_ids(container).len() > 1, "there is memory now");
+}
+
+/// A segment for which there was no memory is sealed when there is some again, also if no transaction ends.
+#[test]
+fn what_lacked_memory_is_sealed_when_there_is_some() {
+    let options = EngineOptions { workers: 2, memory_limit_bytes: 64 * MIB, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(7, EngineOptions { parallel_rows: 1 << 40, ..options }).expect("starts");
+    let engine = simulation.engine().clone();
+    let container = engine.next_container_id();
+    let schema = Arc::new(schema(container, Layout::Default, 4_096));
+    let partitioning = Partitioning::Hash { attributes: Box::new([KEY]), partitions: 1 };
+    engine.create_container(ContainerSpec { schema, partitioning }).expect("the id is fresh");
+    let writer = engine.clone();
+    let fill = async move {
+        // Its snapshot does not see the rows, so they are not sealed before it ends.
+        let reader = writer.begin();
+        let row = |key| vec![Value::Int64(key), Value::Int64(key), Value::Text("note".into())];
+        let rows: Vec<Vec<Value>> = (0..4_096).map(row).collect();
+        let rows = Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows);
+        let mut transaction = writer.begin();
+        transaction.insert(container, rows).await.expect("there is room for them");
+        transaction.commit().await.expect("nothing conflicts");
+        writer.sleep_until(writer.env().now() + Duration::from_millis(50)).await;
+        // Also what is kept for those that give memory back.
+        let held = writer.memory().reserve_for_release("test");
+        while held.grow(4_096).is_ok() {}
+        drop(reader);
+        held
+    };
+    let held = simulation.block_on(fill).expect("runs");
+    let sealed = || {
+        let segments = engine.partitions().into_iter().flat_map(|partition| partition.segments);
+        segments.map(|segment| segment.sealed).collect::<Vec<_>>()
+    };
+    nap(&mut simulation, Duration::from_secs(1));
+    assert_eq!(sealed(), [false], "there is no room for a copy");
+    drop(held);
+    nap(&mut simulation, Duration::from_secs(10));
+    assert_eq!(sealed(), [true]);
 }
 
 /// One test, because both parts look at the memory of this process.
