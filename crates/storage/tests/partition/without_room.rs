@@ -3,9 +3,9 @@
 use crate::history::model::{Table, View};
 use eris_platform::memory::MemoryPool;
 use eris_storage::{
-    Attribute, AttributeId, Batch, ContainerId, DataType, Horizon, IndexDefinition, IndexId, IndexKind, Layout, Outcome,
-    PhysicalLayout, Predicate, ROW_STATIC, ReadRequest, RowAddress, RowOffset, Schema, SchemaVersion, SegmentNumber,
-    Store, StoreCounters, StoreOptions, Timestamp, Value,
+    Attribute, AttributeId, Batch, ContainerId, DataType, Horizon, IndexDefinition, IndexId, IndexKind, Layout,
+    Outcome, PhysicalLayout, Predicate, ROW_STATIC, ReadRequest, RowAddress, RowOffset, Schema, SchemaVersion,
+    SegmentNumber, Store, StoreCounters, StoreOptions, Timestamp, Value,
 };
 use std::iter::repeat_n;
 use std::ops::Range;
