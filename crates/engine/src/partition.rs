@@ -371,7 +371,7 @@ impl PartitionState {
         self.change.is_some() || self.guest.is_some()
     }
 
-    /// Whether part of a definition waits here that does nothing while a change is under way.
+    /// Whether an index or a new schema waits here for the end of a change.
     pub fn holds_definition(&self) -> bool {
         let waits = |command: &Command| {
             matches!(command.message.header.primitive, Primitive::BuildIndex | Primitive::Alter)

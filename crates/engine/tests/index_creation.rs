@@ -169,8 +169,8 @@ fn index_builds_that_wait_leave_the_quantum_to_others() {
     }
 }
 
-/// A load that failed keeps its partition from being given away until its transaction ends, and that may wait for the
-/// lock of whoever creates the index. After a while the rows stay where they are, those of all tables that lie alike.
+/// A failed load blocks the move of its partition, and of those that lie alike, until its transaction ends. That
+/// transaction may wait for the table lock of CREATE INDEX, so the move is given up and the index is created.
 #[test]
 fn an_index_is_created_beside_a_change_that_cannot_end() {
     for seed in 0..test_load(10) {

@@ -35,7 +35,7 @@ const CURSOR_WAIT: Duration = Duration::from_millis(20);
 /// How long a change that was put off lets others work before it tries again.
 const RETRY_WAIT: Duration = Duration::from_millis(200);
 
-/// For how long a definition waits for a change: the time after which PostgreSQL looks for deadlocks.
+/// A definition waits this long for a change, which is then given up: PostgreSQL's `deadlock_timeout`.
 const DEFINITION_WAIT: Duration = Duration::from_secs(1);
 
 /// What a change does.
@@ -107,7 +107,7 @@ pub(crate) struct Change {
     /// The driver's first.
     parts: Vec<Part>,
     phase: Phase,
-    /// Since when a definition waits for its end.
+    /// When a definition began to wait for the end of this change; `None` if none waits.
     definition_waits_since: Option<Nanos>,
     ticket: Ticket,
 }
@@ -286,8 +286,8 @@ fn step(
 ) -> Step {
     let now = runtime.env.now();
     let busy = Step::GivenUp(PlacementError::Busy(places[0].source.id));
-    // Whoever keeps this change from its end may wait for the lock of the definition that waits here, and rows may
-    // change as fast as they are copied.
+    // The transaction that blocks this change may itself wait for the lock of the definition that waits here. Rows may
+    // also change as fast as they are copied.
     if state.holds_definition() || latched.guests().any(|state| state.holds_definition()) {
         let since = *change.definition_waits_since.get_or_insert(now);
         if now >= since + DEFINITION_WAIT {

@@ -62,7 +62,7 @@ pub(crate) fn wants_split(
     state: &mut PartitionState,
 ) -> bool {
     // A split waits for cursors, and while it does nobody gets in: with one that stays it would be asked for again and
-    // again. What a definition is about to do here comes first.
+    // again. A definition that waits here comes first.
     if container.is_dropped()
         || state.is_changing()
         || state.is_forwarder()

@@ -75,8 +75,8 @@ impl Drop for Mover {
     fn drop(&mut self) {
         let root = self.pool.root();
         root.has_mover.store(false, Ordering::Release);
-        // Sequentially consistent, as are those who park what was refused and look at this afterwards: one of the two
-        // sees the other.
+        // Sequentially consistent, like the parking of refused maintenance, which reads this counter afterwards: one of
+        // the two sees the other.
         root.moves.fetch_add(u64::from(self.has_moved), Ordering::SeqCst);
     }
 }

@@ -271,7 +271,7 @@ fn one_store_at_a_time_moves_rows_without_room() {
     drop(moving);
     assert!(moved.grow(1).is_err(), "it has moved what it had to");
     drop(mover);
-    assert_eq!(pool.moves(), 0, "nobody is told of one that was of no use");
+    assert_eq!(pool.moves(), 0, "a mover that moved nothing does not count");
     let mut mover = one.move_without_room().unwrap();
     assert!(pool.move_without_room().is_none(), "it is no store");
     mover.note_moved();

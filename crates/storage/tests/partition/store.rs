@@ -399,33 +399,43 @@ fn single_rows_that_were_rolled_back_leave_their_segment_open() {
     assert_eq!(segments, [SegmentNumber(0)]);
 }
 
-/// In a process that holds more than is accounted, rows that a DELETE left move together although there is no room.
-/// What somebody reads stays in memory as long as that lasts, so its rows wait for that.
-#[test]
-fn rows_that_somebody_reads_do_not_move_without_room() {
+/// A store of sealed segments of 1,024 rows, some of which were deleted at 60 and not vacated yet; its memory, and what
+/// became of its transactions.
+fn partly_deleted(count: u32, is_gone: impl Fn(u32) -> bool) -> (Arc<MemoryPool>, Store, Table) {
     let mut schema = schema(Layout::Default);
     schema.segment_rows = 1_024;
     let memory = MemoryPool::new(64 << 20);
     let mut store = store(&schema, &memory.of_store());
     let table = Table::default();
     table.set(1, Outcome::Committed(Timestamp(5)));
-    store.insert(&view(1).snapshot(&table), &rows(&schema, 0..8_192)).unwrap();
-    let maintain = |store: &mut Store, oldest| {
-        while store.maintain(&Horizon { oldest: Timestamp(oldest), outcomes: &table }, 4_096).more {}
-    };
-    maintain(&mut store, 50);
+    for first in (0..count).step_by(8_192) {
+        let keys = first as i32..(first + 8_192) as i32;
+        store.insert(&view(1).snapshot(&table), &rows(&schema, keys)).unwrap();
+    }
+    while store.maintain(&Horizon { oldest: Timestamp(50), outcomes: &table }, 4_096).more {}
     table.set(2, Outcome::Committed(Timestamp(60)));
     let at = |row: u32| RowAddress::new(SegmentNumber(row / 1_024), RowOffset(row % 1_024));
-    let gone: Vec<_> = (0..8_192).filter(|row| row % 3 > 0).map(at).collect();
+    let gone: Vec<_> = (0..count).filter(|row| is_gone(*row)).map(at).collect();
     store.delete(&View { visible: 55, transaction: 2, statement: 1 }.snapshot(&table), &gone).unwrap();
+    (memory, store, table)
+}
+
+/// In a process that holds more than is accounted, rows that a DELETE left move together although there is no room.
+/// Segments that are being read stay in memory until the reader is done, so their rows wait for that.
+#[test]
+fn rows_that_somebody_reads_do_not_move_without_room() {
+    let (memory, mut store, table) = partly_deleted(8_192, |row| row % 3 > 0);
+    let maintain = |store: &mut Store| {
+        while store.maintain(&Horizon { oldest: Timestamp(100), outcomes: &table }, 4_096).more {}
+    };
     let (pinned, before) = (store.pin(&view(3).snapshot(&table)), memory.used());
     assert!(pinned.segments.len() >= 8, "all rows are sealed");
     memory.tighten(before / 2, u64::MAX, u64::MAX);
-    maintain(&mut store, 100);
+    maintain(&mut store);
     assert_eq!((store.statistics().counters.compacted, memory.moves()), (0, 0), "no segment is left while it is read");
     assert!(memory.used() <= before, "{} bytes are used, {before} were before", memory.used());
     drop(pinned);
-    maintain(&mut store, 100);
+    maintain(&mut store);
     assert!(store.statistics().counters.compacted >= 8 && memory.moves() == 1, "{:?}", store.statistics().counters);
     assert!(memory.used() < before, "{} bytes are used, {before} were before", memory.used());
 }
@@ -433,23 +443,9 @@ fn rows_that_somebody_reads_do_not_move_without_room() {
 /// Rows that move together are sealed as soon as they are a segment: at no time are many of them held plain.
 #[test]
 fn what_a_delete_left_never_takes_much_more_than_before() {
-    let mut schema = schema(Layout::Default);
-    schema.segment_rows = 1_024;
-    let memory = MemoryPool::new(64 << 20);
-    let mut store = store(&schema, &memory.of_store());
-    let table = Table::default();
-    table.set(1, Outcome::Committed(Timestamp(5)));
-    for first in (0..65_536).step_by(8_192) {
-        store.insert(&view(1).snapshot(&table), &rows(&schema, first..first + 8_192)).unwrap();
-    }
-    let horizon = |oldest| Horizon { oldest: Timestamp(oldest), outcomes: &table };
-    while store.maintain(&horizon(50), 4_096).more {}
-    table.set(2, Outcome::Committed(Timestamp(60)));
-    let at = |row: u32| RowAddress::new(SegmentNumber(row / 1_024), RowOffset(row % 1_024));
-    let gone: Vec<_> = (0..65_536).filter(|row| row % 2 > 0).map(at).collect();
-    store.delete(&View { visible: 55, transaction: 2, statement: 1 }.snapshot(&table), &gone).unwrap();
+    let (memory, mut store, table) = partly_deleted(65_536, |row| row % 2 > 0);
     let (before, mut peak) = (memory.used(), 0);
-    while store.maintain(&horizon(100), 512).more {
+    while store.maintain(&Horizon { oldest: Timestamp(100), outcomes: &table }, 512).more {
         peak = peak.max(memory.used());
     }
     assert!(store.statistics().counters.compacted >= 64, "{:?}", store.statistics().counters);

@@ -153,7 +153,7 @@ fn a_refused_seal_does_not_keep_rows_from_moving() {
     assert_eq!((counters.compacted, counters.rows_moved), (u64::from(SEGMENTS), u64::from(SEGMENTS * LEFT)));
 }
 
-/// To move rows there is no room. A segment behind them that was thawed for a transaction that is over needs none to be
+/// To move rows there is no room. A segment after them that was thawed for a transaction that is over needs none to be
 /// sealed, and gives back the words of its rows.
 #[test]
 fn rows_that_cannot_move_do_not_keep_others_from_being_sealed() {
