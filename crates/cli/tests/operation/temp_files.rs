@@ -216,7 +216,7 @@ fn a_database_larger_than_the_memory_limit_is_refused_and_not_harmed() {
             assert!(words.iter().all(|word| text.contains(word)), "{text}");
         }
         let mut refused = 0;
-        for limit in ["12M", "16M", "20M", "24M", "28M", "32M", "256M"] {
+        for limit in ["12M", "24M", "256M"] {
             let mut command = Command::new(eris());
             let output = command.args(["verify", "--memory-limit", limit, &directory]).output().unwrap();
             let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -224,7 +224,7 @@ fn a_database_larger_than_the_memory_limit_is_refused_and_not_harmed() {
             assert!(does_not_fit || printed.contains("is whole"), "{limit}: {printed}{errors}");
             refused += usize::from(does_not_fit);
         }
-        assert!((1..7).contains(&refused), "{refused}");
+        assert!((1..3).contains(&refused), "{refused}");
         let server = self::server(&directory, &["--memory-limit", "256M"]);
         let all = "SELECT count(*) FROM large WHERE length(text) >= 60";
         assert_eq!(server.run(all).unwrap(), Some(10 * ROWS));
