@@ -254,8 +254,13 @@ def storage_benchmark(part, result, timeout=3600):
     return measurements, shown(command)
 
 
+# Alone, they would have what they share compiled again, with fewer features than the binary asks for.
+WITH_BINARY = ["eris-sql", "eris-server"]
+
+
 def test_command(package, arguments, features, test):
     command = ["cargo", "test", "--release", "-p", package]
+    command += ["-p", "eris-cli"] if package in WITH_BINARY else []
     command += ["--features", features] if features else []
     command += ["--test", test] if test else []
     return command + list(arguments)
