@@ -27,6 +27,9 @@ use crate::plan::operator_error;
 /// Rows of a file that are in memory at once to be pushed through a stage, in bytes, where memory is not short.
 const CHUNK_BYTES_MAX: u64 = 4 << 20;
 
+/// Batches that may be begun, for each worker, in the round after one in which the sink handed some back.
+const BEGUN_PER_WORKER: usize = 4;
+
 /// Batches that a sink handed back.
 #[derive(Default)]
 struct Refused {
@@ -197,12 +200,13 @@ impl Run<'_> {
         sink: &Arc<dyn Sink>,
         context: &RunContext<'_>,
     ) -> Result<(), SqlError> {
-        let count = batches.len();
         let flows: Arc<[_]> = batches.into_iter().map(|batch| Mutex::new(pipeline.start(batch))).collect();
         let refused: Arc<Refused> = Arc::default();
-        loop {
+        let (mut first, mut begun) = (0, flows.len());
+        while first < flows.len() {
+            let next = flows.len().min(first.saturating_add(begun));
             let (engine, pipeline) = (self.engine.clone(), pipeline.clone());
-            let (flows, handed_back) = (Arc::clone(&flows), Arc::clone(&refused));
+            let (flows_there, handed_back) = (Arc::clone(&flows), Arc::clone(&refused));
             let piece: Piece = Arc::new(move |at| {
                 // What was handed back comes first.
                 if handed_back.is_there() {
@@ -213,16 +217,24 @@ impl Run<'_> {
                     Ok(())
                 };
                 let stops = || handed_back.is_there();
-                let advanced = advance(&engine, &pipeline, &mut lock(&flows[at]), &mut emit, &stops)?;
+                let advanced = advance(&engine, &pipeline, &mut lock(&flows_there[first + at]), &mut emit, &stops)?;
                 Ok(if handed_back.is_there() { Poll::Ready(()) } else { advanced })
             });
-            self.run_pieces(count, piece, context).await?;
+            self.run_pieces(next - first, piece, context).await?;
             let batches = refused.take();
             if batches.is_empty() {
-                return Ok(());
+                (first, begun) = (next, begun.saturating_mul(2));
+                continue;
             }
             self.take_refused(sink, batches, context).await?;
+            // A round visits all that it may begin, also behind what is handed back. Of a sink that takes nothing, rounds
+            // of all batches would cost their square.
+            begun = context.workers * BEGUN_PER_WORKER;
+            while first < next && lock(&flows[first]).is_over() {
+                first += 1;
+            }
         }
+        Ok(())
     }
 
     /// The same with rows that are read from files; `in_order`: what comes of them stays in their order.
