@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use eris_engine::{Engine, EngineOptions};
+use eris_engine::{Engine, EngineOptions, Event};
 use eris_platform::TempDirectory;
 use eris_sql::{DatabaseOptions, Outcome, SessionOptions};
 use eris_storage::Value;
@@ -158,4 +158,26 @@ fn rows_that_wait_for_their_client_are_set_aside() {
         assert!(held < 4 << 20 && in_files > 1 << 20, "{sql}: {held} bytes held, {in_files} in files");
         assert_eq!(taken.len(), count, "{sql}");
     }
+}
+
+/// A sink in files that hands back each batch costs so many polls of tasks for a batch, however many there are: joins of
+/// joins of 16 times as many rows cost about 16 times as many, not 256 times.
+#[test]
+fn batches_that_are_handed_back_cost_rounds_of_few() {
+    let instance = Instance::start(2, 1, DatabaseOptions::default());
+    let mut client = instance.session();
+    client.ok("SET work_mem = '1B'");
+    let mut polls = |rows: i32| {
+        client.ok("DROP TABLE IF EXISTS r");
+        client.ok("CREATE TABLE r (k int PRIMARY KEY, a int, b int)");
+        let lines: String = (0..rows).map(|k| format!("{k},{},{}\n", k / 2, k % 100)).collect::<Vec<_>>().concat();
+        client.run_with("COPY r FROM STDIN (FORMAT csv)", &[], Some(&lines)).unwrap();
+        let polled = || instance.database.engine().statistics().event(Event::TaskPolls);
+        let before = polled();
+        let sql = "SELECT x.b, count(*) FROM r x JOIN r y ON x.k = y.k JOIN r z ON y.a = z.k GROUP BY x.b";
+        assert_eq!(client.rows(sql).len(), 100);
+        polled() - before
+    };
+    let (few, many) = (polls(2_000), polls(32_000));
+    assert!(many < few * 64, "{few} polls for 2,000 rows, {many} for 32,000");
 }
