@@ -202,6 +202,7 @@ impl Run<'_> {
     ) -> Result<(), SqlError> {
         let flows: Arc<[_]> = batches.into_iter().map(|batch| Mutex::new(pipeline.start(batch))).collect();
         let refused: Arc<Refused> = Arc::default();
+        // The first that is not over, and how many from there on a round may begin.
         let (mut first, mut begun) = (0, flows.len());
         while first < flows.len() {
             let next = flows.len().min(first.saturating_add(begun));
