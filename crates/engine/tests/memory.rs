@@ -270,6 +270,69 @@ fn what_lacked_memory_is_sealed_when_there_is_some() {
     assert_eq!(sealed(), [true]);
 }
 
+/// What becomes of a load for which there is no memory until a task gives back after `given_back` what it holds, or
+/// which is cancelled after a while, and how long that took.
+fn load_in_full_memory(
+    is_tightened: bool,
+    given_back: Duration,
+    cancelled: Option<Duration>,
+) -> (Result<u64, EngineError>, Duration) {
+    let options = EngineOptions { workers: 2, memory_limit_bytes: 64 * MIB, ..EngineOptions::default() };
+    let mut simulation = Simulation::new(7, options).expect("starts");
+    let engine = simulation.engine().clone();
+    let container = create(&engine, 2);
+    let memory = Arc::clone(engine.memory());
+    if is_tightened {
+        memory.tighten(63 * MIB, 64 * MIB, u64::MAX);
+    }
+    let held = memory.reserve("test");
+    while held.grow(4_096).is_ok() {}
+    let after = |time: Duration, what: Box<dyn FnOnce() + Send>| {
+        let sleeper = engine.clone();
+        engine.spawn(async move {
+            sleeper.sleep_until(sleeper.env().now() + time).await;
+            what();
+        });
+    };
+    after(given_back, Box::new(move || drop(held)));
+    let mut transaction = engine.begin();
+    let handle = transaction.cancel_handle();
+    if let Some(time) = cancelled {
+        after(time, Box::new(move || handle.cancel()));
+    }
+    let began = engine.env().now();
+    let row = |key| vec![Value::Int64(key), Value::Int64(key), Value::Text("note".into())];
+    let rows: Vec<Vec<Value>> = (0..ROWS).map(row).collect();
+    let rows = Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows);
+    let load = async move {
+        let mut bulk = transaction.bulk(container)?;
+        bulk.append(rows).await?;
+        bulk.finish().await
+    };
+    let loaded = simulation.block_on(load).expect("the task ends");
+    (loaded, engine.env().now().since(began))
+}
+
+/// What a load has brought would be lost if it were refused what others are about to give back.
+#[test]
+fn a_load_waits_for_memory_that_comes_back() {
+    let (soon, late, never) = (Duration::from_millis(100), Duration::from_millis(900), Duration::from_hours(1));
+    let (loaded, _) = load_in_full_memory(false, soon, None);
+    assert_eq!(loaded.expect("there is memory soon"), ROWS as u64);
+    let (loaded, took) = load_in_full_memory(false, late, None);
+    assert!(loaded.is_err_and(|error| error.is_out_of_memory()), "nothing came in the time that it waits");
+    assert!(took < late, "{took:?}");
+    // What is unaccounted may go at any time.
+    let (loaded, _) = load_in_full_memory(true, late, None);
+    assert_eq!(loaded.expect("there is memory in the end"), ROWS as u64);
+    let (loaded, took) = load_in_full_memory(true, never, None);
+    assert!(loaded.is_err_and(|error| error.is_out_of_memory()), "it does not wait for ever");
+    assert!(took < Duration::from_secs(11), "{took:?}");
+    let (loaded, took) = load_in_full_memory(true, never, Some(soon));
+    assert!(matches!(loaded, Err(EngineError::Cancelled)), "{loaded:?}");
+    assert!(took < soon + Duration::from_millis(50), "{took:?}");
+}
+
 /// One test, because both parts look at the memory of this process.
 #[test]
 fn the_process_is_watched_while_there_is_work_and_an_idle_engine_sleeps() {

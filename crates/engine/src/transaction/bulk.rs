@@ -46,6 +46,10 @@ const LATCH_TRIES: usize = 20;
 const CHANGE_WAIT: Duration = Duration::from_millis(100);
 /// How long it waits for one to begin with that, at most. Not every partition can be split.
 const BEGIN_WAIT: Duration = Duration::from_millis(5);
+/// How often a load tries what was refused memory, ...
+const ROOM_TRIES: u32 = 10;
+/// ... and how long it waits for some in between, at most.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// A bulk load within a transaction.
 pub struct BulkLoad<'t> {
@@ -159,7 +163,8 @@ impl<'t> BulkLoad<'t> {
         self.transaction.note_inserted(&self.container, &rows)?;
         self.transaction.check_part().await?;
         self.refresh_table();
-        self.gather(rows)?;
+        self.reserve_gathered(rows.bytes() as u64).await?;
+        self.distribute(rows);
         let segment_rows = self.container.schema().segment_rows as usize;
         while let Some((index, enough)) = self.enough(segment_rows) {
             let gathered = self.gathered.swap_remove(index);
@@ -223,12 +228,6 @@ impl<'t> BulkLoad<'t> {
         }
     }
 
-    fn gather(&mut self, rows: Batch) -> Result<(), EngineError> {
-        self.gathered_bytes.grow(rows.bytes() as u64)?;
-        self.distribute(rows);
-        Ok(())
-    }
-
     fn distribute(&mut self, rows: Batch) {
         if !self.table.partitioning.has_positions() && !self.gathered.is_empty() {
             // One partition at a time gets whole segments.
@@ -255,7 +254,7 @@ impl<'t> BulkLoad<'t> {
         let several = gathered.batches.len() > 1;
         if several {
             // For a moment they are there in parts and in one piece.
-            self.gathered_bytes.grow(gathered.bytes)?;
+            self.reserve_gathered(gathered.bytes).await?;
         }
         let rows = Batch::concat(&gathered.batches);
         drop(gathered.batches);
@@ -406,29 +405,65 @@ impl<'t> BulkLoad<'t> {
         }
         let (count, bytes) = (rows.rows as u64, rows.bytes() as u64);
         let as_rows = rows.rows < SEAL_ROWS_MIN.min(segment_rows);
+        let (work, primitive, attachment) = if as_rows {
+            (Work::Insert, Primitive::Insert, Attachment::Rows(rows))
+        } else {
+            let segment = self.build(partition, &rows).await?;
+            (Work::Attach, Primitive::Attach, Attachment::Segment(segment))
+        };
         let transaction = &*self.transaction;
-        let (work, primitive) =
-            if as_rows { (Work::Insert, Primitive::Insert) } else { (Work::Attach, Primitive::Attach) };
         let operator = Transaction::operator(&self.container, &self.table, work, None);
         let dataflow = transaction.dataflow(vec![operator]);
-        let attachment = if as_rows {
-            Attachment::Rows(rows)
-        } else {
-            let runtime = &transaction.runtime;
-            let form = self.form(&rows);
-            let arena = runtime.machine.arena(partition.home());
-            let dictionaries = Some(self.container.dictionaries());
-            let options = BuildOptions { memory: &runtime.memory, dictionaries, arena, form };
-            let segment = SealedSegment::build_in(&self.container.schema(), &rows, &options)?;
-            self.segments.push(Arc::downgrade(segment.identity()));
-            Attachment::Segment(segment)
-        };
         let attachment = dataflow.attach(attachment)?;
         let header = transaction.header(&dataflow, primitive, Some(partition));
         let message = Message::new(header, &[&attachment.to_le_bytes()]);
         let results = transaction.start(dataflow, vec![message]);
         self.in_flight.push_back(InFlight { partition: partition.id, rows: count, bytes, results });
         Ok(())
+    }
+
+    /// Makes a segment of rows, when there is memory for it.
+    async fn build(&mut self, partition: &Partition, rows: &Batch) -> Result<Arc<SealedSegment>, EngineError> {
+        let mut tries = 1;
+        loop {
+            let runtime = &self.transaction.runtime;
+            let arena = runtime.machine.arena(partition.home());
+            let dictionaries = Some(self.container.dictionaries());
+            let options = BuildOptions { memory: &runtime.memory, dictionaries, arena, form: self.form(rows) };
+            match SealedSegment::build_in(&self.container.schema(), rows, &options) {
+                Ok(segment) => {
+                    self.segments.push(Arc::downgrade(segment.identity()));
+                    return Ok(segment);
+                }
+                Err(refused) => self.make_room(refused.into(), &mut tries).await?,
+            }
+        }
+    }
+
+    /// Reserves memory for rows that are gathered, when there is some.
+    async fn reserve_gathered(&mut self, bytes: u64) -> Result<(), EngineError> {
+        let mut tries = 1;
+        while let Err(refused) = self.gathered_bytes.grow(bytes) {
+            self.make_room(refused.into(), &mut tries).await?;
+        }
+        Ok(())
+    }
+
+    /// Something was refused. What the load has brought so far would be lost with it, so if it was refused for want of
+    /// memory, segments under way land, and the load waits for what can be given back. `Ok`: it is to be tried again.
+    async fn make_room(&mut self, refused: EngineError, tries: &mut u32) -> Result<(), EngineError> {
+        // Opening a database makes room itself.
+        if !refused.is_out_of_memory() || self.encodes_later || *tries == ROOM_TRIES {
+            return Err(refused);
+        }
+        *tries += 1;
+        let memory = Arc::clone(&self.transaction.runtime.memory);
+        let free = memory.free();
+        self.land_all().await?;
+        self.transaction.reclaim_memory(ROOM_WAIT).await?;
+        // What is unaccounted may go yet.
+        let is_tightened = memory.limit() < memory.configured_limit();
+        if memory.free() > free || is_tightened { Ok(()) } else { Err(refused) }
     }
 
     async fn land_oldest(&mut self) -> Result<(), EngineError> {
@@ -438,7 +473,10 @@ impl<'t> BulkLoad<'t> {
                 let Some(holder) = blocked.holder else { return Ok(()) };
                 // Somebody undecided has one of the keys: these rows go again.
                 self.transaction.wait_for(holder).await?;
-                self.gather(Batch::concat(&blocked.rows))
+                let rows = Batch::concat(&blocked.rows);
+                self.gathered_bytes.grow(rows.bytes() as u64)?;
+                self.distribute(rows);
+                Ok(())
             }
             None => Ok(()),
         }

@@ -108,7 +108,7 @@ impl Transaction {
         .await
     }
 
-    fn poll_cancelled(&self, context: &Context<'_>) -> Result<(), EngineError> {
+    pub(super) fn poll_cancelled(&self, context: &Context<'_>) -> Result<(), EngineError> {
         self.cancel().register(context.waker());
         if self.cancel().is_cancelled() { Err(EngineError::Cancelled) } else { Ok(()) }
     }

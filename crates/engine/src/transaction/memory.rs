@@ -1,10 +1,16 @@
 //! How much memory the statements of a transaction may hold.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use eris_platform::MemoryPool;
 
 use super::Transaction;
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// What kind of statement works with the memory of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -48,5 +54,16 @@ impl Transaction {
     /// [system container](crate::SYSTEM_CONTAINER).
     pub fn use_system_memory(&mut self) {
         self.bounded_memory = Some(Arc::clone(&self.runtime.system_memory));
+    }
+
+    /// Waits for what can be given back (see [`Engine::reclaim_memory`]), or until the statement is cancelled.
+    pub(super) async fn reclaim_memory(&self, wait_max: Duration) -> Result<(), EngineError> {
+        let engine = Engine::of_runtime(&self.runtime);
+        let mut reclaimed = pin!(engine.reclaim_memory(wait_max));
+        poll_fn(|context| match self.poll_cancelled(context) {
+            Ok(()) => reclaimed.as_mut().poll(context).map(Ok),
+            Err(cancelled) => Poll::Ready(Err(cancelled)),
+        })
+        .await
     }
 }
