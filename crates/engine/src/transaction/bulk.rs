@@ -41,9 +41,10 @@ const SENT_BYTES: u64 = 1 << 20;
 
 /// How often a load tries to get at a partition that it would leave behind.
 const LATCH_TRIES: usize = 20;
-/// How long a segment waits for a partition that copies rows, at most: copying as many rows as a segment has takes a
-/// fraction of that.
-const CHANGE_WAIT: Duration = Duration::from_millis(100);
+/// How long a segment waits for a partition that copies rows, at most. Beside other work copying as many rows as a
+/// segment has may take longer than 100 ms: then a load that waited for no longer brought rows faster than they were
+/// copied.
+const CHANGE_WAIT: Duration = Duration::from_secs(2);
 /// How long it waits for one to begin with that, at most. Not every partition can be split.
 const BEGIN_WAIT: Duration = Duration::from_millis(5);
 /// How often a load tries what was refused memory, ...
