@@ -124,9 +124,17 @@ impl EngineError {
         matches!(self, Self::Storage(StorageError::Conflict { with: None }))
     }
 
+    /// What was refused, if there was no memory for something.
+    pub fn memory_exceeded(&self) -> Option<&MemoryExceeded> {
+        match self {
+            Self::Memory(refused) | Self::Storage(StorageError::Memory(refused)) => Some(refused),
+            _ => None,
+        }
+    }
+
     /// Whether there was no memory for something.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Memory(_) | Self::Storage(StorageError::Memory(_)))
+        self.memory_exceeded().is_some()
     }
 
     /// Whether the transaction lost against a concurrent one and may succeed when run again.

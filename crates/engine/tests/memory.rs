@@ -270,67 +270,74 @@ fn what_lacked_memory_is_sealed_when_there_is_some() {
     assert_eq!(sealed(), [true]);
 }
 
-/// What becomes of a load for which there is no memory until a task gives back after `given_back` what it holds, or
-/// which is cancelled after a while, and how long that took.
+const SEGMENT_ROWS: i64 = 4_096;
+
+/// What becomes of a load for whose second segment only `room` bytes are left, until a task gives another MiB back
+/// after `given_back`, or which is cancelled after a while; and how long that took.
 fn load_in_full_memory(
-    is_tightened: bool,
+    room: u64,
     given_back: Duration,
     cancelled: Option<Duration>,
 ) -> (Result<u64, EngineError>, Duration) {
     let options = EngineOptions { workers: 2, memory_limit_bytes: 64 * MIB, ..EngineOptions::default() };
     let mut simulation = Simulation::new(7, options).expect("starts");
     let engine = simulation.engine().clone();
-    let container = create(&engine, 2);
-    let memory = Arc::clone(engine.memory());
-    if is_tightened {
-        memory.tighten(63 * MIB, 64 * MIB, u64::MAX);
-    }
-    let held = memory.reserve("test");
-    while held.grow(4_096).is_ok() {}
-    let after = |time: Duration, what: Box<dyn FnOnce() + Send>| {
-        let sleeper = engine.clone();
-        engine.spawn(async move {
-            sleeper.sleep_until(sleeper.env().now() + time).await;
-            what();
-        });
+    let container = create(&engine, 1);
+    let segment = |number: i64| {
+        let text = |key: i64| Value::Text(format!("number {}", key * 7_919 % 1_000_003).into());
+        let row = |key| vec![Value::Int64(key), Value::Int64(key), text(key)];
+        let rows: Vec<Vec<Value>> = (number * SEGMENT_ROWS..(number + 1) * SEGMENT_ROWS).map(row).collect();
+        Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows)
     };
-    after(given_back, Box::new(move || drop(held)));
-    let mut transaction = engine.begin();
-    let handle = transaction.cancel_handle();
-    if let Some(time) = cancelled {
-        after(time, Box::new(move || handle.cancel()));
-    }
-    let began = engine.env().now();
-    let row = |key| vec![Value::Int64(key), Value::Int64(key), Value::Text("note".into())];
-    let rows: Vec<Vec<Value>> = (0..ROWS).map(row).collect();
-    let rows = Batch::from_rows(&[DataType::Int64, DataType::Int64, DataType::Text], &rows);
+    let (first, second, loader) = (segment(0), segment(1), engine.clone());
     let load = async move {
-        let mut bulk = transaction.bulk(container)?;
-        bulk.append(rows).await?;
-        bulk.finish().await
+        let mut transaction = loader.begin();
+        let handle = transaction.cancel_handle();
+        let mut bulk = transaction.bulk(container).expect("the container exists");
+        bulk.append(first).await.expect("there is room for it");
+        let held = Arc::new(loader.memory().reserve("test"));
+        while held.grow(4_096).is_ok() {}
+        held.shrink(room);
+        let began = loader.env().now();
+        let (giver, gives_back) = (loader.clone(), Arc::clone(&held));
+        loader.spawn(async move {
+            giver.sleep_until(began + given_back).await;
+            gives_back.shrink(MIB);
+        });
+        if let Some(time) = cancelled {
+            let canceller = loader.clone();
+            loader.spawn(async move {
+                canceller.sleep_until(began + time).await;
+                handle.cancel();
+            });
+        }
+        let appended = bulk.append(second).await;
+        let took = loader.env().now().since(began);
+        drop(held);
+        (if let Err(error) = appended { Err(error) } else { bulk.finish().await }, took)
     };
-    let loaded = simulation.block_on(load).expect("the task ends");
-    (loaded, engine.env().now().since(began))
+    simulation.block_on(load).expect("the task ends")
 }
 
-/// What a load has brought would be lost if it were refused what others are about to give back.
+/// What a load has brought would be lost if it were refused what others are about to give back: memory for the rows
+/// that it gathers, or for a segment of them.
 #[test]
 fn a_load_waits_for_memory_that_comes_back() {
-    let (soon, late, never) = (Duration::from_millis(100), Duration::from_millis(900), Duration::from_hours(1));
-    let (loaded, _) = load_in_full_memory(false, soon, None);
-    assert_eq!(loaded.expect("there is memory soon"), ROWS as u64);
-    let (loaded, took) = load_in_full_memory(false, late, None);
-    assert!(loaded.is_err_and(|error| error.is_out_of_memory()), "nothing came in the time that it waits");
-    assert!(took < late, "{took:?}");
-    // What is unaccounted may go at any time.
-    let (loaded, _) = load_in_full_memory(true, late, None);
-    assert_eq!(loaded.expect("there is memory in the end"), ROWS as u64);
-    let (loaded, took) = load_in_full_memory(true, never, None);
-    assert!(loaded.is_err_and(|error| error.is_out_of_memory()), "it does not wait for ever");
-    assert!(took < Duration::from_secs(11), "{took:?}");
-    let (loaded, took) = load_in_full_memory(true, never, Some(soon));
-    assert!(matches!(loaded, Err(EngineError::Cancelled)), "{loaded:?}");
-    assert!(took < soon + Duration::from_millis(50), "{took:?}");
+    let (soon, later, never) = (Duration::from_millis(100), Duration::from_millis(500), Duration::from_hours(1));
+    for (room, consumer) in [(4_096, "bulk load"), (256 << 10, "column segments")] {
+        for given_back in [soon, later] {
+            let (loaded, took) = load_in_full_memory(room, given_back, None);
+            assert_eq!(loaded.expect("there is memory in the end"), 2 * SEGMENT_ROWS as u64, "{consumer}");
+            assert!(took >= given_back, "{consumer}: it needed no more memory");
+        }
+        let (loaded, took) = load_in_full_memory(room, never, None);
+        let refused = loaded.expect_err("it does not wait for ever");
+        assert_eq!(refused.memory_exceeded().map(|refused| refused.consumer), Some(consumer), "{refused}");
+        assert!(took > later && took < Duration::from_secs(2), "{consumer}: {took:?}");
+        let (loaded, took) = load_in_full_memory(room, never, Some(soon));
+        assert!(matches!(loaded, Err(EngineError::Cancelled)), "{consumer}: {loaded:?}");
+        assert!(took < soon + Duration::from_millis(50), "{consumer}: {took:?}");
+    }
 }
 
 /// One test, because both parts look at the memory of this process.

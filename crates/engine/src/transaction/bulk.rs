@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use eris_platform::Reservation;
+use eris_platform::memory::RefusedBy;
+use eris_platform::{MemoryExceeded, Nanos, Reservation};
 use eris_storage::{
     Batch, BuildForm, BuildOptions, ContainerId, Key, PartitionId, SealedSegment, SegmentIdentity, Value, segment_bytes,
 };
@@ -41,15 +42,16 @@ const SENT_BYTES: u64 = 1 << 20;
 
 /// How often a load tries to get at a partition that it would leave behind.
 const LATCH_TRIES: usize = 20;
-/// How long a segment waits for a partition that copies rows, at most. Beside other work copying as many rows as a
-/// segment has may take longer than 100 ms: then a load that waited for no longer brought rows faster than they were
-/// copied.
+/// How long a segment waits for a partition that copies rows, at most. Copying as many rows as a segment has may take
+/// more than 100 ms beside other work.
 const CHANGE_WAIT: Duration = Duration::from_secs(2);
 /// How long it waits for one to begin with that, at most. Not every partition can be split.
 const BEGIN_WAIT: Duration = Duration::from_millis(5);
-/// How often a load tries what was refused memory, ...
-const ROOM_TRIES: u32 = 10;
-/// ... and how long it waits for some in between, at most.
+/// What was refused memory is tried so often without more room than before, ...
+const TRIES_IN_VAIN: u32 = 3;
+/// ... for so long in all, ...
+const TRIES_TIME: Duration = Duration::from_secs(10);
+/// ... and the load waits for room in between, at most so long.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// A bulk load within a transaction.
@@ -82,6 +84,13 @@ struct Gathered {
     batches: Vec<Batch>,
     rows: usize,
     bytes: u64,
+}
+
+/// Tries of something that was refused memory.
+#[derive(Default)]
+struct Tries {
+    until: Option<Nanos>,
+    in_vain: u32,
 }
 
 /// Why rows are not gathered any further.
@@ -273,8 +282,10 @@ impl<'t> BulkLoad<'t> {
             {
                 break;
             }
+            if !self.attach(&gathered.partition, part, segment_rows).await? {
+                break;
+            }
             at += length;
-            self.attach(&gathered.partition, part, segment_rows).await?;
         }
         // As long as they wait, they would keep the memory of those that were sealed.
         let left = match at {
@@ -399,7 +410,9 @@ impl<'t> BulkLoad<'t> {
         Ok(false)
     }
 
-    async fn attach(&mut self, partition: &Partition, rows: Batch, segment_rows: usize) -> Result<(), EngineError> {
+    /// Sends rows to a partition, as a segment if they are enough for one. False if it has other bounds since the load
+    /// waited for memory for that.
+    async fn attach(&mut self, partition: &Partition, rows: Batch, segment_rows: usize) -> Result<bool, EngineError> {
         let limit = IN_FLIGHT_PER_WORKER * self.transaction.runtime.options.workers;
         while self.in_flight.len() >= limit {
             self.land_oldest().await?;
@@ -409,7 +422,7 @@ impl<'t> BulkLoad<'t> {
         let (work, primitive, attachment) = if as_rows {
             (Work::Insert, Primitive::Insert, Attachment::Rows(rows))
         } else {
-            let segment = self.build(partition, &rows).await?;
+            let Some(segment) = self.build(partition, &rows).await? else { return Ok(false) };
             (Work::Attach, Primitive::Attach, Attachment::Segment(segment))
         };
         let transaction = &*self.transaction;
@@ -420,12 +433,12 @@ impl<'t> BulkLoad<'t> {
         let message = Message::new(header, &[&attachment.to_le_bytes()]);
         let results = transaction.start(dataflow, vec![message]);
         self.in_flight.push_back(InFlight { partition: partition.id, rows: count, bytes, results });
-        Ok(())
+        Ok(true)
     }
 
-    /// Makes a segment of rows, when there is memory for it.
-    async fn build(&mut self, partition: &Partition, rows: &Batch) -> Result<Arc<SealedSegment>, EngineError> {
-        let mut tries = 1;
+    /// Makes a segment of rows, when there is memory for it; `None` if the partition has other bounds by then.
+    async fn build(&mut self, partition: &Partition, rows: &Batch) -> Result<Option<Arc<SealedSegment>>, EngineError> {
+        let (mut tries, bounds) = (Tries::default(), self.table.bounds_of(partition.id));
         loop {
             let runtime = &self.transaction.runtime;
             let arena = runtime.machine.arena(partition.home());
@@ -434,37 +447,46 @@ impl<'t> BulkLoad<'t> {
             match SealedSegment::build_in(&self.container.schema(), rows, &options) {
                 Ok(segment) => {
                     self.segments.push(Arc::downgrade(segment.identity()));
-                    return Ok(segment);
+                    return Ok(Some(segment));
                 }
                 Err(refused) => self.make_room(refused.into(), &mut tries).await?,
+            }
+            self.refresh_table();
+            if self.table.bounds_of(partition.id) != bounds {
+                return Ok(None);
             }
         }
     }
 
     /// Reserves memory for rows that are gathered, when there is some.
     async fn reserve_gathered(&mut self, bytes: u64) -> Result<(), EngineError> {
-        let mut tries = 1;
+        let mut tries = Tries::default();
         while let Err(refused) = self.gathered_bytes.grow(bytes) {
             self.make_room(refused.into(), &mut tries).await?;
         }
         Ok(())
     }
 
-    /// Something was refused. What the load has brought so far would be lost with it, so if it was refused for want of
-    /// memory, segments under way land, and the load waits for what can be given back. `Ok`: it is to be tried again.
-    async fn make_room(&mut self, refused: EngineError, tries: &mut u32) -> Result<(), EngineError> {
+    /// Something was refused. What the load has brought so far would be lost with it, so if memory was refused, segments
+    /// under way land, and the load waits for what can be given back. `Ok`: it is to be tried again.
+    async fn make_room(&mut self, refused: EngineError, tries: &mut Tries) -> Result<(), EngineError> {
+        let may_come = |refused: &MemoryExceeded| refused.refused_by != RefusedBy::Statement;
+        let runtime = Arc::clone(&self.transaction.runtime);
+        let until = *tries.until.get_or_insert(runtime.env.now() + TRIES_TIME);
         // Opening a database makes room itself.
-        if !refused.is_out_of_memory() || self.encodes_later || *tries == ROOM_TRIES {
+        if !refused.memory_exceeded().is_some_and(may_come)
+            || self.encodes_later
+            || tries.in_vain == TRIES_IN_VAIN
+            || runtime.env.now() >= until
+        {
             return Err(refused);
         }
-        *tries += 1;
-        let memory = Arc::clone(&self.transaction.runtime.memory);
-        let free = memory.free();
+        let room = || runtime.memory.limit().saturating_sub(runtime.memory.used());
+        let before = room();
         self.land_all().await?;
         self.transaction.reclaim_memory(ROOM_WAIT).await?;
-        // What is unaccounted may go yet.
-        let is_tightened = memory.limit() < memory.configured_limit();
-        if memory.free() > free || is_tightened { Ok(()) } else { Err(refused) }
+        tries.in_vain = if room() > before { 0 } else { tries.in_vain + 1 };
+        Ok(())
     }
 
     async fn land_oldest(&mut self) -> Result<(), EngineError> {

@@ -6,22 +6,19 @@
 //! A lane knows where its pieces are; they are written as they come and read in their order.
 
 use std::collections::VecDeque;
-use std::mem::discriminant;
+use std::mem::{Discriminant, discriminant};
 use std::sync::{Arc, Mutex};
 
 use eris_platform::{Extent, IoTask, Reservation, TempFile, TempFileError};
-use eris_storage::{BATCH_ROWS, Batch, Column, DataType, Values};
+use eris_storage::{BATCH_ROWS, Batch, Column, ColumnBuilder, DataType, Values};
 
 use super::Spill;
 use super::frame::{put_frame, take_frame};
-use crate::assembly::own_texts;
 use crate::error::OperatorError;
 use crate::pipeline::lock;
 
 /// Plain bytes of a frame, roughly: what is made and read in a fraction of a turn.
 const FRAME_BYTES: usize = 64 << 10;
-/// What a column takes besides its values, roughly.
-const COLUMN_BYTES: u64 = 128;
 /// Bytes of a piece of a lane, roughly: enough for a disk, few enough to have one of each of many lanes in memory.
 const PIECE_BYTES_MAX: u64 = 128 << 10;
 /// The same of many lanes where memory is short.
@@ -57,7 +54,8 @@ impl SpillFile {
     pub fn new(spill: &Spill, lanes: usize) -> Result<Arc<Self>, OperatorError> {
         let file = spill.inner.files.create(&spill.inner.budget).map_err(OperatorError::TempFile)?;
         let held = spill.reserve_counted();
-        let share = spill.in_flight_bytes() / 2 / lanes.max(1) as u64;
+        // Half of it, two thirds of that for pieces, and one for rows that are no frame yet.
+        let share = spill.in_flight_bytes() / 3 / lanes.max(1) as u64;
         let piece_bytes = share.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize;
         Ok(Arc::new(Self { spill: spill.clone(), file, piece_bytes, writing: Mutex::default(), held }))
     }
@@ -102,10 +100,7 @@ pub(crate) struct LaneWriter {
     file: Arc<SpillFile>,
     /// Of the first batch; all have the same.
     types: Option<Arc<[DataType]>>,
-    /// Rows that are too few for a frame, and the bytes that are reserved for them.
-    few: Vec<Batch>,
-    few_rows: usize,
-    few_bytes: u64,
+    few: Few,
     gathered: Vec<u8>,
     extents: Vec<Extent>,
     rows: u64,
@@ -119,9 +114,7 @@ impl LaneWriter {
         Self {
             file: Arc::clone(file),
             types: None,
-            few: Vec::new(),
-            few_rows: 0,
-            few_bytes: 0,
+            few: Few::default(),
             gathered: Vec::new(),
             extents: Vec::new(),
             rows: 0,
@@ -147,18 +140,15 @@ impl LaneWriter {
         self.rows += batch.rows as u64;
         self.bytes += batch.bytes() as u64;
         // Rows that are divided come a few at a time. A frame of each few would cost more than the rows in it.
-        let frame_rows = Self::frame_rows(batch);
-        let bytes = batch.bytes() as u64 + batch.columns.len() as u64 * COLUMN_BYTES;
+        let (frame_rows, bytes) = (Self::frame_rows(batch), batch.bytes() as u64);
         let few_bytes_max = FRAME_BYTES.min(self.file.piece_bytes / 2) as u64;
-        let is_alike = self.few.first().is_none_or(|first| lie_alike(first, batch));
-        if !is_alike || self.few_rows + batch.rows > BATCH_ROWS || self.few_bytes + bytes > few_bytes_max {
+        if !self.few.lie_as(batch) || self.few.rows + batch.rows > BATCH_ROWS || self.few.bytes + bytes > few_bytes_max
+        {
             self.put_few()?;
         }
         if batch.rows * 2 <= frame_rows && bytes * 2 <= few_bytes_max {
             self.file.held.grow(bytes)?;
-            let columns: Vec<Column> = batch.columns.iter().cloned().map(own_texts).collect();
-            self.few.push(Batch::new(columns, batch.rows));
-            (self.few_rows, self.few_bytes) = (self.few_rows + batch.rows, self.few_bytes + bytes);
+            self.few.push(batch, bytes);
             return Ok(());
         }
         self.put_few()?;
@@ -175,13 +165,12 @@ impl LaneWriter {
 
     /// A frame of the few rows that wait for one.
     fn put_few(&mut self) -> Result<(), OperatorError> {
-        if self.few.is_empty() {
+        if self.few.rows == 0 {
             return Ok(());
         }
-        let rows = concat(&self.few);
-        self.few.clear();
-        self.file.held.shrink(std::mem::take(&mut self.few_bytes));
-        self.few_rows = 0;
+        let few = std::mem::take(&mut self.few);
+        self.file.held.shrink(few.bytes);
+        let rows = few.finish();
         self.put(&rows)
     }
 
@@ -229,30 +218,65 @@ impl LaneWriter {
     }
 }
 
-/// Whether the columns of two batches of the same types lie in memory alike: small decimals have 64 bits, or 128.
-fn lie_alike(one: &Batch, other: &Batch) -> bool {
-    let mut pairs = one.columns.iter().zip(&other.columns);
-    pairs.all(|(one, other)| discriminant(&one.values) == discriminant(&other.values))
+/// Rows that are too few for a frame.
+#[derive(Default)]
+struct Few {
+    columns: Vec<FewOfColumn>,
+    rows: usize,
+    /// What is reserved for them.
+    bytes: u64,
 }
 
-/// Batches that lie alike as one.
-fn concat(batches: &[Batch]) -> Batch {
-    let column = |at: usize| {
-        let data_type = batches[0].columns[at].data_type;
-        let as_they_lie = |column: &Column| match column.values {
-            Values::Int64(_) => Column { data_type: DataType::Int64, ..column.clone() },
-            _ => column.clone(),
-        };
-        let parts: Vec<Column> = batches.iter().map(|batch| as_they_lie(&batch.columns[at])).collect();
-        Column { data_type, ..Column::concat(&parts) }
-    };
-    let columns: Vec<Column> = (0..batches[0].columns.len()).map(column).collect();
-    Batch::new(columns, batches.iter().map(|batch| batch.rows).sum())
+struct FewOfColumn {
+    data_type: DataType,
+    /// Small decimals have 64 bits in memory, or 128.
+    values: Discriminant<Values>,
+    builder: ColumnBuilder,
+}
+
+impl Few {
+    /// Whether the columns of a batch lie in memory as these do.
+    fn lie_as(&self, batch: &Batch) -> bool {
+        let mut pairs = self.columns.iter().zip(&batch.columns);
+        pairs.all(|(own, column)| own.values == discriminant(&column.values))
+    }
+
+    fn push(&mut self, batch: &Batch, bytes: u64) {
+        if self.rows == 0 {
+            self.columns = batch.columns.iter().map(FewOfColumn::of).collect();
+        }
+        for (own, column) in self.columns.iter_mut().zip(&batch.columns) {
+            own.builder.extend(column, 0..batch.rows);
+        }
+        (self.rows, self.bytes) = (self.rows + batch.rows, self.bytes + bytes);
+    }
+
+    fn finish(self) -> Batch {
+        let columns = self.columns.into_iter();
+        let columns = columns.map(|own| Column { data_type: own.data_type, ..own.builder.finish() });
+        Batch::new(columns.collect::<Vec<_>>(), self.rows)
+    }
+}
+
+impl FewOfColumn {
+    /// For columns like this one.
+    fn of(column: &Column) -> Self {
+        // A builder goes by the type, which says 128 bits for a wide decimal.
+        let built = if let Values::Int64(_) = column.values { DataType::Int64 } else { column.data_type };
+        let builder = ColumnBuilder::with_capacity(built, 0);
+        Self { data_type: column.data_type, values: discriminant(&column.values), builder }
+    }
+}
+
+impl std::fmt::Debug for Few {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} rows", self.rows)
+    }
 }
 
 impl Drop for LaneWriter {
     fn drop(&mut self) {
-        self.file.held.shrink(self.gathered.len() as u64 + self.few_bytes);
+        self.file.held.shrink(self.gathered.len() as u64 + self.few.bytes);
     }
 }
 
@@ -409,7 +433,7 @@ mod tests {
         assert_eq!(read.iter().filter(|batch| narrow(batch)).map(|batch| batch.rows).sum::<usize>(), 2_048);
     }
 
-    /// Whatever the batches are, their rows come back in their order, in frames that are read in a fraction of a turn.
+    /// Whatever the batches are, their rows come back in their order, in frames of a bounded size.
     #[test]
     fn rows_of_few_and_of_many_come_back_in_their_order() {
         for seed in 0..40 {

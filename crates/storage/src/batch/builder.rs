@@ -237,10 +237,17 @@ impl ColumnBuilder {
             (Growing::Int128(values), ValuesView::Int128(source)) => gather(values, source, rows),
             (Growing::Float32(values), ValuesView::Float32(source)) => gather(values, source, rows),
             (Growing::Float64(values), ValuesView::Float64(source)) => gather(values, source, rows),
-            (Growing::Bytes(values), ValuesView::Bytes(source)) => match rows {
-                RowsOf::Run(range) => range.clone().for_each(|row| push_view(values, source, row)),
-                RowsOf::List(list) => list.iter().for_each(|row| push_view(values, source, *row as usize)),
-            },
+            (Growing::Bytes(values), ValuesView::Bytes(source)) => {
+                // What lies under a NULL need not be readable.
+                let mut push = |row: usize| match other.validity.get(row) {
+                    true => push_view(values, source, row),
+                    false => values.push(&[]),
+                };
+                match rows {
+                    RowsOf::Run(range) => range.clone().for_each(push),
+                    RowsOf::List(list) => list.iter().for_each(|row| push(*row as usize)),
+                }
+            }
             (_, source) => unreachable!("{:?} appended to a column of {}", source.physical(), self.data_type),
         }
     }
