@@ -239,9 +239,12 @@ impl ColumnBuilder {
             (Growing::Float64(values), ValuesView::Float64(source)) => gather(values, source, rows),
             (Growing::Bytes(values), ValuesView::Bytes(source)) => {
                 // What lies under a NULL need not be readable.
-                let mut push = |row: usize| match other.validity.get(row) {
-                    true => push_view(values, source, row),
-                    false => values.push(&[]),
+                let mut push = |row: usize| {
+                    if other.validity.get(row) {
+                        push_view(values, source, row);
+                    } else {
+                        values.push(&[]);
+                    }
                 };
                 match rows {
                     RowsOf::Run(range) => range.clone().for_each(push),
