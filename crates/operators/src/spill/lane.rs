@@ -381,7 +381,7 @@ mod tests {
     /// Rows numbered from `first` on; their decimals have 64 bits or 128.
     fn numbered(first: usize, rows: usize, text_bytes: usize, is_narrow: bool) -> Batch {
         let row = |number: usize| {
-            let text = if number % 7 == 0 { Value::Null } else { Value::Text("x".repeat(text_bytes).into()) };
+            let text = if number.is_multiple_of(7) { Value::Null } else { Value::Text("x".repeat(text_bytes).into()) };
             vec![Value::Int64(number as i64), text, Value::Decimal { unscaled: number as i128 * 3, scale: 2 }]
         };
         let mut batch = Batch::from_rows(&TYPES, &(first..first + rows).map(row).collect::<Vec<_>>());

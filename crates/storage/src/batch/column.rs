@@ -326,6 +326,7 @@ impl PartialEq for Column {
 
 #[cfg(test)]
 mod tests {
+    use super::super::views::{data_view, inline_view};
     use super::*;
 
     #[test]
@@ -336,5 +337,17 @@ mod tests {
         let Values::Bytes(views) = &column.values else { panic!("a text") };
         assert_eq!(views.data.iter().map(|data| data.len()).sum::<usize>(), 1_000);
         assert_eq!(Column::constant(DataType::Text, &Value::Text("x".repeat(1_000).into()), 0).len(), 0);
+    }
+
+    #[test]
+    fn what_lies_under_a_null_is_not_read() {
+        // A long text in a buffer that is not there.
+        let views: Buffer<u128> = vec![inline_view(b"a"), data_view(&[b'x'; 20], 7, 0)].into();
+        let values = Values::Bytes(Views { views: views.into(), data: Arc::default() });
+        let validity = Some(Bitmap::new(vec![0b01].into(), 0, 2));
+        let column = Column { data_type: DataType::Text, validity, values };
+        let twice = Column::concat(&[column.clone(), column]);
+        let values: Vec<Value> = (0..4).map(|row| twice.value(row)).collect();
+        assert_eq!(values, [Value::Text("a".into()), Value::Null, Value::Text("a".into()), Value::Null]);
     }
 }
