@@ -467,8 +467,8 @@ impl<'t> BulkLoad<'t> {
         Ok(())
     }
 
-    /// Something was refused. What the load has brought so far would be lost with it, so if memory was refused, segments
-    /// under way land, and the load waits for what can be given back. `Ok`: it is to be tried again.
+    /// Something was refused. What the load has brought so far would be lost with it, so if memory was refused,
+    /// segments under way land, and the load waits for what can be given back. `Ok`: it is to be tried again.
     async fn make_room(&mut self, refused: EngineError, tries: &mut Tries) -> Result<(), EngineError> {
         let may_come = |refused: &MemoryExceeded| refused.refused_by != RefusedBy::Statement;
         let runtime = Arc::clone(&self.transaction.runtime);
