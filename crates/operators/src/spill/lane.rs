@@ -54,8 +54,7 @@ impl SpillFile {
     pub fn new(spill: &Spill, lanes: usize) -> Result<Arc<Self>, OperatorError> {
         let file = spill.inner.files.create(&spill.inner.budget).map_err(OperatorError::TempFile)?;
         let held = spill.reserve_counted();
-        // Half of it, two thirds of that for pieces, and one for rows that are no frame yet.
-        let share = spill.in_flight_bytes() / 3 / lanes.max(1) as u64;
+        let share = spill.in_flight_bytes() / 2 / lanes.max(1) as u64;
         let piece_bytes = share.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) as usize;
         Ok(Arc::new(Self { spill: spill.clone(), file, piece_bytes, writing: Mutex::default(), held }))
     }
