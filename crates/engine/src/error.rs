@@ -124,7 +124,7 @@ impl EngineError {
         matches!(self, Self::Storage(StorageError::Conflict { with: None }))
     }
 
-    /// What was refused, if there was no memory for something.
+    /// The refused request, if the error is for want of memory.
     pub fn memory_exceeded(&self) -> Option<&MemoryExceeded> {
         match self {
             Self::Memory(refused) | Self::Storage(StorageError::Memory(refused)) => Some(refused),

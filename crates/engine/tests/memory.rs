@@ -319,8 +319,8 @@ fn load_in_full_memory(
     simulation.block_on(load).expect("the task ends")
 }
 
-/// What a load has brought would be lost if it were refused what others are about to give back: memory for the rows
-/// that it gathers, or for a segment of them.
+/// A load waits instead of losing its rows if it is refused memory that is released soon after, for the rows that it
+/// gathers or for a segment of them.
 #[test]
 fn a_load_waits_for_memory_that_comes_back() {
     let (soon, later, never) = (Duration::from_millis(100), Duration::from_millis(500), Duration::from_hours(1));

@@ -160,8 +160,8 @@ fn rows_that_wait_for_their_client_are_set_aside() {
     }
 }
 
-/// A sink in files that hands back each batch costs so many polls of tasks for a batch, however many there are: joins
-/// of joins of 16 times as many rows cost about 16 times as many, not 256 times.
+/// If a sink in files hands back each batch, the polls per batch do not grow with the number of batches: joins of joins
+/// of 16 times as many rows cost about 16 times the polls, not 256 times.
 #[test]
 fn batches_that_are_handed_back_cost_rounds_of_few() {
     let instance = Instance::start(2, 1, DatabaseOptions::default());

@@ -42,16 +42,16 @@ const SENT_BYTES: u64 = 1 << 20;
 
 /// How often a load tries to get at a partition that it would leave behind.
 const LATCH_TRIES: usize = 20;
-/// How long a segment waits for a partition that copies rows, at most. Copying as many rows as a segment has may take
-/// more than 100 ms beside other work.
+/// Maximum wait of a whole segment for a partition that is copying rows. Beside other work, copying the rows of one
+/// segment can take more than 100 ms; a load that waits for less outruns the split.
 const CHANGE_WAIT: Duration = Duration::from_secs(2);
 /// How long it waits for one to begin with that, at most. Not every partition can be split.
 const BEGIN_WAIT: Duration = Duration::from_millis(5);
-/// What was refused memory is tried so often without more room than before, ...
+/// A refused request fails after this many retries in a row that found no more free memory.
 const TRIES_IN_VAIN: u32 = 3;
-/// ... for so long in all, ...
+/// Maximum time for all retries of one request.
 const TRIES_TIME: Duration = Duration::from_secs(10);
-/// ... and the load waits for room in between, at most so long.
+/// Maximum wait for memory before each retry.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// A bulk load within a transaction.
@@ -86,7 +86,7 @@ struct Gathered {
     bytes: u64,
 }
 
-/// Tries of something that was refused memory.
+/// Retries of one request for memory.
 #[derive(Default)]
 struct Tries {
     until: Option<Nanos>,
@@ -410,8 +410,8 @@ impl<'t> BulkLoad<'t> {
         Ok(false)
     }
 
-    /// Sends rows to a partition, as a segment if they are enough for one. False if it has other bounds since the load
-    /// waited for memory for that.
+    /// Sends rows to a partition, as a segment if there are enough for one. Sends nothing and returns false if the
+    /// bounds of the partition changed while the load waited for memory.
     async fn attach(&mut self, partition: &Partition, rows: Batch, segment_rows: usize) -> Result<bool, EngineError> {
         let limit = IN_FLIGHT_PER_WORKER * self.transaction.runtime.options.workers;
         while self.in_flight.len() >= limit {
@@ -436,7 +436,8 @@ impl<'t> BulkLoad<'t> {
         Ok(true)
     }
 
-    /// Makes a segment of rows, when there is memory for it; `None` if the partition has other bounds by then.
+    /// Builds a segment and waits for memory if needed. `None`: the bounds of the partition changed meanwhile, so the
+    /// rows have to be distributed again.
     async fn build(&mut self, partition: &Partition, rows: &Batch) -> Result<Option<Arc<SealedSegment>>, EngineError> {
         let (mut tries, bounds) = (Tries::default(), self.table.bounds_of(partition.id));
         loop {
@@ -458,7 +459,7 @@ impl<'t> BulkLoad<'t> {
         }
     }
 
-    /// Reserves memory for rows that are gathered, when there is some.
+    /// Reserves memory for gathered rows and waits for it if needed.
     async fn reserve_gathered(&mut self, bytes: u64) -> Result<(), EngineError> {
         let mut tries = Tries::default();
         while let Err(refused) = self.gathered_bytes.grow(bytes) {
@@ -467,13 +468,13 @@ impl<'t> BulkLoad<'t> {
         Ok(())
     }
 
-    /// Something was refused. What the load has brought so far would be lost with it, so if memory was refused,
-    /// segments under way land, and the load waits for what can be given back. `Ok`: it is to be tried again.
+    /// Called after a refusal. A load that fails loses all its rows, so if memory was refused it lands the segments
+    /// under way and waits for memory to be reclaimed. `Ok`: retry the request.
     async fn make_room(&mut self, refused: EngineError, tries: &mut Tries) -> Result<(), EngineError> {
         let may_come = |refused: &MemoryExceeded| refused.refused_by != RefusedBy::Statement;
         let runtime = Arc::clone(&self.transaction.runtime);
         let until = *tries.until.get_or_insert(runtime.env.now() + TRIES_TIME);
-        // Opening a database makes room itself.
+        // A statement's own limit does not rise, and recovery (`encodes_later`) retries by itself.
         if !refused.memory_exceeded().is_some_and(may_come)
             || self.encodes_later
             || tries.in_vain == TRIES_IN_VAIN

@@ -56,7 +56,7 @@ impl Transaction {
         self.bounded_memory = Some(Arc::clone(&self.runtime.system_memory));
     }
 
-    /// Waits for what can be given back (see [`Engine::reclaim_memory`]), or until the statement is cancelled.
+    /// Waits while memory is reclaimed (see [`Engine::reclaim_memory`]); fails if the statement is cancelled meanwhile.
     pub(super) async fn reclaim_memory(&self, wait_max: Duration) -> Result<(), EngineError> {
         let engine = Engine::of_runtime(&self.runtime);
         let mut reclaimed = pin!(engine.reclaim_memory(wait_max));

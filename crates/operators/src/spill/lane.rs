@@ -3,7 +3,8 @@
 //! ```text
 //!   file    | lane 0 | lane 2 | lane 0 | lane 1 | ...      pieces of some hundred kilobytes, each of whole frames
 //! ```
-//! A lane knows where its pieces are; they are written as they come and read in their order.
+//! A lane knows where its pieces are; they are written as they come and read in their order. Small batches are buffered
+//! until they fill a frame.
 
 use std::collections::VecDeque;
 use std::mem::{Discriminant, discriminant};
@@ -138,7 +139,7 @@ impl LaneWriter {
         }
         self.rows += batch.rows as u64;
         self.bytes += batch.bytes() as u64;
-        // Rows that are divided come a few at a time. A frame of each few would cost more than the rows in it.
+        // Dividing a batch yields a few dozen rows for each lane, and a frame costs more than so few rows: buffer them.
         let (frame_rows, bytes) = (Self::frame_rows(batch), batch.bytes() as u64);
         let few_bytes_max = FRAME_BYTES.min(self.file.piece_bytes / 2) as u64;
         if !self.few.lie_as(batch) || self.few.rows + batch.rows > BATCH_ROWS || self.few.bytes + bytes > few_bytes_max
@@ -162,7 +163,7 @@ impl LaneWriter {
         Ok(())
     }
 
-    /// A frame of the few rows that wait for one.
+    /// Writes the buffered rows as a frame.
     fn put_few(&mut self) -> Result<(), OperatorError> {
         if self.few.rows == 0 {
             return Ok(());
@@ -173,7 +174,7 @@ impl LaneWriter {
         self.put(&rows)
     }
 
-    /// A frame.
+    /// Writes a batch as one frame, and hands the piece on when it is full.
     fn put(&mut self, batch: &Batch) -> Result<(), OperatorError> {
         let before = self.gathered.len();
         let plain_bytes = put_frame(batch, &mut self.gathered);
@@ -217,12 +218,12 @@ impl LaneWriter {
     }
 }
 
-/// Rows that are too few for a frame.
+/// Buffers rows until there are enough for a frame.
 #[derive(Default)]
 struct Few {
     columns: Vec<FewOfColumn>,
     rows: usize,
-    /// What is reserved for them.
+    /// Reserved for them in `held` of the file.
     bytes: u64,
 }
 
@@ -234,7 +235,7 @@ struct FewOfColumn {
 }
 
 impl Few {
-    /// Whether the columns of a batch lie in memory as these do.
+    /// Whether the columns of a batch have the physical types of the buffered ones.
     fn lie_as(&self, batch: &Batch) -> bool {
         let mut pairs = self.columns.iter().zip(&batch.columns);
         pairs.all(|(own, column)| own.values == discriminant(&column.values))

@@ -238,7 +238,7 @@ impl ColumnBuilder {
             (Growing::Float32(values), ValuesView::Float32(source)) => gather(values, source, rows),
             (Growing::Float64(values), ValuesView::Float64(source)) => gather(values, source, rows),
             (Growing::Bytes(values), ValuesView::Bytes(source)) => {
-                // What lies under a NULL need not be readable.
+                // The view under a NULL may point nowhere: do not read it.
                 let mut push = |row: usize| {
                     if other.validity.get(row) {
                         push_view(values, source, row);

@@ -228,8 +228,8 @@ impl Run<'_> {
                 continue;
             }
             self.take_refused(sink, batches, context).await?;
-            // A round visits all that it may begin, also behind what is handed back. For a sink that takes nothing,
-            // rounds of all batches would cost their square.
+            // A round visits every batch it may begin, even after one was handed back. For a sink that takes none,
+            // rounds over all batches would have quadratic cost.
             begun = context.workers * BEGUN_PER_WORKER;
             while first < next && lock(&flows[first]).is_over() {
                 first += 1;
