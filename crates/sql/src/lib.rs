@@ -3,7 +3,9 @@
 //! - From outside: [`Database`], [`Session`], [`Prepared`], [`Outcome`], [`SqlError`], [`SqlType`], [`pg_format`].
 //! - [`front`]: text to commands, and refusal of what is not planned.
 //! - [`catalog`], [`settings`], [`views`]: names, knobs, introspection.
-//! - [`plan`]: commands to plans; DataFusion binds and optimises, we lower to access primitives or compile dataflows.
+//! - `binder`: statements to typed relations of the crate `query`, as far as they are bound here.
+//! - [`plan`]: commands to plans; DataFusion binds and optimises the others, we lower to access primitives or compile
+//!   dataflows.
 //! - [`activity`]: what sessions are at; cancelling, terminating, timeouts.
 //! - [`statistics`]: what is known of tables when a query is compiled.
 //! - [`native`]: plans on the engine. [`fallback`]: plans on DataFusion's operators over pinned segments.
@@ -12,6 +14,7 @@
 pub mod activity;
 pub mod arrow_view;
 pub mod ast;
+mod binder;
 pub mod catalog;
 pub mod database;
 pub mod errors;
@@ -24,8 +27,9 @@ pub mod session;
 pub mod settings;
 pub mod sqlstate;
 pub mod statistics;
-pub mod types;
 pub mod views;
+
+pub use eris_query::types;
 
 pub use activity::{Activities, Activity, ActivityReport, FIRST_OWN_PROCESS, Interruption, Phase};
 pub use database::{Database, DatabaseOptions};

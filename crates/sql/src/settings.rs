@@ -41,6 +41,9 @@ eris_platform::settings! {
     pub const FALLBACK: bool = { name: "fallback", scope: Session, default: true };
     /// Whether plans may run on our own operators; otherwise every query runs on DataFusion's, to compare the two.
     pub const NATIVE: bool = { name: "native", scope: Session, default: true };
+    /// Whether statements that ERIS's own binder understands are bound by it; otherwise DataFusion binds every
+    /// statement, to compare the two.
+    pub const OWN_BINDER: bool = { name: "own_binder", scope: Session, default: true };
     /// Workers that the operators of one statement keep busy at the same time at most; 0: all. Plans of the fallback
     /// lane have threads of their own.
     pub const PARALLELISM: i64 = { name: "parallelism", scope: Session, default: 0, min: 0, max: 4_096 };
@@ -142,16 +145,17 @@ pub fn declarations() -> impl Iterator<Item = &'static SettingDeclaration> {
     SETTINGS.iter().chain(eris_operators::SETTINGS).copied()
 }
 
-/// The lanes that a query may take: the native one where it can, the fallback lane otherwise.
+/// The ways that a statement may take: our own binder where it can, and the native lane where it can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     pub native: bool,
     pub fallback: bool,
+    pub own_binder: bool,
 }
 
 impl Lanes {
     /// As a database is set up unless it says otherwise.
-    pub const BOTH: Lanes = Lanes { native: true, fallback: true };
+    pub const BOTH: Lanes = Lanes { native: true, fallback: true, own_binder: true };
 }
 
 /// What clients ask for and what is in effect. `fixed`: setting anything else is refused.
@@ -361,7 +365,8 @@ impl SessionSettings {
 
     /// The lanes that queries may take.
     pub fn lanes(&self) -> Lanes {
-        Lanes { native: self.own.get(NATIVE), fallback: self.own.get(FALLBACK) }
+        let native = self.own.get(NATIVE);
+        Lanes { native, fallback: self.own.get(FALLBACK), own_binder: native && self.own.get(OWN_BINDER) }
     }
 
     /// Workers that one statement keeps busy at most; none: all.

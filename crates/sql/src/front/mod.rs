@@ -41,6 +41,7 @@ pub use cut::{Cutter, Piece};
 pub use expressions::PLAIN_OPERATORS;
 pub use locate::locate;
 pub use lower::lower;
+pub(crate) use names::table_name;
 pub use nothing::{aggregates, reads_nothing};
 pub use parse::{ParsedStatement, parse, parse_expression, parse_within, template};
 pub use size::Size;

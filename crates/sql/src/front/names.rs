@@ -32,7 +32,7 @@ fn parts(name: &ObjectName) -> Lowered<Vec<String>> {
 }
 
 /// `table` or `schema.table`.
-pub(super) fn table_name(name: &ObjectName) -> Lowered<TableName> {
+pub(crate) fn table_name(name: &ObjectName) -> Lowered<TableName> {
     let mut parts = parts(name)?;
     let Some(last) = parts.pop() else { return Err(SqlError::syntax("", None)) };
     let schema = parts.pop();

@@ -30,19 +30,22 @@ impl ParameterTypes {
 
     /// Notes a type unless one is known.
     pub fn suggest(&mut self, index: usize, sql_type: SqlType) {
+        self.make_room(index);
+        self.0[index].get_or_insert(sql_type);
+    }
+
+    /// Makes room for a parameter, whose type may never be known.
+    pub fn make_room(&mut self, index: usize) {
         if self.0.len() <= index {
             self.0.resize(index + 1, None);
         }
-        self.0[index].get_or_insert(sql_type);
     }
 
     /// Makes room for every parameter that the statement names.
     pub fn cover<'a>(&mut self, text: impl Into<Text<'a>>) {
         visit_expressions(text, &mut |expr| {
-            if let Some(index) = bare_parameter(expr)
-                && self.0.len() <= index
-            {
-                self.0.resize(index + 1, None);
+            if let Some(index) = bare_parameter(expr) {
+                self.make_room(index);
             }
         });
     }
@@ -68,9 +71,7 @@ impl ParameterTypes {
         }
         for (name, data_type) in inferred {
             let Some(index) = index_of(&name) else { continue };
-            if self.0.len() <= index {
-                self.0.resize(index + 1, None);
-            }
+            self.make_room(index);
             if let Some(data_type) = data_type.filter(|data_type| *data_type != ArrowType::Null) {
                 self.0[index].get_or_insert(sql_type_of_arrow(&data_type)?);
             }

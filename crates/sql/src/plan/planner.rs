@@ -164,6 +164,10 @@ impl Planner {
         self.planned.load(Ordering::Relaxed)
     }
 
+    pub(super) fn note_planned(&self) {
+        self.planned.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// DataFusion's state: functions, rules, configuration.
     pub fn state(&self) -> &Arc<SessionState> {
         &self.state
@@ -213,7 +217,7 @@ impl Planner {
 
     /// Analyses and optimises a plan. A momentary one gets the time of now; others must not depend on it.
     pub fn optimize(&self, plan: &LogicalPlan, momentary: bool) -> Result<LogicalPlan, SqlError> {
-        self.planned.fetch_add(1, Ordering::Relaxed);
+        self.note_planned();
         let of_now = momentary.then(|| {
             let mut state = SessionState::clone(&self.planning);
             self.set_time(&mut state);

@@ -187,11 +187,11 @@ fn shown_name(item: &SelectItem) -> ShownName {
     }
 }
 
-pub(super) fn folded(ident: &Ident) -> String {
+pub(crate) fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
-pub(super) fn name_of(expr: &Expr) -> Option<String> {
+pub(crate) fn name_of(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(ident) => Some(folded(ident)),
         Expr::CompoundIdentifier(parts) => parts.last().map(folded),

@@ -33,7 +33,7 @@ pub use copy::CopyIn;
 pub use notices::Notice;
 pub use observer::{EndedTransaction, TransactionObserver};
 pub use outcome::{CommandTag, Outcome, Rows};
-pub use plans::{QueryBody, QueryPlan};
+pub use plans::{PlannedQuery, QueryBody, QueryPlan};
 pub use prepared::{ColumnDescription, Prepared};
 pub use script::Script;
 pub use session::{Session, SessionOptions};

@@ -7,11 +7,12 @@ use eris_engine::CancelHandle;
 use eris_storage::Value;
 
 use super::prepared::ColumnDescription;
+use crate::ast;
 use crate::catalog::Table;
 use crate::database::Database;
 use crate::errors::SqlError;
 use crate::native::{MacroQep, Node};
-use crate::plan::{BoundQuery, NotNative, compile, is_native, lower_query, tables_of};
+use crate::plan::{BoundQuery, NotNative, OwnQuery, ParameterTypes, Scope, compile, is_native, lower_query, tables_of};
 use crate::settings::Lanes;
 use crate::types::SqlType;
 
@@ -44,6 +45,32 @@ pub struct QueryPlan {
     pub tables: Arc<[Arc<Table>]>,
     /// Whether its plan reads any of them: of `SELECT ... FROM t WHERE false` the optimiser leaves none.
     pub reads_tables: bool,
+}
+
+/// A planned query, and what else its statement has to know.
+#[derive(Debug)]
+pub struct PlannedQuery {
+    /// The plan.
+    pub plan: QueryPlan,
+    /// It holds for this session and moment only.
+    pub momentary: bool,
+    /// Bytes of the constants that were computed for it.
+    pub constant_bytes: usize,
+}
+
+impl PlannedQuery {
+    /// Plans a query: by our own binder if it can, else by DataFusion.
+    pub fn of(query: &ast::Query, scope: Scope<'_>, types: ParameterTypes) -> Result<Self, SqlError> {
+        if let Ok(OwnQuery { node, columns, known }) = scope.own_query(query, types.clone()) {
+            let reads_tables = !known.tables.is_empty();
+            let (parameters, tables) = (known.parameters, known.tables);
+            let plan = QueryPlan { body: QueryBody::Native(node), columns, parameters, tables, reads_tables };
+            return Ok(Self { plan, momentary: known.momentary, constant_bytes: 0 });
+        }
+        let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
+        let (momentary, constant_bytes) = (bound.momentary, bound.constant_bytes);
+        Ok(Self { plan: QueryPlan::make(bound, scope.lanes)?, momentary, constant_bytes })
+    }
 }
 
 impl QueryPlan {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::backup::backup_columns;
-use super::plans::QueryPlan;
+use super::plans::{PlannedQuery, QueryPlan};
 use super::prepared::ColumnDescription;
 use super::sleep::{SleepPlan, split_sleep};
 use super::states::StatementKind;
@@ -220,11 +220,9 @@ fn plan_query(query: &ast::Query, types: ParameterTypes, scope: Scope<'_>) -> Re
         let (columns, body) = (Some(columns), Body::Sleep(Box::new(plan)));
         return Ok(Parts { body, locks, parameters, columns, momentary: true, constant_bytes: 0 });
     }
-    let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
-    let (parameters, momentary, constant_bytes) = (bound.parameters.clone(), bound.momentary, bound.constant_bytes);
-    let plan = QueryPlan::make(bound, scope.lanes)?;
+    let PlannedQuery { plan, momentary, constant_bytes } = PlannedQuery::of(query, scope, types)?;
     let locks = locks_of_query(plan.tables.iter());
-    let columns = Some(Arc::clone(&plan.columns));
+    let (columns, parameters) = (Some(Arc::clone(&plan.columns)), plan.parameters.clone());
     Ok(Parts { body: Body::Query(plan), locks, parameters, columns, momentary, constant_bytes })
 }
 

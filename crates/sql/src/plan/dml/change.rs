@@ -12,11 +12,13 @@ use eris_storage::AttributeId;
 
 use super::{PlannedWrite, Rows, Scope, check_assignable, column_of, default_expression, select};
 use crate::ast::{self, Expr, Ident};
+use crate::binder::Known;
 use crate::catalog::Table;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{DeleteCommand, UpdateCommand};
 use crate::native::{Access, ChangePlan, DeletePlan, KeyedPlan, Node, UpdatePlan, assign};
 use crate::plan::BoundQuery;
+use crate::plan::bound::RowsPlan;
 use crate::plan::lower::lower_query;
 use crate::plan::parameters::{ParameterTypes, bare_parameter, suggest_from_casts};
 use crate::session::QueryPlan;
@@ -41,6 +43,15 @@ pub fn plan_update(
         others: &command.others,
         selection: command.selection.as_ref(),
     };
+    if rows.others.is_empty()
+        && let Ok((found, known)) =
+            scope.own_rows(rows.table, rows.alias, rows.selection, &assigned.values, types.clone())
+    {
+        let RowsPlan { access, filter, values } = found;
+        let found = InPartitions { access: Some(access), filter, stages: vec![values] };
+        let plan = ChangePlan::Update(update_in_partitions(found, &assigned.attributes, &table)?);
+        return Ok(own_write(plan, table, known));
+    }
     if rows.others.is_empty() {
         let query = select(assigned.values.clone(), rows);
         let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
@@ -51,6 +62,12 @@ pub fn plan_update(
         }
     }
     by_key(table, rows, Some(assigned), scope, types)
+}
+
+/// A change whose rows were bound here.
+fn own_write(plan: ChangePlan, table: Arc<Table>, known: Known) -> PlannedWrite<ChangePlan> {
+    let Known { tables: named, parameters, momentary } = known;
+    PlannedWrite { plan, table, named, parameters, momentary, constant_bytes: 0 }
 }
 
 fn assigned(command: &UpdateCommand, table: &Table, types: &mut ParameterTypes) -> Result<Assigned, SqlError> {
@@ -150,6 +167,12 @@ pub fn plan_delete(
         others: &command.others,
         selection: command.selection.as_ref(),
     };
+    if rows.others.is_empty()
+        && let Ok((found, known)) = scope.own_rows(rows.table, rows.alias, rows.selection, &[], types.clone())
+    {
+        let plan = ChangePlan::Delete(DeletePlan { access: Some(found.access), filter: found.filter });
+        return Ok(own_write(plan, table, known));
+    }
     if rows.others.is_empty() {
         let one = Expr::Value(ast::Value::Number("1".to_string(), false).with_empty_span());
         let query = select(vec![one], rows);

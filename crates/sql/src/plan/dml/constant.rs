@@ -37,6 +37,15 @@ impl Scope<'_> {
         if reads {
             return Err(refused());
         }
+        let cell = std::slice::from_ref(&expr);
+        if let Ok((expressions, known)) = self.own_values(cell, ParameterTypes::default())
+            && known.parameters.is_empty()
+            && let [expression] = expressions.as_slice()
+        {
+            let value = expression.constant(&[]).map_err(|error| operator_error(&error))?;
+            let momentary = known.momentary;
+            return Ok(Constant { value: assign(value, sql_type)?, momentary, volatile: false });
+        }
         let nowhere = TableName { schema: None, name: "x".to_string() };
         let mut query = select(vec![expr.clone()], Rows { table: &nowhere, alias: None, others: &[], selection: None });
         if let ast::SetExpr::Select(select) = query.body.as_mut() {

@@ -14,7 +14,7 @@ use crate::native::{InsertPlan, InsertRows, Node, assign};
 use crate::plan::lower::lower_query;
 use crate::plan::parameters::{ParameterTypes, bare_parameter, suggest_from_casts};
 use crate::plan::{BoundQuery, NotNative};
-use crate::session::QueryPlan;
+use crate::session::PlannedQuery;
 use crate::types::SqlType;
 
 /// Plans an INSERT.
@@ -54,11 +54,11 @@ pub fn plan_insert(
         }
         InsertSource::Query(query) => {
             types.cover(query.as_ref());
-            let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
-            let width = bound.columns.len();
+            let PlannedQuery { plan, momentary, constant_bytes } = PlannedQuery::of(query, scope, types)?;
+            let width = plan.columns.len();
             check_width(width, targets.len(), has_targets)?;
-            let (parameters, known) = (bound.parameters.clone(), Known::of(&bound));
-            let plan = QueryPlan::make(bound, scope.lanes)?;
+            let known = Known { momentary, constant_bytes, named: Arc::clone(&plan.tables) };
+            let parameters = plan.parameters.clone();
             (InsertRows::Query(Arc::new(plan)), width, parameters, known)
         }
     };
@@ -173,20 +173,8 @@ fn plan_values(
     }
     let mut known = Known::default();
     if !computed.is_empty() {
-        let items = computed.iter().map(|(_, _, expr)| expr.clone()).collect();
-        let nowhere = TableName { schema: None, name: "x".to_string() };
-        let mut query = select(items, Rows { table: &nowhere, alias: None, others: &[], selection: None });
-        if let ast::SetExpr::Select(select) = query.body.as_mut() {
-            select.from.clear();
-        }
-        let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
-        known = Known::of(&bound);
-        types = ParameterTypes(bound.parameters.iter().copied().map(Some).collect());
-        let reason = |reason| SqlError::unsupported(format!("VALUES with {reason}"), "Write INSERT ... SELECT.");
-        let expressions = match lower_query(&bound.plan).map_err(reason)? {
-            Node::Values { rows, .. } if rows.len() == 1 => rows[0].to_vec(),
-            _ => return Err(reason(NotNative("a subquery".to_string()))),
-        };
+        let (expressions, parameters, own) = computed_cells(&computed, scope, types)?;
+        (types, known) = (ParameterTypes(parameters.into_iter().map(Some).collect()), own);
         for ((row, at, _), expression) in computed.into_iter().zip(expressions) {
             let column = &table.columns[targets[at].index()];
             let is_literal = matches!(expression, Expression::Parameter { .. } | Expression::Constant { .. });
@@ -195,6 +183,33 @@ fn plan_values(
         }
     }
     Ok((planned, types.finish(), known))
+}
+
+/// Binds the cells that are no literals; with the types of all parameters.
+fn computed_cells(
+    computed: &[(usize, usize, Expr)],
+    scope: Scope<'_>,
+    types: ParameterTypes,
+) -> Result<(Vec<Expression>, Vec<SqlType>, Known), SqlError> {
+    let cells: Vec<&Expr> = computed.iter().map(|(_, _, expr)| expr).collect();
+    if let Ok((expressions, own)) = scope.own_values(&cells, types.clone()) {
+        let known = Known { momentary: own.momentary, constant_bytes: 0, named: own.tables };
+        return Ok((expressions, own.parameters, known));
+    }
+    let items = cells.into_iter().cloned().collect();
+    let nowhere = TableName { schema: None, name: "x".to_string() };
+    let mut query = select(items, Rows { table: &nowhere, alias: None, others: &[], selection: None });
+    if let ast::SetExpr::Select(select) = query.body.as_mut() {
+        select.from.clear();
+    }
+    let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types)?;
+    let reason = |reason| SqlError::unsupported(format!("VALUES with {reason}"), "Write INSERT ... SELECT.");
+    match lower_query(&bound.plan).map_err(reason)? {
+        Node::Values { rows, .. } if rows.len() == 1 => {
+            Ok((rows[0].to_vec(), bound.parameters.clone(), Known::of(&bound)))
+        }
+        _ => Err(reason(NotNative("a subquery".to_string()))),
+    }
 }
 
 /// The value of a literal as the column stores it; `None` if it is not a plain literal.

@@ -104,7 +104,7 @@ fn collect_equal(expr: &Expr, table: &Table, column: &mut Option<AttributeId>, s
     }
 }
 
-fn flipped(comparison: Comparison) -> Comparison {
+pub(in crate::plan) fn flipped(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Equal => Comparison::Equal,
         Comparison::NotEqual => Comparison::NotEqual,
@@ -156,7 +156,7 @@ fn cast_target(expr: &Expr) -> Option<DataType> {
 }
 
 /// Whether every value of one type is a value of the other, in the same order.
-fn widens(from: DataType, to: DataType) -> bool {
+pub(in crate::plan) fn widens(from: DataType, to: DataType) -> bool {
     let digits = |data_type| match data_type {
         DataType::Int16 => Some((5_u8, 0_u8)),
         DataType::Int32 => Some((10, 0)),

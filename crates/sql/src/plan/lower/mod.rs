@@ -15,6 +15,7 @@ use crate::errors::SqlError;
 
 pub(in crate::plan) use aggregate::{aggregate_function, lower_group_call, unaliased};
 pub use conditions::condition_of;
+pub(in crate::plan) use conditions::{flipped, widens};
 pub(in crate::plan) use expressions::{Columns, lower, lower_all};
 pub use query::lower_query;
 pub(in crate::plan) use query::{access_conditions, limit_slot, node_name, table_of};

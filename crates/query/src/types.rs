@@ -116,8 +116,8 @@ impl SqlType {
         }
     }
 
-    /// How values of the type are stored. Intervals travel as three fields packed into 128 bits, see
-    /// [`crate::pg_format::pack_interval`].
+    /// How values of the type are stored. Intervals travel as three fields packed into 128 bits: months, days,
+    /// microseconds.
     pub fn data_type(self) -> DataType {
         match self {
             Self::Boolean => DataType::Boolean,
@@ -182,6 +182,126 @@ impl fmt::Display for SqlType {
             Self::Char(Some(n)) => write!(f, "character({n})"),
             Self::Timestamp => f.write_str("timestamp without time zone"),
             other => f.write_str(other.base_name()),
+        }
+    }
+}
+
+/// A type without its modifiers: what signatures name, a row of `pg_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TypeKind {
+    /// `boolean`
+    Boolean,
+    /// `smallint`
+    SmallInt,
+    /// `integer`
+    Integer,
+    /// `bigint`
+    BigInt,
+    /// `real`
+    Real,
+    /// `double precision`
+    Double,
+    /// `numeric`
+    Numeric,
+    /// `date`
+    Date,
+    /// `timestamp without time zone`
+    Timestamp,
+    /// `text`
+    Text,
+    /// `character varying`
+    Varchar,
+    /// `character`
+    Char,
+    /// `bytea`
+    Bytea,
+    /// `interval`
+    Interval,
+    /// A literal or parameter that says no type of its own.
+    Unknown,
+}
+
+/// Types that are cast to each other more readily than to others: `pg_type.typcategory`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// B
+    Boolean,
+    /// N
+    Numeric,
+    /// D
+    DateTime,
+    /// T
+    Timespan,
+    /// S
+    String,
+    /// U
+    UserDefined,
+    /// X
+    Unknown,
+}
+
+impl TypeKind {
+    /// The category that PostgreSQL puts the type in.
+    pub fn category(self) -> Category {
+        match self {
+            Self::Boolean => Category::Boolean,
+            Self::SmallInt | Self::Integer | Self::BigInt | Self::Real | Self::Double | Self::Numeric => {
+                Category::Numeric
+            }
+            Self::Date | Self::Timestamp => Category::DateTime,
+            Self::Interval => Category::Timespan,
+            Self::Text | Self::Varchar | Self::Char => Category::String,
+            Self::Bytea => Category::UserDefined,
+            Self::Unknown => Category::Unknown,
+        }
+    }
+
+    /// Whether it is the type of its category that values are rather cast to: `pg_type.typispreferred`.
+    pub fn is_preferred(self) -> bool {
+        matches!(self, Self::Boolean | Self::Double | Self::Text | Self::Interval)
+    }
+
+    /// The type without modifiers. Of `numeric` it is the one that a column without precision has.
+    pub fn plain(self) -> SqlType {
+        match self {
+            Self::Boolean => SqlType::Boolean,
+            Self::SmallInt => SqlType::SmallInt,
+            Self::Integer => SqlType::Integer,
+            Self::BigInt => SqlType::BigInt,
+            Self::Real => SqlType::Real,
+            Self::Double => SqlType::Double,
+            Self::Numeric => SqlType::NUMERIC,
+            Self::Date => SqlType::Date,
+            Self::Timestamp => SqlType::Timestamp,
+            Self::Text => SqlType::Text,
+            Self::Varchar => SqlType::Varchar(None),
+            Self::Char => SqlType::Char(None),
+            Self::Bytea => SqlType::Bytea,
+            Self::Interval => SqlType::Interval,
+            Self::Unknown => SqlType::Unknown,
+        }
+    }
+}
+
+impl SqlType {
+    /// The type without its modifiers.
+    pub fn kind(self) -> TypeKind {
+        match self {
+            Self::Boolean => TypeKind::Boolean,
+            Self::SmallInt => TypeKind::SmallInt,
+            Self::Integer => TypeKind::Integer,
+            Self::BigInt => TypeKind::BigInt,
+            Self::Real => TypeKind::Real,
+            Self::Double => TypeKind::Double,
+            Self::Numeric { .. } => TypeKind::Numeric,
+            Self::Date => TypeKind::Date,
+            Self::Timestamp => TypeKind::Timestamp,
+            Self::Text => TypeKind::Text,
+            Self::Varchar(_) => TypeKind::Varchar,
+            Self::Char(_) => TypeKind::Char,
+            Self::Bytea => TypeKind::Bytea,
+            Self::Interval => TypeKind::Interval,
+            Self::Unknown => TypeKind::Unknown,
         }
     }
 }

@@ -1,0 +1,140 @@
+//! From a statement's tree to typed relations: which table, column, operator and type each name and literal means.
+//!
+//! ```text
+//!   SELECT a + 1 FROM t WHERE b = 'x'
+//!     Project  #2 = #0 + 1::integer
+//!       Filter   #1 = 'x'::text
+//!         Scan     t: #0 = a, #1 = b
+//! ```
+//! Bound here are queries of one table or none without groups, and what UPDATE and DELETE of one table ask for. All
+//! else is [`Unplanned`], and so is everything that is wrong with a statement: DataFusion plans it then, or says why
+//! not. What is bound here means the same there; `select 1` alone is an `integer` here, as in PostgreSQL.
+
+mod expressions;
+mod literals;
+mod scope;
+mod select;
+mod session_values;
+
+use std::sync::Arc;
+
+use eris_query::{ColumnId, Relation, Scalar, TableId, Unplanned};
+
+use crate::catalog::{CatalogVersion, Table};
+use crate::front::TableName;
+use crate::plan::{ParameterTypes, SessionValues};
+use crate::types::SqlType;
+use crate::views::is_view;
+use scope::Scope;
+
+/// What binding gives.
+pub(crate) type Binding<T> = Result<T, Unplanned>;
+
+/// Operators and brackets within each other at most: what computes them walks down as deep.
+const DEPTH_MAX: usize = 256;
+
+/// What names mean, and when it is now.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a> {
+    /// Tables.
+    pub catalog: &'a CatalogVersion,
+    /// What the session knows.
+    pub session: &'a SessionValues,
+    /// Microseconds since 1970, for `now()`.
+    pub unix_micros: i64,
+}
+
+/// Binds one statement.
+pub(crate) struct Binder<'a> {
+    names: Names<'a>,
+    types: ParameterTypes,
+    tables: Vec<Arc<Table>>,
+    columns: u32,
+    momentary: bool,
+}
+
+/// A bound query.
+pub(crate) struct BoundSelect {
+    /// Its rows.
+    pub relation: Relation,
+    /// The columns of its result.
+    pub output: Vec<OutputColumn>,
+}
+
+/// A column of a result.
+pub(crate) struct OutputColumn {
+    pub name: String,
+    pub column: ColumnId,
+    pub sql_type: SqlType,
+}
+
+/// The rows of one table for which a condition holds, and values computed from each of them.
+pub(crate) struct BoundRows {
+    pub relation: Relation,
+    pub values: Vec<Scalar>,
+}
+
+/// What is known once a statement is bound.
+pub(crate) struct Known {
+    /// The tables that it names.
+    pub tables: Arc<[Arc<Table>]>,
+    /// The types of its parameters.
+    pub parameters: Vec<SqlType>,
+    /// Whether it holds for this session and moment only.
+    pub momentary: bool,
+}
+
+impl<'a> Binder<'a> {
+    /// With the types of parameters as far as they are known.
+    pub fn new(names: Names<'a>, types: ParameterTypes) -> Self {
+        Self { names, types, tables: Vec::new(), columns: 0, momentary: false }
+    }
+
+    /// What is known now.
+    pub fn finish(self) -> Known {
+        Known { tables: self.tables.into(), parameters: self.types.finish(), momentary: self.momentary }
+    }
+
+    /// The rows of a table that UPDATE or DELETE is about, with their new values.
+    pub fn rows(
+        &mut self,
+        table: &TableName,
+        alias: Option<&str>,
+        selection: Option<&crate::ast::Expr>,
+        values: &[crate::ast::Expr],
+    ) -> Binding<BoundRows> {
+        let mut scope = Scope::default();
+        let scan = self.scan(&mut scope, table, alias)?;
+        let relation = self.filtered(scan, selection, &scope)?;
+        let values = values.iter().map(|value| self.expression(value, &scope)).collect::<Binding<Vec<Scalar>>>()?;
+        Ok(BoundRows { relation, values })
+    }
+
+    /// A value without columns.
+    pub fn value(&mut self, expr: &crate::ast::Expr) -> Binding<Scalar> {
+        self.expression(expr, &Scope::default())
+    }
+
+    fn scan(&mut self, scope: &mut Scope, name: &TableName, alias: Option<&str>) -> Binding<Relation> {
+        if is_view(name) {
+            return Err(Unplanned(format!("the view {name}")));
+        }
+        let table = self.names.catalog.table(name).map_err(Unplanned::because)?;
+        let id = TableId(self.tables.len());
+        let columns = scope.add(table, alias.unwrap_or(&name.name), &mut self.columns);
+        self.tables.push(Arc::clone(table));
+        Ok(Relation::Scan { table: id, columns })
+    }
+
+    fn filtered(&mut self, input: Relation, condition: Option<&crate::ast::Expr>, scope: &Scope) -> Binding<Relation> {
+        let Some(condition) = condition else { return Ok(input) };
+        let condition = self.condition(condition, scope)?;
+        Ok(Relation::Filter { input: Box::new(input), condition })
+    }
+
+    fn new_column(&mut self) -> ColumnId {
+        let column = ColumnId(self.columns);
+        self.columns += 1;
+        column
+    }
+}

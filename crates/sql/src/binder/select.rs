@@ -1,0 +1,195 @@
+//! SELECT from one table or none: items, condition, order, limit.
+//!
+//! ```text
+//!   SELECT a AS x, b FROM t ORDER BY a + b, x LIMIT 3
+//!     Project  x, b
+//!       Limit    3
+//!         Sort     #4, #2
+//!           Project  #2 = a, #3 = b, #4 = a + b
+//!             Scan     t
+//! ```
+
+use eris_query::resolve::Typing;
+use eris_query::{Projected, Relation, Scalar, ScalarKind, SortItem, Unplanned};
+use eris_storage::Value;
+
+use super::scope::Scope;
+use super::{Binder, Binding, BoundSelect, OutputColumn};
+use crate::ast::{
+    Expr, GroupByExpr, LimitClause, Offset, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins,
+};
+use crate::front::table_name;
+use crate::plan::{folded, name_of};
+use crate::types::SqlType;
+
+impl Binder<'_> {
+    /// A whole query. The front has refused the clauses that nothing plans.
+    pub fn query(&mut self, query: &Query) -> Binding<BoundSelect> {
+        let SetExpr::Select(select) = query.body.as_ref() else { return Err(Unplanned::because("no plain SELECT")) };
+        if query.with.is_some() || query.fetch.is_some() || !is_plain(select) {
+            return Err(Unplanned::because("a clause of SELECT"));
+        }
+        let mut scope = Scope::default();
+        let rows = self.from(&select.from, &mut scope)?;
+        let rows = self.filtered(rows, select.selection.as_ref(), &scope)?;
+        let mut items = Vec::with_capacity(select.projection.len());
+        let mut output = Vec::with_capacity(select.projection.len());
+        for item in &select.projection {
+            for (name, value) in self.item(item, &scope)? {
+                let column = self.new_column();
+                output.push(OutputColumn { name, column, sql_type: value.sql_type });
+                items.push(Projected { column, value });
+            }
+        }
+        let shown = items.len();
+        let keys = self.sort_keys(query.order_by.as_ref(), select, &output, &mut items, &scope)?;
+        let hidden = items.len() > shown;
+        let mut relation = Relation::Project { input: Box::new(rows), items };
+        if !keys.is_empty() {
+            relation = Relation::Sort { input: Box::new(relation), keys };
+        }
+        relation = self.limited(relation, query.limit_clause.as_ref())?;
+        if hidden {
+            let same = |column: &OutputColumn| Projected {
+                column: column.column,
+                value: Scalar::column(column.column, column.sql_type),
+            };
+            relation = Relation::Project { input: Box::new(relation), items: output.iter().map(same).collect() };
+        }
+        Ok(BoundSelect { relation, output })
+    }
+
+    fn from(&mut self, from: &[TableWithJoins], scope: &mut Scope) -> Binding<Relation> {
+        match from {
+            [] => Ok(Relation::OneRow),
+            [TableWithJoins { relation: TableFactor::Table { name, alias, .. }, joins }] if joins.is_empty() => {
+                let name = table_name(name).map_err(Unplanned::because)?;
+                let alias = match alias {
+                    Some(alias) if !alias.columns.is_empty() => {
+                        return Err(Unplanned::because("names of columns in FROM"));
+                    }
+                    alias => alias.as_ref().map(|alias| folded(&alias.name)),
+                };
+                self.scan(scope, &name, alias.as_deref())
+            }
+            _ => Err(Unplanned::because("FROM of more than one table")),
+        }
+    }
+
+    /// The columns that an item stands for, with their names.
+    fn item(&mut self, item: &SelectItem, scope: &Scope) -> Binding<Vec<(String, Scalar)>> {
+        match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let name = name_of(expr).unwrap_or_else(|| "?column?".to_string());
+                Ok(vec![(name, self.settled(expr, scope)?)])
+            }
+            SelectItem::ExprWithAlias { expr, alias } => Ok(vec![(folded(alias), self.settled(expr, scope)?)]),
+            SelectItem::Wildcard(_) => scope.all(None),
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                match name.0.as_slice() {
+                    [table] => {
+                        let table = table.as_ident().map(folded);
+                        scope.all(Some(&table.ok_or_else(|| Unplanned(format!("{name}.*")))?))
+                    }
+                    _ => Err(Unplanned(format!("{name}.*"))),
+                }
+            }
+            other => Err(Unplanned(format!("the item {other}"))),
+        }
+    }
+
+    /// The keys of ORDER BY. A name or number alone means a result; everything else is computed from the rows and
+    /// becomes an item that is not shown.
+    fn sort_keys(
+        &mut self,
+        order_by: Option<&OrderBy>,
+        select: &Select,
+        output: &[OutputColumn],
+        items: &mut Vec<Projected>,
+        scope: &Scope,
+    ) -> Binding<Vec<SortItem>> {
+        let Some(order_by) = order_by else { return Ok(Vec::new()) };
+        let OrderByKind::Expressions(keys) = &order_by.kind else { return Err(Unplanned::because("ORDER BY ALL")) };
+        let mut sorted = Vec::with_capacity(keys.len());
+        for OrderByExpr { expr, options, with_fill: _ } in keys {
+            let descending = options.asc == Some(false);
+            let nulls_first = options.nulls_first.unwrap_or(descending);
+            let value = match self.result_named(expr, select, output)? {
+                Some(value) => value,
+                None => {
+                    let value = self.settled(expr, scope)?;
+                    let (column, sql_type) = (self.new_column(), value.sql_type);
+                    items.push(Projected { column, value });
+                    Scalar::column(column, sql_type)
+                }
+            };
+            sorted.push(SortItem { value, descending, nulls_first });
+        }
+        Ok(sorted)
+    }
+
+    fn result_named(&self, expr: &Expr, select: &Select, output: &[OutputColumn]) -> Binding<Option<Scalar>> {
+        let of = |column: &OutputColumn| Some(Scalar::column(column.column, column.sql_type));
+        match expr {
+            Expr::Identifier(name) => {
+                let name = folded(name);
+                let mut found = output.iter().filter(|column| column.name == name);
+                match (found.next(), found.next()) {
+                    (None, _) => Ok(None),
+                    (Some(column), None) => Ok(of(column)),
+                    _ => Err(Unplanned(format!("ORDER BY \"{name}\" is ambiguous"))),
+                }
+            }
+            Expr::Value(value) => match &value.value {
+                crate::ast::Value::Number(digits, false) => {
+                    let place = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+                    match place.and_then(|place| output.get(place)) {
+                        Some(column) => Ok(of(column)),
+                        None => Err(Unplanned(format!("ORDER BY position {digits} of {}", select.projection.len()))),
+                    }
+                }
+                _ => Err(Unplanned::because("ORDER BY a literal")),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    fn limited(&mut self, relation: Relation, clause: Option<&LimitClause>) -> Binding<Relation> {
+        let (limit, offset) = match clause {
+            None => return Ok(relation),
+            Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => (limit, offset),
+            Some(_) => return Err(Unplanned::because("this form of LIMIT")),
+        };
+        let skip = offset.as_ref().map(|Offset { value, rows: _ }| self.count(value)).transpose()?;
+        let fetch = limit.as_ref().map(|limit| self.count(limit)).transpose()?;
+        if skip.is_none() && fetch.is_none() {
+            return Ok(relation);
+        }
+        Ok(Relation::Limit { input: Box::new(relation), skip, fetch })
+    }
+
+    /// A number of rows: a bigint.
+    fn count(&mut self, expr: &Expr) -> Binding<Scalar> {
+        let count = self.expression(expr, &Scope::default())?;
+        let count = match count.sql_type {
+            SqlType::Unknown => self.typed(count, SqlType::BigInt)?,
+            _ => count.cast(SqlType::BigInt),
+        };
+        match &count.kind {
+            ScalarKind::Constant(Value::Int64(_) | Value::Null) | ScalarKind::Parameter(_) => Ok(count),
+            _ => Err(Unplanned::because("a number of rows that is computed")),
+        }
+    }
+}
+
+/// Whether a SELECT has items, FROM and WHERE and nothing else.
+fn is_plain(select: &Select) -> bool {
+    let has_groups = !matches!(&select.group_by, GroupByExpr::Expressions(keys, modifiers)
+        if keys.is_empty() && modifiers.is_empty());
+    select.distinct.is_none()
+        && !select.projection.is_empty()
+        && !has_groups
+        && select.having.is_none()
+        && select.named_window.is_empty()
+}
