@@ -236,6 +236,11 @@ impl Database {
         self.inner.planner.planned()
     }
 
+    /// How many of the queries that were planned our own binder bound.
+    pub fn bound_here(&self) -> u64 {
+        self.inner.planner.bound_here()
+    }
+
     pub(crate) fn planner(&self) -> &Planner {
         &self.inner.planner
     }

@@ -22,7 +22,7 @@ use eris_query::{ColumnId, Relation, Scalar, TableId, Unplanned};
 
 use crate::catalog::{CatalogVersion, Table};
 use crate::front::TableName;
-use crate::plan::{ParameterTypes, SessionValues};
+use crate::plan::{LazySessionValues, ParameterTypes};
 use crate::types::SqlType;
 use crate::views::is_view;
 use scope::Scope;
@@ -39,7 +39,7 @@ pub(crate) struct Names<'a> {
     /// Tables.
     pub catalog: &'a CatalogVersion,
     /// What the session knows.
-    pub session: &'a SessionValues,
+    pub session: &'a LazySessionValues<'a>,
     /// Microseconds since 1970, for `now()`.
     pub unix_micros: i64,
 }

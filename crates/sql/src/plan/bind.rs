@@ -1,5 +1,7 @@
 //! Queries bound and optimised by DataFusion.
 
+use std::cell::OnceCell;
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -37,6 +39,33 @@ pub struct SessionValues {
     pub process: u32,
     /// Where functions leave their warnings.
     pub warnings: Arc<Mutex<Vec<Notice>>>,
+}
+
+/// What knows them.
+pub trait KnowsSession {
+    /// The values as they are now.
+    fn session_values(&self) -> SessionValues;
+}
+
+/// The values of a session, taken from it once a statement asks for one: settings alone are many.
+pub struct LazySessionValues<'s> {
+    session: &'s dyn KnowsSession,
+    taken: OnceCell<SessionValues>,
+}
+
+impl<'s> LazySessionValues<'s> {
+    /// Of this session.
+    pub fn of(session: &'s dyn KnowsSession) -> Self {
+        Self { session, taken: OnceCell::new() }
+    }
+}
+
+impl Deref for LazySessionValues<'_> {
+    type Target = SessionValues;
+
+    fn deref(&self) -> &SessionValues {
+        self.taken.get_or_init(|| self.session.session_values())
+    }
 }
 
 /// A bound and optimised query.

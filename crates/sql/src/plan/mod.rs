@@ -46,7 +46,7 @@ mod types;
 mod window_functions;
 mod wrapping;
 
-pub use bind::{BoundQuery, SessionValues};
+pub use bind::{BoundQuery, KnowsSession, LazySessionValues, SessionValues};
 pub(crate) use bound::OwnQuery;
 pub use compile::{compile, is_native, tables_of};
 pub use dml::{Constant, PlannedWrite, Scope, plan_delete, plan_insert, plan_update};

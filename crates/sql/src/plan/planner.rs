@@ -97,8 +97,9 @@ pub struct Planner {
     planning: Arc<SessionState>,
     again: Arc<Optimizer>,
     expr_planners: Arc<[Arc<dyn ExprPlanner>]>,
-    /// Queries planned so far.
+    /// Queries planned so far, and those of them that our own binder bound.
     planned: Arc<AtomicU64>,
+    bound_here: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Planner {
@@ -156,6 +157,7 @@ impl Planner {
             again: Arc::new(rules_again()),
             expr_planners: expr_planners.into(),
             planned: Arc::default(),
+            bound_here: Arc::default(),
         }
     }
 
@@ -164,8 +166,14 @@ impl Planner {
         self.planned.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_planned(&self) {
+    /// How many of them our own binder bound.
+    pub fn bound_here(&self) -> u64 {
+        self.bound_here.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_bound_here(&self) {
         self.planned.fetch_add(1, Ordering::Relaxed);
+        self.bound_here.fetch_add(1, Ordering::Relaxed);
     }
 
     /// DataFusion's state: functions, rules, configuration.
@@ -217,7 +225,7 @@ impl Planner {
 
     /// Analyses and optimises a plan. A momentary one gets the time of now; others must not depend on it.
     pub fn optimize(&self, plan: &LogicalPlan, momentary: bool) -> Result<LogicalPlan, SqlError> {
-        self.note_planned();
+        self.planned.fetch_add(1, Ordering::Relaxed);
         let of_now = momentary.then(|| {
             let mut state = SessionState::clone(&self.planning);
             self.set_time(&mut state);

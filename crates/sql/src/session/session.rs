@@ -21,7 +21,7 @@ use crate::catalog::{CatalogVersion, IndexClaim, Overlay};
 use crate::database::Database;
 use crate::errors::{SqlError, SqlState};
 use crate::front::Command;
-use crate::plan::{Scope, SessionValues};
+use crate::plan::{KnowsSession, LazySessionValues, Scope, SessionValues};
 use crate::settings::SessionSettings;
 use crate::types::SqlType;
 
@@ -152,21 +152,15 @@ impl Session {
     }
 
     /// What planning needs to know.
-    pub(super) fn scope<'a>(&'a self, catalog: &'a CatalogVersion, values: &'a SessionValues) -> Scope<'a> {
+    pub(super) fn scope<'a>(&'a self, catalog: &'a CatalogVersion, values: &'a LazySessionValues<'a>) -> Scope<'a> {
         let mut lanes = self.settings.lanes();
         lanes.fallback &= self.database.allows_fallback();
-        Scope { planner: self.database.planner(), catalog, values, lanes }
+        let unix_micros = self.database.engine().env().unix_micros();
+        Scope { planner: self.database.planner(), catalog, values, unix_micros, lanes }
     }
 
-    pub(super) fn values(&self) -> SessionValues {
-        SessionValues {
-            version: self.database.version().to_string(),
-            user: self.options.user.clone(),
-            database: self.options.database.clone(),
-            settings: self.shown_settings(),
-            process: self.activity.process,
-            warnings: Arc::clone(&self.warnings),
-        }
+    pub(super) fn values(&self) -> LazySessionValues<'_> {
+        LazySessionValues::of(self)
     }
 
     /// A plan that holds now: the statement's own, or a new one.
@@ -388,6 +382,19 @@ impl Session {
         }
         self.block = self.block.after(step);
         self.rest();
+    }
+}
+
+impl KnowsSession for Session {
+    fn session_values(&self) -> SessionValues {
+        SessionValues {
+            version: self.database.version().to_string(),
+            user: self.options.user.clone(),
+            database: self.options.database.clone(),
+            settings: self.shown_settings(),
+            process: self.activity.process,
+            warnings: Arc::clone(&self.warnings),
+        }
     }
 }
 

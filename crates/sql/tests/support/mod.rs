@@ -99,6 +99,15 @@ impl Client {
         }
     }
 
+    /// The types of a statement's result.
+    pub fn types(&mut self, sql: &str) -> Vec<SqlType> {
+        let session = self.session.as_mut().expect("no statement runs");
+        match session.parse(sql, &[]) {
+            Ok(statements) => statements[0].columns().into_iter().flatten().map(|column| column.sql_type).collect(),
+            Err(error) => panic!("{sql}\n{error}"),
+        }
+    }
+
     /// The SQLSTATE of a statement that must fail.
     pub fn state(&mut self, sql: &str) -> String {
         match self.run(sql) {

@@ -10,6 +10,7 @@ const CORE: &[&str] = &[
     "eris-engine",
     "eris-operators",
     "eris-durability",
+    "eris-query",
     "eris-workloads",
 ];
 /// A name with one of these as a whole or before a hyphen.

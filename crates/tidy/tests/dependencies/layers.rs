@@ -9,7 +9,7 @@ const LAYERS: &[&[&str]] = &[
     &["eris-storage"],
     &["eris-engine"],
     &["eris-operators", "eris-durability", "eris-control", "eris-memtrace"],
-    &["eris-workloads", "eris-binder"],
+    &["eris-query", "eris-workloads", "eris-binder"],
     &["eris-sql"],
     &["eris-loading", "eris-server"],
     &["eris"],

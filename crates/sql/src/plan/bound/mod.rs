@@ -36,8 +36,8 @@ impl Scope<'_> {
         if !self.lanes.own_binder {
             return Err(Unplanned::because("own_binder = off"));
         }
-        let unix_micros = self.planner.engine().env().unix_micros();
-        Ok(Binder::new(Names { catalog: self.catalog, session: self.values, unix_micros }, types))
+        let names = Names { catalog: self.catalog, session: self.values, unix_micros: self.unix_micros };
+        Ok(Binder::new(names, types))
     }
 
     /// Binds and plans a query of one table or none.
@@ -49,7 +49,7 @@ impl Scope<'_> {
         let node = self::query(&bound.relation, &known.tables, &output)?;
         let description =
             |column: crate::binder::OutputColumn| ColumnDescription { name: column.name, sql_type: column.sql_type };
-        self.planner.note_planned();
+        self.planner.note_bound_here();
         Ok(OwnQuery { node, columns: bound.output.into_iter().map(description).collect(), known })
     }
 
@@ -66,7 +66,7 @@ impl Scope<'_> {
         let bound = binder.rows(table, alias, selection, values)?;
         let known = binder.finish();
         let plan = rows(&bound.relation, &known.tables, &bound.values)?;
-        self.planner.note_planned();
+        self.planner.note_bound_here();
         Ok((plan, known))
     }
 
@@ -77,6 +77,7 @@ impl Scope<'_> {
         for value in values {
             expressions.push(lower(&binder.value(value)?, &|_| None)?);
         }
+        self.planner.note_bound_here();
         Ok((expressions, binder.finish()))
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use eris_storage::{AttributeId, DataType};
 
-use super::bind::SessionValues;
+use super::bind::LazySessionValues;
 use super::planner::Planner;
 use crate::ast::{self, Expr, Ident, SelectItem};
 use crate::catalog::{CatalogVersion, ColumnDefault, Table, TableColumn, suggestions};
@@ -33,7 +33,9 @@ pub struct Scope<'a> {
     /// Names.
     pub catalog: &'a CatalogVersion,
     /// The session.
-    pub values: &'a SessionValues,
+    pub values: &'a LazySessionValues<'a>,
+    /// Microseconds since 1970 when the statement was planned: one moment for all of it.
+    pub unix_micros: i64,
     /// The lanes that queries may take.
     pub lanes: Lanes,
 }
