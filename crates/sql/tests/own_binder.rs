@@ -155,7 +155,7 @@ fn expressions_mean_what_they_mean_to_datafusion() {
     {
         both_agree(&mut client, &format!("SELECT * FROM t WHERE {condition}"));
         both_agree(&mut client, &format!("SELECT x, id FROM t WHERE id = 1 AND ({condition})"));
-        both_agree(&mut client, &format!("SELECT t.*, n FROM public.t WHERE NOT ({condition}) LIMIT 2 OFFSET 1"));
+        both_agree(&mut client, &format!("SELECT t.*, n FROM t WHERE NOT ({condition}) LIMIT 2 OFFSET 1"));
     }
 }
 
@@ -318,4 +318,108 @@ fn both_agree_here(client: &mut Client, sql: &str, rows: &str) {
     let (answer, here) = answer(client, sql);
     let count = answer.map(|answer| answer.rows.len().to_string());
     assert_eq!((count.as_deref(), here), (Ok(rows), true), "{}...", &sql[..60]);
+}
+
+/// What the simple protocol gives for a text, and how many queries were planned for it.
+fn simply(client: &mut Client, sql: &str) -> (Result<Answer, (String, Option<usize>)>, u64) {
+    let before = client.session().database().planned();
+    let answer = client.simple(sql).map_err(|error| (error.sqlstate.to_string(), error.position));
+    (answer, client.session().database().planned() - before)
+}
+
+#[test]
+fn texts_that_differ_in_their_literals_share_a_plan() {
+    let instance = Instance::start(2, 1, DatabaseOptions::default());
+    let mut client = client(&instance);
+    for (first, other) in [
+        ("SELECT x, id + 1 FROM t WHERE id = 1", "SELECT x, id + 7 FROM t WHERE id = 2;"),
+        ("SELECT id FROM t WHERE x = 'abc' OR d = '2020-01-05'", " SELECT id FROM t WHERE x = '' OR d = '1970-01-01'"),
+        ("SELECT id FROM t WHERE v = 'ab' AND q", "SELECT id FROM t WHERE v = 'much longer than eight' AND q"),
+        ("SELECT id FROM t WHERE c = 'ab' LIMIT 1", "SELECT id FROM t WHERE c = 'ab ' LIMIT 5"),
+        ("SELECT id, 1.50 FROM t WHERE n > 1.25 OR f < 1", "SELECT id, 2.75 FROM t WHERE n > 4.75 OR f < 0"),
+        ("SELECT -5, 'a', id FROM t WHERE b IN (5, 7)", "SELECT -6, 'b''c', id FROM t WHERE b IN (-5, 5)"),
+        (
+            "SELECT id FROM t WHERE y = '\\x01' AND ts > '2019-01-01'",
+            "SELECT id FROM t WHERE y = '5' AND ts > '2020-01-01'",
+        ),
+        (
+            "SELECT CASE id WHEN 1 THEN 'one' ELSE 'more' END FROM t",
+            "SELECT CASE id WHEN 2 THEN 'two' ELSE 'other' END FROM t",
+        ),
+    ] {
+        let (one, _) = simply(&mut client, first);
+        let (two, planned) = simply(&mut client, other);
+        assert_eq!(planned, 0, "{other} has the plan of {first}");
+        client.ok("SET own_binder = off");
+        assert_eq!(simply(&mut client, first).0, one, "{first}");
+        assert_eq!(simply(&mut client, other).0, two, "{other}");
+        client.ok("SET own_binder = on");
+    }
+    client.ok("BEGIN");
+    assert_eq!(client.simple("UPDATE t SET x = 'p', n = n + 1.5, v = NULL WHERE id = 1").unwrap().tag, "UPDATE 1");
+    let (answer, planned) = simply(&mut client, "UPDATE t SET x = 'q', n = n + 2.5, v = NULL WHERE id = 2");
+    assert_eq!((answer.unwrap().tag.as_str(), planned), ("UPDATE 1", 0));
+    assert_eq!(client.rows("SELECT x, n, v FROM t WHERE id < 3 ORDER BY id"), ["p|3.00|NULL", "q|0.25|NULL"]);
+    assert_eq!(client.simple("DELETE FROM t WHERE id = 1").unwrap().tag, "DELETE 1");
+    let (answer, planned) = simply(&mut client, "DELETE FROM t WHERE id = 99");
+    assert_eq!((answer.unwrap().tag.as_str(), planned), ("DELETE 0", 0));
+    client.ok("ROLLBACK");
+}
+
+/// Where a literal means something else than a parameter, and where one is wrong: as if there were no templates.
+#[test]
+fn literals_that_are_no_parameters_are_planned_with_their_text() {
+    let instance = Instance::start(2, 1, DatabaseOptions::default());
+    let mut client = client(&instance);
+    let texts = [
+        "SELECT n, id FROM t WHERE id IN (1, 2) AND id < 9 ORDER BY 1",
+        "SELECT n, id FROM t ORDER BY 2, 1 LIMIT 2",
+        "SELECT id FROM t WHERE n = '1.555'",
+        "SELECT id FROM t WHERE n = '1.5'",
+        "SELECT id FROM t WHERE x LIKE 'ab%'",
+        "SELECT id FROM t WHERE id IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)",
+        "SELECT id FROM t WHERE d > date '2019-12-31'",
+        "SELECT id FROM t WHERE ts > timestamp '2019-12-31' + interval '1 day'",
+        "SELECT x::varchar(2) FROM t WHERE id = 1",
+        "SELECT id FROM t WHERE id = 'one'",
+        "SELECT id FROM t WHERE nothing = 1",
+        "SELECT count(*), 'a' FROM t WHERE id > 1 GROUP BY 2",
+        "UPDATE t SET v = 'longer than eight' WHERE id = 1",
+        "UPDATE t SET s = 40000 WHERE id = 1",
+        "SELECT 1 / (id - 2) FROM t WHERE id = 2",
+    ];
+    for text in texts {
+        for _ in 0..2 {
+            let own = simply(&mut client, text).0;
+            client.ok("SET own_binder = off");
+            let other = simply(&mut client, text).0;
+            client.ok("SET own_binder = on");
+            assert_eq!(own, other, "{text}");
+        }
+    }
+    // A block that failed says so and nothing else.
+    client.ok("BEGIN");
+    client.simple("SELECT 1 / 0").expect_err("a division by zero");
+    for _ in 0..2 {
+        assert_eq!(simply(&mut client, "SELECT id FROM t WHERE id = 12").0.unwrap_err().0, "25P02");
+    }
+    client.ok("ROLLBACK");
+    // A table that is made anew has a plan anew.
+    let rows = |client: &mut Client| client.simple("SELECT id, x FROM t WHERE id = 2").unwrap().rows;
+    assert_eq!(rows(&mut client), [[Some("2".to_string()), Some("abd".to_string())]]);
+    client.ok("DROP TABLE t; CREATE TABLE t (x int, id bigint); INSERT INTO t VALUES (7, 2)");
+    assert_eq!(rows(&mut client), [[Some("2".to_string()), Some("7".to_string())]]);
+}
+
+/// Others see the text that the client sent.
+#[test]
+fn a_statement_with_a_shared_plan_is_seen_by_its_own_text() {
+    let instance = Instance::start(1, 1, DatabaseOptions::default());
+    let mut client = client(&instance);
+    for number in [1, 2] {
+        let text = format!("SELECT x FROM t WHERE id = {number}");
+        client.simple(&text).unwrap();
+        let seen = client.session().activity().report().query;
+        assert_eq!(seen, text);
+    }
 }

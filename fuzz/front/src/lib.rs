@@ -5,9 +5,11 @@ pub mod ast;
 pub mod errors;
 #[path = "../../../crates/sql/src/front/mod.rs"]
 pub mod front;
+#[path = "../../../crates/sql/src/settings/modes.rs"]
+pub mod settings;
 #[path = "../../../crates/sql/src/sqlstate.rs"]
 pub mod sqlstate;
-#[path = "../../../crates/sql/src/types.rs"]
+#[path = "../../../crates/query/src/types.rs"]
 pub mod types;
 
 pub use errors::SqlError;

@@ -25,6 +25,7 @@ use crate::front::TableName;
 use crate::plan::{LazySessionValues, ParameterTypes};
 use crate::types::SqlType;
 use crate::views::is_view;
+pub(crate) use literals::number;
 use scope::Scope;
 
 /// What binding gives.

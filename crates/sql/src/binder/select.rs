@@ -149,7 +149,7 @@ impl Binder<'_> {
                         None => Err(Unplanned(format!("ORDER BY position {digits} of {}", select.projection.len()))),
                     }
                 }
-                _ => Err(Unplanned::because("ORDER BY a literal")),
+                _ => Err(Unplanned::because("ORDER BY a literal or parameter")),
             },
             _ => Ok(None),
         }
@@ -176,10 +176,12 @@ impl Binder<'_> {
             SqlType::Unknown => self.typed(count, SqlType::BigInt)?,
             _ => count.cast(SqlType::BigInt),
         };
-        match &count.kind {
-            ScalarKind::Constant(Value::Int64(_) | Value::Null) | ScalarKind::Parameter(_) => Ok(count),
-            _ => Err(Unplanned::because("a number of rows that is computed")),
-        }
+        let is_known = match &count.kind {
+            ScalarKind::Constant(value) => matches!(value, Value::Int64(_) | Value::Null),
+            ScalarKind::Cast(input) => matches!(input.kind, ScalarKind::Parameter(_)),
+            kind => matches!(kind, ScalarKind::Parameter(_)),
+        };
+        if is_known { Ok(count) } else { Err(Unplanned::because("a number of rows that is computed")) }
     }
 }
 

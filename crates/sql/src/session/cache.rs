@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use eris_platform::DeterministicMap;
+use eris_platform::{DeterministicMap, DeterministicSet};
 
 use super::prepared::plan_bytes;
 use super::statement::Planned;
@@ -32,6 +32,8 @@ pub struct PlanCache {
 #[derive(Debug, Default)]
 struct Kept {
     plans: DeterministicMap<Box<str>, Vec<Arc<Planned>>>,
+    /// Templates that are planned with their literals.
+    no_templates: DeterministicSet<Box<str>>,
     /// Of those that were put in since all was dropped.
     bytes: usize,
 }
@@ -55,6 +57,22 @@ impl PlanCache {
         let found =
             kept.plans.get(text)?.iter().find(|plan| plan.declared == declared && plan.holds(catalog, lanes))?;
         Some(Arc::clone(found))
+    }
+
+    /// Whether a template was [found to be none](Self::note_no_template).
+    pub(super) fn has_no_template(&self, text: &str) -> bool {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).no_templates.contains(text)
+    }
+
+    /// Notes that texts of a template are planned as they are. It may have one again when a table is made anew; it is
+    /// tried again after all was dropped.
+    pub(super) fn note_no_template(&self, text: &str) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.no_templates.len() >= PLANS_MAX || kept.bytes + text.len() > self.bytes_max {
+            *kept = Kept::default();
+        }
+        kept.bytes += text.len();
+        kept.no_templates.insert(text.into());
     }
 
     /// Keeps a plan, in place of those for the same text that no longer hold.

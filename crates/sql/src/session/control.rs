@@ -294,7 +294,7 @@ impl Session {
         let declared: Vec<_> = parameter_types.iter().map(|sql_type| Some(*sql_type)).collect();
         let catalog = self.overlay.version(self.database.catalog())?;
         let planned = self.plan_in(planned.text.clone(), statement.clone(), &declared, &catalog)?;
-        let prepared = Prepared { planned, place: Place::ALONE, offset: 0, _memory: None };
+        let prepared = Prepared { planned, place: Place::ALONE, offset: 0, literals: None, _memory: None };
         let bytes = (prepared.bytes() + name.len()) as u64;
         let is_free = self.named.len() < PREPARED_FREE && bytes <= PREPARED_BYTES_FREE;
         let memory = self.database.engine().memory();

@@ -50,7 +50,7 @@ impl Session {
             }
             Step::Alone | Step::Inside { .. } => {}
         }
-        let parameters: Arc<[Value]> = parameters.into();
+        let parameters = statement.values(parameters);
         // The first statement of its transaction may begin again; a later one would lose what came before it.
         let mut retries = if self.block == Block::Idle { self.settings.retries() } else { 0 };
         let planned = self.planned_in(&statement.planned);

@@ -25,6 +25,7 @@ mod source_file;
 mod statement;
 mod states;
 mod table_locks;
+mod template;
 mod turns;
 
 pub use cache::PlanCache;

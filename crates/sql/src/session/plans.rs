@@ -54,6 +54,8 @@ pub struct PlannedQuery {
     pub plan: QueryPlan,
     /// It holds for this session and moment only.
     pub momentary: bool,
+    /// Our own binder bound it.
+    pub is_bound_here: bool,
     /// Bytes of the constants that were computed for it.
     pub constant_bytes: usize,
 }
@@ -65,11 +67,12 @@ impl PlannedQuery {
             let reads_tables = !known.tables.is_empty();
             let (parameters, tables) = (known.parameters, known.tables);
             let plan = QueryPlan { body: QueryBody::Native(node), columns, parameters, tables, reads_tables };
-            return Ok(Self { plan, momentary: known.momentary, constant_bytes: 0 });
+            return Ok(Self { plan, momentary: known.momentary, is_bound_here: true, constant_bytes: 0 });
         }
         let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
         let (momentary, constant_bytes) = (bound.momentary, bound.constant_bytes);
-        Ok(Self { plan: QueryPlan::make(bound, scope.lanes)?, momentary, constant_bytes })
+        let plan = QueryPlan::make(bound, scope.lanes)?;
+        Ok(Self { plan, momentary, is_bound_here: false, constant_bytes })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use eris_platform::Reservation;
+use eris_storage::Value;
 
 use super::statement::{Body, Planned};
 use super::states::Place;
@@ -26,8 +27,17 @@ pub struct Prepared {
     pub(super) place: Place,
     /// Characters of the client's text before the statement: positions in errors count from there.
     pub(super) offset: usize,
+    /// If the plan is one of a [`Template`](super::template::Template): the client's text, and the literals in it.
+    pub(super) literals: Option<Literals>,
     /// What is reserved for it as long as it has a name in the session.
     pub(super) _memory: Option<Reservation>,
+}
+
+/// A text whose literals are the parameters of its plan.
+#[derive(Debug)]
+pub(super) struct Literals {
+    pub text: Box<str>,
+    pub values: Arc<[Value]>,
 }
 
 /// Bytes that a plan keeps, by what was measured: schemas and nodes that each has, and for each byte of its text.
@@ -58,12 +68,17 @@ impl Prepared {
 
     /// The error with its place in the client's text.
     pub(super) fn placed(&self, error: SqlError) -> SqlError {
-        placed(error, &self.planned.text, self.offset)
+        placed(error, self.text(), self.offset)
     }
 
     /// The types of its parameters.
     pub fn parameters(&self) -> &[SqlType] {
-        &self.planned.parameters
+        if self.literals.is_some() { &[] } else { &self.planned.parameters }
+    }
+
+    /// What its plan runs with where the client gives these values.
+    pub(super) fn values(&self, given: &[Value]) -> Arc<[Value]> {
+        self.literals.as_ref().map_or_else(|| given.into(), |literals| Arc::clone(&literals.values))
     }
 
     /// Its result; `None` if it gives no rows.
@@ -83,7 +98,7 @@ impl Prepared {
 
     /// Its text.
     pub fn text(&self) -> &str {
-        &self.planned.text
+        self.literals.as_ref().map_or(&self.planned.text, |literals| &literals.text)
     }
 }
 

@@ -18,10 +18,12 @@ use std::sync::Arc;
 
 use eris_platform::Reservation;
 
-use super::prepared::{Prepared, placed};
+use super::prepared::{Literals, Prepared, placed};
 use super::session::Session;
 use super::statement::{Planned, kind_of};
 use super::states::Place;
+use super::template::Template;
+use crate::catalog::CatalogVersion;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{self, Bounds, Cutter, ParsedStatement, Piece, Size};
 use crate::types::SqlType;
@@ -170,7 +172,7 @@ impl Session {
         let planned = self.database.plan_cache().find(sql, parameter_types, catalog.number, lanes);
         Ok(planned.map(|planned| {
             let offset = sql.find(&planned.text).map_or(0, |start| sql[..start].chars().count());
-            Arc::new(Prepared { planned, place: Place::ALONE, offset, _memory: None })
+            Arc::new(Prepared { planned, place: Place::ALONE, offset, literals: None, _memory: None })
         }))
     }
 
@@ -180,6 +182,9 @@ impl Session {
         }
         let bounds = self.settings.bounds();
         bounds.check_text(sql.len())?;
+        if let Some(prepared) = self.from_template(sql)? {
+            return Ok(Script::of([Ready::Planned(prepared)]));
+        }
         // Before any is parsed: this reads as fast as memory does.
         let pieces = Cutter::new(sql).take(bounds.statements.saturating_add(1)).count();
         bounds.check_statements(pieces)?;
@@ -203,6 +208,46 @@ impl Session {
         }
         let text = if count == 0 { Box::default() } else { sql.into() };
         Ok(Script { ready: VecDeque::new(), text, at: 0, before: 0, index: 0, count, _memory: Some(memory) })
+    }
+
+    /// The plan that a text shares with those that differ in their literals alone; `None` if there is none, or it has
+    /// to be planned as it is.
+    fn from_template(&mut self, sql: &str) -> Result<Option<Arc<Prepared>>, SqlError> {
+        let lanes = self.settings.lanes();
+        let Some(template) = Template::of(sql).filter(|_| lanes.own_binder) else { return Ok(None) };
+        let catalog = self.overlay.version(self.database.catalog())?;
+        let cache = self.database.plan_cache();
+        let planned = match cache.find(&template.text, &template.types, catalog.number, lanes) {
+            Some(planned) => Some(planned),
+            None if cache.has_no_template(&template.text) => None,
+            None => {
+                let planned = self.plan_template(&template, &catalog);
+                match &planned {
+                    Some(planned) => self.database.plan_cache().keep(&template.text, planned),
+                    None => self.database.plan_cache().note_no_template(&template.text),
+                }
+                planned
+            }
+        };
+        let Some(planned) = planned.filter(|planned| template.fits(&planned.parameters)) else { return Ok(None) };
+        let Some(values) = template.values(&planned.parameters) else { return Ok(None) };
+        let offset = sql.len() - sql.trim_start().len();
+        let literals = Literals { text: sql.trim().into(), values: values.into() };
+        let place = Place::ALONE;
+        Ok(Some(Arc::new(Prepared { planned, place, offset, literals: Some(literals), _memory: None })))
+    }
+
+    /// Plans a template. What is wrong with it is told of the text itself.
+    fn plan_template(&mut self, template: &Template, catalog: &CatalogVersion) -> Option<Arc<Planned>> {
+        let bounds = self.settings.bounds();
+        let piece = Cutter::new(&template.text).next()?;
+        let (mut statements, _charge) = self.parse_piece(&template.text, &piece, 0, &bounds).ok()?;
+        let ParsedStatement { text, ast, .. } = statements.pop().filter(|_| statements.is_empty())?;
+        bounds.check_size(&Size::of(&ast)).ok()?;
+        let command = front::lower(&ast).ok()?;
+        self.block.step(kind_of(&command), Place::ALONE).ok()?;
+        let planned = self.plan_in(text, command, &template.types, catalog).ok()?;
+        (planned.is_bound_here && !planned.momentary && template.fits(&planned.parameters)).then_some(planned)
     }
 
     fn plan_next(&mut self, script: &mut Script) -> Result<Option<Arc<Prepared>>, SqlError> {
@@ -277,19 +322,20 @@ impl Session {
                 self.block.step(kind_of(&command), place)?;
             }
             // Later statements of a text may need what earlier ones create: they are planned when they run.
-            match self.plan_in(text.clone(), command.clone(), parameter_types, &catalog) {
-                Ok(planned) => {
+            let again = (later && place.index > 0).then(|| command.clone());
+            match (self.plan_in(text.clone(), command, parameter_types, &catalog), again) {
+                (Ok(planned), _) => {
                     cache.keep(&text, &planned);
                     if place.count == 1 && text != sql {
                         cache.keep(sql, &planned);
                     }
                     planned
                 }
-                Err(_) if later && place.index > 0 => Arc::new(Planned::later(text, command, parameter_types)),
-                Err(error) => return Err(placed(error, &text, offset)),
+                (Err(_), Some(command)) => Arc::new(Planned::later(text, command, parameter_types)),
+                (Err(error), None) => return Err(placed(error, &text, offset)),
             }
         };
-        Ok(Arc::new(Prepared { planned, place, offset, _memory: None }))
+        Ok(Arc::new(Prepared { planned, place, offset, literals: None, _memory: None }))
     }
 }
 

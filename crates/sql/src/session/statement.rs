@@ -32,6 +32,8 @@ pub(super) struct Planned {
     pub lanes: Lanes,
     /// Holds for one execution only.
     pub momentary: bool,
+    /// Our own binder bound it, as a query, UPDATE or DELETE of one table or none.
+    pub is_bound_here: bool,
     /// The plan.
     pub body: Body,
     /// What it locks before it runs.
@@ -138,7 +140,7 @@ pub(super) fn plan(
 ) -> Result<Planned, SqlError> {
     let types = ParameterTypes::declared(declared);
     let catalog: &CatalogVersion = scope.catalog;
-    let Parts { body, locks, mut parameters, columns, momentary, constant_bytes } = match &command {
+    let Parts { body, locks, mut parameters, columns, momentary, is_bound_here, constant_bytes } = match &command {
         Command::Query(query) => plan_query(query, types, scope)?,
         Command::Insert(insert) => {
             let planned = plan_insert(insert, scope, types)?;
@@ -176,6 +178,7 @@ pub(super) fn plan(
         catalog: catalog.number,
         lanes: scope.lanes,
         momentary,
+        is_bound_here,
         body,
         parameters,
         columns,
@@ -190,6 +193,7 @@ struct Parts {
     parameters: Vec<SqlType>,
     columns: Option<Arc<[ColumnDescription]>>,
     momentary: bool,
+    is_bound_here: bool,
     constant_bytes: usize,
 }
 
@@ -201,14 +205,15 @@ impl Parts {
             parameters: Vec::new(),
             columns,
             momentary: false,
+            is_bound_here: false,
             constant_bytes: 0,
         }
     }
 
     fn of_write<P>(planned: PlannedWrite<P>, body: fn(P) -> Body) -> Self {
-        let PlannedWrite { plan, table, named, parameters, momentary, constant_bytes } = planned;
+        let PlannedWrite { plan, table, named, parameters, momentary, is_bound_here, constant_bytes } = planned;
         let (body, locks) = (body(plan), locks_of_write(&table, &named));
-        Self { body, locks, parameters, columns: None, momentary, constant_bytes }
+        Self { body, locks, parameters, columns: None, momentary, is_bound_here, constant_bytes }
     }
 }
 
@@ -218,12 +223,13 @@ fn plan_query(query: &ast::Query, types: ParameterTypes, scope: Scope<'_>) -> Re
         let (parameters, columns) = (plan.query.parameters.clone(), Arc::clone(&plan.query.columns));
         let locks = locks_of_query(plan.seconds.tables.iter().chain(plan.query.tables.iter()));
         let (columns, body) = (Some(columns), Body::Sleep(Box::new(plan)));
-        return Ok(Parts { body, locks, parameters, columns, momentary: true, constant_bytes: 0 });
+        let (momentary, is_bound_here) = (true, false);
+        return Ok(Parts { body, locks, parameters, columns, momentary, is_bound_here, constant_bytes: 0 });
     }
-    let PlannedQuery { plan, momentary, constant_bytes } = PlannedQuery::of(query, scope, types)?;
+    let PlannedQuery { plan, momentary, is_bound_here, constant_bytes } = PlannedQuery::of(query, scope, types)?;
     let locks = locks_of_query(plan.tables.iter());
     let (columns, parameters) = (Some(Arc::clone(&plan.columns)), plan.parameters.clone());
-    Ok(Parts { body: Body::Query(plan), locks, parameters, columns, momentary, constant_bytes })
+    Ok(Parts { body: Body::Query(plan), locks, parameters, columns, momentary, is_bound_here, constant_bytes })
 }
 
 impl Planned {
@@ -236,6 +242,7 @@ impl Planned {
             catalog: 0,
             lanes: Lanes::BOTH,
             momentary: true,
+            is_bound_here: false,
             body: Body::Utility,
             locks: Box::default(),
             parameters: declared.iter().map(|known| known.unwrap_or(SqlType::Text)).collect(),

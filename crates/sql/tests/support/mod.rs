@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use eris_engine::{Engine, EngineOptions};
 use eris_platform::{RealEnv, Reservation};
-use eris_sql::{Database, DatabaseOptions, Outcome, Session, SessionOptions, SqlError, SqlType, pg_format};
+use eris_sql::{Database, DatabaseOptions, Outcome, Prepared, Session, SessionOptions, SqlError, SqlType, pg_format};
 use eris_storage::Value;
 
 /// An engine with a database, shut down when dropped.
@@ -71,6 +71,22 @@ impl Client {
             .engine()
             .block_on(async move {
                 let answer = run(&mut session, &sql, &parameters, data.as_deref()).await;
+                (session, answer)
+            })
+            .expect("the engine runs");
+        self.session = Some(session);
+        answer
+    }
+
+    /// Runs a text as the simple protocol does.
+    pub fn simple(&mut self, sql: &str) -> Result<Answer, SqlError> {
+        let mut session = self.session.take().expect("one statement at a time");
+        let sql = sql.to_string();
+        let (session, answer) = self
+            .database
+            .engine()
+            .block_on(async move {
+                let answer = run_script(&mut session, &sql).await;
                 (session, answer)
             })
             .expect("the engine runs");
@@ -149,46 +165,62 @@ pub async fn run(
     let statements = session.parse(sql, &[])?;
     let mut answer = Answer { tag: String::new(), columns: Vec::new(), rows: Vec::new(), native: true };
     for statement in statements {
-        let native = statement.is_native();
-        let mut rows = Vec::new();
-        let mut columns = Vec::new();
-        let tag = match session.execute(&statement, parameters).await? {
-            Outcome::Empty => String::new(),
-            Outcome::Complete(tag) => tag.to_string(),
-            Outcome::Rows(mut found) => {
-                let descriptions = found.columns().to_vec();
-                columns = descriptions.iter().map(|column| column.name.clone()).collect();
-                while let Some(batch) = found.next().await? {
-                    assert_eq!(batch.columns.len(), descriptions.len(), "{sql}");
-                    for row in 0..batch.rows {
-                        let mut values = Vec::new();
-                        for (column, description) in batch.columns.iter().zip(&descriptions) {
-                            assert_eq!(
-                                column.data_type,
-                                description.sql_type.data_type(),
-                                "{sql}: {}",
-                                description.name
-                            );
-                            values.push((!column.is_null(row)).then(|| {
-                                let mut out = Vec::new();
-                                pg_format::text(column, row, description.sql_type, &mut out);
-                                String::from_utf8(out).expect("text is UTF-8")
-                            }));
-                        }
-                        rows.push(values);
-                    }
-                }
-                found.finish().await?.to_string()
-            }
-            Outcome::CopyIn(mut copy) => {
-                // In small pieces, so that records are cut anywhere.
-                for piece in data.unwrap_or_default().as_bytes().chunks(7) {
-                    copy.data(piece).await?;
-                }
-                copy.finish().await?.to_string()
-            }
-        };
-        answer = Answer { tag, columns, rows, native };
+        answer = run_one(session, &statement, parameters, data).await?;
     }
     Ok(answer)
+}
+
+/// The same for the simple protocol: statements without parameters, each planned when the one before it has run.
+pub async fn run_script(session: &mut Session, sql: &str) -> Result<Answer, SqlError> {
+    let mut script = session.script(sql)?;
+    let mut answer = Answer { tag: String::new(), columns: Vec::new(), rows: Vec::new(), native: true };
+    while let Some(statement) = session.next_of(&mut script)? {
+        assert!(statement.parameters().is_empty(), "{sql}");
+        answer = run_one(session, &statement, &[], None).await?;
+    }
+    Ok(answer)
+}
+
+async fn run_one(
+    session: &mut Session,
+    statement: &Arc<Prepared>,
+    parameters: &[Value],
+    data: Option<&str>,
+) -> Result<Answer, SqlError> {
+    let sql = statement.text();
+    let native = statement.is_native();
+    let mut rows = Vec::new();
+    let mut columns = Vec::new();
+    let tag = match session.execute(statement, parameters).await? {
+        Outcome::Empty => String::new(),
+        Outcome::Complete(tag) => tag.to_string(),
+        Outcome::Rows(mut found) => {
+            let descriptions = found.columns().to_vec();
+            columns = descriptions.iter().map(|column| column.name.clone()).collect();
+            while let Some(batch) = found.next().await? {
+                assert_eq!(batch.columns.len(), descriptions.len(), "{sql}");
+                for row in 0..batch.rows {
+                    let mut values = Vec::new();
+                    for (column, description) in batch.columns.iter().zip(&descriptions) {
+                        assert_eq!(column.data_type, description.sql_type.data_type(), "{sql}: {}", description.name);
+                        values.push((!column.is_null(row)).then(|| {
+                            let mut out = Vec::new();
+                            pg_format::text(column, row, description.sql_type, &mut out);
+                            String::from_utf8(out).expect("text is UTF-8")
+                        }));
+                    }
+                    rows.push(values);
+                }
+            }
+            found.finish().await?.to_string()
+        }
+        Outcome::CopyIn(mut copy) => {
+            // In small pieces, so that records are cut anywhere.
+            for piece in data.unwrap_or_default().as_bytes().chunks(7) {
+                copy.data(piece).await?;
+            }
+            copy.finish().await?.to_string()
+        }
+    };
+    Ok(Answer { tag, columns, rows, native })
 }

@@ -58,7 +58,8 @@ pub fn plan_update(
         if let Some(found) = lower_query(&bound.plan).ok().and_then(in_partitions) {
             let plan = ChangePlan::Update(update_in_partitions(found, &assigned.attributes, &table)?);
             let BoundQuery { tables: named, parameters, momentary, constant_bytes, .. } = bound;
-            return Ok(PlannedWrite { plan, table, named, parameters, momentary, constant_bytes });
+            let is_bound_here = false;
+            return Ok(PlannedWrite { plan, table, named, parameters, momentary, is_bound_here, constant_bytes });
         }
     }
     by_key(table, rows, Some(assigned), scope, types)
@@ -67,7 +68,7 @@ pub fn plan_update(
 /// A change whose rows were bound here.
 fn own_write(plan: ChangePlan, table: Arc<Table>, known: Known) -> PlannedWrite<ChangePlan> {
     let Known { tables: named, parameters, momentary } = known;
-    PlannedWrite { plan, table, named, parameters, momentary, constant_bytes: 0 }
+    PlannedWrite { plan, table, named, parameters, momentary, is_bound_here: true, constant_bytes: 0 }
 }
 
 fn assigned(command: &UpdateCommand, table: &Table, types: &mut ParameterTypes) -> Result<Assigned, SqlError> {
@@ -180,7 +181,8 @@ pub fn plan_delete(
         if let Some(found) = lower_query(&bound.plan).ok().and_then(in_partitions) {
             let plan = ChangePlan::Delete(DeletePlan { access: found.access, filter: found.filter });
             let BoundQuery { tables: named, parameters, momentary, constant_bytes, .. } = bound;
-            return Ok(PlannedWrite { plan, table, named, parameters, momentary, constant_bytes });
+            let is_bound_here = false;
+            return Ok(PlannedWrite { plan, table, named, parameters, momentary, is_bound_here, constant_bytes });
         }
     }
     by_key(table, rows, None, scope, types)
@@ -231,5 +233,6 @@ fn by_key(
         unique,
         attributes: assigned.map(|assigned| assigned.attributes.into()),
     };
-    Ok(PlannedWrite { plan: ChangePlan::Keyed(plan), table, named, parameters, momentary, constant_bytes })
+    let (plan, is_bound_here) = (ChangePlan::Keyed(plan), false);
+    Ok(PlannedWrite { plan, table, named, parameters, momentary, is_bound_here, constant_bytes })
 }

@@ -54,7 +54,7 @@ pub fn plan_insert(
         }
         InsertSource::Query(query) => {
             types.cover(query.as_ref());
-            let PlannedQuery { plan, momentary, constant_bytes } = PlannedQuery::of(query, scope, types)?;
+            let PlannedQuery { plan, momentary, constant_bytes, .. } = PlannedQuery::of(query, scope, types)?;
             let width = plan.columns.len();
             check_width(width, targets.len(), has_targets)?;
             let known = Known { momentary, constant_bytes, named: Arc::clone(&plan.tables) };
@@ -69,7 +69,7 @@ pub fn plan_insert(
     let (defaults, of_the_moment) = defaults_of(&table, &source_of_column, &rows, scope)?;
     let plan = InsertPlan { table: Arc::clone(&table), source_of_column: source_of_column.into(), defaults, rows };
     let momentary = momentary || of_the_moment;
-    Ok(PlannedWrite { plan, table, named, parameters, momentary, constant_bytes })
+    Ok(PlannedWrite { plan, table, named, parameters, momentary, is_bound_here: false, constant_bytes })
 }
 
 /// What columns without a value get; NULL stands for what is not needed. The second: whether it holds for this moment

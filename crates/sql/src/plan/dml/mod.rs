@@ -54,6 +54,8 @@ pub struct PlannedWrite<P> {
     pub parameters: Vec<SqlType>,
     /// The plan holds only for this session and moment.
     pub momentary: bool,
+    /// Our own binder bound its condition and values.
+    pub is_bound_here: bool,
     /// Bytes of the constants that were computed for it.
     pub constant_bytes: usize,
 }
