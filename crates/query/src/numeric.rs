@@ -31,10 +31,11 @@ pub fn digits_of(sql_type: SqlType) -> Option<(u8, u8)> {
     }
 }
 
-/// Precision and scale of a number as it is written.
-pub fn digits_of_value(unscaled: i128, scale: u8) -> SqlType {
+/// Precision and scale of a number as it is written; `None` if it has more digits than there are.
+pub fn digits_of_value(unscaled: i128, scale: u8) -> Option<SqlType> {
     let digits = unscaled.unsigned_abs().checked_ilog10().map_or(1, |last| last as u8 + 1);
-    SqlType::Numeric { precision: digits.max(scale).min(PRECISION_MAX), scale }
+    let precision = digits.max(scale);
+    (precision <= PRECISION_MAX).then_some(SqlType::Numeric { precision, scale })
 }
 
 /// The type of an operation's result; `None` if it has too many digits.
@@ -85,10 +86,14 @@ mod tests {
 
     #[test]
     fn written_numbers_have_as_many_digits_as_are_needed() {
-        for (unscaled, scale, expected) in
-            [(0, 0, numeric(1, 0)), (-150, 2, numeric(3, 2)), (5, 3, numeric(3, 3)), (i128::MAX, 0, numeric(38, 0))]
-        {
-            assert_eq!(digits_of_value(unscaled, scale), expected, "{unscaled}e-{scale}");
+        assert_eq!(digits_of_value(10_i128.pow(38), 0), None);
+        for (unscaled, scale, expected) in [
+            (0, 0, numeric(1, 0)),
+            (-150, 2, numeric(3, 2)),
+            (5, 3, numeric(3, 3)),
+            (10_i128.pow(37), 0, numeric(38, 0)),
+        ] {
+            assert_eq!(digits_of_value(unscaled, scale), Some(expected), "{unscaled}e-{scale}");
         }
     }
 }

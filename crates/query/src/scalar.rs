@@ -147,7 +147,7 @@ impl Scalar {
         }
         let to = match (kind, &self.kind) {
             (TypeKind::Numeric, ScalarKind::Constant(value)) => match integer_of(value) {
-                Some(value) => numeric::digits_of_value(value, 0),
+                Some(value) => numeric::digits_of_value(value, 0).unwrap_or(SqlType::NUMERIC),
                 None => numeric_of(self.sql_type),
             },
             (TypeKind::Numeric, _) => numeric_of(self.sql_type),

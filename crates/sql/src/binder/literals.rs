@@ -46,8 +46,13 @@ pub(crate) fn number(digits: &str, negative: bool) -> Binding<Scalar> {
             return Ok(Scalar::constant(Value::Int64(unscaled as i64), SqlType::BigInt));
         }
     }
-    let value = Value::Decimal { unscaled, scale: decimal.scale };
-    Ok(Scalar::constant(value, digits_of_value(unscaled, decimal.scale)))
+    numeric(unscaled, decimal.scale)
+}
+
+fn numeric(unscaled: i128, scale: u8) -> Binding<Scalar> {
+    let sql_type = digits_of_value(unscaled, scale);
+    let sql_type = sql_type.ok_or_else(|| Unplanned(format!("the number {unscaled}e-{scale}")))?;
+    Ok(Scalar::constant(Value::Decimal { unscaled, scale }, sql_type))
 }
 
 impl Typing for Binder<'_> {
@@ -71,8 +76,7 @@ impl Typing for Binder<'_> {
 fn read(text: &str, sql_type: SqlType) -> Binding<Scalar> {
     if let SqlType::Numeric { .. } = sql_type {
         let decimal = parse_decimal(text).ok_or_else(|| Unplanned(format!("\"{text}\" as numeric")))?;
-        let value = Value::Decimal { unscaled: decimal.unscaled, scale: decimal.scale };
-        return Ok(Scalar::constant(value, digits_of_value(decimal.unscaled, decimal.scale)));
+        return numeric(decimal.unscaled, decimal.scale);
     }
     let plain = match sql_type.kind() {
         TypeKind::Varchar | TypeKind::Char => SqlType::Text,

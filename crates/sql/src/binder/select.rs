@@ -43,7 +43,7 @@ impl Binder<'_> {
             }
         }
         let shown = items.len();
-        let keys = self.sort_keys(query.order_by.as_ref(), select, &output, &mut items, &scope)?;
+        let keys = self.sort_keys(query.order_by.as_ref(), &output, &mut items, &scope)?;
         let hidden = items.len() > shown;
         let mut relation = Relation::Project { input: Box::new(rows), items };
         if !keys.is_empty() {
@@ -104,7 +104,6 @@ impl Binder<'_> {
     fn sort_keys(
         &mut self,
         order_by: Option<&OrderBy>,
-        select: &Select,
         output: &[OutputColumn],
         items: &mut Vec<Projected>,
         scope: &Scope,
@@ -115,44 +114,17 @@ impl Binder<'_> {
         for OrderByExpr { expr, options, with_fill: _ } in keys {
             let descending = options.asc == Some(false);
             let nulls_first = options.nulls_first.unwrap_or(descending);
-            let value = match self.result_named(expr, select, output)? {
-                Some(value) => value,
-                None => {
-                    let value = self.settled(expr, scope)?;
-                    let (column, sql_type) = (self.new_column(), value.sql_type);
-                    items.push(Projected { column, value });
-                    Scalar::column(column, sql_type)
-                }
+            let value = if let Some(value) = result_named(expr, output)? {
+                value
+            } else {
+                let value = self.settled(expr, scope)?;
+                let (column, sql_type) = (self.new_column(), value.sql_type);
+                items.push(Projected { column, value });
+                Scalar::column(column, sql_type)
             };
             sorted.push(SortItem { value, descending, nulls_first });
         }
         Ok(sorted)
-    }
-
-    fn result_named(&self, expr: &Expr, select: &Select, output: &[OutputColumn]) -> Binding<Option<Scalar>> {
-        let of = |column: &OutputColumn| Some(Scalar::column(column.column, column.sql_type));
-        match expr {
-            Expr::Identifier(name) => {
-                let name = folded(name);
-                let mut found = output.iter().filter(|column| column.name == name);
-                match (found.next(), found.next()) {
-                    (None, _) => Ok(None),
-                    (Some(column), None) => Ok(of(column)),
-                    _ => Err(Unplanned(format!("ORDER BY \"{name}\" is ambiguous"))),
-                }
-            }
-            Expr::Value(value) => match &value.value {
-                crate::ast::Value::Number(digits, false) => {
-                    let place = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-                    match place.and_then(|place| output.get(place)) {
-                        Some(column) => Ok(of(column)),
-                        None => Err(Unplanned(format!("ORDER BY position {digits} of {}", select.projection.len()))),
-                    }
-                }
-                _ => Err(Unplanned::because("ORDER BY a literal or parameter")),
-            },
-            _ => Ok(None),
-        }
     }
 
     fn limited(&mut self, relation: Relation, clause: Option<&LimitClause>) -> Binding<Relation> {
@@ -182,6 +154,33 @@ impl Binder<'_> {
             kind => matches!(kind, ScalarKind::Parameter(_)),
         };
         if is_known { Ok(count) } else { Err(Unplanned::because("a number of rows that is computed")) }
+    }
+}
+
+/// The result that a key of ORDER BY means, if it is a name or a number alone.
+fn result_named(expr: &Expr, output: &[OutputColumn]) -> Binding<Option<Scalar>> {
+    let of = |column: &OutputColumn| Some(Scalar::column(column.column, column.sql_type));
+    match expr {
+        Expr::Identifier(name) => {
+            let name = folded(name);
+            let mut found = output.iter().filter(|column| column.name == name);
+            match (found.next(), found.next()) {
+                (None, _) => Ok(None),
+                (Some(column), None) => Ok(of(column)),
+                _ => Err(Unplanned(format!("ORDER BY \"{name}\" is ambiguous"))),
+            }
+        }
+        Expr::Value(value) => match &value.value {
+            crate::ast::Value::Number(digits, false) => {
+                let place = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+                match place.and_then(|place| output.get(place)) {
+                    Some(column) => Ok(of(column)),
+                    None => Err(Unplanned(format!("ORDER BY position {digits} of {}", output.len()))),
+                }
+            }
+            _ => Err(Unplanned::because("ORDER BY a literal or parameter")),
+        },
+        _ => Ok(None),
     }
 }
 

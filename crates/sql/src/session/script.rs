@@ -182,7 +182,7 @@ impl Session {
         }
         let bounds = self.settings.bounds();
         bounds.check_text(sql.len())?;
-        if let Some(prepared) = self.from_template(sql)? {
+        if let Some(prepared) = self.with_shared_plan(sql)? {
             return Ok(Script::of([Ready::Planned(prepared)]));
         }
         // Before any is parsed: this reads as fast as memory does.
@@ -212,7 +212,7 @@ impl Session {
 
     /// The plan that a text shares with those that differ in their literals alone; `None` if there is none, or it has
     /// to be planned as it is.
-    fn from_template(&mut self, sql: &str) -> Result<Option<Arc<Prepared>>, SqlError> {
+    fn with_shared_plan(&mut self, sql: &str) -> Result<Option<Arc<Prepared>>, SqlError> {
         let lanes = self.settings.lanes();
         let Some(template) = Template::of(sql).filter(|_| lanes.own_binder) else { return Ok(None) };
         let catalog = self.overlay.version(self.database.catalog())?;
