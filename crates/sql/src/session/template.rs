@@ -7,9 +7,9 @@
 //! ```
 //! The template is planned as if a client had prepared it, with the types that its numbers have; a text in quotes gets
 //! the type of what it stands beside. It is found by its text and types among the other plans, without being parsed
-//! again. Only what our own binder binds is taken: there a literal and a parameter of its type mean the same. Where they
-//! would not (`ORDER BY 1`, a pattern, `interval '1 day'`, a numeric in quotes), a template is not planned, which is
-//! remembered. A literal that is no value of its type is left to planning of the text itself, which says where it is.
+//! again. Only what our own binder binds is taken: there a literal and a parameter of its type mean the same. Where
+//! they would not (`ORDER BY 1`, a pattern, `interval '1 day'`, a numeric in quotes), a template is not planned, which
+//! is remembered. A literal that is no value of its type is left to planning of the text itself, which says where it is.
 
 use std::ops::Range;
 
