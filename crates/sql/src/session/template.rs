@@ -9,7 +9,8 @@
 //! the type of what it stands beside. It is found by its text and types among the other plans, without being parsed
 //! again. Only what our own binder binds is taken: there a literal and a parameter of its type mean the same. Where
 //! they would not (`ORDER BY 1`, a pattern, `interval '1 day'`, a numeric in quotes), a template is not planned, which
-//! is remembered. A literal that is no value of its type is left to planning of the text itself, which says where it is.
+//! is remembered. A literal that is no value of its type is left to planning of the text itself, which says where it
+//! stands.
 
 use std::ops::Range;
 
