@@ -387,6 +387,23 @@ fn literals_that_are_no_parameters_are_planned_with_their_text() {
         "UPDATE t SET v = 'longer than eight' WHERE id = 1",
         "UPDATE t SET s = 40000 WHERE id = 1",
         "SELECT 1 / (id - 2) FROM t WHERE id = 2",
+        "SELECT 1 / (id - 2) FROM t WHERE id = 2 ORDER BY id LIMIT 0",
+        "DELETE FROM t WHERE.5",
+        "SELECT id FROM t LIMIT.5",
+        "SELECT 'abcdef'::char, 'abc  '::bpchar = 'abc'",
+        "SELECT id FROM t WHERE c = 'abcdef'::char(2)",
+        "UPDATE t SET b = 1, s = 70000 WHERE id = 999",
+        "UPDATE t SET v = 'abcdefghijk' WHERE id = 999",
+        "UPDATE t SET n = 99999999999 WHERE id = 999",
+        "SELECT 70000::smallint FROM t WHERE id = 999",
+        "SELECT id FROM t WHERE r IN (1.1, -0.5)",
+        "SELECT id FROM t WHERE r NOT IN (1.1, 5)",
+        "SELECT coalesce(n, '5.555') FROM t WHERE id = 3",
+        "DELETE FROM t WHERE coalesce(n, '0.004') = 0",
+        "SELECT -2147483648 - 1",
+        "SELECT -(2147483648), -9223372036854775808",
+        "SELECT -9223372036854775808 - 1",
+        "\u{a0}SELECT 5",
     ];
     for text in texts {
         for _ in 0..2 {
@@ -397,6 +414,12 @@ fn literals_that_are_no_parameters_are_planned_with_their_text() {
             assert_eq!(own, other, "{text}");
         }
     }
+    // A plan that a client prepared is DataFusion's, and a parameter that orders is a constant.
+    client.prepare("SELECT x, id FROM t ORDER BY $1", &[Some(SqlType::Integer)]);
+    assert_eq!(client.simple("SELECT x, id FROM t ORDER BY 1").unwrap().rows[0][1].as_deref(), Some("4"));
+    // A template that was refused for its types says nothing of others.
+    client.simple("SELECT  1.5::smallint FROM t WHERE id = 999").unwrap();
+    assert_eq!(simply(&mut client, "SELECT  70000::smallint FROM t WHERE id = 999").0.unwrap_err().0, "22003");
     // A block that failed says so and nothing else.
     client.ok("BEGIN");
     client.simple("SELECT 1 / 0").expect_err("a division by zero");

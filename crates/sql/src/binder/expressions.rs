@@ -104,8 +104,8 @@ impl Binder<'_> {
     }
 
     fn prefix(&mut self, op: UnaryOperator, operand: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
-        if let (UnaryOperator::Minus, Expr::Value(value)) = (op, operand)
-            && let crate::ast::Value::Number(digits, false) = &value.value
+        if op == UnaryOperator::Minus
+            && let Some(digits) = written_number(operand)
         {
             return literals::number(digits, true);
         }
@@ -183,6 +183,14 @@ impl Binder<'_> {
         if input.sql_type == SqlType::Unknown {
             return Err(Unplanned::because("IN of a literal"));
         }
+        if list.len() > 1 && input.sql_type.kind() == TypeKind::Real {
+            // One item is compared as double precision, several are brought to what they have in common.
+            return Err(Unplanned::because("IN of a real"));
+        }
+        if list.len() > COMPARED_ITEMS_MAX && input.kept_column().is_none() {
+            // It would be there for every item.
+            return Err(Unplanned::because("a long list for what is computed"));
+        }
         let mut compared = Vec::with_capacity(list.len());
         for item in list {
             let item = self.within(item, scope, depth)?;
@@ -223,9 +231,23 @@ impl Binder<'_> {
     }
 
     /// A CASE whose results are brought to the type that they have in common.
-    fn first_of(&mut self, branches: Vec<(Scalar, Scalar)>, otherwise: Option<Scalar>) -> Binding<Scalar> {
-        let types: Vec<SqlType> =
-            branches.iter().map(|(_, result)| result).chain(&otherwise).map(|result| result.sql_type).collect();
+    fn first_of(&mut self, mut branches: Vec<(Scalar, Scalar)>, mut otherwise: Option<Scalar>) -> Binding<Scalar> {
+        let types_of = |branches: &[(Scalar, Scalar)], otherwise: &Option<Scalar>| -> Vec<SqlType> {
+            branches.iter().map(|(_, result)| result).chain(otherwise).map(|result| result.sql_type).collect()
+        };
+        let mut types = types_of(&branches, &otherwise);
+        if common_type(&types).is_some_and(|common| common.kind() == TypeKind::Numeric) {
+            // A literal has the digits that are written: they are part of what all have in common.
+            let results = branches.iter_mut().map(|(_, result)| result).chain(&mut otherwise);
+            for result in results.filter(|result| result.sql_type == SqlType::Unknown) {
+                match result.as_constant() {
+                    None => return Err(Unplanned::because("a parameter beside numerics")),
+                    Some(Value::Null) => {}
+                    Some(_) => *result = self.typed(result.clone(), SqlType::NUMERIC)?,
+                }
+            }
+            types = types_of(&branches, &otherwise);
+        }
         let sql_type = common_type(&types).ok_or_else(|| Unplanned(format!("results of the types {types:?}")))?;
         let mut brought = Vec::with_capacity(branches.len());
         for (condition, result) in branches {
@@ -251,11 +273,11 @@ impl Binder<'_> {
         let cuts = matches!(to, SqlType::Varchar(Some(_)) | SqlType::Char(_));
         let from = input.sql_type;
         if from == SqlType::Unknown {
-            if matches!(input.kind, ScalarKind::Parameter(_)) {
-                return self.typed(input, to);
-            }
             if cuts {
                 return Err(Unplanned(format!("a cast that may cut a text to {to}")));
+            }
+            if matches!(input.kind, ScalarKind::Parameter(_)) {
+                return self.typed(input, to);
             }
             let read = self.typed(input, to)?;
             return Ok(if is_bare_numeric(data_type) || read.sql_type.kind() != TypeKind::Numeric {
@@ -267,7 +289,9 @@ impl Binder<'_> {
         if from == to {
             return Ok(input);
         }
-        if cuts || is_bare_numeric(data_type) {
+        // What a client or a text gives may not fit, and that is an error whether or not a row is found.
+        let is_given = matches!(input.kind, ScalarKind::Parameter(_));
+        if cuts || is_given || is_bare_numeric(data_type) {
             return Err(Unplanned(format!("a cast of {from} to {to}")));
         }
         let is_exact =
@@ -335,6 +359,18 @@ impl Binder<'_> {
             return Err(Unplanned::because("coalesce of one value"));
         }
         self.first_of(branches, last)
+    }
+}
+
+/// The digits of a number, also in brackets.
+fn written_number(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Nested(inner) => written_number(inner),
+        Expr::Value(value) => match &value.value {
+            crate::ast::Value::Number(digits, false) => Some(digits),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

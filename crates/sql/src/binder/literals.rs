@@ -30,7 +30,7 @@ pub(super) fn literal(binder: &mut Binder<'_>, value: &ast::Value) -> Binding<Sc
     })
 }
 
-/// A number: the narrowest of `integer` and `bigint` that holds it, else a numeric.
+/// A number with its sign: the narrowest of `integer` and `bigint` that holds it, else a numeric.
 pub(crate) fn number(digits: &str, negative: bool) -> Binding<Scalar> {
     if !digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(Unplanned(format!("the number {digits}")));
@@ -38,12 +38,11 @@ pub(crate) fn number(digits: &str, negative: bool) -> Binding<Scalar> {
     let decimal = parse_decimal(digits).ok_or_else(|| Unplanned(format!("the number {digits}")))?;
     let unscaled = if negative { -decimal.unscaled } else { decimal.unscaled };
     if !digits.contains('.') {
-        // By the digits alone, so that -2147483648 is a bigint, as in PostgreSQL.
-        if i32::try_from(decimal.unscaled).is_ok() {
-            return Ok(Scalar::constant(Value::Int32(unscaled as i32), SqlType::Integer));
+        if let Ok(value) = i32::try_from(unscaled) {
+            return Ok(Scalar::constant(Value::Int32(value), SqlType::Integer));
         }
-        if i64::try_from(decimal.unscaled).is_ok() {
-            return Ok(Scalar::constant(Value::Int64(unscaled as i64), SqlType::BigInt));
+        if let Ok(value) = i64::try_from(unscaled) {
+            return Ok(Scalar::constant(Value::Int64(value), SqlType::BigInt));
         }
     }
     numeric(unscaled, decimal.scale)

@@ -10,7 +10,7 @@
 //! | a table                              | 1 and [`RELATION_PARTS`]                         |
 //! | the name of a query of WITH          | the whole query                                  |
 //! | `x BETWEEN a AND b`                  | `x` twice, `a`, `b`                              |
-//! | `x op ANY (ARRAY[...])`, `IN` of rows | `x` for each item, and the items                 |
+//! | `x op ANY (ARRAY[...])`, `IN` of rows, a short list of `IN` | `x` for each item, and the items |
 //! | `CASE x WHEN ...`                    | `x` for each branch, and the branches            |
 //! | `nullif`, `coalesce`, rows compared  | twice what they consist of                       |
 //! | `CUBE`, `ROLLUP`, `GROUPING SETS`    | all keys for each set                            |
@@ -26,6 +26,8 @@ const RELATION_PARTS: usize = 8;
 /// Planning time doubles with each level of subqueries in expressions (15 levels took 0.27 s, 21 took 11.9 s). Three
 /// for each level reaches the default bound of parts with the twelfth.
 const PLANNINGS: usize = 3;
+/// A list of IN that is not longer may become a comparison for each item.
+const COMPARED_ITEMS_MAX: usize = 8;
 /// Grouping sets of one query at most; more are refused later.
 const SETS_MAX: usize = 4_096;
 
@@ -182,7 +184,9 @@ impl Visitor for Count {
             Expr::Like { any: true, pattern, .. } | Expr::ILike { any: true, pattern, .. } => {
                 first.saturating_mul(items(pattern))
             }
-            Expr::InList { expr, list, .. } if matches!(**expr, Expr::Tuple(_)) => first.saturating_mul(list.len()),
+            Expr::InList { expr, list, .. } if matches!(**expr, Expr::Tuple(_)) || list.len() <= COMPARED_ITEMS_MAX => {
+                first.saturating_mul(list.len())
+            }
             Expr::Case { operand: Some(_), conditions, .. } => first.saturating_mul(conditions.len()),
             Expr::Function(function) if doubles(&function.name) => parts,
             Expr::BinaryOp { left, .. } if matches!(**left, Expr::Tuple(_)) => parts,
@@ -271,6 +275,11 @@ mod tests {
         assert!(nested(20) > 1 << 20 && nested(20) < 1 << 24, "{}", nested(20));
         let any = size("SELECT (a + 1 + 1 + 1) < ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8])").parts;
         assert!((60..100).contains(&any), "{any}");
+        let lists = |depth: usize| {
+            let expr = (0..depth).fold("a".to_string(), |expr, _| format!("({expr} IN (a, b, c, d, e, f, g, h))"));
+            size(&format!("SELECT {expr}")).parts
+        };
+        assert!(lists(8) > 1 << 24 && lists(1) < 40, "{}", lists(1));
         assert!(size("SELECT 1 FROM t GROUP BY CUBE (a, b, c, d, e, f, g, h)").parts > 256 * 8);
         assert!(size("SELECT nullif(nullif(nullif(nullif(a, 1), 1), 1), 1)").parts > 16 * 2);
     }

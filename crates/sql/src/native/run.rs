@@ -154,6 +154,9 @@ pub fn run<'r>(node: &'r Node, context: &'r mut RunContext<'_>) -> Running<'r, H
             }
             Node::Limit { input, skip, fetch } => {
                 let (skip, fetch) = limits(skip.as_ref(), fetch.as_ref(), &context.parameters)?;
+                if fetch == Some(0) {
+                    return Ok(Held::default());
+                }
                 let mut rows = NativeRows::ready(run(input, context).await?).limited(skip, fetch);
                 let mut batches = Held::default();
                 while let Some(batch) = rows.next().await? {

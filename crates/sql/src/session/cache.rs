@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use eris_platform::{DeterministicMap, DeterministicSet};
+use eris_platform::DeterministicMap;
 
 use super::prepared::plan_bytes;
 use super::statement::Planned;
@@ -33,7 +33,7 @@ pub struct PlanCache {
 struct Kept {
     plans: DeterministicMap<Box<str>, Vec<Arc<Planned>>>,
     /// Templates that are planned with their literals.
-    no_templates: DeterministicSet<Box<str>>,
+    no_templates: DeterministicMap<Box<str>, Vec<Box<[Option<SqlType>]>>>,
     /// Of those that were put in since all was dropped.
     bytes: usize,
 }
@@ -60,19 +60,21 @@ impl PlanCache {
     }
 
     /// Whether a template was [found to be none](Self::note_no_template).
-    pub(super) fn has_no_template(&self, text: &str) -> bool {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).no_templates.contains(text)
+    pub(super) fn has_no_template(&self, text: &str, types: &[Option<SqlType>]) -> bool {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.no_templates.get(text).is_some_and(|known| known.iter().any(|known| **known == *types))
     }
 
     /// Notes that texts of a template are planned as they are. It may have one again when a table is made anew; it is
     /// tried again after all was dropped.
-    pub(super) fn note_no_template(&self, text: &str) {
+    pub(super) fn note_no_template(&self, text: &str, types: &[Option<SqlType>]) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.no_templates.len() >= PLANS_MAX || kept.bytes + text.len() > self.bytes_max {
+        let bytes = text.len() + size_of_val(types);
+        if kept.no_templates.len() >= PLANS_MAX || kept.bytes + bytes > self.bytes_max {
             *kept = Kept::default();
         }
-        kept.bytes += text.len();
-        kept.no_templates.insert(text.into());
+        kept.bytes += bytes;
+        kept.no_templates.entry(text.into()).or_default().push(types.into());
     }
 
     /// Keeps a plan, in place of those for the same text that no longer hold.

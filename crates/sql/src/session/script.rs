@@ -219,20 +219,28 @@ impl Session {
         let cache = self.database.plan_cache();
         let planned = match cache.find(&template.text, &template.types, catalog.number, lanes) {
             Some(planned) => Some(planned),
-            None if cache.has_no_template(&template.text) => None,
+            None if cache.has_no_template(&template.text, &template.types) => None,
             None => {
                 let planned = self.plan_template(&template, &catalog);
+                let cache = self.database.plan_cache();
                 match &planned {
-                    Some(planned) => self.database.plan_cache().keep(&template.text, planned),
-                    None => self.database.plan_cache().note_no_template(&template.text),
+                    Some(planned) => cache.keep(&template.text, planned),
+                    None => cache.note_no_template(&template.text, &template.types),
                 }
                 planned
             }
         };
-        let Some(planned) = planned.filter(|planned| template.fits(&planned.parameters)) else { return Ok(None) };
+        // One that was found may be what a client has prepared.
+        let shared = |planned: &Arc<Planned>| planned.is_bound_here && !planned.momentary;
+        let Some(planned) = planned.filter(|planned| shared(planned) && template.fits(&planned.parameters)) else {
+            return Ok(None);
+        };
         let Some(values) = template.values(&planned.parameters) else { return Ok(None) };
-        let offset = sql.len() - sql.trim_start().len();
-        let literals = Literals { text: sql.trim().into(), values: values.into() };
+        if !planned.can_store(&values) {
+            return Ok(None);
+        }
+        let offset = sql.len() - sql.trim_ascii_start().len();
+        let literals = Literals { text: sql.trim_ascii().into(), values: values.into() };
         let place = Place::ALONE;
         Ok(Some(Arc::new(Prepared { planned, place, offset, literals: Some(literals), _memory: None })))
     }
@@ -247,7 +255,8 @@ impl Session {
         let command = front::lower(&ast).ok()?;
         self.block.step(kind_of(&command), Place::ALONE).ok()?;
         let planned = self.plan_in(text, command, &template.types, catalog).ok()?;
-        (planned.is_bound_here && !planned.momentary && template.fits(&planned.parameters)).then_some(planned)
+        Some(planned)
+            .filter(|planned| planned.is_bound_here && !planned.momentary && template.fits(&planned.parameters))
     }
 
     fn plan_next(&mut self, script: &mut Script) -> Result<Option<Arc<Prepared>>, SqlError> {

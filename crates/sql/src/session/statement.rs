@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use eris_operators::Expression;
+use eris_storage::Value;
+
 use super::backup::backup_columns;
 use super::plans::{PlannedQuery, QueryPlan};
 use super::prepared::ColumnDescription;
@@ -12,7 +15,7 @@ use crate::ast;
 use crate::catalog::CatalogVersion;
 use crate::errors::SqlError;
 use crate::front::{Command, CopySource};
-use crate::native::{ChangePlan, InsertPlan, InsertRows};
+use crate::native::{ChangePlan, InsertPlan, InsertRows, UpdatePlan, assign};
 use crate::plan::{ParameterTypes, PlannedWrite, Scope, plan_delete, plan_insert, plan_update};
 use crate::settings::Lanes;
 use crate::types::SqlType;
@@ -67,6 +70,22 @@ impl Planned {
             Body::Sleep(plan) => plan.query.is_native(),
             Body::Insert(_) | Body::Change(_) | Body::Utility => true,
         }
+    }
+
+    /// Whether the parameters that an UPDATE stores as they are fit the columns that they are for.
+    pub fn can_store(&self, parameters: &[Value]) -> bool {
+        let Body::Change(ChangePlan::Update(UpdatePlan { access: Some(access), stages, attributes, .. })) = &self.body
+        else {
+            return true;
+        };
+        let stored = stages.last().into_iter().flat_map(|last| last.iter()).zip(attributes.iter());
+        stored.into_iter().all(|(expression, attribute)| match expression {
+            Expression::Parameter { index, .. } => {
+                let column = &access.table.columns[attribute.index()];
+                parameters.get(*index).is_some_and(|value| assign(value.clone(), column.sql_type).is_ok())
+            }
+            _ => true,
+        })
     }
 
     /// Whether the plan still holds.

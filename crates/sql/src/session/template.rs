@@ -55,7 +55,7 @@ enum Piece {
 impl Template {
     /// The template of a text of one statement; `None` if it has none.
     pub fn of(sql: &str) -> Option<Self> {
-        let sql = sql.trim_start();
+        let sql = sql.trim_ascii_start();
         let first = sql.get(..6)?;
         if sql.len() > TEXT_BYTES_MAX || !BEGINNINGS.iter().any(|word| first.eq_ignore_ascii_case(word)) {
             return None;
@@ -87,7 +87,7 @@ impl Template {
             template.text.push('$');
             template.text.push_str(&template.types.len().to_string());
         }
-        let used = template.text.trim_end().len();
+        let used = template.text.trim_ascii_end().len();
         template.text.truncate(used);
         (!template.types.is_empty()).then_some(template)
     }
@@ -95,6 +95,11 @@ impl Template {
     fn number(&mut self, digits: &str) -> Option<()> {
         let number = number(digits, false).ok()?;
         let ScalarKind::Constant(value) = number.kind else { return None };
+        // With a minus before it, it has a narrower type.
+        let is_edge = [i128::from(i32::MAX), i128::from(i64::MAX)].map(|edge| (edge + 1).to_string());
+        if is_edge.iter().any(|edge| digits.trim_start_matches('0') == edge) {
+            return None;
+        }
         self.types.push(Some(number.sql_type));
         self.literals.push(Literal::Number(value));
         Some(())
@@ -125,6 +130,21 @@ impl Template {
 
 /// What comes at a byte; `None`: something that templates do not know.
 fn piece(sql: &[u8], at: usize) -> Option<Piece> {
+    let piece = piece_of(sql, at)?;
+    // A parameter would become one word with what it touches: `where.5`, `'a'and`.
+    let touches = |byte: Option<&u8>| byte.is_some_and(|byte| is_of_word(*byte) || matches!(byte, b'"' | b')' | b'\''));
+    match &piece {
+        Piece::Number(length) | Piece::Text(length) => {
+            let before = at.checked_sub(1).and_then(|before| sql.get(before));
+            let apart =
+                !touches(before) && !sql.get(at + length).is_some_and(|byte| is_of_word(*byte) || *byte == b'\'');
+            apart.then_some(piece)
+        }
+        Piece::Plain(_) | Piece::End => Some(piece),
+    }
+}
+
+fn piece_of(sql: &[u8], at: usize) -> Option<Piece> {
     let rest = &sql[at..];
     let Some(&first) = rest.first() else { return Some(Piece::End) };
     let next = rest.get(1).copied().unwrap_or(b' ');
@@ -233,6 +253,15 @@ mod tests {
             "SELECT 1; SELECT 2",
             "SELECT ARRAY[1]",
             "SELECT 1\0",
+            "DELETE FROM w WHERE.5",
+            "SELECT a.5, 7 FROM t",
+            "SELECT 7 LIMIT.0",
+            "SELECT 'a'and 'b'",
+            "SELECT 5'a'",
+            "SELECT (a).5",
+            "SELECT -2147483648",
+            "SELECT -09223372036854775808",
+            "\u{a0}SELECT 5",
             "SELECT 123456789012345678901234567890123456789",
             "sélect 1",
         ] {

@@ -115,6 +115,12 @@ impl Client {
         }
     }
 
+    /// Prepares a statement with types of its parameters.
+    pub fn prepare(&mut self, sql: &str, types: &[Option<SqlType>]) {
+        let session = self.session.as_mut().expect("no statement runs");
+        session.parse(sql, types).unwrap_or_else(|error| panic!("{sql}\n{error}"));
+    }
+
     /// The types of a statement's result.
     pub fn types(&mut self, sql: &str) -> Vec<SqlType> {
         let session = self.session.as_mut().expect("no statement runs");
