@@ -183,6 +183,7 @@ fn rows_without_a_table_and_what_orders_and_limits_are_bound() {
     for (sql, types) in [
         ("SELECT 1, 3000000000, 1.5, 10000000000000000000", vec!["integer", "bigint", "numeric", "numeric"]),
         ("SELECT $1, $2::date, $3 + 1, id = $4 FROM t", vec!["text", "date", "integer", "boolean"]),
+        ("SELECT coalesce(c, v), CASE WHEN q THEN c ELSE x END FROM t", vec!["character", "text"]),
     ] {
         assert_eq!(types_of(&mut client, sql), types, "{sql}");
     }
@@ -395,6 +396,7 @@ fn literals_that_are_no_parameters_are_planned_with_their_text() {
         "UPDATE t SET b = 1, s = 70000 WHERE id = 999",
         "UPDATE t SET v = 'abcdefghijk' WHERE id = 999",
         "UPDATE t SET n = 99999999999 WHERE id = 999",
+        "UPDATE t SET s = -2276194248 WHERE id = 999",
         "SELECT 70000::smallint FROM t WHERE id = 999",
         "SELECT id FROM t WHERE r IN (1.1, -0.5)",
         "SELECT id FROM t WHERE r NOT IN (1.1, 5)",

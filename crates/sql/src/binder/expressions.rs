@@ -227,13 +227,23 @@ impl Binder<'_> {
             branches.push((condition, self.within(result, scope, depth)?));
         }
         let otherwise = otherwise.map(|otherwise| self.within(otherwise, scope, depth)).transpose()?;
-        self.first_of(branches, otherwise)
+        self.first_of(branches, otherwise, ElseComes::First)
     }
 
     /// A CASE whose results are brought to the type that they have in common.
-    fn first_of(&mut self, mut branches: Vec<(Scalar, Scalar)>, mut otherwise: Option<Scalar>) -> Binding<Scalar> {
+    fn first_of(
+        &mut self,
+        mut branches: Vec<(Scalar, Scalar)>,
+        mut otherwise: Option<Scalar>,
+        comes: ElseComes,
+    ) -> Binding<Scalar> {
         let types_of = |branches: &[(Scalar, Scalar)], otherwise: &Option<Scalar>| -> Vec<SqlType> {
-            branches.iter().map(|(_, result)| result).chain(otherwise).map(|result| result.sql_type).collect()
+            let mut types: Vec<SqlType> = branches.iter().map(|(_, result)| result.sql_type).collect();
+            if let Some(otherwise) = otherwise {
+                let at = if comes == ElseComes::First { 0 } else { types.len() };
+                types.insert(at, otherwise.sql_type);
+            }
+            types
         };
         let mut types = types_of(&branches, &otherwise);
         if common_type(&types).is_some_and(|common| common.kind() == TypeKind::Numeric) {
@@ -358,8 +368,16 @@ impl Binder<'_> {
         if branches.is_empty() {
             return Err(Unplanned::because("coalesce of one value"));
         }
-        self.first_of(branches, last)
+        self.first_of(branches, last, ElseComes::Last)
     }
+}
+
+/// Where the last result stands among those whose common type is looked for: of types that become each other the first
+/// one counts, and PostgreSQL looks at ELSE before anything else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ElseComes {
+    First,
+    Last,
 }
 
 /// The digits of a number, also in brackets.

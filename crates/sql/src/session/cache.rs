@@ -29,11 +29,14 @@ pub struct PlanCache {
     bytes_max: usize,
 }
 
+/// The types that parameters are declared with.
+type Declared = Box<[Option<SqlType>]>;
+
 #[derive(Debug, Default)]
 struct Kept {
     plans: DeterministicMap<Box<str>, Vec<Arc<Planned>>>,
     /// Templates that are planned with their literals.
-    no_templates: DeterministicMap<Box<str>, Vec<Box<[Option<SqlType>]>>>,
+    no_templates: DeterministicMap<Box<str>, Vec<Declared>>,
     /// Of those that were put in since all was dropped.
     bytes: usize,
 }

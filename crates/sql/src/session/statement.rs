@@ -72,19 +72,16 @@ impl Planned {
         }
     }
 
-    /// Whether the parameters that an UPDATE stores as they are fit the columns that they are for.
+    /// Whether what an UPDATE stores in every row, given these parameters, fits the columns that it is for.
     pub fn can_store(&self, parameters: &[Value]) -> bool {
         let Body::Change(ChangePlan::Update(UpdatePlan { access: Some(access), stages, attributes, .. })) = &self.body
         else {
             return true;
         };
         let stored = stages.last().into_iter().flat_map(|last| last.iter()).zip(attributes.iter());
-        stored.into_iter().all(|(expression, attribute)| match expression {
-            Expression::Parameter { index, .. } => {
-                let column = &access.table.columns[attribute.index()];
-                parameters.get(*index).is_some_and(|value| assign(value.clone(), column.sql_type).is_ok())
-            }
-            _ => true,
+        stored.into_iter().filter(|(expression, _)| is_constant(expression)).all(|(expression, attribute)| {
+            let column = &access.table.columns[attribute.index()];
+            expression.constant(parameters).is_ok_and(|value| assign(value, column.sql_type).is_ok())
         })
     }
 
@@ -132,6 +129,14 @@ impl Planned {
                 | Command::DropIndex { .. }
                 | Command::Truncate { .. }
         )
+    }
+}
+
+/// Whether an expression refers to no column.
+fn is_constant(expression: &Expression) -> bool {
+    match expression {
+        Expression::Column { .. } | Expression::Foreign(_) => false,
+        other => other.operands().into_iter().all(is_constant),
     }
 }
 
