@@ -57,6 +57,20 @@ pub(super) fn condition_of(
     }
 }
 
+/// The same for a condition that is known already: it has neither columns nor parameters, and computing it is no error.
+pub(super) fn known(scalar: &Scalar, table: &Table) -> Option<Vec<ConditionTemplate>> {
+    let mut open = vec![scalar];
+    while let Some(part) = open.pop() {
+        if matches!(part.kind, ScalarKind::Column(_) | ScalarKind::Parameter(_)) {
+            return None;
+        }
+        open.extend(part.operands());
+    }
+    let value = lower(scalar, &|_| None).ok()?.constant(&[]).ok()?;
+    let first = Of { table, attributes: &|_| None }.data_type(AttributeId(0));
+    Some(if matches!(value, Value::Boolean(true)) { Vec::new() } else { vec![never(first)] })
+}
+
 /// The table that conditions are about.
 #[derive(Clone, Copy)]
 struct Of<'a> {

@@ -114,7 +114,8 @@ pub(super) fn query(relation: &Relation, tables: &[Arc<Table>], output: &[Column
 
 /// A scan with a condition, and values computed from each row that it finds.
 pub(super) struct RowsPlan {
-    pub access: Access,
+    /// None: no row can qualify.
+    pub access: Option<Access>,
     pub filter: Option<Arc<Expression>>,
     pub values: Arc<[Expression]>,
 }
@@ -124,7 +125,10 @@ pub(super) fn rows(relation: &Relation, tables: &[Arc<Table>], values: &[Scalar]
     let planned = planned(relation, tables, &columns_of(values))?;
     let values = values.iter().map(|value| lower(value, &planned.place())).collect::<Binding<Arc<[Expression]>>>()?;
     match planned.node {
-        Node::Scan { access, filter, projection: None } => Ok(RowsPlan { access, filter, values }),
+        Node::Scan { access, filter, projection: None } => {
+            let is_empty = access.conditions.iter().any(|condition| matches!(condition.test, TestTemplate::Never));
+            Ok(RowsPlan { access: (!is_empty).then_some(access), filter, values })
+        }
         _ => Err(Unplanned::because("rows that are more than those of a table")),
     }
 }
@@ -174,7 +178,8 @@ fn scan(
         |column: ColumnId| scanned.iter().find(|known| known.column == column).map(|known| known.attribute);
     let (mut inside, mut outside): (Vec<ConditionTemplate>, Vec<&Scalar>) = (Vec::new(), Vec::new());
     for condition in conditions {
-        match conditions::condition_of(condition, table, &attribute_of) {
+        let own = conditions::known(condition, table);
+        match own.or_else(|| conditions::condition_of(condition, table, &attribute_of)) {
             Some(own) => inside.extend(own),
             None => outside.push(condition),
         }

@@ -48,7 +48,7 @@ pub fn plan_update(
             scope.own_rows(rows.table, rows.alias, rows.selection, &assigned.values, types.clone())
     {
         let RowsPlan { access, filter, values } = found;
-        let found = InPartitions { access: Some(access), filter, stages: vec![values] };
+        let found = InPartitions { access, filter, stages: vec![values] };
         let plan = ChangePlan::Update(update_in_partitions(found, &assigned.attributes, &table)?);
         return Ok(own_write(plan, table, known));
     }
@@ -171,7 +171,7 @@ pub fn plan_delete(
     if rows.others.is_empty()
         && let Ok((found, known)) = scope.own_rows(rows.table, rows.alias, rows.selection, &[], types.clone())
     {
-        let plan = ChangePlan::Delete(DeletePlan { access: Some(found.access), filter: found.filter });
+        let plan = ChangePlan::Delete(DeletePlan { access: found.access, filter: found.filter });
         return Ok(own_write(plan, table, known));
     }
     if rows.others.is_empty() {
