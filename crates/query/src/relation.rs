@@ -16,7 +16,7 @@ pub enum Relation {
     OneRow,
     /// The rows of a table.
     Scan {
-        /// Which table.
+        /// The table, by its place in the statement.
         table: TableId,
         /// Its columns, in order.
         columns: Vec<ScannedColumn>,

@@ -33,7 +33,7 @@ pub enum ScalarKind {
     Parameter(usize),
     /// An operator on operands of the types that its signature names.
     Call {
-        /// Which operator.
+        /// The operator, on operands of these types.
         operator: &'static Signature,
         /// Its operands.
         operands: Vec<Scalar>,

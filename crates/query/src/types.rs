@@ -48,7 +48,7 @@ pub enum SqlType {
 }
 
 impl SqlType {
-    /// `numeric` without precision: 28 digits before the point, ten behind it.
+    /// `numeric` without precision: 28 digits before the point, ten after it.
     pub const NUMERIC: Self = Self::Numeric { precision: 38, scale: 10 };
 
     /// PostgreSQL's object id of the type.

@@ -5,7 +5,8 @@
 //!       --lower--> native plan of access primitives and micro-operators
 //!       --compile--> macro-QEP: dataflows with barriers between them | reason why not --> fallback plan
 //! ```
-//! DataFusion parses expressions, resolves names and types and optimises; DML, DDL, accesses and everything that runs
+//! A statement about one table, or none, is bound by [`crate::binder`] if it can be, and planned in `bound`; the
+//! lines above are the way of all others. There DataFusion resolves names and types and optimises; DML, DDL, accesses and everything that runs
 //! natively is planned here.
 
 mod aggregates;

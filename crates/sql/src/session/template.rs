@@ -42,12 +42,13 @@ enum Literal {
     Text(Box<str>),
 }
 
-/// What a text goes on with.
+/// The next piece of a statement's text.
 enum Piece {
-    /// As it is, so many bytes.
+    /// Bytes to be copied.
     Plain(usize),
+    /// Length of a number in bytes.
     Number(usize),
-    /// With its quotes.
+    /// Length of a text in bytes, quotes included.
     Text(usize),
     End,
 }
@@ -191,7 +192,7 @@ fn text_piece(rest: &[u8]) -> Option<Piece> {
         }
         at += 1;
     }
-    // On the next line it might go on.
+    // Two texts on neighbouring lines are one in SQL: such a statement has no template.
     let follows = rest[at..].iter().find(|byte| !byte.is_ascii_whitespace());
     (follows != Some(&b'\'')).then_some(Piece::Text(at))
 }
