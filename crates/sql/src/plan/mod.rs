@@ -6,8 +6,8 @@
 //!       --compile--> macro-QEP: dataflows with barriers between them | reason why not --> fallback plan
 //! ```
 //! A statement about one table, or none, is bound by [`crate::binder`] if it can be, and planned in `bound`; the
-//! lines above are the way of all others. There DataFusion resolves names and types and optimises; DML, DDL, accesses and everything that runs
-//! natively is planned here.
+//! lines above are the way of all others. There DataFusion resolves names and types and optimises; DML, DDL, accesses
+//! and everything that runs natively is planned here.
 
 mod aggregates;
 mod analyze;
