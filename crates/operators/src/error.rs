@@ -19,6 +19,9 @@ pub enum OperatorError {
         /// The type, as SQL names it.
         type_name: &'static str,
     },
+    /// A date lies beyond all timestamps.
+    #[error("date out of range for timestamp")]
+    DateOverflow,
     /// A number that a window function is given is zero or negative.
     #[error("argument of {function} must be greater than zero")]
     NotPositive {

@@ -52,6 +52,18 @@ pub trait ForeignExpr: Send + Sync + fmt::Debug + fmt::Display {
 
     /// The type of the result.
     fn data_type(&self) -> DataType;
+
+    /// The positions of the columns that it reads.
+    fn columns(&self) -> &[usize];
+
+    /// The parameters that it reads, with their types.
+    fn parameters(&self) -> &[(usize, DataType)];
+
+    /// The same over columns at other positions, as many and in this order.
+    fn over(&self, columns: Box<[usize]>) -> Arc<dyn ForeignExpr>;
+
+    /// Whether it may give another result for the same values.
+    fn is_volatile(&self) -> bool;
 }
 
 /// An expression.
@@ -170,9 +182,10 @@ pub enum Expression {
         /// The bounds.
         span: Span,
     },
-    /// A number as another type of them; checked, and rounded half away from zero. See [`Expression::cast`].
+    /// A number as another type of them; checked, and rounded half away from zero. A date as a timestamp. See
+    /// [`Expression::cast`].
     Cast {
-        /// The number.
+        /// The number or date.
         input: Box<Expression>,
         /// The type.
         data_type: DataType,
@@ -260,7 +273,14 @@ impl Expression {
         Self::Or(parts.into())
     }
 
-    /// A cast between numbers; the expression itself if there is no kernel for it.
+    /// A value where a condition is true, else NULL. Where it is not, the value is not computed.
+    #[must_use]
+    pub fn only_where(condition: Self, value: Self) -> Self {
+        let data_type = value.data_type();
+        Self::Case { branches: [(condition, value)].into(), otherwise: None, data_type }
+    }
+
+    /// A cast between numbers, or of a date to a timestamp; the expression itself if there is no kernel for it.
     pub fn cast(self, data_type: DataType) -> Result<Self, Self> {
         let from = self.data_type();
         if from == data_type {
@@ -317,6 +337,84 @@ impl Expression {
                 branches.chain(otherwise.as_deref()).collect()
             }
         }
+    }
+
+    /// The expressions that it is made of directly, to be changed.
+    fn operands_mut(&mut self) -> Vec<&mut Expression> {
+        match self {
+            Self::Column { .. } | Self::Constant { .. } | Self::Parameter { .. } | Self::Foreign(_) => Vec::new(),
+            Self::Arithmetic { left, right, .. }
+            | Self::Compare { left, right, .. }
+            | Self::Distinct { left, right, .. } => vec![left, right],
+            Self::And(parts) | Self::Or(parts) => parts.iter_mut().collect(),
+            Self::Not(input)
+            | Self::IsNull { input, .. }
+            | Self::IsTruth { input, .. }
+            | Self::Like { input, .. }
+            | Self::InList { input, .. }
+            | Self::Extract { input, .. }
+            | Self::Substring { input, .. }
+            | Self::Cast { input, .. } => vec![input],
+            Self::Case { branches, otherwise, .. } => {
+                let branches = branches.iter_mut().flat_map(|(condition, result)| [condition, result]);
+                branches.chain(otherwise.as_deref_mut()).collect()
+            }
+        }
+    }
+
+    /// Calls `found` with the position of every column that it reads.
+    pub fn columns(&self, found: &mut dyn FnMut(usize)) {
+        let mut open = vec![self];
+        while let Some(expression) = open.pop() {
+            match expression {
+                Self::Column { index, .. } => found(*index),
+                Self::Foreign(foreign) => foreign.columns().iter().for_each(|index| found(*index)),
+                other => open.extend(other.operands()),
+            }
+        }
+    }
+
+    /// Calls `found` with every parameter that it reads.
+    pub fn parameters(&self, found: &mut dyn FnMut(usize)) {
+        let mut open = vec![self];
+        while let Some(expression) = open.pop() {
+            match expression {
+                Self::Parameter { index, .. } => found(*index),
+                Self::Foreign(foreign) => foreign.parameters().iter().for_each(|(index, _)| found(*index)),
+                other => open.extend(other.operands()),
+            }
+        }
+    }
+
+    /// The same over columns at other positions; `None` if `place` knows none for one of them.
+    pub fn moved(&self, place: &mut dyn FnMut(usize) -> Option<usize>) -> Option<Self> {
+        let mut moved = self.clone();
+        let mut open = vec![&mut moved];
+        while let Some(expression) = open.pop() {
+            match expression {
+                Self::Column { index, .. } => *index = place(*index)?,
+                Self::Foreign(foreign) => {
+                    let columns = foreign.columns().iter().map(|index| place(*index)).collect::<Option<_>>()?;
+                    *foreign = foreign.over(columns);
+                }
+                other => open.extend(other.operands_mut()),
+            }
+        }
+        Some(moved)
+    }
+
+    /// Whether it may give another result for the same values.
+    pub fn is_volatile(&self) -> bool {
+        let mut open = vec![self];
+        while let Some(expression) = open.pop() {
+            if let Self::Foreign(foreign) = expression
+                && foreign.is_volatile()
+            {
+                return true;
+            }
+            open.extend(expression.operands());
+        }
+        false
     }
 
     /// Evaluates on all rows of a batch.

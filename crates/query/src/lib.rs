@@ -9,20 +9,31 @@
 //! Operators and casts are tables of signatures, resolved as PostgreSQL does it (its documentation, chapter 10).
 //!
 //! Floors, each of which uses only those before it: [`types`], [`casts`], [`numeric`], [`operators`], [`scalar`],
-//! [`resolve`], [`relation`], [`lower`].
+//! [`resolve`], [`relation`], [`fingerprint`], [`rules`],
+//! [`lower`]; [`functions`] and [`aggregates`] beside [`operators`].
 
+pub mod aggregates;
 pub mod casts;
+pub mod fingerprint;
+pub mod functions;
 pub mod lower;
 pub mod numeric;
 pub mod operators;
 pub mod relation;
 pub mod resolve;
+pub mod rules;
 pub mod scalar;
 pub mod types;
 
+pub use aggregates::{AggregateSignature, aggregate_of, is_aggregate};
+pub use fingerprint::Fingerprint;
+pub use functions::Function;
 pub use lower::lower;
 pub use operators::{Kernel, Signature, operators_named};
-pub use relation::{Projected, Relation, ScannedColumn, SortItem, TableId};
+pub use relation::{
+    Aggregate, AggregateItem, GroupingSet, GroupingSets, Join, JoinKind, Projected, Query, Relation, ScannedColumn,
+    SortItem, TableId, TypedColumn, ValueQuery, Window, WindowItem,
+};
 pub use resolve::{ResolveError, call, common_type, resolve};
 pub use scalar::{ColumnId, Scalar, ScalarKind};
 pub use types::{Category, SqlType, TypeKind};

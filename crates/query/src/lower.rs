@@ -46,6 +46,11 @@ pub fn lower(scalar: &Scalar, place: &dyn Fn(ColumnId) -> Option<usize>) -> Resu
             }
         }
         ScalarKind::Cast(input) => cast(below(input)?, data_type)?,
+        ScalarKind::Function { function, input } => function.of(below(input)?),
+        ScalarKind::Lowered(expression) => {
+            let moved = expression.moved(&mut |index| place(ColumnId(index as u32)));
+            moved.ok_or_else(|| Unplanned(format!("a column of {expression} is elsewhere")))?
+        }
     })
 }
 

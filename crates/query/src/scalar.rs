@@ -1,7 +1,9 @@
 //! Scalars: typed expressions over the columns of a relation.
 
+use eris_operators::Expression;
 use eris_storage::Value;
 
+use crate::functions::Function;
 use crate::numeric::{self, PRECISION_MAX};
 use crate::operators::Signature;
 use crate::types::{SqlType, TypeKind};
@@ -78,6 +80,15 @@ pub enum ScalarKind {
     },
     /// Another type for the same value.
     Cast(Box<Scalar>),
+    /// A function of one value.
+    Function {
+        /// The function.
+        function: Function,
+        /// Its argument.
+        input: Box<Scalar>,
+    },
+    /// What a planner outside has lowered already. Its columns are the numbers of [`ColumnId`]s.
+    Lowered(Expression),
 }
 
 impl Scalar {
@@ -159,7 +170,9 @@ impl Scalar {
     /// The scalars that it is made of directly.
     pub fn operands(&self) -> Vec<&Scalar> {
         match &self.kind {
-            ScalarKind::Column(_) | ScalarKind::Constant(_) | ScalarKind::Parameter(_) => Vec::new(),
+            ScalarKind::Column(_) | ScalarKind::Constant(_) | ScalarKind::Parameter(_) | ScalarKind::Lowered(_) => {
+                Vec::new()
+            }
             ScalarKind::Call { operands, .. } | ScalarKind::And(operands) | ScalarKind::Or(operands) => {
                 operands.iter().collect()
             }
@@ -167,6 +180,7 @@ impl Scalar {
             | ScalarKind::IsNull { input, .. }
             | ScalarKind::IsTruth { input, .. }
             | ScalarKind::InList { input, .. }
+            | ScalarKind::Function { input, .. }
             | ScalarKind::Cast(input) => vec![input],
             ScalarKind::Case { branches, otherwise } => {
                 let branches = branches.iter().flat_map(|(condition, result)| [condition, result]);
@@ -179,10 +193,117 @@ impl Scalar {
     pub fn columns(&self, found: &mut impl FnMut(ColumnId)) {
         let mut open = vec![self];
         while let Some(scalar) = open.pop() {
-            if let ScalarKind::Column(column) = scalar.kind {
-                found(column);
+            match &scalar.kind {
+                ScalarKind::Column(column) => found(*column),
+                ScalarKind::Lowered(expression) => {
+                    expression.columns(&mut |index| found(ColumnId(index as u32)));
+                }
+                _ => open.extend(scalar.operands()),
             }
-            open.extend(scalar.operands());
+        }
+    }
+
+    /// Calls `visit` with every column that it refers to, to be changed.
+    pub fn each_column(&mut self, visit: &mut dyn FnMut(&mut ColumnId)) {
+        match &mut self.kind {
+            ScalarKind::Column(column) => visit(column),
+            ScalarKind::Constant(_) | ScalarKind::Parameter(_) => {}
+            ScalarKind::Call { operands, .. } | ScalarKind::And(operands) | ScalarKind::Or(operands) => {
+                operands.iter_mut().for_each(|operand| operand.each_column(visit));
+            }
+            ScalarKind::Not(input)
+            | ScalarKind::IsNull { input, .. }
+            | ScalarKind::IsTruth { input, .. }
+            | ScalarKind::InList { input, .. }
+            | ScalarKind::Function { input, .. }
+            | ScalarKind::Cast(input) => input.each_column(visit),
+            ScalarKind::Case { branches, otherwise } => {
+                for (condition, result) in branches {
+                    condition.each_column(visit);
+                    result.each_column(visit);
+                }
+                if let Some(otherwise) = otherwise {
+                    otherwise.each_column(visit);
+                }
+            }
+            ScalarKind::Lowered(expression) => {
+                let moved = expression.moved(&mut |index| {
+                    let mut column = ColumnId(index as u32);
+                    visit(&mut column);
+                    Some(column.0 as usize)
+                });
+                if let Some(moved) = moved {
+                    *expression = moved;
+                }
+            }
+        }
+    }
+
+    /// Calls `found` with every parameter that it refers to.
+    pub fn parameters(&self, found: &mut dyn FnMut(usize)) {
+        let mut open = vec![self];
+        while let Some(scalar) = open.pop() {
+            match &scalar.kind {
+                ScalarKind::Parameter(index) => found(*index),
+                ScalarKind::Lowered(expression) => expression.parameters(found),
+                _ => open.extend(scalar.operands()),
+            }
+        }
+    }
+
+    /// Whether a part of it was lowered by others.
+    pub fn has_lowered(&self) -> bool {
+        match &self.kind {
+            ScalarKind::Lowered(_) => true,
+            _ => self.operands().into_iter().any(Self::has_lowered),
+        }
+    }
+
+    /// Whether both are the same, part by part.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.sql_type == other.sql_type && self.kind.is_same(&other.kind)
+    }
+
+    /// With other scalars in the place of some of its parts: those that `replace` has one for are not looked into.
+    #[must_use]
+    pub fn replaced(mut self, replace: &dyn Fn(&Self) -> Option<Self>) -> Self {
+        if let Some(other) = replace(&self) {
+            return other;
+        }
+        for operand in self.operands_mut() {
+            let part = std::mem::replace(operand, Self::constant(Value::Null, SqlType::Unknown));
+            *operand = part.replaced(replace);
+        }
+        self
+    }
+
+    /// The scalars that it is made of directly, to be changed.
+    fn operands_mut(&mut self) -> Vec<&mut Scalar> {
+        match &mut self.kind {
+            ScalarKind::Column(_) | ScalarKind::Constant(_) | ScalarKind::Parameter(_) | ScalarKind::Lowered(_) => {
+                Vec::new()
+            }
+            ScalarKind::Call { operands, .. } | ScalarKind::And(operands) | ScalarKind::Or(operands) => {
+                operands.iter_mut().collect()
+            }
+            ScalarKind::Not(input)
+            | ScalarKind::IsNull { input, .. }
+            | ScalarKind::IsTruth { input, .. }
+            | ScalarKind::InList { input, .. }
+            | ScalarKind::Function { input, .. }
+            | ScalarKind::Cast(input) => vec![input],
+            ScalarKind::Case { branches, otherwise } => {
+                let branches = branches.iter_mut().flat_map(|(condition, result)| [condition, result]);
+                branches.chain(otherwise.as_deref_mut()).collect()
+            }
+        }
+    }
+
+    /// Whether it may give another value for the same columns.
+    pub fn is_volatile(&self) -> bool {
+        match &self.kind {
+            ScalarKind::Lowered(expression) => expression.is_volatile(),
+            _ => self.operands().into_iter().any(Self::is_volatile),
         }
     }
 
@@ -210,11 +331,74 @@ impl Scalar {
         }
     }
 
+    /// The column that it is.
+    pub fn as_column(&self) -> Option<ColumnId> {
+        match &self.kind {
+            ScalarKind::Column(column) => Some(*column),
+            _ => None,
+        }
+    }
+
+    /// The parts that all have to be true for it to be, each by itself.
+    pub fn into_conjuncts(self) -> Vec<Scalar> {
+        match self.kind {
+            ScalarKind::And(parts) => parts,
+            kind => vec![Self { kind, sql_type: self.sql_type }],
+        }
+    }
+
     /// The parts that all have to be true for it to be.
     pub fn conjuncts(&self) -> &[Scalar] {
         match &self.kind {
             ScalarKind::And(parts) => parts,
             _ => std::slice::from_ref(self),
+        }
+    }
+}
+
+impl ScalarKind {
+    fn is_same(&self, other: &Self) -> bool {
+        let all = |one: &[Scalar], other: &[Scalar]| {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_same(other))
+        };
+        match (self, other) {
+            (Self::Column(one), Self::Column(other)) => one == other,
+            (Self::Constant(one), Self::Constant(other)) => one == other,
+            (Self::Parameter(one), Self::Parameter(other)) => one == other,
+            (Self::Call { operator, operands }, Self::Call { operator: other_operator, operands: other_operands }) => {
+                operator == other_operator && all(operands, other_operands)
+            }
+            (Self::And(one), Self::And(other)) | (Self::Or(one), Self::Or(other)) => all(one, other),
+            (Self::Not(one), Self::Not(other)) | (Self::Cast(one), Self::Cast(other)) => one.is_same(other),
+            (Self::IsNull { input, negated }, Self::IsNull { input: other, negated: other_negated }) => {
+                negated == other_negated && input.is_same(other)
+            }
+            (
+                Self::IsTruth { input, truth, negated },
+                Self::IsTruth { input: other, truth: other_truth, negated: other_negated },
+            ) => (truth, negated) == (other_truth, other_negated) && input.is_same(other),
+            (
+                Self::InList { input, items, negated },
+                Self::InList { input: other, items: other_items, negated: other_negated },
+            ) => negated == other_negated && items == other_items && input.is_same(other),
+            (
+                Self::Case { branches, otherwise },
+                Self::Case { branches: other_branches, otherwise: other_otherwise },
+            ) => {
+                let branch = |((when, then), (other_when, other_then)): (&(Scalar, Scalar), &(Scalar, Scalar))| {
+                    when.is_same(other_when) && then.is_same(other_then)
+                };
+                let ends = match (otherwise, other_otherwise) {
+                    (Some(one), Some(other)) => one.is_same(other),
+                    (one, other) => one.is_none() && other.is_none(),
+                };
+                ends && branches.len() == other_branches.len() && branches.iter().zip(other_branches).all(branch)
+            }
+            (Self::Function { function, input }, Self::Function { function: other_function, input: other }) => {
+                function == other_function && input.is_same(other)
+            }
+            // Expressions of others are not looked into.
+            _ => false,
         }
     }
 }

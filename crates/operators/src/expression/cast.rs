@@ -1,4 +1,4 @@
-//! Casts between numbers. Those to decimals are in [`decimals`](crate::arithmetic::decimals).
+//! Casts between numbers, and of dates to timestamps. Those to decimals are in [`decimals`](crate::arithmetic::decimals).
 
 use eris_storage::{Column, DataType, Values};
 
@@ -8,6 +8,8 @@ use crate::error::OperatorError;
 
 /// Digits that a `double precision` holds exactly: a decimal of so many is divided by its power of ten once.
 const DIGITS_EXACT: u8 = 15;
+
+const MICROS_OF_DAY: i64 = 86_400_000_000;
 
 /// How wide an integer type is.
 fn width_of(data_type: DataType) -> Option<u8> {
@@ -22,7 +24,9 @@ fn width_of(data_type: DataType) -> Option<u8> {
 /// Whether there is a kernel for a cast.
 pub(super) fn is_native(from: DataType, to: DataType) -> bool {
     match (from, to) {
-        (DataType::Decimal { .. }, DataType::Decimal { .. }) | (DataType::Float32, DataType::Float64) => true,
+        (DataType::Decimal { .. }, DataType::Decimal { .. })
+        | (DataType::Float32, DataType::Float64)
+        | (DataType::Date, DataType::Timestamp) => true,
         (DataType::Decimal { precision, .. }, DataType::Float64) => precision <= DIGITS_EXACT,
         (from, DataType::Decimal { .. } | DataType::Float32 | DataType::Float64) => width_of(from).is_some(),
         (from, to) => width_of(from).is_some() && width_of(to).is_some(),
@@ -44,6 +48,7 @@ pub(super) fn can_fail(from: DataType, to: DataType) -> bool {
             let rounds = u8::from(kept_scale < scale);
             i16::from(kept) - i16::from(kept_scale) < i16::from(precision) - i16::from(scale) + i16::from(rounds)
         }
+        (_, DataType::Timestamp) => true,
         (_, to) => width_of(from) > width_of(to) && width_of(to).is_some(),
     }
 }
@@ -81,6 +86,7 @@ pub(super) fn cast(column: &Column, to: DataType) -> Result<Column, OperatorErro
         (Values::Int32(values), DataType::Int16) => Values::Int16(checked(column, values, "smallint")?.into()),
         (Values::Int64(values), DataType::Int16) => Values::Int16(checked(column, values, "smallint")?.into()),
         (Values::Int64(values), DataType::Int32) => Values::Int32(checked(column, values, "integer")?.into()),
+        (Values::Int32(values), DataType::Timestamp) => Values::Int64(midnights(column, values)?.into()),
         (Values::Int16(values), DataType::Float32) => Values::Float32(convert(level, values, f32::from).into()),
         (Values::Int32(values), DataType::Float32) => {
             Values::Float32(convert(level, values, |value: i32| value as f32).into())
@@ -101,6 +107,19 @@ pub(super) fn cast(column: &Column, to: DataType) -> Result<Column, OperatorErro
         _ => return Err(unknown()),
     };
     Ok(Column { data_type: to, validity: column.validity.clone(), values })
+}
+
+/// The first moments of days.
+fn midnights(column: &Column, days: &[i32]) -> Result<Vec<i64>, OperatorError> {
+    let mut out = Vec::with_capacity(days.len());
+    for (row, day) in days.iter().enumerate() {
+        out.push(match i64::from(*day).checked_mul(MICROS_OF_DAY) {
+            Some(micros) => micros,
+            None if column.is_null(row) => 0,
+            None => return Err(OperatorError::DateOverflow),
+        });
+    }
+    Ok(out)
 }
 
 /// Integers in fewer bits; what lies under a NULL may be lost.

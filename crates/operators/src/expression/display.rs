@@ -48,7 +48,7 @@ impl fmt::Display for Expression {
             }
             Self::InList { input, set, negated } => {
                 write!(f, "{input} {}in (", word(*negated))?;
-                for (at, value) in set.shown().iter().enumerate() {
+                for (at, value) in set.values().iter().enumerate() {
                     write!(f, "{}{value}", if at > 0 { ", " } else { "" })?;
                 }
                 f.write_str(")")

@@ -247,6 +247,12 @@ impl LikePattern {
         self.folds
     }
 
+    /// What texts begin with, if that is all it says: of `abc%` the text `abc`.
+    pub fn prefix(&self) -> Option<&str> {
+        let prefix = self.text.strip_suffix('%')?;
+        (!self.folds && !prefix.contains(['%', '_', '\\'])).then_some(prefix)
+    }
+
     fn matches_folded(&self, level: Level, text: &[u8]) -> bool {
         match &self.program {
             Program::Whole(whole) => text == &**whole,

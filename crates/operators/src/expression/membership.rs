@@ -21,7 +21,7 @@ const BITS_MAX: u128 = 32_768;
 /// Constants of one type, and whether NULL is among them.
 #[derive(Clone, Debug)]
 pub struct ValueSet {
-    shown: Box<[Value]>,
+    values: Box<[Value]>,
     has_null: bool,
     keys: Keys,
 }
@@ -189,17 +189,17 @@ impl ValueSet {
                 Keys::Numbers(Numbers::new(keys))
             }
         };
-        Some(Self { shown: values.into(), has_null, keys })
+        Some(Self { values: values.into(), has_null, keys })
     }
 
     /// How many constants.
     pub fn len(&self) -> usize {
-        self.shown.len()
+        self.values.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.shown.is_empty()
+        self.values.is_empty()
     }
 
     /// Whether what is not found may equal the NULL in the list.
@@ -208,8 +208,8 @@ impl ValueSet {
     }
 
     /// The constants.
-    pub(super) fn shown(&self) -> &[Value] {
-        &self.shown
+    pub fn values(&self) -> &[Value] {
+        &self.values
     }
 
     /// 1 for each value that equals one of the constants.
@@ -229,7 +229,7 @@ impl ValueSet {
             }
             (Keys::Texts(texts), Values::Bytes(views)) => texts.test(views),
             (_, values) => {
-                return Err(OperatorError::Internal(format!("{:?} in a list of {:?}", values.physical(), self.shown)));
+                return Err(OperatorError::Internal(format!("{:?} in a list of {:?}", values.physical(), self.values)));
             }
         })
     }

@@ -204,7 +204,7 @@ impl Frame {
         Self { unit: FrameUnit::Rows, start: FrameBound::Unbounded, end: FrameBound::Unbounded };
 
     /// The columns that its bounds look at.
-    fn columns(&self) -> impl Iterator<Item = usize> + use<> {
+    pub fn columns(&self) -> impl Iterator<Item = usize> + use<> {
         [self.start, self.end].into_iter().flat_map(|bound| match bound {
             FrameBound::Value { key, bound } => vec![key.column, bound],
             _ => Vec::new(),
@@ -214,7 +214,7 @@ impl Frame {
 
 impl WindowFunction {
     /// The columns that it looks at.
-    fn columns(&self) -> Vec<usize> {
+    pub fn columns(&self) -> Vec<usize> {
         match *self {
             Self::RowNumber | Self::Rank | Self::DenseRank | Self::PercentRank | Self::CumeDist => Vec::new(),
             Self::Ntile { buckets } => vec![buckets],

@@ -1,14 +1,15 @@
 //! Expressions: each operand first, then the operator that takes such operands.
 
+use eris_operators::{DatePart, Span};
 use eris_query::resolve::Typing;
-use eris_query::{Scalar, ScalarKind, TypeKind, Unplanned, call, common_type};
+use eris_query::{Scalar, ScalarKind, TypeKind, Unplanned, call, common_type, is_aggregate};
 use eris_storage::Value;
 
 use super::scope::Scope;
-use super::{Binder, Binding, DEPTH_MAX, literals};
+use super::{Binder, Binding, DEPTH_MAX, literals, moments};
 use crate::ast::{
-    BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    TypedString, UnaryOperator,
+    BinaryOperator, CaseWhen, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg,
+    FunctionArgExpr, FunctionArguments, TypedString, UnaryOperator,
 };
 use crate::front::{is_bare_numeric, sql_type_of};
 use crate::plan::folded;
@@ -34,7 +35,7 @@ impl Binder<'_> {
         if scalar.sql_type == SqlType::Unknown { self.typed(scalar, SqlType::Text) } else { Ok(scalar) }
     }
 
-    fn truth(&mut self, expr: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    pub(super) fn truth(&mut self, expr: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
         let scalar = self.within(expr, scope, depth)?;
         match scalar.sql_type {
             SqlType::Boolean => Ok(scalar),
@@ -43,7 +44,7 @@ impl Binder<'_> {
         }
     }
 
-    fn within(&mut self, expr: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    pub(super) fn within(&mut self, expr: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
         let depth = depth.checked_sub(1).ok_or_else(|| Unplanned::because("an expression of many levels"))?;
         Ok(match expr {
             Expr::Nested(inner) => self.within(inner, scope, depth)?,
@@ -94,6 +95,14 @@ impl Binder<'_> {
                 self.cast(input, data_type)?
             }
             Expr::Function(function) => self.function(function, scope, depth)?,
+            Expr::Extract { field, syntax: ExtractSyntax::From, expr: moment } => {
+                let moment = self.within(moment, scope, depth)?;
+                extract(field, moment)?
+            }
+            Expr::Substring { expr: text, substring_from: Some(start), substring_for: count, .. } => {
+                let text = self.within(text, scope, depth)?;
+                self.substring(text, start, count.as_deref(), scope, depth)?
+            }
             other => return Err(Unplanned(format!("the expression {other}"))),
         })
     }
@@ -147,6 +156,10 @@ impl Binder<'_> {
                     parts.push(self.truth(right, scope, depth)?);
                 }
                 scalar = if *op == BinaryOperator::And { Scalar::and(parts) } else { Scalar::or(parts) };
+                continue;
+            }
+            if let Some(span) = moments::span_of(right) {
+                scalar = moments::moved(&scalar, op, span?)?;
                 continue;
             }
             let name = operator_name(op).ok_or_else(|| Unplanned(format!("the operator {op}")))?;
@@ -323,6 +336,9 @@ impl Binder<'_> {
         let unplanned = || Unplanned(format!("the function {}", function.name));
         let [part] = function.name.0.as_slice() else { return Err(unplanned()) };
         let name = part.as_ident().map(folded).ok_or_else(unplanned)?;
+        if is_aggregate(&name) {
+            return self.aggregate(&name, function, scope, depth);
+        }
         let plain = function.filter.is_none()
             && function.over.is_none()
             && function.null_treatment.is_none()
@@ -352,6 +368,30 @@ impl Binder<'_> {
         self.coalesce(values)
     }
 
+    fn substring(
+        &mut self,
+        text: Scalar,
+        start: &Expr,
+        count: Option<&Expr>,
+        scope: &Scope,
+        depth: usize,
+    ) -> Binding<Scalar> {
+        let refused = || Unplanned::because("substring with bounds that are computed");
+        let text = match text.sql_type.kind() {
+            TypeKind::Text | TypeKind::Varchar => text,
+            TypeKind::Unknown => self.typed(text, SqlType::Text)?,
+            _ => return Err(Unplanned(format!("substring of {}", text.sql_type))),
+        };
+        let mut bound = |expr: &Expr| match self.within(expr, scope, depth)?.as_constant() {
+            Some(Value::Int32(value)) => Ok(i64::from(*value)),
+            _ => Err(refused()),
+        };
+        let (start, count) = (bound(start)?, count.map(&mut bound).transpose()?);
+        let span = Span::new(start, count).ok_or_else(refused)?;
+        let kind = ScalarKind::Function { function: eris_query::Function::Substring(span), input: Box::new(text) };
+        Ok(Scalar { kind, sql_type: SqlType::Text })
+    }
+
     /// `CASE WHEN a IS NOT NULL THEN a ... ELSE last END`. What is computed twice must be cheap.
     fn coalesce(&mut self, mut values: Vec<Scalar>) -> Binding<Scalar> {
         let last = values.pop();
@@ -378,6 +418,21 @@ impl Binder<'_> {
 enum ElseComes {
     First,
     Last,
+}
+
+/// `extract(field from moment)`.
+fn extract(field: &DateTimeField, moment: Scalar) -> Binding<Scalar> {
+    let part = match field {
+        DateTimeField::Year => DatePart::Year,
+        DateTimeField::Month => DatePart::Month,
+        DateTimeField::Day => DatePart::Day,
+        other => return Err(Unplanned(format!("extract {other}"))),
+    };
+    if !matches!(moment.sql_type, SqlType::Date | SqlType::Timestamp) {
+        return Err(Unplanned(format!("extract from {}", moment.sql_type)));
+    }
+    let kind = ScalarKind::Function { function: eris_query::Function::Extract(part), input: Box::new(moment) };
+    Ok(Scalar { kind, sql_type: SqlType::Integer })
 }
 
 /// The digits of a number, also in brackets.

@@ -6,19 +6,22 @@
 //!       Filter   #1 = 'x'::text
 //!         Scan     t: #0 = a, #1 = b
 //! ```
-//! Bound here are queries of one table or none without groups, and what UPDATE and DELETE of one table ask for. All
-//! else is [`Unplanned`], and so is everything that is wrong with a statement: DataFusion plans it then, or says why
+//! Bound here are SELECT with joins, subqueries in FROM, groups and DISTINCT, and what UPDATE and DELETE of one table ask
+//! for. All else is [`Unplanned`], and so is everything that is wrong with a statement: DataFusion plans it then, or says why
 //! not. What is bound here means the same there; `select 1` alone is an `integer` here, as in PostgreSQL.
 
 mod expressions;
+mod from;
+mod groups;
 mod literals;
+mod moments;
 mod scope;
 mod select;
 mod session_values;
 
 use std::sync::Arc;
 
-use eris_query::{ColumnId, Relation, Scalar, TableId, Unplanned};
+use eris_query::{AggregateItem, ColumnId, Relation, Scalar, TableId, Unplanned};
 
 use crate::catalog::{CatalogVersion, Table};
 use crate::front::TableName;
@@ -33,6 +36,9 @@ pub(crate) type Binding<T> = Result<T, Unplanned>;
 
 /// Operators and brackets within each other at most: what computes them walks down as deep.
 const DEPTH_MAX: usize = 256;
+
+/// Subqueries within each other at most.
+const QUERIES_MAX: usize = 32;
 
 /// What names mean, and when it is now.
 #[derive(Clone, Copy)]
@@ -52,6 +58,10 @@ pub(crate) struct Binder<'a> {
     tables: Vec<Arc<Table>>,
     columns: u32,
     momentary: bool,
+    /// The aggregates of the SELECT that is bound; `None`: there is no place for one.
+    calls: Option<Vec<AggregateItem>>,
+    /// How many queries are bound within each other.
+    queries: usize,
 }
 
 /// A bound query.
@@ -83,17 +93,24 @@ pub(crate) struct Known {
     pub parameters: Vec<SqlType>,
     /// Whether it holds for this session and moment only.
     pub momentary: bool,
+    /// How many columns were numbered.
+    pub columns: u32,
 }
 
 impl<'a> Binder<'a> {
     /// With the types of parameters as far as they are known.
     pub fn new(names: Names<'a>, types: ParameterTypes) -> Self {
-        Self { names, types, tables: Vec::new(), columns: 0, momentary: false }
+        Self { names, types, tables: Vec::new(), columns: 0, momentary: false, calls: None, queries: 0 }
     }
 
     /// What is known now.
     pub fn finish(self) -> Known {
-        Known { tables: self.tables.into(), parameters: self.types.finish(), momentary: self.momentary }
+        Known {
+            tables: self.tables.into(),
+            parameters: self.types.finish(),
+            momentary: self.momentary,
+            columns: self.columns,
+        }
     }
 
     /// The rows of a table that UPDATE or DELETE is about, with their new values.
@@ -121,9 +138,12 @@ impl<'a> Binder<'a> {
             return Err(Unplanned(format!("the view {name}")));
         }
         let table = self.names.catalog.table(name).map_err(Unplanned::because)?;
-        let id = TableId(self.tables.len());
-        let columns = scope.add(table, alias.unwrap_or(&name.name), &mut self.columns);
-        self.tables.push(Arc::clone(table));
+        let columns = scope.add(table, alias.unwrap_or(&name.name), &mut self.columns)?;
+        let known = self.tables.iter().position(|known| known.container() == table.container());
+        let id = TableId(known.unwrap_or_else(|| {
+            self.tables.push(Arc::clone(table));
+            self.tables.len() - 1
+        }));
         Ok(Relation::Scan { table: id, columns })
     }
 

@@ -1,4 +1,4 @@
-//! SELECT from one table or none: items, condition, order, limit.
+//! SELECT: FROM and WHERE, groups, items, DISTINCT, order, limit.
 //!
 //! ```text
 //!   SELECT a AS x, b FROM t ORDER BY a + b, x LIMIT 3
@@ -13,15 +13,22 @@ use eris_query::resolve::Typing;
 use eris_query::{Projected, Relation, Scalar, ScalarKind, SortItem, Unplanned};
 use eris_storage::Value;
 
+use super::groups::Groups;
 use super::scope::Scope;
-use super::{Binder, Binding, BoundSelect, OutputColumn};
+use super::{Binder, Binding, BoundSelect, OutputColumn, QUERIES_MAX};
 use crate::ast::{
-    Expr, GroupByExpr, LimitClause, Offset, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins,
+    Distinct, Expr, LimitClause, Offset, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr,
 };
-use crate::front::table_name;
 use crate::plan::{folded, name_of};
 use crate::types::SqlType;
+
+/// What a SELECT computes: the items of its result, then those that only ORDER BY asks for.
+#[derive(Default)]
+struct Items {
+    output: Vec<OutputColumn>,
+    all: Vec<Projected>,
+}
 
 impl Binder<'_> {
     /// A whole query. The front has refused the clauses that nothing plans.
@@ -30,24 +37,54 @@ impl Binder<'_> {
         if query.with.is_some() || query.fetch.is_some() || !is_plain(select) {
             return Err(Unplanned::because("a clause of SELECT"));
         }
+        self.queries += 1;
+        if self.queries > QUERIES_MAX {
+            return Err(Unplanned::because("many subqueries within each other"));
+        }
+        let outside = self.calls.take();
+        let bound = self.select(select, query)?;
+        self.calls = outside;
+        self.queries -= 1;
+        Ok(bound)
+    }
+
+    fn select(&mut self, select: &Select, query: &Query) -> Binding<BoundSelect> {
         let mut scope = Scope::default();
         let rows = self.from(&select.from, &mut scope)?;
-        let rows = self.filtered(rows, select.selection.as_ref(), &scope)?;
-        let mut items = Vec::with_capacity(select.projection.len());
-        let mut output = Vec::with_capacity(select.projection.len());
+        let mut rows = self.filtered(rows, select.selection.as_ref(), &scope)?;
+        let keys = self.group_keys(&select.group_by, &select.projection, &scope)?;
+        self.calls = Some(Vec::new());
+        let mut items = Items::default();
         for item in &select.projection {
             for (name, value) in self.item(item, &scope)? {
                 let column = self.new_column();
-                output.push(OutputColumn { name, column, sql_type: value.sql_type });
-                items.push(Projected { column, value });
+                items.output.push(OutputColumn { name, column, sql_type: value.sql_type });
+                items.all.push(Projected { column, value });
             }
         }
-        let shown = items.len();
-        let keys = self.sort_keys(query.order_by.as_ref(), &output, &mut items, &scope)?;
-        let hidden = items.len() > shown;
-        let mut relation = Relation::Project { input: Box::new(rows), items };
-        if !keys.is_empty() {
-            relation = Relation::Sort { input: Box::new(relation), keys };
+        let having = select.having.as_ref().map(|having| self.condition(having, &scope)).transpose()?;
+        let is_distinct = select.distinct == Some(Distinct::Distinct);
+        let sorted = self.sort_keys(query.order_by.as_ref(), &mut items, is_distinct, &scope)?;
+        let calls = self.calls.take().unwrap_or_default();
+        let Items { output, mut all } = items;
+        if !keys.is_empty() || !calls.is_empty() || having.is_some() {
+            let groups = Groups::of(keys, calls);
+            let over = |item: Projected| Ok(Projected { value: groups.over(item.value)?, ..item });
+            all = all.into_iter().map(over).collect::<Binding<Vec<Projected>>>()?;
+            let having = having.map(|having| groups.over(having)).transpose()?;
+            rows = groups.relation(rows);
+            if let Some(condition) = having {
+                rows = Relation::Filter { input: Box::new(rows), condition };
+            }
+        }
+        let hidden = all.len() > output.len();
+        let mut relation = Relation::Project { input: Box::new(rows), items: all };
+        if is_distinct {
+            let columns = output.iter().map(|column| column.column).collect();
+            relation = Relation::Distinct { input: Box::new(relation), columns };
+        }
+        if !sorted.is_empty() {
+            relation = Relation::Sort { input: Box::new(relation), keys: sorted, fetch: None };
         }
         relation = self.limited(relation, query.limit_clause.as_ref())?;
         if hidden {
@@ -58,23 +95,6 @@ impl Binder<'_> {
             relation = Relation::Project { input: Box::new(relation), items: output.iter().map(same).collect() };
         }
         Ok(BoundSelect { relation, output })
-    }
-
-    fn from(&mut self, from: &[TableWithJoins], scope: &mut Scope) -> Binding<Relation> {
-        match from {
-            [] => Ok(Relation::OneRow),
-            [TableWithJoins { relation: TableFactor::Table { name, alias, .. }, joins }] if joins.is_empty() => {
-                let name = table_name(name).map_err(Unplanned::because)?;
-                let alias = match alias {
-                    Some(alias) if !alias.columns.is_empty() => {
-                        return Err(Unplanned::because("names of columns in FROM"));
-                    }
-                    alias => alias.as_ref().map(|alias| folded(&alias.name)),
-                };
-                self.scan(scope, &name, alias.as_deref())
-            }
-            _ => Err(Unplanned::because("FROM of more than one table")),
-        }
     }
 
     /// The columns that an item stands for, with their names.
@@ -99,13 +119,13 @@ impl Binder<'_> {
         }
     }
 
-    /// The keys of ORDER BY. A name or number alone means a result; everything else is computed from the rows and
-    /// becomes an item that is not shown.
+    /// The keys of ORDER BY. A name or number alone means a result; everything else is computed from the rows, and
+    /// becomes an item that is not shown unless it is one already.
     fn sort_keys(
         &mut self,
         order_by: Option<&OrderBy>,
-        output: &[OutputColumn],
-        items: &mut Vec<Projected>,
+        items: &mut Items,
+        is_distinct: bool,
         scope: &Scope,
     ) -> Binding<Vec<SortItem>> {
         let Some(order_by) = order_by else { return Ok(Vec::new()) };
@@ -114,12 +134,20 @@ impl Binder<'_> {
         for OrderByExpr { expr, options, with_fill: _ } in keys {
             let descending = options.asc == Some(false);
             let nulls_first = options.nulls_first.unwrap_or(descending);
-            let value = if let Some(value) = result_named(expr, output)? {
+            let value = if let Some(value) = result_named(expr, &items.output)? {
                 value
             } else {
                 let value = self.settled(expr, scope)?;
-                let (column, sql_type) = (self.new_column(), value.sql_type);
-                items.push(Projected { column, value });
+                let sql_type = value.sql_type;
+                let known = items.all.iter().find(|item| item.value.is_same(&value)).map(|item| item.column);
+                if known.is_none() && is_distinct {
+                    return Err(Unplanned::because("DISTINCT with an order by something else"));
+                }
+                let column = known.unwrap_or_else(|| {
+                    let column = self.new_column();
+                    items.all.push(Projected { column, value });
+                    column
+                });
                 Scalar::column(column, sql_type)
             };
             sorted.push(SortItem { value, descending, nulls_first });
@@ -184,13 +212,9 @@ fn result_named(expr: &Expr, output: &[OutputColumn]) -> Binding<Option<Scalar>>
     }
 }
 
-/// Whether a SELECT has items, FROM and WHERE and nothing else.
+/// Whether a SELECT has items and no clause that is not bound here.
 fn is_plain(select: &Select) -> bool {
-    let has_groups = !matches!(&select.group_by, GroupByExpr::Expressions(keys, modifiers)
-        if keys.is_empty() && modifiers.is_empty());
-    select.distinct.is_none()
+    matches!(select.distinct, None | Some(Distinct::All | Distinct::Distinct))
         && !select.projection.is_empty()
-        && !has_groups
-        && select.having.is_none()
         && select.named_window.is_empty()
 }

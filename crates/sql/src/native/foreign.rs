@@ -19,10 +19,12 @@ use crate::plan::{HeldConstants, constant_texts, datafusion_error};
 use crate::types::SqlType;
 
 /// A physical expression over some columns of a batch, followed by some parameters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PhysicalForeign {
     /// The expression; its columns are numbered as `columns`, then `parameters`.
     pub expression: Arc<dyn PhysicalExpr>,
+    /// Whether it may give another result for the same values.
+    pub is_volatile: bool,
     /// What its functions reserve from before they make texts; `None`: they make none.
     pub memory: Option<Arc<dyn MemoryPool>>,
     /// Which columns of the batch it reads.
@@ -87,5 +89,21 @@ impl ForeignExpr for PhysicalForeign {
 
     fn data_type(&self) -> DataType {
         self.result.data_type()
+    }
+
+    fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    fn parameters(&self) -> &[(usize, DataType)] {
+        &self.parameters
+    }
+
+    fn over(&self, columns: Box<[usize]>) -> Arc<dyn ForeignExpr> {
+        Arc::new(Self { columns, ..self.clone() })
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.is_volatile
     }
 }

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::planner::ParserOptions;
 
-use super::compile::tables_of;
 use super::constants::constant_bytes;
 use super::context::Context;
 use super::errors::datafusion_error;
@@ -17,6 +16,8 @@ use super::normalize::normalize;
 use super::parameters::{ParameterTypes, suggest_from_query};
 use super::planner::Planner;
 use super::result_names;
+use super::translate::{table_of, translate};
+use super::typed::{Lowering, TypedPlan};
 use crate::arrow_view::field_sql_type;
 use crate::ast::{Query, Statement};
 use crate::catalog::{CatalogVersion, Table};
@@ -83,6 +84,28 @@ pub struct BoundQuery {
     pub momentary: bool,
     /// Bytes of its constants.
     pub constant_bytes: usize,
+}
+
+impl BoundQuery {
+    /// The same in relations of our own, if there are some for it.
+    pub fn typed(&self) -> Lowering<TypedPlan> {
+        translate(&self.plan, self.parameters.len())
+    }
+}
+
+/// The tables that a plan reads, subqueries included, each once.
+pub fn tables_of(plan: &LogicalPlan) -> Result<Vec<Arc<Table>>, SqlError> {
+    let mut tables: Vec<Arc<Table>> = Vec::new();
+    eris_binder::visit_scans(plan, &mut |scan| {
+        if let Ok(table) = table_of(scan)
+            && !tables.iter().any(|known| known.container() == table.container())
+        {
+            tables.push(table);
+        }
+        Ok(())
+    })
+    .map_err(|error| datafusion_error(&error))?;
+    Ok(tables)
 }
 
 /// How SQL text is read: numbers with a point are numerics, as in PostgreSQL.

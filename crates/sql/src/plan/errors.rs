@@ -145,6 +145,7 @@ pub fn operator_error(error: &OperatorError) -> SqlError {
     match error {
         OperatorError::DivisionByZero => SqlError::division_by_zero(),
         OperatorError::Overflow { type_name } => SqlError::out_of_range(type_name),
+        OperatorError::DateOverflow => SqlError::new(SqlState::DATETIME_OVERFLOW, error.to_string()),
         OperatorError::NotPositive { function } => {
             let state = if *function == "ntile" { SqlState::INVALID_NTILE } else { SqlState::INVALID_NTH_VALUE };
             SqlError::new(state, error.to_string())

@@ -9,6 +9,7 @@
 //! lines above are the way of all others. There DataFusion resolves names and types and optimises; DML, DDL, accesses
 //! and everything that runs natively is planned here.
 
+mod access;
 mod aggregates;
 mod analyze;
 mod arithmetic;
@@ -27,7 +28,6 @@ mod extremes;
 mod functions;
 mod grouping_sets;
 mod letter_case;
-mod lower;
 mod marks;
 mod merged_columns;
 mod normalize;
@@ -42,17 +42,19 @@ mod rules;
 mod sentences;
 mod sorted_results;
 mod source;
+mod task;
 mod text_growth;
+mod translate;
+mod typed;
 mod types;
 mod window_functions;
 mod wrapping;
 
-pub use bind::{BoundQuery, KnowsSession, LazySessionValues, SessionValues};
+pub use bind::{BoundQuery, KnowsSession, LazySessionValues, SessionValues, tables_of};
 pub(crate) use bound::OwnQuery;
-pub use compile::{compile, is_native, tables_of};
+pub use compile::{compile, is_native};
 pub use dml::{Constant, PlannedWrite, Scope, plan_delete, plan_insert, plan_update};
 pub use errors::{arrow_error, datafusion_error, engine_error, operator_error, storage_error};
-pub use lower::{Lowering, NotNative, condition_of, lower_query};
 pub use parameters::ParameterTypes;
 pub(crate) use parameters::wrong_count;
 pub use planner::Planner;
@@ -60,3 +62,5 @@ pub(crate) use result_names::{folded, name_of};
 pub use rules::physical_rules;
 pub use source::{ScanTarget, TableSourceProvider};
 pub(crate) use text_growth::{HeldConstants, constant_texts};
+pub use translate::condition_of;
+pub use typed::{Lowering, TypedPlan};

@@ -171,7 +171,7 @@ impl Planner {
         self.bound_here.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_bound_here(&self) {
+    pub(crate) fn note_bound_here(&self) {
         self.planned.fetch_add(1, Ordering::Relaxed);
         self.bound_here.fetch_add(1, Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use eris_storage::{AttributeId, Predicate, ReadRequest};
 
-use super::lower::condition_of;
+use super::translate::condition_of;
 use crate::catalog::Table;
 use crate::errors::SqlError;
 use crate::fallback::FallbackExecution;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
 use eris_engine::CancelHandle;
+use eris_query::Unplanned;
 use eris_storage::Value;
 
 use super::prepared::ColumnDescription;
@@ -12,7 +13,7 @@ use crate::catalog::Table;
 use crate::database::Database;
 use crate::errors::SqlError;
 use crate::native::{MacroQep, Node};
-use crate::plan::{BoundQuery, NotNative, OwnQuery, ParameterTypes, Scope, compile, is_native, lower_query, tables_of};
+use crate::plan::{BoundQuery, Lowering, OwnQuery, ParameterTypes, Scope, TypedPlan, compile, is_native, tables_of};
 use crate::settings::Lanes;
 use crate::types::SqlType;
 
@@ -22,13 +23,13 @@ pub enum QueryBody {
     /// On micro-operators and in the task.
     Native(Node),
     /// On dataflows, which are compiled for each execution by what tables hold then.
-    Dataflows(LogicalPlan),
+    Dataflows(Arc<TypedPlan>),
     /// On DataFusion's operators.
     Fallback {
         /// The optimised plan, with parameters as placeholders.
         plan: LogicalPlan,
         /// Why.
-        reason: NotNative,
+        reason: Unplanned,
     },
 }
 
@@ -63,10 +64,13 @@ pub struct PlannedQuery {
 impl PlannedQuery {
     /// Plans a query: by our own binder if it can, else by DataFusion.
     pub fn of(query: &ast::Query, scope: Scope<'_>, types: ParameterTypes) -> Result<Self, SqlError> {
-        if let Ok(OwnQuery { node, columns, known }) = scope.own_query(query, types.clone()) {
+        if let Ok(OwnQuery { plan, columns, known }) = scope.own_query(query, types.clone())
+            && let Ok(body) = native_body(plan)
+        {
+            scope.planner.note_bound_here();
             let reads_tables = !known.tables.is_empty();
             let (parameters, tables) = (known.parameters, known.tables);
-            let plan = QueryPlan { body: QueryBody::Native(node), columns, parameters, tables, reads_tables };
+            let plan = QueryPlan { body, columns, parameters, tables, reads_tables };
             return Ok(Self { plan, momentary: known.momentary, is_bound_here: true, constant_bytes: 0 });
         }
         let bound = scope.planner.bind_query(query, scope.catalog, scope.values, types)?;
@@ -80,7 +84,10 @@ impl QueryPlan {
     /// Lowers a bound query; refuses it if it is not native and may not fall back.
     pub fn make(bound: BoundQuery, lanes: Lanes) -> Result<Self, SqlError> {
         let reads_tables = !tables_of(&bound.plan)?.is_empty();
-        let native = if lanes.native { native_body(&bound) } else { Err(NotNative("native = off".to_string())) };
+        let native = match lanes.native {
+            true => bound.typed().and_then(native_body),
+            false => Err(Unplanned::because("native = off")),
+        };
         let body = match native {
             Ok(body) => body,
             Err(reason) if lanes.fallback => QueryBody::Fallback { plan: bound.plan, reason },
@@ -103,14 +110,13 @@ impl QueryPlan {
     /// The dataflows of one execution.
     pub async fn compile(
         &self,
-        plan: &LogicalPlan,
+        plan: &TypedPlan,
         database: &Database,
         cancel: &CancelHandle,
         parameters: &[Value],
     ) -> Result<MacroQep, SqlError> {
-        let tables = tables_of(plan)?;
-        let statistics = database.statistics().of(database.engine(), &tables, cancel).await?;
-        compile(plan, &statistics, parameters, self.parameters.len())
+        let statistics = database.statistics().of(database.engine(), &plan.tables, cancel).await?;
+        compile(plan, &statistics, parameters)
             .map_err(|reason| SqlError::internal(format!("a plan that was native is not any more: {reason}")))
     }
 
@@ -126,11 +132,11 @@ impl QueryPlan {
 }
 
 /// Point accesses and streams stay with the task; what looks at many rows becomes dataflows.
-fn native_body(bound: &BoundQuery) -> Result<QueryBody, NotNative> {
-    match lower_query(&bound.plan) {
+fn native_body(plan: TypedPlan) -> Lowering<QueryBody> {
+    match plan.in_task() {
         Ok(node) if !node.groups_many() => Ok(QueryBody::Native(node)),
-        lowered => match is_native(&bound.plan, bound.parameters.len()) {
-            Ok(()) => Ok(QueryBody::Dataflows(bound.plan.clone())),
+        lowered => match is_native(&plan) {
+            Ok(()) => Ok(QueryBody::Dataflows(Arc::new(plan))),
             Err(reason) => lowered.map(QueryBody::Native).map_err(|_| reason),
         },
     }

@@ -231,8 +231,7 @@ impl Session {
             }
         };
         // One that was found may be what a client has prepared.
-        let shared = |planned: &Arc<Planned>| planned.is_bound_here && !planned.momentary;
-        let Some(planned) = planned.filter(|planned| shared(planned) && template.fits(&planned.parameters)) else {
+        let Some(planned) = planned.filter(|planned| planned.is_shared() && template.fits(&planned.parameters)) else {
             return Ok(None);
         };
         let Some(values) = template.values(&planned.parameters) else { return Ok(None) };
@@ -255,8 +254,7 @@ impl Session {
         let command = front::lower(&ast).ok()?;
         self.block.step(kind_of(&command), Place::ALONE).ok()?;
         let planned = self.plan_in(text, command, &template.types, catalog).ok()?;
-        Some(planned)
-            .filter(|planned| planned.is_bound_here && !planned.momentary && template.fits(&planned.parameters))
+        Some(planned).filter(|planned| planned.is_shared() && template.fits(&planned.parameters))
     }
 
     fn plan_next(&mut self, script: &mut Script) -> Result<Option<Arc<Prepared>>, SqlError> {

@@ -6,7 +6,7 @@ use eris_operators::Expression;
 use eris_storage::Value;
 
 use super::backup::backup_columns;
-use super::plans::{PlannedQuery, QueryPlan};
+use super::plans::{PlannedQuery, QueryBody, QueryPlan};
 use super::prepared::ColumnDescription;
 use super::sleep::{SleepPlan, split_sleep};
 use super::states::StatementKind;
@@ -70,6 +70,12 @@ impl Planned {
             Body::Sleep(plan) => plan.query.is_native(),
             Body::Insert(_) | Body::Change(_) | Body::Utility => true,
         }
+    }
+
+    /// Whether texts that differ in their literals may share it. What dataflows compile is better for the literals.
+    pub fn is_shared(&self) -> bool {
+        let is_compiled = matches!(&self.body, Body::Query(QueryPlan { body: QueryBody::Dataflows(_), .. }));
+        self.is_bound_here && !self.momentary && !is_compiled
     }
 
     /// Whether what an UPDATE stores in every row, given these parameters, fits the columns that it is for.

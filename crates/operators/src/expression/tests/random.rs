@@ -131,6 +131,10 @@ impl Random {
                 };
                 Value::Decimal { unscaled, scale }
             }
+            // Some lie beyond all timestamps.
+            DataType::Date if !small && self.chance(200) => {
+                Value::Date(if number < 0 { -110_000_000 } else { 110_000_000 })
+            }
             DataType::Date => Value::Date((number % 40_000) as i32),
             DataType::Timestamp => Value::Timestamp(number % 2_000_000_000_000_000),
             DataType::Text => Value::Text(self.pick(&TEXTS).into()),
@@ -218,7 +222,11 @@ impl Random {
                     None => self.leaf(data_type, false),
                 }
             }
-            DataType::Float32 | DataType::Date | DataType::Timestamp | DataType::Bytes => self.leaf(data_type, false),
+            DataType::Timestamp => {
+                let date = self.expression(DataType::Date, below);
+                date.cast(data_type).unwrap_or_else(|same| panic!("{same} as {data_type}"))
+            }
+            DataType::Float32 | DataType::Date | DataType::Bytes => self.leaf(data_type, false),
         }
     }
 

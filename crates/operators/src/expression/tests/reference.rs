@@ -56,8 +56,8 @@ pub(super) fn value_of(expression: &Expression, batch: &Batch, row: usize, param
         },
         Expression::InList { input, set, negated: is_negated } => {
             let value = of(input)?;
-            let found = set.shown().iter().any(|known| !known.is_null() && *known == value);
-            let unknown = value.is_null() || (!found && set.shown().iter().any(Value::is_null));
+            let found = set.values().iter().any(|known| !known.is_null() && *known == value);
+            let unknown = value.is_null() || (!found && set.values().iter().any(Value::is_null));
             negated(if unknown { Value::Null } else { Value::Boolean(found) }, *is_negated)
         }
         Expression::Extract { part, input } => match of(input)? {
@@ -233,6 +233,10 @@ fn cast(value: &Value, to: DataType) -> Outcome {
         // The nearest one to the digits that are shown.
         (Value::Decimal { .. }, DataType::Float64) => value.to_string().parse().map(Value::Float64).map_err(|_| "no"),
         (Value::Float32(value), DataType::Float64) => Ok(Value::Float64(f64::from(*value))),
+        (Value::Date(days), DataType::Timestamp) => {
+            let micros = i64::try_from(i128::from(*days) * 86_400_000_000);
+            micros.map(Value::Timestamp).map_err(|_| "beyond all timestamps")
+        }
         (value, to) => match (integer(value), to) {
             (Some(value), DataType::Decimal { precision, scale }) => {
                 decimal_of(rescale(value, 0, scale), precision, scale)

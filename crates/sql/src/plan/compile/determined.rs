@@ -2,36 +2,36 @@
 //! makes equal determines each other. Rows that agree in a key agree in all that it determines, NULLs of outer joins
 //! included, so that only the key is compared.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use datafusion::common::JoinType;
-use datafusion::logical_expr::{Expr, LogicalPlan};
-use eris_storage::IndexDefinition;
+use eris_query::{ColumnId, JoinKind, Relation};
+use eris_storage::{DataType, IndexDefinition};
 
-use super::relational::plain_column;
-use crate::plan::lower::{Lowering, table_of};
+use super::Lowering;
+use crate::catalog::Table;
+use crate::plan::access::table_of;
 
-/// A scan of a plan, and a column of its table.
+/// A scan of a query, and a column of its table.
 type Attribute = (usize, usize);
 
-/// What a plan's scans and joins say.
-#[derive(Debug, Default)]
+/// What a query's scans and joins say.
+#[derive(Default)]
 struct Known {
     /// The primary key of each scan's table.
     keys: Vec<Option<Vec<usize>>>,
     equal: Vec<(Attribute, Attribute)>,
+    /// Which column of which scan a column is, if any; and whether it is a number.
+    attributes: BTreeMap<ColumnId, (Attribute, bool)>,
 }
 
-/// For each group column over a plan's rows whether it has to be compared, if it is a column of the plan: at which
-/// position. At least one has to.
-pub(super) fn compared(input: &LogicalPlan, groups: &[Option<usize>]) -> Lowering<Vec<bool>> {
+/// For each group column over a relation's rows whether it has to be compared, if it is a column of the relation: which.
+/// At least one has to.
+pub(super) fn compared(input: &Relation, groups: &[Option<ColumnId>], tables: &[Arc<Table>]) -> Lowering<Vec<bool>> {
     let mut known = Known::default();
-    let attributes = known.attributes(input)?;
-    let of_group = |position: &Option<usize>| {
-        let position = (*position)?;
-        attributes[position].map(|attribute| (attribute, input.schema().field(position).data_type().is_numeric()))
-    };
-    let groups: Vec<Option<(Attribute, bool)>> = groups.iter().map(of_group).collect();
+    known.note(input, tables)?;
+    let groups: Vec<Option<(Attribute, bool)>> =
+        groups.iter().map(|column| known.attributes.get(column.as_ref()?).copied()).collect();
     let mut compared = vec![true; groups.len()];
     // Numbers are the last to be left out: they are compared at least cost.
     for numbers in [false, true] {
@@ -49,48 +49,65 @@ pub(super) fn compared(input: &LogicalPlan, groups: &[Option<usize>]) -> Lowerin
     Ok(compared)
 }
 
+fn is_number(data_type: DataType) -> bool {
+    match data_type {
+        DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::Float32
+        | DataType::Float64
+        | DataType::Decimal { .. } => true,
+        DataType::Boolean | DataType::Date | DataType::Timestamp | DataType::Text | DataType::Bytes => false,
+    }
+}
+
 impl Known {
-    /// By position in a plan's schema: which column of which scan it is, if any. Notes what the plan says of them.
-    fn attributes(&mut self, plan: &LogicalPlan) -> Lowering<Vec<Option<Attribute>>> {
-        match plan {
-            LogicalPlan::TableScan(scan) => {
-                let table = table_of(scan)?;
+    /// Notes what a relation says of the columns that it yields.
+    fn note(&mut self, relation: &Relation, tables: &[Arc<Table>]) -> Lowering<()> {
+        match relation {
+            Relation::Scan { table, columns } => {
+                let table = table_of(tables, *table)?;
                 let number = self.keys.len();
                 let key = |index: &IndexDefinition| index.attributes.iter().map(|at| at.index()).collect();
                 self.keys.push(table.schema.primary_key().map(key));
-                let all: Vec<usize> = (0..table.columns.len()).collect();
-                Ok(scan.projection.as_ref().unwrap_or(&all).iter().map(|column| Some((number, *column))).collect())
+                for column in columns {
+                    let attribute = (number, column.attribute.index());
+                    self.attributes.insert(column.column, (attribute, is_number(column.sql_type.data_type())));
+                }
             }
-            LogicalPlan::SubqueryAlias(alias) => self.attributes(&alias.input),
-            LogicalPlan::Filter(filter) => self.attributes(&filter.input),
-            LogicalPlan::Sort(sort) => self.attributes(&sort.input),
-            LogicalPlan::Limit(limit) => self.attributes(&limit.input),
-            LogicalPlan::Projection(projection) => {
-                let below = self.attributes(&projection.input)?;
-                let schema = projection.input.schema();
-                let of = |expr: &Expr| below[schema.maybe_index_of_column(plain_column(expr)?)?];
-                Ok(projection.expr.iter().map(of).collect())
+            Relation::Filter { input, .. } | Relation::Sort { input, .. } | Relation::Limit { input, .. } => {
+                self.note(input, tables)?;
             }
-            LogicalPlan::Join(join) => {
-                let (left, right) = (self.attributes(&join.left)?, self.attributes(&join.right)?);
-                if join.join_type == JoinType::Inner {
-                    let (of_left, of_right) = (join.left.schema(), join.right.schema());
-                    self.equal.extend(join.on.iter().filter_map(|(one, other)| {
-                        let one = left[of_left.maybe_index_of_column(one.try_as_col()?)?]?;
-                        let other = right[of_right.maybe_index_of_column(other.try_as_col()?)?]?;
+            Relation::Project { input, items } => {
+                self.note(input, tables)?;
+                for item in items {
+                    let source = item.value.as_column().and_then(|column| self.attributes.get(&column).copied());
+                    if let Some(source) = source {
+                        self.attributes.insert(item.column, source);
+                    }
+                }
+            }
+            Relation::Join(join) => {
+                self.note(&join.left, tables)?;
+                if matches!(join.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Full) {
+                    self.note(&join.right, tables)?;
+                }
+                if join.kind == JoinKind::Inner {
+                    self.equal.extend(join.keys.iter().filter_map(|(one, other)| {
+                        let one = self.attributes.get(&one.as_column()?)?.0;
+                        let other = self.attributes.get(&other.as_column()?)?.0;
                         Some((one, other))
                     }));
                 }
-                Ok(match join.join_type {
-                    JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => [left, right].concat(),
-                    JoinType::LeftSemi | JoinType::LeftAnti => left,
-                    JoinType::RightSemi | JoinType::RightAnti => right,
-                    JoinType::LeftMark => [left, vec![None]].concat(),
-                    JoinType::RightMark => [right, vec![None]].concat(),
-                })
             }
-            other => Ok(vec![None; other.schema().fields().len()]),
+            Relation::OneRow
+            | Relation::Values { .. }
+            | Relation::Aggregate(_)
+            | Relation::Window { .. }
+            | Relation::Distinct { .. }
+            | Relation::Union { .. } => {}
         }
+        Ok(())
     }
 
     /// What some columns determine, themselves included.

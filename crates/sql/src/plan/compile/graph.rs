@@ -12,226 +12,202 @@
 //! A reducer whose keys belong to one leaf is applied to that leaf, before anything is joined with it. The order of the
 //! joins is chosen in [`super::order`]; here they are put together again.
 
-use datafusion::common::{Column, DFSchema, NullEquality};
-use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, Filter, Join, JoinType, LogicalPlan, Projection};
+use std::collections::BTreeMap;
+
 use eris_operators::JoinKind;
+use eris_query::{self as query, ColumnId, Join, Relation, Scalar, Unplanned};
 
 use super::joins::{Matching, Sides};
 use super::order::{LeafSet, Tree, best_order};
-use super::stream::{Stream, referred};
-use super::{Compiler, Needed};
-use crate::plan::lower::{Lowering, NotNative, lower_all};
+use super::stream::{Stream, placed, referred};
+use super::{Compiler, Lowering, Needed};
 
 /// More leaves than a set of bits holds are left to a plan without reordering.
 const LEAVES_MAX: usize = 64;
 
 /// What hangs together.
 #[derive(Default)]
-struct Parts<'p> {
-    leaves: Vec<&'p LogicalPlan>,
-    pairs: Vec<(&'p Expr, &'p Expr)>,
-    conditions: Vec<&'p Expr>,
-    reducers: Vec<&'p Join>,
+struct Graph<'r> {
+    leaves: Vec<&'r Relation>,
+    edges: Vec<Edge<'r>>,
+    conditions: Vec<Condition<'r>>,
+    reducers: Vec<Reducer<'r>>,
+    /// Which leaf yields a column.
+    leaf_of: BTreeMap<ColumnId, usize>,
 }
 
-/// Two expressions that are equal in joined rows.
-pub(super) struct Edge {
-    pub a: Expr,
-    pub b: Expr,
+/// Two scalars that are equal in joined rows.
+pub(super) struct Edge<'r> {
+    pub a: &'r Scalar,
+    pub b: &'r Scalar,
     pub a_leaves: LeafSet,
     pub b_leaves: LeafSet,
 }
 
-/// A condition on rows of several leaves.
-struct Condition {
-    expr: Expr,
+/// A condition on rows of several leaves: one that is true, or two values that are equal.
+struct Condition<'r> {
+    test: Test<'r>,
     leaves: LeafSet,
 }
 
+#[derive(Clone, Copy)]
+enum Test<'r> {
+    True(&'r Scalar),
+    Equal(&'r Scalar, &'r Scalar),
+}
+
+impl<'r> Test<'r> {
+    fn scalars(self) -> impl Iterator<Item = &'r Scalar> {
+        let (one, other) = match self {
+            Self::True(condition) => (condition, None),
+            Self::Equal(one, other) => (one, Some(other)),
+        };
+        [one].into_iter().chain(other)
+    }
+}
+
 /// A semi or anti join: only rows whose keys are there, or are not, stay.
-struct Reducer<'p> {
-    plan: &'p LogicalPlan,
-    keys: Vec<Expr>,
-    plan_keys: Vec<Expr>,
+struct Reducer<'r> {
+    join: &'r Join,
     anti: bool,
     leaves: LeafSet,
 }
 
-struct Graph<'p> {
-    /// All leaves' columns, one leaf behind the other.
-    schema: DFSchema,
-    offsets: Vec<usize>,
-    leaves: Vec<&'p LogicalPlan>,
-    edges: Vec<Edge>,
-    conditions: Vec<Condition>,
-    reducers: Vec<Reducer<'p>>,
+impl<'r> Reducer<'r> {
+    fn keys(&self) -> impl Iterator<Item = &'r Scalar> {
+        self.join.keys.iter().map(|(key, _)| key)
+    }
+
+    fn others(&self) -> impl Iterator<Item = &'r Scalar> {
+        self.join.keys.iter().map(|(_, other)| other)
+    }
 }
 
 /// Whether a join only takes rows of its left side away, by keys.
 fn is_reducer(join: &Join) -> bool {
-    matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
-        && !join.null_aware
-        && join.filter.is_none()
-        && !join.on.is_empty()
-        && join.null_equality == NullEquality::NullEqualsNothing
+    matches!(join.kind, query::JoinKind::Semi | query::JoinKind::Anti { null_aware: false })
+        && join.condition.is_none()
+        && !join.keys.is_empty()
+        && !join.null_equal
 }
 
-/// Whether a plan is made of inner joins, below what only takes columns or rows away.
-pub(super) fn has_inner_joins(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::Join(join) if is_reducer(join) => has_inner_joins(&join.left),
-        LogicalPlan::Join(join) => {
-            join.join_type == JoinType::Inner && join.null_equality == NullEquality::NullEqualsNothing
-        }
-        LogicalPlan::Projection(projection) if only_columns(projection) => has_inner_joins(&projection.input),
-        LogicalPlan::Filter(filter) => has_inner_joins(&filter.input),
+/// Whether a relation is made of inner joins, below what only takes rows away.
+pub(super) fn has_inner_joins(relation: &Relation) -> bool {
+    match relation {
+        Relation::Join(join) if is_reducer(join) => has_inner_joins(&join.left),
+        Relation::Join(join) => join.kind == query::JoinKind::Inner && !join.null_equal,
+        Relation::Filter { input, .. } => has_inner_joins(input),
         _ => false,
     }
 }
 
-fn only_columns(projection: &Projection) -> bool {
-    projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_)))
+/// The parts in the order in which they are found.
+#[derive(Default)]
+struct Parts<'r> {
+    pairs: Vec<&'r (Scalar, Scalar)>,
+    conditions: Vec<&'r Scalar>,
+    reducers: Vec<&'r Join>,
 }
 
-fn collect<'p>(plan: &'p LogicalPlan, parts: &mut Parts<'p>) {
-    match plan {
-        LogicalPlan::Join(join) if is_reducer(join) => {
-            collect(&join.left, parts);
-            parts.reducers.push(join);
-        }
-        LogicalPlan::Join(join) if has_inner_joins(plan) => {
-            collect(&join.left, parts);
-            collect(&join.right, parts);
-            parts.pairs.extend(join.on.iter().map(|(a, b)| (a, b)));
-            parts.conditions.extend(join.filter.iter().flat_map(split_conjunction));
-        }
-        LogicalPlan::Projection(projection) if has_inner_joins(plan) => collect(&projection.input, parts),
-        LogicalPlan::Filter(Filter { predicate, input, .. }) if has_inner_joins(plan) => {
-            collect(input, parts);
-            parts.conditions.extend(split_conjunction(predicate));
-        }
-        leaf => parts.leaves.push(leaf),
-    }
-}
-
-impl<'p> Graph<'p> {
-    fn of(plan: &'p LogicalPlan, compiler: &mut Compiler<'_>) -> Lowering<Self> {
+impl<'r> Graph<'r> {
+    fn of(relation: &'r Relation, compiler: &mut Compiler<'_>) -> Lowering<Self> {
+        let mut graph = Self::default();
         let mut parts = Parts::default();
-        collect(plan, &mut parts);
-        if parts.leaves.len() > LEAVES_MAX {
-            return Err(NotNative(format!("a join of more than {LEAVES_MAX} tables")));
+        graph.collect(relation, &mut parts);
+        if graph.leaves.len() > LEAVES_MAX {
+            return Err(Unplanned(format!("a join of more than {LEAVES_MAX} tables")));
         }
-        let mut schema = DFSchema::empty();
-        let mut offsets = Vec::with_capacity(parts.leaves.len());
-        for leaf in &parts.leaves {
-            offsets.push(schema.fields().len());
-            schema = schema.join(leaf.schema()).map_err(NotNative::because)?;
+        for (number, leaf) in graph.leaves.iter().enumerate() {
+            graph.leaf_of.extend(leaf.columns().into_iter().map(|column| (column, number)));
         }
-        let mut graph = Self {
-            schema,
-            offsets,
-            leaves: parts.leaves,
-            edges: Vec::new(),
-            conditions: Vec::new(),
-            reducers: Vec::new(),
-        };
         for (a, b) in parts.pairs {
-            let (a, b) = (compiler.without_subqueries(a)?, compiler.without_subqueries(b)?);
-            let (a_leaves, b_leaves) = (graph.leaves_of([&a])?, graph.leaves_of([&b])?);
+            compiler.ready([a, b])?;
+            let (a_leaves, b_leaves) = (graph.leaves_of([a])?, graph.leaves_of([b])?);
             if a_leaves.is_empty() || b_leaves.is_empty() || a_leaves.meets(b_leaves) {
-                let expr = a.eq(b);
-                graph.conditions.push(Condition { leaves: a_leaves.with(b_leaves), expr });
+                graph.conditions.push(Condition { leaves: a_leaves.with(b_leaves), test: Test::Equal(a, b) });
             } else {
                 graph.edges.push(Edge { a, b, a_leaves, b_leaves });
             }
         }
         for condition in parts.conditions {
-            let expr = compiler.without_subqueries(condition)?;
-            graph.conditions.push(Condition { leaves: graph.leaves_of([&expr])?, expr });
+            compiler.ready([condition])?;
+            graph.conditions.push(Condition { leaves: graph.leaves_of([condition])?, test: Test::True(condition) });
         }
         for join in parts.reducers {
-            let mut keys = Vec::new();
-            let mut plan_keys = Vec::new();
-            for (key, plan_key) in &join.on {
-                keys.push(compiler.without_subqueries(key)?);
-                plan_keys.push(compiler.without_subqueries(plan_key)?);
-            }
-            let leaves = graph.leaves_of(&keys)?;
-            let anti = join.join_type == JoinType::LeftAnti;
-            graph.reducers.push(Reducer { plan: &join.right, keys, plan_keys, anti, leaves });
+            let anti = matches!(join.kind, query::JoinKind::Anti { .. });
+            let mut reducer = Reducer { join, anti, leaves: LeafSet::default() };
+            compiler.ready(reducer.keys().chain(reducer.others()))?;
+            reducer.leaves = graph.leaves_of(reducer.keys())?;
+            graph.reducers.push(reducer);
         }
         Ok(graph)
     }
 
-    fn leaf_of(&self, position: usize) -> usize {
-        self.offsets.partition_point(|offset| *offset <= position) - 1
+    fn collect(&mut self, relation: &'r Relation, parts: &mut Parts<'r>) {
+        match relation {
+            Relation::Join(join) if is_reducer(join) => {
+                self.collect(&join.left, parts);
+                parts.reducers.push(join);
+            }
+            Relation::Join(join) if has_inner_joins(relation) => {
+                self.collect(&join.left, parts);
+                self.collect(&join.right, parts);
+                parts.pairs.extend(&join.keys);
+                parts.conditions.extend(join.condition.iter().flat_map(Scalar::conjuncts));
+            }
+            Relation::Filter { input, condition } if has_inner_joins(relation) => {
+                self.collect(input, parts);
+                parts.conditions.extend(condition.conjuncts());
+            }
+            leaf => self.leaves.push(leaf),
+        }
     }
 
-    fn leaves_of<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>) -> Lowering<LeafSet> {
-        let positions = referred(exprs, &self.schema)?;
-        Ok(positions
-            .into_iter()
-            .fold(LeafSet::default(), |set, position| set.with(LeafSet::one(self.leaf_of(position)))))
+    fn leaves_of<'s>(&self, scalars: impl IntoIterator<Item = &'s Scalar>) -> Lowering<LeafSet> {
+        let mut leaves = LeafSet::default();
+        for column in referred(scalars) {
+            let leaf = self.leaf_of.get(&column);
+            let leaf = leaf.ok_or_else(|| Unplanned(format!("column {} is elsewhere", column.0)))?;
+            leaves = leaves.with(LeafSet::one(*leaf));
+        }
+        Ok(leaves)
     }
 
-    /// Everything that joins and conditions refer to.
-    fn referred(&self) -> Lowering<Needed> {
-        let edges = self.edges.iter().flat_map(|edge| [&edge.a, &edge.b]);
-        let conditions = self.conditions.iter().map(|condition| &condition.expr);
-        referred(edges.chain(conditions).chain(self.reducers.iter().flat_map(|reducer| &reducer.keys)), &self.schema)
-    }
-
-    /// What is referred to where two sets of leaves meet, or later.
-    fn referred_from(&self, inside: LeafSet) -> Lowering<Needed> {
+    /// Everything that joins and conditions refer to where two sets of leaves meet, or later.
+    fn referred_from(&self, inside: LeafSet) -> Needed {
         let edges = self.edges.iter().filter(|edge| !inside.holds(edge.a_leaves.with(edge.b_leaves)));
         let conditions = self.conditions.iter().filter(|condition| !inside.holds(condition.leaves));
         let reducers = self.reducers.iter().filter(|reducer| !inside.holds(reducer.leaves));
         referred(
             edges
-                .flat_map(|edge| [&edge.a, &edge.b])
-                .chain(conditions.map(|condition| &condition.expr))
-                .chain(reducers.flat_map(|reducer| &reducer.keys)),
-            &self.schema,
+                .flat_map(|edge| [edge.a, edge.b])
+                .chain(conditions.flat_map(|condition| condition.test.scalars()))
+                .chain(reducers.flat_map(Reducer::keys)),
         )
+    }
+
+    /// Everything that joins and conditions refer to.
+    fn referred(&self) -> Needed {
+        let edges = self.edges.iter().flat_map(|edge| [edge.a, edge.b]);
+        let conditions = self.conditions.iter().flat_map(|condition| condition.test.scalars());
+        referred(edges.chain(conditions).chain(self.reducers.iter().flat_map(Reducer::keys)))
     }
 }
 
 impl Compiler<'_> {
-    pub(super) fn inner_joins(&mut self, plan: &LogicalPlan, needed: &Needed) -> Lowering<Stream> {
-        let graph = Graph::of(plan, self)?;
-        let mut wanted = Needed::new();
-        let mut places = Vec::with_capacity(needed.len());
-        for position in needed {
-            let column = Column::from(plan.schema().qualified_field(*position));
-            let place = graph.schema.maybe_index_of_column(&column);
-            let place = place.ok_or_else(|| NotNative(format!("column {column} is elsewhere")))?;
-            wanted.insert(place);
-            places.push((*position, place));
-        }
-        let mut all = wanted.clone();
-        all.extend(graph.referred()?);
+    pub(super) fn inner_joins(&mut self, relation: &Relation, needed: &Needed) -> Lowering<Stream> {
+        let graph = Graph::of(relation, self)?;
+        let mut all = needed.clone();
+        all.extend(graph.referred());
         let mut leaves = Vec::with_capacity(graph.leaves.len());
         for (number, leaf) in graph.leaves.iter().enumerate() {
-            let (offset, width) = (graph.offsets[number], leaf.schema().fields().len());
-            let own: Needed =
-                all.iter().filter(|at| (offset..offset + width).contains(at)).map(|at| at - offset).collect();
-            let mut stream = self.stream(leaf, &own)?;
-            let mut columns = vec![None; graph.schema.fields().len()];
-            columns[offset..offset + width].copy_from_slice(&stream.columns);
-            stream.columns = columns;
+            let own: Needed = all.iter().filter(|column| graph.leaf_of.get(column) == Some(&number)).copied().collect();
+            let stream = self.stream(leaf, &own)?;
             leaves.push(self.reduced(&graph, stream, LeafSet::one(number), LeafSet::default(), LeafSet::default())?);
         }
-        let estimates: Vec<_> = leaves.iter().map(|leaf| (&leaf.estimate, &*leaf.columns)).collect();
-        let tree = best_order(&estimates, &graph.edges, &graph.schema);
+        let tree = best_order(&leaves, &graph.edges);
         let mut leaves: Vec<Option<Stream>> = leaves.into_iter().map(Some).collect();
-        let mut stream = self.joined(&graph, &tree, &mut leaves, &wanted)?;
-        let mut columns = vec![None; plan.schema().fields().len()];
-        for (position, place) in places {
-            columns[position] = Some(stream.column(place)?);
-        }
-        stream.columns = columns;
-        Ok(stream)
+        self.joined(&graph, &tree, &mut leaves, needed)
     }
 
     /// A tree of joins as an open pipeline that goes through all builds on its way.
@@ -245,7 +221,7 @@ impl Compiler<'_> {
         let (probe_tree, build_tree) = match tree {
             Tree::Leaf(number) => {
                 let leaf = leaves[*number].take();
-                return leaf.ok_or_else(|| NotNative("a table is joined twice in one plan".to_string()));
+                return leaf.ok_or_else(|| Unplanned::because("a table is joined twice in one plan"));
             }
             Tree::Join { probe, build } => (probe, build),
         };
@@ -254,51 +230,63 @@ impl Compiler<'_> {
         let (probe_leaves, build_leaves) = (probe_tree.leaves(), build_tree.leaves());
         let both = probe_leaves.with(build_leaves);
         let is_due = |leaves: LeafSet| both.holds(leaves) && !probe_leaves.holds(leaves) && !build_leaves.holds(leaves);
-        let mut probe_exprs = Vec::new();
-        let mut build_exprs = Vec::new();
+        let (mut probe_keys, mut build_keys) = (Vec::new(), Vec::new());
         // Edges one end of which needs leaves of both sides: no keys of this join, and no later one sees them.
         let mut across = Vec::new();
         for edge in graph.edges.iter().filter(|edge| is_due(edge.a_leaves.with(edge.b_leaves))) {
             if probe_leaves.holds(edge.a_leaves) && build_leaves.holds(edge.b_leaves) {
-                probe_exprs.push(&edge.a);
-                build_exprs.push(&edge.b);
+                probe_keys.push(edge.a);
+                build_keys.push(edge.b);
             } else if probe_leaves.holds(edge.b_leaves) && build_leaves.holds(edge.a_leaves) {
-                probe_exprs.push(&edge.b);
-                build_exprs.push(&edge.a);
+                probe_keys.push(edge.b);
+                build_keys.push(edge.a);
             } else {
-                across.push(edge.a.clone().eq(edge.b.clone()));
+                across.push(Test::Equal(edge.a, edge.b));
             }
         }
         let matching = Matching {
-            probe_keys: lower_all(probe_exprs, Stream::scope(&graph.schema, &probe.columns))?,
-            build_keys: lower_all(build_exprs, Stream::scope(&graph.schema, &build.columns))?,
+            probe_keys: probe.lower_all(probe_keys)?,
+            build_keys: build.lower_all(build_keys)?,
             residual: None,
             null_equal: false,
         };
         // What goes on: the result's columns, those of later joins, and those of conditions that are tested right here.
         let mut later = wanted.clone();
-        later.extend(graph.referred_from(both)?);
+        later.extend(graph.referred_from(both));
         let here = graph.conditions.iter().filter(|condition| is_due(condition.leaves));
-        later.extend(referred(here.map(|condition| &condition.expr).chain(&across), &graph.schema)?);
+        later.extend(referred(
+            here.map(|condition| condition.test).chain(across.iter().copied()).flat_map(Test::scalars),
+        ));
         let here = graph.reducers.iter().filter(|reducer| is_due(reducer.leaves));
-        later.extend(referred(here.flat_map(|reducer| &reducer.keys), &graph.schema)?);
-        let kept = |stream: &Stream| -> Vec<(usize, usize)> {
-            later.iter().filter_map(|place| Some((stream.columns[*place]?, *place))).collect()
+        later.extend(referred(here.flat_map(Reducer::keys)));
+        let kept = |stream: &Stream| -> Vec<(usize, ColumnId)> {
+            later.iter().filter_map(|column| Some((*stream.places.get(column)?, *column))).collect()
         };
         let (probe_kept, build_kept) = (kept(&probe), kept(&build));
-        let positions: Vec<usize> = probe_kept.iter().chain(&build_kept).map(|(_, place)| *place).collect();
+        let columns: Vec<ColumnId> = probe_kept.iter().chain(&build_kept).map(|(_, column)| *column).collect();
         let sides = Sides {
             probe,
             build: &build,
-            probe_kept: probe_kept.iter().map(|(column, _)| *column).collect(),
-            build_kept: build_kept.iter().map(|(column, _)| *column).collect(),
+            probe_kept: probe_kept.iter().map(|(place, _)| *place).collect(),
+            build_kept: build_kept.iter().map(|(place, _)| *place).collect(),
         };
         let (mut stream, _) = self.probed(sides, &matching, JoinKind::Inner, false)?;
-        stream.place(&positions, graph.schema.fields().len());
-        for condition in &across {
-            stream = self.filtered(stream, condition, &graph.schema)?;
+        stream.places = placed(columns);
+        for test in across {
+            stream = self.tested(stream, test)?;
         }
         self.reduced(graph, stream, both, probe_leaves, build_leaves)
+    }
+
+    fn tested(&self, stream: Stream, test: Test<'_>) -> Lowering<Stream> {
+        match test {
+            Test::True(condition) => self.filtered(stream, &[condition]),
+            Test::Equal(one, other) => {
+                let (left, right) = (Box::new(stream.lower(one)?), Box::new(stream.lower(other)?));
+                let comparison = eris_storage::Comparison::Equal;
+                Ok(self.filtered_by(stream, eris_operators::Expression::Compare { comparison, left, right }))
+            }
+        }
     }
 
     /// Applies conditions and reducers that can be tested on these leaves, and could not on either part of them.
@@ -315,23 +303,22 @@ impl Compiler<'_> {
             leaves.holds(needed) && !earlier
         };
         for condition in graph.conditions.iter().filter(|condition| is_due(condition.leaves)) {
-            stream = self.filtered(stream, &condition.expr, &graph.schema)?;
+            stream = self.tested(stream, condition.test)?;
         }
         for reducer in graph.reducers.iter().filter(|reducer| is_due(reducer.leaves)) {
-            let schema = reducer.plan.schema();
-            let build = self.stream(reducer.plan, &referred(&reducer.plan_keys, schema)?)?;
+            let build = self.stream(&reducer.join.right, &referred(reducer.others()))?;
             let matching = Matching {
-                probe_keys: lower_all(&reducer.keys, Stream::scope(&graph.schema, &stream.columns))?,
-                build_keys: lower_all(&reducer.plan_keys, Stream::scope(schema, &build.columns))?,
+                probe_keys: stream.lower_all(reducer.keys())?,
+                build_keys: build.lower_all(reducer.others())?,
                 residual: None,
                 null_equal: false,
             };
-            let columns = stream.columns.clone();
+            let places = stream.places.clone();
             let probe_kept: Vec<usize> = (0..stream.types.len()).collect();
             let sides = Sides { probe: stream, build: &build, probe_kept, build_kept: Vec::new() };
             let kind = if reducer.anti { JoinKind::Anti } else { JoinKind::Semi };
             (stream, _) = self.probed(sides, &matching, kind, false)?;
-            stream.columns = columns;
+            stream.places = places;
         }
         Ok(stream)
     }

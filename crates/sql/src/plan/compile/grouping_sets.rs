@@ -14,69 +14,18 @@
 
 use std::sync::Arc;
 
-use datafusion::logical_expr::utils::grouping_set_to_exprlist;
-use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan};
 use eris_operators::{AggregateCall, AggregateFunction, Expression, GroupCall};
+use eris_query::{Aggregate, AggregateItem, GroupingSet, GroupingSets, Unplanned};
 use eris_storage::{DataType, Value};
 
 use super::estimate::{ColumnEstimate, Estimate};
-use super::relational::{group_estimates, is_repeatable, only_where};
-use super::stream::{Stream, referred};
-use super::{Compiler, Needed};
-use crate::arrow_view::sql_type_of_arrow;
+use super::relational::{group_call, group_estimates};
+use super::stream::{Places, Stream, placed, referred};
+use super::{Compiler, Lowering, Needed};
 use crate::native::{Input, SinkPlan, Source, StepPlan};
-use crate::plan::lower::{Lowering, NotNative, lower_all, lower_group_call};
 
-/// More are left to the fallback lane; PostgreSQL has as many.
-const SETS_MAX: usize = 4_096;
 /// Groups by all keys come first if they are at most this share of the rows.
 const FINEST_SHARE: f64 = 0.5;
-
-/// One set: which keys it groups by, and its number, as DataFusion counts: a bit for each key that it does not group
-/// by, the last key's lowest, and above them how often there was the same set before.
-struct Set {
-    grouped: Vec<bool>,
-    number: i64,
-}
-
-/// The keys of all sets, and the sets.
-struct Sets<'p> {
-    keys: Vec<&'p Expr>,
-    sets: Vec<Set>,
-}
-
-impl<'p> Sets<'p> {
-    fn of(group_expr: &'p [Expr]) -> Lowering<Self> {
-        let [Expr::GroupingSet(sets)] = group_expr else {
-            return Err(NotNative("GROUPING SETS beside other keys".to_string()));
-        };
-        let keys = grouping_set_to_exprlist(group_expr).map_err(NotNative::because)?;
-        let lists: Vec<Vec<&Expr>> = match sets {
-            GroupingSet::GroupingSets(lists) => lists.iter().map(|list| list.iter().collect()).collect(),
-            GroupingSet::Rollup(all) => (0..=all.len()).map(|count| all[..count].iter().collect()).collect(),
-            GroupingSet::Cube(all) => {
-                if 1_usize.checked_shl(all.len() as u32).is_none_or(|sets| sets > SETS_MAX) {
-                    return Err(NotNative(format!("a CUBE of {} keys", all.len())));
-                }
-                let chosen = |bits: usize| all.iter().enumerate().filter(move |(at, _)| bits >> at & 1 != 0);
-                (0..1 << all.len()).map(|bits| chosen(bits).map(|(_, key)| key).collect()).collect()
-            }
-        };
-        if lists.len() > SETS_MAX {
-            return Err(NotNative(format!("{} grouping sets", lists.len())));
-        }
-        let mut sets: Vec<Set> = Vec::with_capacity(lists.len());
-        for list in lists {
-            let grouped: Vec<bool> = keys.iter().map(|key| list.contains(key)).collect();
-            let before = sets.iter().filter(|set| set.grouped == grouped).count() as i64;
-            let bits = grouped.iter().fold(0, |bits, grouped| bits << 1 | i64::from(!grouped));
-            let number = before.checked_shl(keys.len() as u32).filter(|high| high >> keys.len() == before);
-            let number = number.ok_or_else(|| NotNative("more grouping sets than numbers".to_string()))? | bits;
-            sets.push(Set { grouped, number });
-        }
-        Ok(Self { keys, sets })
-    }
-}
 
 /// What the stages of one grouping have in common.
 struct Grouping {
@@ -89,18 +38,18 @@ struct Grouping {
 }
 
 impl Grouping {
-    fn number(&self, set: &Set) -> Lowering<Expression> {
+    fn number(&self, set: &GroupingSet) -> Lowering<Expression> {
         let value = match self.number_type {
             DataType::Int16 => Value::Int16(set.number as i16),
             DataType::Int32 => Value::Int32(set.number as i32),
             DataType::Int64 => Value::Int64(set.number),
-            other => return Err(NotNative(format!("numbers of grouping sets as {other}"))),
+            other => return Err(Unplanned(format!("numbers of grouping sets as {other}"))),
         };
         Ok(Expression::Constant { value, data_type: self.number_type })
     }
 
     /// The keys of a set, its number, and what is behind them.
-    fn expanded(&self, set: &Set, rest: &[Expression]) -> Lowering<Arc<[Expression]>> {
+    fn expanded(&self, set: &GroupingSet, rest: &[Expression]) -> Lowering<Arc<[Expression]>> {
         let mut all = Vec::with_capacity(self.keys.len() + 1 + rest.len());
         for (key, grouped) in self.keys.iter().zip(&set.grouped) {
             all.push(if *grouped {
@@ -152,30 +101,22 @@ fn partial_type(call: &AggregateCall) -> DataType {
 impl Compiler<'_> {
     pub(super) fn grouping_sets(
         &mut self,
-        plan: &LogicalPlan,
         aggregate: &Aggregate,
+        sets: &GroupingSets,
+        is_repeatable: bool,
         needed: &Needed,
     ) -> Lowering<Stream> {
-        let schema = aggregate.input.schema();
-        let Sets { keys, sets } = Sets::of(&aggregate.group_expr)?;
-        let width = keys.len();
-        let wanted: Vec<usize> = needed.range(width + 1..).map(|position| position - width - 1).collect();
-        let keys = keys.into_iter().map(|key| self.without_subqueries(key)).collect::<Lowering<Vec<Expr>>>()?;
-        let calls = wanted.iter().map(|call| self.without_subqueries(&aggregate.aggr_expr[*call]));
-        let calls = calls.collect::<Lowering<Vec<Expr>>>()?;
-        let mut stream = self.stream(&aggregate.input, &referred(keys.iter().chain(&calls), schema)?)?;
-        let type_at = |position: usize| {
-            Ok::<_, NotNative>(sql_type_of_arrow(aggregate.schema.field(position).data_type())?.data_type())
-        };
-        let map = stream.columns.clone();
-        let scope = Stream::scope(schema, &map);
-        let lowered = calls.iter().zip(&wanted);
-        let lowered = lowered.map(|(expr, call)| lower_group_call(expr, scope, type_at(width + 1 + call)?));
+        let calls: Vec<&AggregateItem> =
+            aggregate.calls.iter().filter(|call| needed.contains(&call.result.column)).collect();
+        let of_calls = || calls.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+        let keys = || aggregate.groups.iter().map(|group| &group.value);
+        self.ready(keys().chain(of_calls()))?;
+        let mut stream = self.stream(&aggregate.input, &referred(keys().chain(of_calls())))?;
         let mut grouping = Grouping {
-            keys: lower_all(&keys, scope)?,
-            calls: lowered.collect::<Lowering<_>>()?,
+            keys: stream.lower_all(keys())?,
+            calls: calls.iter().map(|call| group_call(call, &stream)).collect::<Lowering<_>>()?,
             counts: Vec::new(),
-            number_type: type_at(width)?,
+            number_type: sets.number.sql_type.data_type(),
         };
         let (_, finest) = group_estimates(&stream, &grouping.keys, grouping.keys.len());
         if grouping.is_exact() && finest <= stream.estimate.rows * FINEST_SHARE {
@@ -183,14 +124,15 @@ impl Compiler<'_> {
                 let result = partial_type(&call.call);
                 GroupCall { call: AggregateCall { result, ..call.call.clone() }, ..call.clone() }
             });
-            stream = self.grouped(&stream, &grouping.keys, grouping.keys.len(), partial.collect(), Vec::new());
+            stream = self.grouped(&stream, &grouping.keys, grouping.keys.len(), partial.collect(), Places::new());
             grouping = grouping.over_groups();
         }
-        let (whole, parts): (Vec<Set>, Vec<Set>) = sets.into_iter().partition(|set| !set.grouped.contains(&true));
+        let (whole, parts): (Vec<&GroupingSet>, Vec<&GroupingSet>) =
+            sets.sets.iter().partition(|set| !set.grouped.contains(&true));
         let once = whole.is_empty() || parts.is_empty();
         let has_probe = |input: &Input| input.steps.iter().any(|step| matches!(step, StepPlan::Probe(_)));
         let is_stage = |input: &Input| matches!(input.source, Source::Stage(_)) && input.steps.is_empty();
-        let is_cheap = !stream.inputs.iter().any(has_probe) && is_repeatable(plan)?;
+        let is_cheap = !stream.inputs.iter().any(has_probe) && is_repeatable;
         if !once && !is_cheap && !stream.inputs.iter().all(is_stage) {
             let stage = self.end(&stream, SinkPlan::Collect);
             stream = Stream { inputs: Stream::rows_of(stage, stream.estimate.rows), ..stream };
@@ -209,17 +151,15 @@ impl Compiler<'_> {
             inputs.extend(self.whole(&stream, &grouping, &whole)?);
             rows += whole.len() as f64;
         }
-        let mut columns = vec![None; aggregate.schema.fields().len()];
-        columns[..=width].iter_mut().enumerate().for_each(|(at, column)| *column = Some(at));
-        for (at, call) in wanted.iter().enumerate() {
-            columns[width + 1 + call] = Some(width + 1 + at);
-        }
+        let groups = aggregate.groups.iter().map(|group| group.column);
+        let results = calls.iter().map(|call| call.result.column);
+        let places = placed(groups.chain([sets.number.column]).chain(results));
         let estimate = Estimate::unknown(rows, types.len());
-        Ok(Stream { inputs, columns, types, estimate })
+        Ok(Stream { inputs, places, types, estimate })
     }
 
     /// The groups of all sets that have keys.
-    fn parts(&mut self, stream: &Stream, grouping: &Grouping, sets: &[Set]) -> Lowering<Stream> {
+    fn parts(&mut self, stream: &Stream, grouping: &Grouping, sets: &[&GroupingSet]) -> Lowering<Stream> {
         let width = grouping.keys.len();
         // Behind keys and number: what the calls look at, which is computed with them.
         let mut rest = Vec::new();
@@ -241,7 +181,7 @@ impl Compiler<'_> {
         });
         let calls: Arc<[GroupCall]> = calls.collect();
         let lists = sets.iter().map(|set| grouping.expanded(set, &rest)).collect::<Lowering<Arc<[_]>>>()?;
-        let Some(first) = lists.first() else { return Err(NotNative("no grouping sets".to_string())) };
+        let Some(first) = lists.first() else { return Err(Unplanned::because("no grouping sets")) };
         let types: Vec<DataType> = first.iter().map(Expression::data_type).collect();
         let keys = types[..=width].iter().enumerate();
         let keys: Arc<[Expression]> =
@@ -252,15 +192,15 @@ impl Compiler<'_> {
         estimate.columns[..width].copy_from_slice(&of_keys);
         let count = sets.len() as f64;
         estimate.columns[width] = ColumnEstimate { distinct: count, domain: count };
-        let mut expanded = Stream { inputs: stream.inputs.clone(), columns: Vec::new(), types, estimate };
+        let mut expanded = Stream { inputs: stream.inputs.clone(), places: Places::new(), types, estimate };
         expanded.push(&StepPlan::Expand(lists));
-        Ok(self.grouped(&expanded, &keys, keys.len(), calls, Vec::new()))
+        Ok(self.grouped(&expanded, &keys, keys.len(), calls, Places::new()))
     }
 
     /// The one group of each set without keys.
-    fn whole(&mut self, stream: &Stream, grouping: &Grouping, sets: &[Set]) -> Lowering<Vec<Input>> {
+    fn whole(&mut self, stream: &Stream, grouping: &Grouping, sets: &[&GroupingSet]) -> Lowering<Vec<Input>> {
         let calls: Arc<[GroupCall]> = grouping.calls.clone().into();
-        let one = self.grouped(stream, &Arc::from([]), 0, calls, Vec::new());
+        let one = self.grouped(stream, &Arc::from([]), 0, calls, Places::new());
         let results = grouping.calls.iter().enumerate().map(|(index, call)| {
             let result = Expression::Column { index, data_type: call.call.result };
             if grouping.counts.contains(&index) { or_zero(result) } else { result }
@@ -285,7 +225,7 @@ fn argument_of(call: &GroupCall) -> Expression {
     let argument = call.call.input.clone().unwrap_or_else(any);
     match &call.filter {
         None => argument,
-        Some(filter) => only_where(filter.clone(), argument),
+        Some(filter) => Expression::only_where(filter.clone(), argument),
     }
 }
 

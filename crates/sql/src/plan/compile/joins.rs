@@ -3,17 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::DFSchema;
-use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan};
 use eris_operators::{BuildSpec, Expression, JoinKind};
+use eris_query::{self as query, Join, Relation, Scalar, Unplanned};
 use eris_storage::DataType;
 
 use super::estimate::{Estimate, share_of_pairs};
 use super::graph::has_inner_joins;
-use super::stream::{Stream, referred};
-use super::{Compiler, Needed};
+use super::stream::{Places, Stream, referred};
+use super::{Compiler, Lowering, Needed};
 use crate::native::{ProbePlan, SinkPlan, StepPlan};
-use crate::plan::lower::{Columns, Lowering, NotNative, lower};
 
 /// How two streams are joined; columns are those of the batches.
 pub(super) struct Matching {
@@ -28,30 +26,27 @@ pub(super) struct Matching {
 
 /// A condition on rows of both sides.
 pub(super) struct Residual {
-    pub condition: Expr,
-    /// The columns that it names.
-    pub schema: DFSchema,
-    /// By position in that schema: the column of the probed side's batches, or of the built side's.
-    pub probe: Vec<Option<usize>>,
-    pub build: Vec<Option<usize>>,
+    pub condition: Scalar,
+    /// Where columns of the probed side are, and of the built side.
+    pub probe: Places,
+    pub build: Places,
 }
 
 impl Residual {
-    /// The columns of the built side that it refers to.
-    pub fn build_columns(&self) -> Lowering<Vec<usize>> {
-        Ok(referred([&self.condition], &self.schema)?.into_iter().filter_map(|position| self.build[position]).collect())
+    /// The columns of the built side's batches that it refers to.
+    fn build_columns(&self) -> impl Iterator<Item = usize> {
+        referred([&self.condition]).into_iter().filter_map(|column| self.build.get(&column).copied())
     }
 
     /// Over the probed side's columns, then those of the built side that are kept.
     fn lower(&self, probe_width: usize, kept: &[usize]) -> Lowering<Expression> {
-        let of_build = |column: usize| kept.iter().position(|own| *own == column).map(|place| probe_width + place);
-        let map: Vec<Option<usize>> = self
-            .probe
-            .iter()
-            .zip(&self.build)
-            .map(|(probe, build)| probe.or_else(|| build.and_then(of_build)))
-            .collect();
-        lower(&self.condition, Columns { schema: &self.schema, offset: 0, map: Some(&map) })
+        query::lower(&self.condition, &|column| {
+            let of_build = || {
+                let own = self.build.get(&column)?;
+                kept.iter().position(|kept| kept == own).map(|place| probe_width + place)
+            };
+            self.probe.get(&column).copied().or_else(of_build)
+        })
     }
 }
 
@@ -65,17 +60,19 @@ pub(super) struct Sides<'s> {
 }
 
 impl Compiler<'_> {
-    pub(super) fn join(&mut self, plan: &LogicalPlan, join: &Join, needed: &Needed) -> Lowering<Stream> {
-        match join.join_type {
-            JoinType::Inner | JoinType::LeftSemi | JoinType::LeftAnti if has_inner_joins(plan) => {
-                self.inner_joins(plan, needed)
+    pub(super) fn join(&mut self, relation: &Relation, join: &Join, needed: &Needed) -> Lowering<Stream> {
+        match join.kind {
+            query::JoinKind::Inner | query::JoinKind::Semi | query::JoinKind::Anti { .. }
+                if has_inner_joins(relation) =>
+            {
+                self.inner_joins(relation, needed)
             }
             _ => self.pair(join, needed),
         }
     }
 
     /// Builds one side and adds the probe to the other. The columns of the result: the kept ones of the probed side,
-    /// then those of the built side, then a mark.
+    /// then those of the built side, then a mark. Their places are the caller's to set.
     pub(super) fn probed(
         &mut self,
         sides: Sides<'_>,
@@ -85,7 +82,7 @@ impl Compiler<'_> {
     ) -> Lowering<(Stream, usize)> {
         let Sides { mut probe, build, probe_kept, build_kept } = sides;
         same_types(&matching.probe_keys, &matching.build_keys)?;
-        let kept = kept_columns(&build_kept, matching.residual.as_ref())?;
+        let kept = kept_columns(&build_kept, matching.residual.as_ref());
         let place = |column: usize| kept.iter().position(|own| *own == column);
         let residual =
             matching.residual.as_ref().map(|residual| residual.lower(probe.types.len(), &kept)).transpose()?;
@@ -118,18 +115,15 @@ impl Compiler<'_> {
             types.push(DataType::Boolean);
             estimate.columns.push(super::estimate::ColumnEstimate { distinct: 2.0, domain: 2.0 });
         }
-        let columns = vec![None; types.len()];
-        Ok((Stream { inputs: probe.inputs, columns, types, estimate }, stage))
+        Ok((Stream { inputs: probe.inputs, places: Places::new(), types, estimate }, stage))
     }
 }
 
 /// The columns of a built side that are kept, in order: those that go on, and those that the residual sees.
-pub(super) fn kept_columns(needed: &[usize], residual: Option<&Residual>) -> Lowering<Vec<usize>> {
+pub(super) fn kept_columns(needed: &[usize], residual: Option<&Residual>) -> Vec<usize> {
     let mut kept: BTreeSet<usize> = needed.iter().copied().collect();
-    if let Some(residual) = residual {
-        kept.extend(residual.build_columns()?);
-    }
-    Ok(kept.into_iter().collect())
+    kept.extend(residual.into_iter().flat_map(Residual::build_columns));
+    kept.into_iter().collect()
 }
 
 /// Keys are compared as they lie in memory.
@@ -142,7 +136,7 @@ fn same_types(probe: &[Expression], build: &[Expression]) -> Lowering<()> {
             (left, right) => left == right,
         };
         if !same {
-            return Err(NotNative("a join of columns of different types".to_string()));
+            return Err(Unplanned::because("a join of columns of different types"));
         }
     }
     Ok(())

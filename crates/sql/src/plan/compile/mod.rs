@@ -1,4 +1,4 @@
-//! The macro-QEP compiler: from an optimised logical plan to dataflows (004, section 3.4; DESIGN 3).
+//! The macro-QEP compiler: from an optimised query to dataflows (004, section 3.4; DESIGN 3).
 //!
 //! Nodes that pass batches on become steps of a pipeline that is still open ([`Stream`]); nodes that need all their
 //! rows end it with a sink, which makes it a stage, and begin another one with what the stage leaves:
@@ -38,27 +38,22 @@ mod windows;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use eris_query::{ColumnId, Fingerprint, Query, Relation};
 use eris_storage::Value;
 
-use super::lower::{Lowering, NotNative};
+use super::access::{Split, table_of};
+use super::typed::{Lowering, TypedPlan};
 use crate::catalog::Table;
-use crate::errors::SqlError;
-use crate::native::{MacroQep, Scalar, SinkPlan, Source, Stage};
+use crate::native::{self, MacroQep, SinkPlan, Source, Stage};
 use crate::statistics::Statistics;
 use stream::Stream;
 
-/// Positions in a plan's schema.
-type Needed = BTreeSet<usize>;
+/// Columns that are needed above.
+type Needed = BTreeSet<ColumnId>;
 
 /// Compiles a plan. The values of parameters, as far as they are known, are for estimates only.
-pub fn compile(
-    plan: &LogicalPlan,
-    statistics: &Statistics,
-    parameters: &[Value],
-    parameter_count: usize,
-) -> Lowering<MacroQep> {
-    let mut qep = stages(plan, statistics, parameters, parameter_count)?;
+pub fn compile(plan: &TypedPlan, statistics: &Statistics, parameters: &[Value]) -> Lowering<MacroQep> {
+    let mut qep = stages(plan, statistics, parameters)?;
     debug_assert_eq!(verify::fault(&qep), None, "as compiled");
     if sideways::pass_filters(&mut qep, statistics) {
         schedule::put_in_order(&mut qep);
@@ -68,81 +63,86 @@ pub fn compile(
 }
 
 /// Whether a plan can be compiled, whatever tables hold.
-pub fn is_native(plan: &LogicalPlan, parameter_count: usize) -> Lowering<()> {
-    stages(plan, &Statistics::default(), &[], parameter_count).map(drop)
+pub fn is_native(plan: &TypedPlan) -> Lowering<()> {
+    stages(plan, &Statistics::default(), &[]).map(drop)
 }
 
 /// The stages in the order in which they are found.
-fn stages(
-    plan: &LogicalPlan,
-    statistics: &Statistics,
-    parameters: &[Value],
-    parameter_count: usize,
-) -> Lowering<MacroQep> {
+fn stages(plan: &TypedPlan, statistics: &Statistics, parameters: &[Value]) -> Lowering<MacroQep> {
+    let query = &plan.query;
     let mut compiler = Compiler {
-        repeated: relational::repeated_groups(plan)?,
+        query,
+        tables: &plan.tables,
+        repeated: relational::repeated_groups(query),
         statistics,
         parameters: parameters.to_vec(),
-        next_parameter: parameter_count,
         stages: Vec::new(),
         scalars: Vec::new(),
         known: Vec::new(),
-        values: Vec::new(),
+        ready: BTreeSet::new(),
     };
-    let needed: Needed = (0..plan.schema().fields().len()).collect();
-    let stream = compiler.stream(plan, &needed)?;
+    let needed: Needed = query.output.iter().copied().collect();
+    let stream = compiler.stream(&query.relation, &needed)?;
     compiler.finish(stream)?;
     Ok(MacroQep { stages: compiler.stages, scalars: compiler.scalars })
 }
 
-/// The tables that a plan reads, subqueries included, each once.
-pub fn tables_of(plan: &LogicalPlan) -> Result<Vec<Arc<Table>>, SqlError> {
-    let mut tables: Vec<Arc<Table>> = Vec::new();
-    eris_binder::visit_scans(plan, &mut |scan| {
-        if let Ok(table) = super::lower::table_of(scan)
-            && !tables.iter().any(|known| known.container() == table.container())
-        {
-            tables.push(table);
-        }
-        Ok(())
-    })
-    .map_err(|error| super::datafusion_error(&error))?;
-    Ok(tables)
+/// Groups that stages compute already.
+struct Known {
+    groups: Fingerprint,
+    /// What was needed of them.
+    columns: Needed,
+    stream: Stream,
 }
 
 struct Compiler<'a> {
+    query: &'a Query,
+    tables: &'a [Arc<Table>],
     statistics: &'a Statistics,
     parameters: Vec<Value>,
-    next_parameter: usize,
     stages: Vec<Stage>,
-    scalars: Vec<Scalar>,
+    scalars: Vec<native::Scalar>,
     /// Groups that occur more than once: the first time all of their columns are made.
-    repeated: Vec<LogicalPlan>,
-    /// Plans that stages compute already, with what was needed of them.
-    known: Vec<(LogicalPlan, Needed, Stream)>,
-    /// Subqueries that stages compute already, with the parameters that are their values.
-    values: Vec<(LogicalPlan, Expr)>,
+    repeated: Vec<Fingerprint>,
+    /// Those among them that were met.
+    known: Vec<Known>,
+    /// The parameters that are subqueries which stages compute already.
+    ready: BTreeSet<usize>,
 }
 
 impl Compiler<'_> {
-    /// An open pipeline for a node; of its columns those that are needed.
-    fn stream(&mut self, plan: &LogicalPlan, needed: &Needed) -> Lowering<Stream> {
-        match plan {
-            LogicalPlan::TableScan(scan) => self.scan(scan, needed),
-            LogicalPlan::Filter(filter) => self.filter(filter, needed),
-            LogicalPlan::Projection(projection) => self.projection(projection, needed),
-            LogicalPlan::SubqueryAlias(alias) => self.stream(&alias.input, needed),
-            LogicalPlan::Join(join) => self.join(plan, join, needed),
-            LogicalPlan::Aggregate(aggregate) => self.aggregate(plan, aggregate, needed),
-            LogicalPlan::Window(window) => self.window(window, needed),
-            LogicalPlan::Distinct(distinct) => self.distinct(distinct),
-            LogicalPlan::Sort(sort) => self.sort(sort, needed),
-            LogicalPlan::Limit(limit) => self.limit(limit, needed),
-            LogicalPlan::Union(union) => self.union(union, needed),
-            LogicalPlan::EmptyRelation(empty) => relational::empty(empty, needed),
-            LogicalPlan::Values(values) => relational::values(values, needed),
-            other => Err(NotNative(super::lower::node_name(other))),
+    /// An open pipeline for a relation; of its columns those that are needed.
+    fn stream(&mut self, relation: &Relation, needed: &Needed) -> Lowering<Stream> {
+        match relation {
+            Relation::OneRow => Ok(relational::values(&[], &[Vec::new()], needed)?),
+            Relation::Values { columns, rows } => relational::values(columns, rows, needed),
+            Relation::Scan { table, columns } => self.scan(*table, columns, Vec::new(), needed),
+            Relation::Filter { input, condition } => self.filter(input, condition, needed),
+            Relation::Project { input, items } => self.projection(input, items, needed),
+            Relation::Join(join) => self.join(relation, join, needed),
+            Relation::Aggregate(aggregate) => self.aggregate(relation, aggregate, needed),
+            Relation::Window { input, windows } => self.window(input, windows, needed),
+            Relation::Distinct { input, columns } => self.distinct(input, columns),
+            Relation::Sort { input, keys, fetch } => self.sort(input, keys, *fetch, needed),
+            Relation::Limit { input, skip, fetch } => self.limit(input, skip.as_ref(), fetch.as_ref(), needed),
+            Relation::Union { inputs, columns } => self.union(inputs, columns, needed),
         }
+    }
+
+    /// A filter; of one directly above a scan storage evaluates what it can.
+    fn filter(&mut self, input: &Relation, condition: &eris_query::Scalar, needed: &Needed) -> Lowering<Stream> {
+        self.ready([condition])?;
+        let Relation::Scan { table, columns } = input else {
+            let mut wanted = stream::referred([condition]);
+            wanted.extend(needed);
+            let stream = self.stream(input, &wanted)?;
+            return self.filtered(stream, &condition.conjuncts().iter().collect::<Vec<_>>());
+        };
+        let split = Split::of(condition, columns, table_of(self.tables, *table)?)?;
+        let mut wanted = stream::referred(split.outside.iter().copied());
+        wanted.extend(needed);
+        let stream = self.scan(*table, columns, split.inside, &wanted)?;
+        self.filtered(stream, &split.outside)
     }
 
     /// Ends an open pipeline with a sink; the number of the stage.
@@ -154,9 +154,8 @@ impl Compiler<'_> {
 
     /// Makes an open pipeline the last stage.
     fn finish(&mut self, stream: Stream) -> Lowering<()> {
-        let width = stream.columns.len();
-        let in_order = stream.types.len() == width
-            && stream.columns.iter().enumerate().all(|(position, column)| *column == Some(position));
+        let output = &self.query.output;
+        let in_order = stream.is_arranged(output);
         let last = self.stages.len().checked_sub(1);
         if let [input] = stream.inputs.as_slice()
             && let Source::Stage(stage) = input.source
@@ -166,8 +165,7 @@ impl Compiler<'_> {
         {
             return Ok(());
         }
-        let positions: Vec<usize> = (0..width).collect();
-        let stream = if in_order { stream } else { stream.arranged(&positions)? };
+        let stream = if in_order { stream } else { stream.arranged(output)? };
         self.end(&stream, SinkPlan::Emit);
         Ok(())
     }

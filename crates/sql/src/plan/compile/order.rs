@@ -6,11 +6,11 @@
 //! built side's columns are fetched from all over memory. How many rows a set of leaves gives does not depend on the
 //! order in which they are joined.
 
-use datafusion::common::DFSchema;
-use datafusion::logical_expr::Expr;
+use eris_query::Scalar;
 
 use super::estimate::{Estimate, share_of_pairs};
 use super::graph::Edge;
+use super::stream::Stream;
 
 /// Leaves by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,9 +87,6 @@ fn fetch_cost(build_rows: f64) -> f64 {
 /// A pair of sides without a key between them.
 const CROSS_PENALTY: f64 = 1e3;
 
-/// What is known of a leaf, and where its columns are by position in the schema of all.
-type Known<'k> = (&'k Estimate, &'k [Option<usize>]);
-
 struct Sets {
     rows: Vec<f64>,
     /// Columns of each leaf.
@@ -116,22 +113,19 @@ impl Link {
 }
 
 /// The tree with the lowest cost.
-pub(super) fn best_order(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema) -> Tree {
+pub(super) fn best_order(leaves: &[Stream], edges: &[Edge]) -> Tree {
     let sets = Sets {
-        rows: leaves.iter().map(|(estimate, _)| estimate.rows.max(1.0)).collect(),
-        widths: leaves.iter().map(|(_, places)| places.iter().flatten().count()).collect(),
-        edges: edge_shares(leaves, edges, schema),
+        rows: leaves.iter().map(|leaf| leaf.estimate.rows.max(1.0)).collect(),
+        widths: leaves.iter().map(|leaf| leaf.places.len()).collect(),
+        edges: edge_shares(leaves, edges),
         count: leaves.len(),
     };
     if leaves.len() <= EXHAUSTIVE_MAX { sets.exhaustive() } else { sets.greedy() }
 }
 
 /// Edges between the same two leaves are judged together.
-fn edge_shares(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema) -> Vec<Link> {
-    let column = |expr: &Expr| match expr {
-        Expr::Column(column) => schema.maybe_index_of_column(column),
-        _ => None,
-    };
+fn edge_shares(leaves: &[Stream], edges: &[Edge]) -> Vec<Link> {
+    let estimate = |leaf: usize| -> &Estimate { &leaves[leaf].estimate };
     let mut shares: Vec<Link> = Vec::new();
     let mut seen: Vec<(LeafSet, LeafSet)> = Vec::new();
     for edge in edges {
@@ -153,13 +147,13 @@ fn edge_shares(leaves: &[Known<'_>], edges: &[Edge], schema: &DFSchema) -> Vec<L
         }) {
             keys += 1;
             let (left, right) = if same.a_leaves == one { (&same.a, &same.b) } else { (&same.b, &same.a) };
-            let place = |expr: &Expr, leaf: usize| leaves[leaf].1[column(expr)?];
+            let place = |key: &Scalar, leaf: usize| leaves[leaf].places.get(&key.as_column()?).copied();
             match (place(left, a), place(right, b)) {
                 (Some(left), Some(right)) if single => pairs.push((left, right)),
                 _ => computed += 1,
             }
         }
-        let share = if single { share_of_pairs(leaves[a].0, leaves[b].0, &pairs) } else { 1.0 };
+        let share = if single { share_of_pairs(estimate(a), estimate(b), &pairs) } else { 1.0 };
         shares.push(Link { one, other, share: share * 0.01_f64.powi(computed), keys });
     }
     shares

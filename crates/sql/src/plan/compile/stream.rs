@@ -1,23 +1,26 @@
-//! An open pipeline: where its rows come from, what they have passed through, and where a plan's columns are in them.
+//! An open pipeline: where its rows come from, what they have passed through, and where a query's columns are in them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::common::DFSchema;
 use eris_operators::Expression;
+use eris_query::{ColumnId, Scalar, Unplanned};
 use eris_storage::DataType;
 
-use super::Needed;
 use super::estimate::Estimate;
+use super::{Lowering, Needed};
 use crate::native::{Input, Source, StepPlan};
-use crate::plan::lower::{Columns, Lowering, NotNative};
+
+/// Which column of the batches a column is, if it is there.
+pub(super) type Places = BTreeMap<ColumnId, usize>;
 
 /// See the module's documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     /// All have the same columns.
     pub inputs: Vec<Input>,
-    /// By position in the plan's schema: which column of the batches it is, if it is there.
-    pub columns: Vec<Option<usize>>,
+    /// Where columns are.
+    pub places: Places,
     /// The types of the batches' columns.
     pub types: Vec<DataType>,
     /// What is expected of the rows.
@@ -26,18 +29,14 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Rows of one source, without steps.
-    pub fn of(source: Source, columns: Vec<Option<usize>>, types: Vec<DataType>, estimate: Estimate) -> Self {
+    pub fn of(source: Source, places: Places, types: Vec<DataType>, estimate: Estimate) -> Self {
         let inputs = vec![Input { source, steps: Vec::new(), expected_rows: estimate.rows }];
-        Self { inputs, columns, types, estimate }
+        Self { inputs, places, types, estimate }
     }
 
-    /// The column of the batches at a position of the schema.
-    pub fn column(&self, position: usize) -> Lowering<usize> {
-        self.columns
-            .get(position)
-            .copied()
-            .flatten()
-            .ok_or_else(|| NotNative(format!("column {position} was not asked for")))
+    /// Where a column is.
+    pub fn place_of(&self, column: ColumnId) -> Lowering<usize> {
+        self.places.get(&column).copied().ok_or_else(|| Unplanned(format!("column {} was not asked for", column.0)))
     }
 
     /// A step for all inputs.
@@ -45,32 +44,47 @@ impl Stream {
         self.inputs.iter_mut().for_each(|input| input.steps.push(step.clone()));
     }
 
-    /// The column at a position, as an expression.
-    pub fn column_expression(&self, position: usize) -> Lowering<Expression> {
-        let index = self.column(position)?;
+    /// A column as an expression.
+    pub fn column_expression(&self, column: ColumnId) -> Lowering<Expression> {
+        let index = self.place_of(column)?;
         Ok(Expression::Column { index, data_type: self.types[index] })
     }
 
-    /// The same rows with exactly these positions as columns, in this order.
-    pub fn arranged(mut self, positions: &[usize]) -> Lowering<Self> {
-        let expressions =
-            positions.iter().map(|position| self.column_expression(*position)).collect::<Lowering<Vec<_>>>()?;
-        let sources: Vec<Option<usize>> = positions.iter().map(|position| self.columns[*position]).collect();
+    /// The expression that computes a scalar.
+    pub fn lower(&self, scalar: &Scalar) -> Lowering<Expression> {
+        eris_query::lower(scalar, &|column| self.places.get(&column).copied())
+    }
+
+    /// The expressions that compute scalars.
+    pub fn lower_all<'s>(&self, scalars: impl IntoIterator<Item = &'s Scalar>) -> Lowering<Arc<[Expression]>> {
+        scalars.into_iter().map(|scalar| self.lower(scalar)).collect()
+    }
+
+    /// The same rows with exactly these columns, in this order.
+    pub fn arranged(mut self, columns: &[ColumnId]) -> Lowering<Self> {
+        let expressions = columns.iter().map(|column| self.column_expression(*column)).collect::<Lowering<Vec<_>>>()?;
+        let sources: Vec<Option<usize>> = columns.iter().map(|column| self.places.get(column).copied()).collect();
         self.computed(expressions.into(), &sources);
-        self.place(positions, self.columns.len());
+        self.places = placed(columns.iter().copied());
         Ok(self)
     }
 
-    /// Adds a step that computes columns; `sources` says which of them are columns of before. Positions are the
-    /// caller's to set.
+    /// Whether the batches have exactly these columns, in this order.
+    pub fn is_arranged(&self, columns: &[ColumnId]) -> bool {
+        self.types.len() == columns.len()
+            && columns.iter().enumerate().all(|(at, column)| self.places.get(column) == Some(&at))
+    }
+
+    /// Adds a step that computes columns; `sources` says which of them are columns of before. Places are the caller's
+    /// to set.
     pub fn computed(&mut self, expressions: Arc<[Expression]>, sources: &[Option<usize>]) {
         self.types = expressions.iter().map(Expression::data_type).collect();
         self.estimate = self.estimate.projected(&expressions, sources);
         self.push(&StepPlan::Project(expressions));
     }
 
-    /// Makes columns of expressions: those that are none yet are computed, behind the columns that are there. Where
-    /// each is then.
+    /// Makes columns of expressions: those that are none yet are computed, after the columns that are there. Where each
+    /// is then.
     pub fn with_columns(&mut self, expressions: Vec<Expression>) -> Vec<usize> {
         let known = self.types.iter().enumerate();
         let mut all: Vec<Expression> =
@@ -100,32 +114,20 @@ impl Stream {
     pub fn reads(&self, stage: usize) -> bool {
         self.inputs.iter().any(|input| matches!(input.source, Source::Stage(read) if read == stage))
     }
-
-    /// Says at which positions of a schema the columns are.
-    pub fn place(&mut self, positions: &[usize], width: usize) {
-        self.columns = vec![None; width];
-        for (column, position) in positions.iter().enumerate() {
-            self.columns[*position] = Some(column);
-        }
-    }
-
-    /// What lowering needs to find columns of the plan's schema in the batches.
-    pub fn scope<'s>(schema: &'s DFSchema, map: &'s [Option<usize>]) -> Columns<'s> {
-        Columns { schema, offset: 0, map: Some(map) }
-    }
 }
 
-/// The positions of a schema that expressions refer to.
-pub(super) fn referred<'e>(
-    exprs: impl IntoIterator<Item = &'e datafusion::logical_expr::Expr>,
-    schema: &DFSchema,
-) -> Lowering<Needed> {
+/// The places of columns that stand in this order.
+pub(super) fn placed(columns: impl IntoIterator<Item = ColumnId>) -> Places {
+    columns.into_iter().enumerate().map(|(at, column)| (column, at)).collect()
+}
+
+/// The columns that scalars refer to.
+pub(super) fn referred<'s>(scalars: impl IntoIterator<Item = &'s Scalar>) -> Needed {
     let mut needed = Needed::new();
-    for expr in exprs {
-        for column in expr.column_refs() {
-            let position = schema.maybe_index_of_column(column);
-            needed.insert(position.ok_or_else(|| NotNative(format!("column {column} is elsewhere")))?);
-        }
+    for scalar in scalars {
+        scalar.columns(&mut |column| {
+            needed.insert(column);
+        });
     }
-    Ok(needed)
+    needed
 }

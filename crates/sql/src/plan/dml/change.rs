@@ -18,9 +18,8 @@ use crate::errors::{SqlError, SqlState};
 use crate::front::{DeleteCommand, UpdateCommand};
 use crate::native::{Access, ChangePlan, DeletePlan, KeyedPlan, Node, UpdatePlan, assign};
 use crate::plan::BoundQuery;
-use crate::plan::bound::RowsPlan;
-use crate::plan::lower::lower_query;
 use crate::plan::parameters::{ParameterTypes, bare_parameter, suggest_from_casts};
+use crate::plan::task::RowsPlan;
 use crate::session::QueryPlan;
 
 /// SET, resolved.
@@ -55,7 +54,7 @@ pub fn plan_update(
     if rows.others.is_empty() {
         let query = select(assigned.values.clone(), rows);
         let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
-        if let Some(found) = lower_query(&bound.plan).ok().and_then(in_partitions) {
+        if let Some(found) = bound.typed().and_then(|plan| plan.in_task()).ok().and_then(in_partitions) {
             let plan = ChangePlan::Update(update_in_partitions(found, &assigned.attributes, &table)?);
             let BoundQuery { tables: named, parameters, momentary, constant_bytes, .. } = bound;
             let is_bound_here = false;
@@ -67,7 +66,7 @@ pub fn plan_update(
 
 /// A change whose rows were bound here.
 fn own_write(plan: ChangePlan, table: Arc<Table>, known: Known) -> PlannedWrite<ChangePlan> {
-    let Known { tables: named, parameters, momentary } = known;
+    let Known { tables: named, parameters, momentary, .. } = known;
     PlannedWrite { plan, table, named, parameters, momentary, is_bound_here: true, constant_bytes: 0 }
 }
 
@@ -178,7 +177,7 @@ pub fn plan_delete(
         let one = Expr::Value(ast::Value::Number("1".to_string(), false).with_empty_span());
         let query = select(vec![one], rows);
         let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types.clone())?;
-        if let Some(found) = lower_query(&bound.plan).ok().and_then(in_partitions) {
+        if let Some(found) = bound.typed().and_then(|plan| plan.in_task()).ok().and_then(in_partitions) {
             let plan = ChangePlan::Delete(DeletePlan { access: found.access, filter: found.filter });
             let BoundQuery { tables: named, parameters, momentary, constant_bytes, .. } = bound;
             let is_bound_here = false;

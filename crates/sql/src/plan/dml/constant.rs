@@ -8,7 +8,6 @@ use crate::catalog::{ColumnDefault, TableColumn};
 use crate::errors::SqlError;
 use crate::front::TableName;
 use crate::native::{Node, assign};
-use crate::plan::lower::lower_query;
 use crate::plan::{ParameterTypes, operator_error};
 use crate::types::SqlType;
 
@@ -53,7 +52,7 @@ impl Scope<'_> {
         }
         let bound = self.planner.bind_query(&query, self.catalog, self.values, ParameterTypes::default())?;
         let volatile = bound.plan.expressions().iter().any(datafusion::logical_expr::Expr::is_volatile);
-        match lower_query(&bound.plan) {
+        match bound.typed().and_then(|plan| plan.in_task()) {
             Ok(Node::Values { rows, .. }) if rows.len() == 1 && rows[0].len() == 1 && bound.parameters.is_empty() => {
                 let value = rows[0][0].constant(&[]).map_err(|error| operator_error(&error))?;
                 Ok(Constant { value: assign(value, sql_type)?, momentary: bound.momentary, volatile })

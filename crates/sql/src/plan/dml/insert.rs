@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use eris_operators::Expression;
+use eris_query::Unplanned;
 use eris_storage::{AttributeId, Value};
 
 use super::{PlannedWrite, Rows, Scope, check_assignable, column_of, select};
@@ -11,9 +12,8 @@ use crate::catalog::Table;
 use crate::errors::{SqlError, SqlState};
 use crate::front::{InsertCommand, InsertSource, TableName};
 use crate::native::{InsertPlan, InsertRows, Node, assign};
-use crate::plan::lower::lower_query;
+use crate::plan::BoundQuery;
 use crate::plan::parameters::{ParameterTypes, bare_parameter, suggest_from_casts};
-use crate::plan::{BoundQuery, NotNative};
 use crate::session::PlannedQuery;
 use crate::types::SqlType;
 
@@ -204,11 +204,11 @@ fn computed_cells(
     }
     let bound = scope.planner.bind_query(&query, scope.catalog, scope.values, types)?;
     let reason = |reason| SqlError::unsupported(format!("VALUES with {reason}"), "Write INSERT ... SELECT.");
-    match lower_query(&bound.plan).map_err(reason)? {
+    match bound.typed().and_then(|plan| plan.in_task()).map_err(reason)? {
         Node::Values { rows, .. } if rows.len() == 1 => {
             Ok((rows[0].to_vec(), bound.parameters.clone(), Known::of(&bound)))
         }
-        _ => Err(reason(NotNative("a subquery".to_string()))),
+        _ => Err(reason(Unplanned::because("a subquery"))),
     }
 }
 

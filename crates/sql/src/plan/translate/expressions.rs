@@ -15,43 +15,37 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::{Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator};
 use datafusion::physical_expr::create_physical_expr;
 use eris_operators::{ArithmeticOperator, DatePart, Expression, LikePattern, Span, ValueSet};
+use eris_query::Unplanned;
 use eris_storage::{Comparison, DataType, Value};
 
-use super::{Lowering, NotNative};
 use crate::arrow_view::sql_type_of_arrow;
 use crate::native::{Converted, PhysicalForeign, comparable, scalar_value};
+use crate::plan::Lowering;
 use crate::plan::checked::CheckedArithmetic;
 use crate::plan::parameters::index_of;
 use crate::plan::text_growth::{memory_of, shown};
 
-/// Lists longer than this whose items are not all constants are left to DataFusion.
+/// Lists longer than this in which there are columns are left to DataFusion.
 const IN_LIST_MAX: usize = 8;
 
-/// The columns that expressions refer to: those of a schema, from a position on, or where a map says.
+/// The columns that expressions refer to.
 #[derive(Clone, Copy)]
-pub(in crate::plan) struct Columns<'a> {
+pub(super) struct Columns<'a> {
     pub schema: &'a DFSchema,
-    pub offset: usize,
-    /// By position in the schema: where a column is, if it is there.
-    pub map: Option<&'a [Option<usize>]>,
+    /// By position in the schema the column's number, if it is there.
+    pub map: &'a [Option<usize>],
 }
 
-impl<'a> Columns<'a> {
-    pub fn of(schema: &'a DFSchema) -> Self {
-        Self { schema, offset: 0, map: None }
-    }
-
-    pub fn position(&self, column: &Column) -> Lowering<usize> {
+impl Columns<'_> {
+    fn position(&self, column: &Column) -> Lowering<usize> {
         let index = self.schema.maybe_index_of_column(column);
-        let place = |index: usize| match self.map {
-            None => Some(index + self.offset),
-            Some(map) => map[index],
-        };
-        index.and_then(place).ok_or_else(|| NotNative::because(format!("column {column} is elsewhere")))
+        index
+            .and_then(|index| self.map[index])
+            .ok_or_else(|| Unplanned::because(format!("column {column} is elsewhere")))
     }
 
     fn arrow_type(&self, expr: &Expr) -> Lowering<ArrowType> {
-        expr.get_type(self.schema).map_err(NotNative::because)
+        expr.get_type(self.schema).map_err(Unplanned::because)
     }
 
     fn data_type(&self, expr: &Expr) -> Lowering<DataType> {
@@ -88,7 +82,7 @@ fn is_plain(arrow: &ArrowType) -> bool {
 }
 
 /// Lowers an expression.
-pub(in crate::plan) fn lower(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
+pub(super) fn lower(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
     match native(expr, columns)? {
         Some(expression) => Ok(expression),
         None => foreign(expr, columns),
@@ -96,7 +90,7 @@ pub(in crate::plan) fn lower(expr: &Expr, columns: Columns<'_>) -> Lowering<Expr
 }
 
 /// Lowers several.
-pub(in crate::plan) fn lower_all<'e>(
+pub(super) fn lower_all<'e>(
     exprs: impl IntoIterator<Item = &'e Expr>,
     columns: Columns<'_>,
 ) -> Lowering<Arc<[Expression]>> {
@@ -105,7 +99,7 @@ pub(in crate::plan) fn lower_all<'e>(
 
 /// `None`: there is no native kernel for the expression itself.
 fn native(expr: &Expr, columns: Columns<'_>) -> Lowering<Option<Expression>> {
-    let boxed = |expr: &Expr| Ok::<_, NotNative>(Box::new(lower(expr, columns)?));
+    let boxed = |expr: &Expr| Ok::<_, Unplanned>(Box::new(lower(expr, columns)?));
     Ok(Some(match expr {
         Expr::Alias(alias) => return native_or_foreign(&alias.expr, columns),
         Expr::Column(column) => {
@@ -116,7 +110,7 @@ fn native(expr: &Expr, columns: Columns<'_>) -> Lowering<Option<Expression>> {
             None => return Ok(None),
         },
         Expr::Placeholder(Placeholder { id, .. }) => {
-            let index = index_of(id).ok_or_else(|| NotNative::because(format!("parameter {id}")))?;
+            let index = index_of(id).ok_or_else(|| Unplanned::because(format!("parameter {id}")))?;
             Expression::Parameter { index, data_type: columns.data_type(expr)? }
         }
         Expr::Not(inner) => Expression::Not(boxed(inner)?),
@@ -209,7 +203,7 @@ fn flatten<'e>(expr: &'e Expr, op: Operator, parts: &mut Vec<&'e Expr>) {
 }
 
 /// A comparison operator.
-pub(super) fn comparison_of(op: Operator) -> Option<Comparison> {
+fn comparison_of(op: Operator) -> Option<Comparison> {
     Some(match op {
         Operator::Eq => Comparison::Equal,
         Operator::NotEq => Comparison::NotEqual,
@@ -257,7 +251,7 @@ fn in_list(list: &InList, columns: Columns<'_>) -> Lowering<Option<Expression>> 
     let InList { expr, list, negated } = list;
     if let Some(data_type) = columns.plain_type(expr)? {
         let constants = list.iter().map(|item| match lower(item, columns)? {
-            Expression::Constant { value, .. } => Ok::<_, NotNative>(Some(value)),
+            Expression::Constant { value, .. } => Ok::<_, Unplanned>(Some(value)),
             _ => Ok(None),
         });
         if let Some(values) = constants.collect::<Lowering<Option<Vec<Value>>>>()?
@@ -267,7 +261,7 @@ fn in_list(list: &InList, columns: Columns<'_>) -> Lowering<Option<Expression>> 
             return Ok(Some(Expression::InList { input, set: Arc::new(set), negated: *negated }));
         }
     }
-    if list.len() > IN_LIST_MAX {
+    if list.len() > IN_LIST_MAX && list.iter().any(Expr::any_column_refs) {
         return Ok(None);
     }
     let mut parts = Vec::with_capacity(list.len());
@@ -437,8 +431,8 @@ fn decimal_arithmetic(
         Operator::Multiply => ArithmeticOperator::Multiply,
         _ => return Ok(None),
     };
-    let is_decimal = |expr: &Expr| Ok::<_, NotNative>(matches!(columns.data_type(expr)?, DataType::Decimal { .. }));
-    let data_type = match expr.get_type(columns.schema).map_err(NotNative::because)? {
+    let is_decimal = |expr: &Expr| Ok::<_, Unplanned>(matches!(columns.data_type(expr)?, DataType::Decimal { .. }));
+    let data_type = match expr.get_type(columns.schema).map_err(Unplanned::because)? {
         ArrowType::Decimal128(precision, scale) if scale >= 0 => DataType::Decimal { precision, scale: scale as u8 },
         _ => return Ok(None),
     };
@@ -451,7 +445,7 @@ fn decimal_arithmetic(
 
 /// A DataFusion expression over the columns and parameters that it mentions.
 fn foreign(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
-    let result_type = expr.get_type(columns.schema).map_err(NotNative::because)?;
+    let result_type = expr.get_type(columns.schema).map_err(Unplanned::because)?;
     let result = sql_type_of_arrow(&result_type)?;
     let mut used: Vec<(Column, Field)> = Vec::new();
     let mut parameters: Vec<(usize, Field)> = Vec::new();
@@ -484,23 +478,24 @@ fn foreign(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
         | Expr::WindowFunction(_) => Err(DataFusionError::Plan("a subquery or aggregate in an expression".into())),
         _ => Ok(Transformed::no(expr)),
     })
-    .map_err(NotNative::because)?;
+    .map_err(Unplanned::because)?;
     let mut fields: Vec<Field> =
         used.iter().enumerate().map(|(at, (_, field))| field.clone().with_name(format!("c{at}"))).collect();
     fields.extend(parameters.iter().map(|(_, field)| field.clone()));
     let schema = Arc::new(ArrowSchema::new(fields));
-    let df_schema = DFSchema::try_from(Arc::clone(&schema)).map_err(NotNative::because)?;
+    let df_schema = DFSchema::try_from(Arc::clone(&schema)).map_err(Unplanned::because)?;
     let expression =
         create_physical_expr(&rewritten, &df_schema, &ExecutionProps::new(), &PhysicalPlanningContext::default())
-            .map_err(NotNative::because)?;
+            .map_err(Unplanned::because)?;
     let positions = used.iter().map(|(column, _)| columns.position(column)).collect::<Lowering<Vec<_>>>()?;
     let parameters = parameters
         .iter()
         .map(|(index, field)| Ok((*index, sql_type_of_arrow(field.data_type())?.data_type())))
         .collect::<Lowering<Vec<_>>>()?;
-    let memory = memory_of(&expression).map_err(NotNative::because)?;
+    let memory = memory_of(&expression).map_err(Unplanned::because)?;
     Ok(Expression::Foreign(Arc::new(PhysicalForeign {
         expression,
+        is_volatile: expr.is_volatile(),
         memory,
         columns: positions.into(),
         parameters: parameters.into(),
@@ -508,18 +503,4 @@ fn foreign(expr: &Expr, columns: Columns<'_>) -> Lowering<Expression> {
         result,
         text,
     })))
-}
-
-/// Lowers an expression that refers to no column, for slots.
-pub(super) fn lower_constant(expr: &Expr) -> Lowering<Expression> {
-    let empty = DFSchema::empty();
-    lower(expr, Columns::of(&empty))
-}
-
-/// The value of an expression that refers neither to columns nor to parameters.
-pub(super) fn constant_value(expression: &Expression) -> Option<Value> {
-    match expression {
-        Expression::Constant { value, .. } => Some(value.clone()),
-        _ => None,
-    }
 }
