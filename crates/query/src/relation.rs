@@ -450,6 +450,26 @@ impl Relation {
         }
     }
 
+    /// Calls `change` with it and all relations below.
+    pub fn each_relation(&mut self, change: &mut dyn FnMut(&mut Relation)) {
+        change(self);
+        match self {
+            Self::OneRow | Self::Values { .. } | Self::Scan { .. } => {}
+            Self::Filter { input, .. }
+            | Self::Project { input, .. }
+            | Self::Window { input, .. }
+            | Self::Distinct { input, .. }
+            | Self::Sort { input, .. }
+            | Self::Limit { input, .. } => input.each_relation(change),
+            Self::Join(join) => {
+                join.left.each_relation(change);
+                join.right.each_relation(change);
+            }
+            Self::Aggregate(aggregate) => aggregate.input.each_relation(change),
+            Self::Union { inputs, .. } => inputs.iter_mut().for_each(|(input, _)| input.each_relation(change)),
+        }
+    }
+
     /// Whether it gives the same rows each time.
     pub fn is_repeatable(&self) -> bool {
         let mut is_volatile = false;

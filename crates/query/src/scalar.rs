@@ -239,6 +239,14 @@ impl Scalar {
         }
     }
 
+    /// Calls `visit` with every parameter that it refers to, to be changed; not with those of what others lowered.
+    pub fn each_parameter(&mut self, visit: &mut dyn FnMut(&mut usize)) {
+        if let ScalarKind::Parameter(index) = &mut self.kind {
+            visit(index);
+        }
+        self.operands_mut().into_iter().for_each(|operand| operand.each_parameter(visit));
+    }
+
     /// Calls `found` with every parameter that it refers to.
     pub fn parameters(&self, found: &mut dyn FnMut(usize)) {
         let mut open = vec![self];

@@ -20,22 +20,22 @@ const COMPARED_ITEMS_MAX: usize = 8;
 
 impl Binder<'_> {
     /// An expression over the columns of a scope. A literal may be left without a type.
-    pub(super) fn expression(&mut self, expr: &Expr, scope: &Scope) -> Binding<Scalar> {
+    pub(super) fn expression(&mut self, expr: &Expr, scope: &Scope<'_>) -> Binding<Scalar> {
         self.within(expr, scope, DEPTH_MAX)
     }
 
     /// A truth value.
-    pub(super) fn condition(&mut self, expr: &Expr, scope: &Scope) -> Binding<Scalar> {
+    pub(super) fn condition(&mut self, expr: &Expr, scope: &Scope<'_>) -> Binding<Scalar> {
         self.truth(expr, scope, DEPTH_MAX)
     }
 
     /// An expression with the type that it has if nothing else says one: literals are texts.
-    pub(super) fn settled(&mut self, expr: &Expr, scope: &Scope) -> Binding<Scalar> {
+    pub(super) fn settled(&mut self, expr: &Expr, scope: &Scope<'_>) -> Binding<Scalar> {
         let scalar = self.expression(expr, scope)?;
         if scalar.sql_type == SqlType::Unknown { self.typed(scalar, SqlType::Text) } else { Ok(scalar) }
     }
 
-    pub(super) fn truth(&mut self, expr: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    pub(super) fn truth(&mut self, expr: &Expr, scope: &Scope<'_>, depth: usize) -> Binding<Scalar> {
         let scalar = self.within(expr, scope, depth)?;
         match scalar.sql_type {
             SqlType::Boolean => Ok(scalar),
@@ -44,7 +44,7 @@ impl Binder<'_> {
         }
     }
 
-    pub(super) fn within(&mut self, expr: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    pub(super) fn within(&mut self, expr: &Expr, scope: &Scope<'_>, depth: usize) -> Binding<Scalar> {
         let depth = depth.checked_sub(1).ok_or_else(|| Unplanned::because("an expression of many levels"))?;
         Ok(match expr {
             Expr::Nested(inner) => self.within(inner, scope, depth)?,
@@ -99,6 +99,12 @@ impl Binder<'_> {
                 let moment = self.within(moment, scope, depth)?;
                 extract(field, moment)?
             }
+            Expr::Exists { subquery, negated } => self.exists(subquery, *negated, scope)?,
+            Expr::InSubquery { expr: input, subquery, negated } => {
+                let input = self.within(input, scope, depth)?;
+                self.in_subquery(input, subquery, *negated, scope)?
+            }
+            Expr::Subquery(query) => self.value_of(query, scope)?,
             Expr::Substring { expr: text, substring_from: Some(start), substring_for: count, .. } => {
                 let text = self.within(text, scope, depth)?;
                 self.substring(text, start, count.as_deref(), scope, depth)?
@@ -107,12 +113,12 @@ impl Binder<'_> {
         })
     }
 
-    fn operator(&mut self, name: &str, left: &Expr, right: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    fn operator(&mut self, name: &str, left: &Expr, right: &Expr, scope: &Scope<'_>, depth: usize) -> Binding<Scalar> {
         let operands = vec![self.within(left, scope, depth)?, self.within(right, scope, depth)?];
         call(name, operands, self)
     }
 
-    fn prefix(&mut self, op: UnaryOperator, operand: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    fn prefix(&mut self, op: UnaryOperator, operand: &Expr, scope: &Scope<'_>, depth: usize) -> Binding<Scalar> {
         if op == UnaryOperator::Minus
             && let Some(digits) = written_number(operand)
         {
@@ -134,7 +140,7 @@ impl Binder<'_> {
     }
 
     /// Operators in a row: they lean to the left, and may be many.
-    fn chain(&mut self, expr: &Expr, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    fn chain(&mut self, expr: &Expr, scope: &Scope<'_>, depth: usize) -> Binding<Scalar> {
         let mut links = Vec::new();
         let mut first = expr;
         while let Expr::BinaryOp { left, op, right } = first {
@@ -177,7 +183,7 @@ impl Binder<'_> {
         }
     }
 
-    fn is_null(&mut self, input: &Expr, negated: bool, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    fn is_null(&mut self, input: &Expr, negated: bool, scope: &Scope<'_>, depth: usize) -> Binding<Scalar> {
         let input = self.within(input, scope, depth)?;
         if input.sql_type == SqlType::Unknown {
             return Err(Unplanned::because("IS NULL of a literal"));
@@ -185,13 +191,27 @@ impl Binder<'_> {
         Ok(Scalar::condition(ScalarKind::IsNull { input: Box::new(input), negated }))
     }
 
-    fn is_truth(&mut self, input: &Expr, truth: bool, negated: bool, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    fn is_truth(
+        &mut self,
+        input: &Expr,
+        truth: bool,
+        negated: bool,
+        scope: &Scope<'_>,
+        depth: usize,
+    ) -> Binding<Scalar> {
         let input = Box::new(self.truth(input, scope, depth)?);
         Ok(Scalar::condition(ScalarKind::IsTruth { input, truth, negated }))
     }
 
     /// Constants of the input's type are looked up; a few items of other kinds are compared one after the other.
-    fn in_list(&mut self, input: &Expr, list: &[Expr], negated: bool, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    fn in_list(
+        &mut self,
+        input: &Expr,
+        list: &[Expr],
+        negated: bool,
+        scope: &Scope<'_>,
+        depth: usize,
+    ) -> Binding<Scalar> {
         let input = self.within(input, scope, depth)?;
         if input.sql_type == SqlType::Unknown {
             return Err(Unplanned::because("IN of a literal"));
@@ -199,10 +219,6 @@ impl Binder<'_> {
         if list.len() > 1 && input.sql_type.kind() == TypeKind::Real {
             // One item is compared as double precision, several are brought to what they have in common.
             return Err(Unplanned::because("IN of a real"));
-        }
-        if list.len() > COMPARED_ITEMS_MAX && input.kept_column().is_none() {
-            // It would be there for every item.
-            return Err(Unplanned::because("a long list for what is computed"));
         }
         let mut compared = Vec::with_capacity(list.len());
         for item in list {
@@ -212,6 +228,7 @@ impl Binder<'_> {
         let is = if let Some((input, items)) = looked_up(&compared) {
             return Ok(Scalar::condition(ScalarKind::InList { input: Box::new(input), items, negated }));
         } else if compared.len() <= COMPARED_ITEMS_MAX {
+            // What is computed is computed for every item.
             Scalar::or(compared)
         } else {
             return Err(Unplanned::because("a long list of expressions"));
@@ -224,7 +241,7 @@ impl Binder<'_> {
         operand: Option<&Expr>,
         conditions: &[CaseWhen],
         otherwise: Option<&Expr>,
-        scope: &Scope,
+        scope: &Scope<'_>,
         depth: usize,
     ) -> Binding<Scalar> {
         let operand = operand.map(|operand| self.within(operand, scope, depth)).transpose()?;
@@ -332,7 +349,7 @@ impl Binder<'_> {
         }
     }
 
-    fn function(&mut self, function: &Function, scope: &Scope, depth: usize) -> Binding<Scalar> {
+    fn function(&mut self, function: &Function, scope: &Scope<'_>, depth: usize) -> Binding<Scalar> {
         let unplanned = || Unplanned(format!("the function {}", function.name));
         let [part] = function.name.0.as_slice() else { return Err(unplanned()) };
         let name = part.as_ident().map(folded).ok_or_else(unplanned)?;
@@ -373,7 +390,7 @@ impl Binder<'_> {
         text: Scalar,
         start: &Expr,
         count: Option<&Expr>,
-        scope: &Scope,
+        scope: &Scope<'_>,
         depth: usize,
     ) -> Binding<Scalar> {
         let refused = || Unplanned::because("substring with bounds that are computed");
@@ -464,7 +481,10 @@ fn looked_up(compared: &[Scalar]) -> Option<(Scalar, Vec<Value>)> {
     for comparison in compared {
         let ScalarKind::Call { operands, .. } = &comparison.kind else { return None };
         let [own, item] = operands.as_slice() else { return None };
-        let own = own.kept_column()?;
+        let own = own.kept_column().unwrap_or(own);
+        if !input.get_or_insert(own).is_same(own) {
+            return None;
+        }
         let item = match own.sql_type.kind() {
             TypeKind::SmallInt | TypeKind::Integer | TypeKind::BigInt => item.clone().cast(own.sql_type),
             _ => item.clone(),
@@ -475,7 +495,6 @@ fn looked_up(compared: &[Scalar]) -> Option<(Scalar, Vec<Value>)> {
             return None;
         }
         items.push(item.as_constant()?.clone());
-        input.get_or_insert(own);
     }
     Some((input?.clone(), items))
 }

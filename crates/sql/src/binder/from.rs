@@ -18,11 +18,11 @@ use crate::plan::folded;
 
 impl Binder<'_> {
     /// The rows of a FROM; without one there is one row.
-    pub(super) fn from(&mut self, from: &[TableWithJoins], scope: &mut Scope) -> Binding<Relation> {
+    pub(super) fn from(&mut self, from: &[TableWithJoins], scope: &mut Scope<'_>) -> Binding<Relation> {
         let mut all: Option<Relation> = None;
         for item in from {
             // What stands before a comma is not seen in ON after it.
-            let mut own = Scope::default();
+            let mut own = scope.beside();
             let relation = self.joins(item, &mut own)?;
             scope.extend(own)?;
             all = Some(match all {
@@ -33,10 +33,10 @@ impl Binder<'_> {
         Ok(all.unwrap_or(Relation::OneRow))
     }
 
-    fn joins(&mut self, item: &TableWithJoins, scope: &mut Scope) -> Binding<Relation> {
+    fn joins(&mut self, item: &TableWithJoins, scope: &mut Scope<'_>) -> Binding<Relation> {
         let mut relation = self.factor(&item.relation, scope)?;
         for join in &item.joins {
-            let mut right_scope = Scope::default();
+            let mut right_scope = scope.beside();
             let right = self.factor(&join.relation, &mut right_scope)?;
             scope.extend(right_scope)?;
             let (kind, is_swapped, constraint) = match &join.join_operator {
@@ -64,10 +64,15 @@ impl Binder<'_> {
         Ok(relation)
     }
 
-    fn factor(&mut self, factor: &TableFactor, scope: &mut Scope) -> Binding<Relation> {
+    fn factor(&mut self, factor: &TableFactor, scope: &mut Scope<'_>) -> Binding<Relation> {
         match factor {
             TableFactor::Table { name, alias, args: None, .. } => {
                 let name = table_name(name).map_err(Unplanned::because)?;
+                if name.schema.is_none()
+                    && let Some(rows) = self.with_query(&name.name, alias.as_ref(), scope)
+                {
+                    return rows;
+                }
                 if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
                     return Err(Unplanned::because("names of columns in FROM"));
                 }
@@ -86,7 +91,7 @@ impl Binder<'_> {
 }
 
 /// Columns with the names that an alias gives to the first of them.
-fn named(mut columns: Vec<OutputColumn>, alias: &TableAlias) -> Binding<Vec<OutputColumn>> {
+pub(super) fn named(mut columns: Vec<OutputColumn>, alias: &TableAlias) -> Binding<Vec<OutputColumn>> {
     if alias.columns.len() > columns.len() {
         return Err(Unplanned::because("more names than columns"));
     }

@@ -59,7 +59,7 @@ impl Binder<'_> {
         &mut self,
         group_by: &GroupByExpr,
         items: &[SelectItem],
-        scope: &Scope,
+        scope: &Scope<'_>,
     ) -> Binding<Vec<Projected>> {
         let GroupByExpr::Expressions(exprs, modifiers) = group_by else {
             return Err(Unplanned::because("GROUP BY ALL"));
@@ -81,7 +81,7 @@ impl Binder<'_> {
         Ok(keys)
     }
 
-    fn key_expression<'e>(&self, expr: &'e Expr, items: &'e [SelectItem], scope: &Scope) -> Binding<&'e Expr> {
+    fn key_expression<'e>(&self, expr: &'e Expr, items: &'e [SelectItem], scope: &Scope<'_>) -> Binding<&'e Expr> {
         match expr {
             Expr::Value(value) => {
                 let Value::Number(digits, false) = &value.value else {
@@ -99,7 +99,7 @@ impl Binder<'_> {
             }
             Expr::Identifier(name) => {
                 let name = folded(name);
-                if scope.find(None, &name)?.is_some() {
+                if scope.has(&name) {
                     return Ok(expr);
                 }
                 let mut found = items.iter().filter_map(|item| match item {
@@ -123,7 +123,7 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         function: &Function,
-        scope: &Scope,
+        scope: &Scope<'_>,
         depth: usize,
     ) -> Binding<Scalar> {
         let unplanned = || Unplanned(format!("the aggregate {}", function.name));

@@ -18,10 +18,14 @@ mod moments;
 mod scope;
 mod select;
 mod session_values;
+mod subqueries;
+mod with;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use eris_query::{AggregateItem, ColumnId, Relation, Scalar, TableId, Unplanned};
+use eris_query::rules::optimized;
+use eris_query::{AggregateItem, ColumnId, Query, Relation, Scalar, TableId, Unplanned, ValueQuery};
 
 use crate::catalog::{CatalogVersion, Table};
 use crate::front::TableName;
@@ -30,6 +34,8 @@ use crate::types::SqlType;
 use crate::views::is_view;
 pub(crate) use literals::number;
 use scope::Scope;
+use subqueries::Pending;
+use with::WithQuery;
 
 /// What binding gives.
 pub(crate) type Binding<T> = Result<T, Unplanned>;
@@ -37,8 +43,9 @@ pub(crate) type Binding<T> = Result<T, Unplanned>;
 /// Operators and brackets within each other at most: what computes them walks down as deep.
 const DEPTH_MAX: usize = 256;
 
-/// Subqueries within each other at most.
-const QUERIES_MAX: usize = 32;
+/// Subqueries within each other, and in all, at most.
+const QUERIES_WITHIN_MAX: usize = 32;
+const QUERIES_MAX: usize = 200;
 
 /// What names mean, and when it is now.
 #[derive(Clone, Copy)]
@@ -60,8 +67,15 @@ pub(crate) struct Binder<'a> {
     momentary: bool,
     /// The aggregates of the SELECT that is bound; `None`: there is no place for one.
     calls: Option<Vec<AggregateItem>>,
-    /// How many queries are bound within each other.
+    /// Its subqueries that are to be joined with its rows; `None`: there is no place for one.
+    pending: Option<Vec<Pending>>,
+    /// Subqueries that give values.
+    values: Vec<ValueQuery>,
+    /// The queries of WITH that are seen, the nearest last.
+    with: Vec<Rc<WithQuery>>,
+    /// How many queries are bound within each other, and in all.
     queries: usize,
+    all_queries: usize,
 }
 
 /// A bound query.
@@ -93,24 +107,42 @@ pub(crate) struct Known {
     pub parameters: Vec<SqlType>,
     /// Whether it holds for this session and moment only.
     pub momentary: bool,
-    /// How many columns were numbered.
-    pub columns: u32,
 }
 
 impl<'a> Binder<'a> {
     /// With the types of parameters as far as they are known.
     pub fn new(names: Names<'a>, types: ParameterTypes) -> Self {
-        Self { names, types, tables: Vec::new(), columns: 0, momentary: false, calls: None, queries: 0 }
+        Self {
+            names,
+            types,
+            tables: Vec::new(),
+            columns: 0,
+            momentary: false,
+            calls: None,
+            pending: None,
+            values: Vec::new(),
+            with: Vec::new(),
+            queries: 0,
+            all_queries: 0,
+        }
+    }
+
+    /// The query that a SELECT is.
+    pub fn whole(&mut self, bound: Relation, output: Vec<ColumnId>) -> Query {
+        let parameters = self.types.0.len();
+        let mut relation = bound;
+        let mut values = self.numbered_values(&mut relation, parameters);
+        relation = optimized(relation, &mut self.columns);
+        for value in &mut values {
+            let own = std::mem::replace(&mut value.relation, Relation::OneRow);
+            value.relation = optimized(own, &mut self.columns);
+        }
+        Query { relation, output, values, parameters }
     }
 
     /// What is known now.
     pub fn finish(self) -> Known {
-        Known {
-            tables: self.tables.into(),
-            parameters: self.types.finish(),
-            momentary: self.momentary,
-            columns: self.columns,
-        }
+        Known { tables: self.tables.into(), parameters: self.types.finish(), momentary: self.momentary }
     }
 
     /// The rows of a table that UPDATE or DELETE is about, with their new values.
@@ -133,7 +165,7 @@ impl<'a> Binder<'a> {
         self.expression(expr, &Scope::default())
     }
 
-    fn scan(&mut self, scope: &mut Scope, name: &TableName, alias: Option<&str>) -> Binding<Relation> {
+    fn scan(&mut self, scope: &mut Scope<'_>, name: &TableName, alias: Option<&str>) -> Binding<Relation> {
         if is_view(name) {
             return Err(Unplanned(format!("the view {name}")));
         }
@@ -147,7 +179,12 @@ impl<'a> Binder<'a> {
         Ok(Relation::Scan { table: id, columns })
     }
 
-    fn filtered(&mut self, input: Relation, condition: Option<&crate::ast::Expr>, scope: &Scope) -> Binding<Relation> {
+    fn filtered(
+        &mut self,
+        input: Relation,
+        condition: Option<&crate::ast::Expr>,
+        scope: &Scope<'_>,
+    ) -> Binding<Relation> {
         let Some(condition) = condition else { return Ok(input) };
         let condition = self.condition(condition, scope)?;
         Ok(Relation::Filter { input: Box::new(input), condition })

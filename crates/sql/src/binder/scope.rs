@@ -8,10 +8,11 @@ use eris_storage::AttributeId;
 use super::{Binding, OutputColumn};
 use crate::catalog::Table;
 
-/// The tables of a FROM.
+/// The tables of a FROM, and what is seen from there of the queries that it stands in.
 #[derive(Default)]
-pub(super) struct Scope {
+pub(super) struct Scope<'o> {
     sources: Vec<Source>,
+    outside: Option<&'o Scope<'o>>,
 }
 
 /// Columns by the name that they have in common.
@@ -65,7 +66,17 @@ impl Source {
     }
 }
 
-impl Scope {
+impl<'o> Scope<'o> {
+    /// Without tables so far, below another one.
+    pub fn below(outside: Option<&'o Self>) -> Self {
+        Self { sources: Vec::new(), outside }
+    }
+
+    /// Without tables, below the same one.
+    pub fn beside(&self) -> Self {
+        Self::below(self.outside)
+    }
+
     /// Adds a table; its columns get the next numbers.
     pub fn add(&mut self, table: &Arc<Table>, name: &str, next: &mut u32) -> Binding<Vec<ScannedColumn>> {
         let first = *next;
@@ -86,7 +97,7 @@ impl Scope {
     }
 
     /// Adds the tables of another scope.
-    pub fn extend(&mut self, other: Self) -> Binding<()> {
+    pub fn extend(&mut self, other: Scope<'_>) -> Binding<()> {
         other.sources.into_iter().try_for_each(|source| self.push(source))
     }
 
@@ -105,13 +116,28 @@ impl Scope {
     /// The column of a name, of a table or of any; `None`: there is none.
     pub fn find(&self, table: Option<&str>, name: &str) -> Binding<Option<Scalar>> {
         let mut all = Vec::new();
+        let mut is_own = false;
         for source in self.sources(table) {
+            is_own = table.is_some();
             source.columns_named(name, &mut |column| all.push(column));
+        }
+        if all.is_empty() && is_own {
+            return Ok(None);
         }
         if all.len() > 1 {
             return Err(Unplanned(format!("column reference \"{name}\" is ambiguous")));
         }
-        Ok(all.pop())
+        match (all.pop(), self.outside) {
+            (None, Some(outside)) => outside.find(table, name),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Whether one of its own columns has this name.
+    pub fn has(&self, name: &str) -> bool {
+        let mut found = false;
+        self.sources.iter().for_each(|source| source.columns_named(name, &mut |_| found = true));
+        found
     }
 
     /// The column of a name, of a table or of any.

@@ -15,7 +15,7 @@ use eris_storage::Value;
 
 use super::groups::Groups;
 use super::scope::Scope;
-use super::{Binder, Binding, BoundSelect, OutputColumn, QUERIES_MAX};
+use super::{Binder, Binding, BoundSelect, OutputColumn, QUERIES_MAX, QUERIES_WITHIN_MAX};
 use crate::ast::{
     Distinct, Expr, LimitClause, Offset, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr,
@@ -33,27 +33,39 @@ struct Items {
 impl Binder<'_> {
     /// A whole query. The front has refused the clauses that nothing plans.
     pub fn query(&mut self, query: &Query) -> Binding<BoundSelect> {
+        let has_columns = matches!(query.body.as_ref(), SetExpr::Select(select) if !select.projection.is_empty());
+        if has_columns { self.query_below(query, None) } else { Err(Unplanned::because("no columns")) }
+    }
+
+    /// A query that may refer to what stands around it.
+    pub(super) fn query_below(&mut self, query: &Query, outside: Option<&Scope<'_>>) -> Binding<BoundSelect> {
         let SetExpr::Select(select) = query.body.as_ref() else { return Err(Unplanned::because("no plain SELECT")) };
-        if query.with.is_some() || query.fetch.is_some() || !is_plain(select) {
+        if query.fetch.is_some() || !is_plain(select) {
             return Err(Unplanned::because("a clause of SELECT"));
         }
         self.queries += 1;
-        if self.queries > QUERIES_MAX {
-            return Err(Unplanned::because("many subqueries within each other"));
+        self.all_queries += 1;
+        if self.queries > QUERIES_WITHIN_MAX || self.all_queries > QUERIES_MAX {
+            return Err(Unplanned::because("many subqueries"));
         }
-        let outside = self.calls.take();
-        let bound = self.select(select, query)?;
-        self.calls = outside;
+        let (calls, pending) = (self.calls.take(), self.pending.take());
+        let bound = self.beside(query.with.as_ref(), |binder| binder.select(select, query, outside))?;
+        (self.calls, self.pending) = (calls, pending);
         self.queries -= 1;
         Ok(bound)
     }
 
-    fn select(&mut self, select: &Select, query: &Query) -> Binding<BoundSelect> {
-        let mut scope = Scope::default();
-        let rows = self.from(&select.from, &mut scope)?;
-        let mut rows = self.filtered(rows, select.selection.as_ref(), &scope)?;
+    fn select(&mut self, select: &Select, query: &Query, outside: Option<&Scope<'_>>) -> Binding<BoundSelect> {
+        let mut scope = Scope::below(outside);
+        let mut rows = self.from(&select.from, &mut scope)?;
+        if let Some(selection) = &select.selection {
+            self.pending = Some(Vec::new());
+            let condition = self.condition(selection, &scope)?;
+            let pending = self.pending.take().unwrap_or_default();
+            rows = self.filtered_with(rows, condition, pending)?;
+        }
         let keys = self.group_keys(&select.group_by, &select.projection, &scope)?;
-        self.calls = Some(Vec::new());
+        (self.calls, self.pending) = (Some(Vec::new()), Some(Vec::new()));
         let mut items = Items::default();
         for item in &select.projection {
             for (name, value) in self.item(item, &scope)? {
@@ -66,8 +78,16 @@ impl Binder<'_> {
         let is_distinct = select.distinct == Some(Distinct::Distinct);
         let sorted = self.sort_keys(query.order_by.as_ref(), &mut items, is_distinct, &scope)?;
         let calls = self.calls.take().unwrap_or_default();
+        let pending = self.pending.take().unwrap_or_default();
         let Items { output, mut all } = items;
-        if !keys.is_empty() || !calls.is_empty() || having.is_some() {
+        let is_grouped = !keys.is_empty() || !calls.is_empty() || having.is_some();
+        if is_grouped && !pending.is_empty() {
+            return Err(Unplanned::because("a subquery that refers to groups"));
+        }
+        for pending in pending {
+            rows = pending.joined(rows)?;
+        }
+        if is_grouped {
             let groups = Groups::of(keys, calls);
             let over = |item: Projected| Ok(Projected { value: groups.over(item.value)?, ..item });
             all = all.into_iter().map(over).collect::<Binding<Vec<Projected>>>()?;
@@ -98,7 +118,7 @@ impl Binder<'_> {
     }
 
     /// The columns that an item stands for, with their names.
-    fn item(&mut self, item: &SelectItem, scope: &Scope) -> Binding<Vec<(String, Scalar)>> {
+    fn item(&mut self, item: &SelectItem, scope: &Scope<'_>) -> Binding<Vec<(String, Scalar)>> {
         match item {
             SelectItem::UnnamedExpr(expr) => {
                 let name = name_of(expr).unwrap_or_else(|| "?column?".to_string());
@@ -126,7 +146,7 @@ impl Binder<'_> {
         order_by: Option<&OrderBy>,
         items: &mut Items,
         is_distinct: bool,
-        scope: &Scope,
+        scope: &Scope<'_>,
     ) -> Binding<Vec<SortItem>> {
         let Some(order_by) = order_by else { return Ok(Vec::new()) };
         let OrderByKind::Expressions(keys) = &order_by.kind else { return Err(Unplanned::because("ORDER BY ALL")) };
@@ -214,7 +234,5 @@ fn result_named(expr: &Expr, output: &[OutputColumn]) -> Binding<Option<Scalar>>
 
 /// Whether a SELECT has items and no clause that is not bound here.
 fn is_plain(select: &Select) -> bool {
-    matches!(select.distinct, None | Some(Distinct::All | Distinct::Distinct))
-        && !select.projection.is_empty()
-        && select.named_window.is_empty()
+    matches!(select.distinct, None | Some(Distinct::All | Distinct::Distinct)) && select.named_window.is_empty()
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use eris_operators::Expression;
-use eris_query::rules::optimized;
-use eris_query::{Query, Unplanned, lower};
+use eris_query::{Unplanned, lower};
 
 use super::task::{RowsPlan, rows};
 use super::{ParameterTypes, Scope, TypedPlan};
@@ -33,11 +32,9 @@ impl Scope<'_> {
     pub(crate) fn own_query(&self, query: &ast::Query, types: ParameterTypes) -> Binding<OwnQuery> {
         let mut binder = self.binder(types)?;
         let bound = binder.query(query)?;
-        let known = binder.finish();
         let output = bound.output.iter().map(|column| column.column).collect();
-        let parameters = known.parameters.len();
-        let relation = optimized(bound.relation, known.columns);
-        let query = Query { relation, output, values: Vec::new(), parameters };
+        let query = binder.whole(bound.relation, output);
+        let known = binder.finish();
         let description = |column: OutputColumn| ColumnDescription { name: column.name, sql_type: column.sql_type };
         Ok(OwnQuery {
             plan: TypedPlan { query, tables: Arc::clone(&known.tables) },
