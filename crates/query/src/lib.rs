@@ -19,6 +19,7 @@ pub mod functions;
 pub mod lower;
 pub mod numeric;
 pub mod operators;
+mod picture;
 pub mod relation;
 pub mod resolve;
 pub mod rules;

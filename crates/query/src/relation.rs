@@ -410,7 +410,9 @@ impl Relation {
         match self {
             Self::OneRow => {}
             Self::Values { columns, rows } => {
-                columns.iter_mut().for_each(|column| visit(&mut column.column));
+                for column in columns {
+                    visit(&mut column.column);
+                }
                 rows.iter_mut().flatten().for_each(|value| value.each_column(visit));
             }
             Self::Scan { columns, .. } => columns.iter_mut().for_each(|column| visit(&mut column.column)),
@@ -420,7 +422,9 @@ impl Relation {
             }
             Self::Project { input, items } => {
                 input.each_column(visit);
-                items.iter_mut().for_each(|item| item.each_column(visit));
+                for item in items {
+                    item.each_column(visit);
+                }
             }
             Self::Join(join) => join.each_column(visit),
             Self::Aggregate(aggregate) => aggregate.each_column(visit),
@@ -437,7 +441,9 @@ impl Relation {
             }
             Self::Sort { input, keys, .. } => {
                 input.each_column(visit);
-                keys.iter_mut().for_each(|key| key.value.each_column(visit));
+                for key in keys {
+                    key.value.each_column(visit);
+                }
             }
             Self::Limit { input, .. } => input.each_column(visit),
             Self::Union { inputs, columns } => {
@@ -445,7 +451,9 @@ impl Relation {
                     input.each_column(visit);
                     columns.iter_mut().for_each(&mut *visit);
                 }
-                columns.iter_mut().for_each(|column| visit(&mut column.column));
+                for column in columns {
+                    visit(&mut column.column);
+                }
             }
         }
     }

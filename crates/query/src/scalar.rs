@@ -207,25 +207,6 @@ impl Scalar {
     pub fn each_column(&mut self, visit: &mut dyn FnMut(&mut ColumnId)) {
         match &mut self.kind {
             ScalarKind::Column(column) => visit(column),
-            ScalarKind::Constant(_) | ScalarKind::Parameter(_) => {}
-            ScalarKind::Call { operands, .. } | ScalarKind::And(operands) | ScalarKind::Or(operands) => {
-                operands.iter_mut().for_each(|operand| operand.each_column(visit));
-            }
-            ScalarKind::Not(input)
-            | ScalarKind::IsNull { input, .. }
-            | ScalarKind::IsTruth { input, .. }
-            | ScalarKind::InList { input, .. }
-            | ScalarKind::Function { input, .. }
-            | ScalarKind::Cast(input) => input.each_column(visit),
-            ScalarKind::Case { branches, otherwise } => {
-                for (condition, result) in branches {
-                    condition.each_column(visit);
-                    result.each_column(visit);
-                }
-                if let Some(otherwise) = otherwise {
-                    otherwise.each_column(visit);
-                }
-            }
             ScalarKind::Lowered(expression) => {
                 let moved = expression.moved(&mut |index| {
                     let mut column = ColumnId(index as u32);
@@ -236,6 +217,11 @@ impl Scalar {
                     *expression = moved;
                 }
             }
+            _ => {
+                for operand in self.operands_mut() {
+                    operand.each_column(visit);
+                }
+            }
         }
     }
 
@@ -244,7 +230,9 @@ impl Scalar {
         if let ScalarKind::Parameter(index) = &mut self.kind {
             visit(index);
         }
-        self.operands_mut().into_iter().for_each(|operand| operand.each_parameter(visit));
+        for operand in self.operands_mut() {
+            operand.each_parameter(visit);
+        }
     }
 
     /// Calls `found` with every parameter that it refers to.

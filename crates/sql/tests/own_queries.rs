@@ -163,6 +163,27 @@ const QUERIES: &[&str] = &[
     "SELECT count(*) FROM many a WHERE NOT EXISTS (SELECT 1 FROM many b WHERE b.g = a.g AND b.id > a.id)",
     "SELECT id FROM t WHERE substring(x FROM 1 FOR 1) IN ('a', '5')",
     "SELECT id FROM t WHERE id IN (SELECT o FROM u ORDER BY m LIMIT 2)",
+    // Set operations.
+    "SELECT id FROM t UNION ALL SELECT o FROM u",
+    "SELECT id, x FROM t UNION SELECT o, w FROM u ORDER BY 1, x",
+    "SELECT g FROM t UNION SELECT id FROM u ORDER BY g DESC LIMIT 3 OFFSET 1",
+    "SELECT n FROM t INTERSECT SELECT m FROM u",
+    "SELECT n, x FROM t EXCEPT SELECT m, w FROM u",
+    "SELECT g FROM t INTERSECT SELECT o FROM u",
+    "SELECT o FROM u EXCEPT SELECT g FROM t",
+    "SELECT id FROM t UNION ALL SELECT id FROM t INTERSECT SELECT o FROM u",
+    "(SELECT id FROM t ORDER BY id LIMIT 2) UNION ALL (SELECT id FROM u ORDER BY id DESC LIMIT 1) ORDER BY 1",
+    "SELECT * FROM (SELECT id AS i, 'a' AS k FROM t UNION ALL SELECT o, w FROM u) AS s WHERE i < 3 AND k <> 'b'",
+    "SELECT k, count(*) FROM (SELECT g AS k FROM t UNION ALL SELECT o FROM u) AS s GROUP BY k ORDER BY k",
+    "SELECT id FROM t WHERE id IN (SELECT o FROM u UNION SELECT g FROM t)",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u UNION ALL SELECT 1 FROM e)",
+    "WITH r AS (SELECT id FROM t EXCEPT SELECT o FROM u) SELECT count(*) FROM r",
+    "SELECT d FROM t UNION SELECT ts FROM t ORDER BY d",
+    "SELECT f FROM t UNION ALL SELECT n FROM t ORDER BY 1",
+    "SELECT id FROM t UNION ALL SELECT id FROM t EXCEPT ALL SELECT 1",
+    "SELECT 1 UNION SELECT 2 UNION ALL SELECT 2",
+    "SELECT id FROM t INTERSECT ALL SELECT o FROM u",
+    "SELECT NULL UNION SELECT 1 ORDER BY 1",
     // WITH.
     "WITH r AS (SELECT g, sum(n) AS s FROM t GROUP BY g) SELECT g FROM r WHERE s = (SELECT max(s) FROM r)",
     "WITH a AS (SELECT id, g FROM t), b (k) AS (SELECT g FROM a) SELECT a.id, b.k FROM a, b WHERE a.g = b.k ORDER BY 1, 2",
@@ -176,7 +197,12 @@ const QUERIES: &[&str] = &[
 ];
 
 /// What is bound by DataFusion still.
-const NOT_YET: &[&str] = &["SELECT (s).id FROM (SELECT id FROM t) AS s ORDER BY 1"];
+const NOT_YET: &[&str] = &[
+    "SELECT (s).id FROM (SELECT id FROM t) AS s ORDER BY 1",
+    "SELECT id FROM t UNION ALL SELECT id FROM t EXCEPT ALL SELECT 1",
+    "SELECT id FROM t INTERSECT ALL SELECT o FROM u",
+    "SELECT NULL UNION SELECT 1 ORDER BY 1",
+];
 
 /// What a statement gives, or its SQLSTATE, and whether our own binder bound it.
 fn answer(client: &mut Client, sql: &str) -> (Result<Answer, String>, bool) {

@@ -78,10 +78,14 @@ fn shared(relation: &Relation) -> Vec<Scalar> {
     let mut parts = Vec::new();
     match relation {
         Relation::Project { input, items } if !matches!(**input, Relation::OneRow) => {
-            items.iter().for_each(|item| note(&item.value, true, &mut parts));
+            for item in items {
+                note(&item.value, true, &mut parts);
+            }
         }
         Relation::Aggregate(aggregate) => {
-            aggregate.groups.iter().for_each(|group| note(&group.value, true, &mut parts));
+            for group in &aggregate.groups {
+                note(&group.value, true, &mut parts);
+            }
             for call in &aggregate.calls {
                 call.argument.iter().for_each(|argument| note(argument, call.filter.is_none(), &mut parts));
                 call.filter.iter().for_each(|filter| note(filter, true, &mut parts));

@@ -19,7 +19,7 @@ use eris_storage::Comparison;
 
 use crate::numeric;
 use crate::operators::Kernel;
-use crate::relation::{Aggregate, Join, JoinKind, Projected, Relation};
+use crate::relation::{Aggregate, Join, JoinKind, Projected, Relation, TypedColumn};
 use crate::scalar::{ColumnId, Scalar, ScalarKind};
 use crate::types::{SqlType, TypeKind};
 
@@ -52,6 +52,7 @@ fn pushed(relation: Relation, mut conditions: Vec<Scalar>) -> Relation {
         Relation::Sort { input, keys, fetch: None } => {
             Relation::Sort { input: Box::new(pushed(*input, conditions)), keys, fetch: None }
         }
+        Relation::Union { inputs, columns } => united(inputs, columns, conditions),
         other => filtered(other.map_inputs(&mut push_filters), conditions),
     }
 }
@@ -87,6 +88,22 @@ fn before(condition: Scalar, items: &[Projected]) -> Scalar {
         let column = part.as_column()?;
         items.iter().find(|item| item.column == column).map(|item| item.value.clone())
     })
+}
+
+/// A condition on the rows of a union is one on those of each of its inputs.
+fn united(inputs: Vec<(Relation, Vec<ColumnId>)>, columns: Vec<TypedColumn>, conditions: Vec<Scalar>) -> Relation {
+    let (below, above): (Vec<Scalar>, Vec<Scalar>) =
+        conditions.into_iter().partition(|condition| !condition.is_volatile() && !condition.has_lowered());
+    let inputs = inputs.into_iter().map(|(input, own)| {
+        let own_column = |part: &Scalar| {
+            let at = columns.iter().position(|known| Some(known.column) == part.as_column())?;
+            Some(Scalar::column(own[at], columns[at].sql_type))
+        };
+        let below = below.iter().map(|condition| condition.clone().replaced(&own_column)).collect();
+        (pushed(input, below), own.clone())
+    });
+    let inputs = inputs.collect();
+    filtered(Relation::Union { inputs, columns }, above)
 }
 
 /// Conditions on keys alone are conditions on the rows that are grouped.
@@ -210,9 +227,8 @@ fn equal_sides(condition: &Scalar, left: &Columns, right: &Columns) -> Option<(S
         return None;
     };
     let sql_type = key_type(one.sql_type, other.sql_type)?;
-    let brought = |scalar: &Scalar| match scalar.sql_type.data_type() == sql_type.data_type() {
-        true => scalar.clone(),
-        false => scalar.clone().cast(sql_type),
+    let brought = |scalar: &Scalar| {
+        if scalar.sql_type.data_type() == sql_type.data_type() { scalar.clone() } else { scalar.clone().cast(sql_type) }
     };
     Some((brought(one), brought(other)))
 }
@@ -283,7 +299,20 @@ fn is_not_true(condition: &Scalar, columns: &Columns) -> bool {
         ScalarKind::IsNull { input, negated: true } | ScalarKind::IsTruth { input, negated: false, .. } => {
             is_null(input, columns)
         }
+        ScalarKind::Not(input) => is_null(input, columns) || is_true(input, columns),
         _ => is_null(condition, columns),
+    }
+}
+
+/// Whether a condition is true where all of these columns are NULL.
+fn is_true(condition: &Scalar, columns: &Columns) -> bool {
+    match &condition.kind {
+        ScalarKind::And(parts) => parts.iter().all(|part| is_true(part, columns)),
+        ScalarKind::Or(parts) => parts.iter().any(|part| is_true(part, columns)),
+        ScalarKind::IsNull { input, negated: false } | ScalarKind::IsTruth { input, negated: true, .. } => {
+            is_null(input, columns)
+        }
+        _ => false,
     }
 }
 

@@ -69,7 +69,7 @@ impl Binder<'_> {
         }
         let mut keys: Vec<Projected> = Vec::with_capacity(exprs.len());
         for expr in exprs {
-            let expr = self.key_expression(expr, items, scope)?;
+            let expr = key_expression(expr, items, scope)?;
             let value = self.settled(expr, scope)?;
             if !value.has_columns() {
                 return Err(Unplanned::because("GROUP BY a constant"));
@@ -79,43 +79,6 @@ impl Binder<'_> {
             }
         }
         Ok(keys)
-    }
-
-    fn key_expression<'e>(&self, expr: &'e Expr, items: &'e [SelectItem], scope: &Scope<'_>) -> Binding<&'e Expr> {
-        match expr {
-            Expr::Value(value) => {
-                let Value::Number(digits, false) = &value.value else {
-                    return Err(Unplanned::because("GROUP BY a literal"));
-                };
-                let place = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-                match place.and_then(|place| items.get(place)) {
-                    Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. })
-                        if items.iter().all(is_one_column) =>
-                    {
-                        Ok(expr)
-                    }
-                    _ => Err(Unplanned(format!("GROUP BY position {digits}"))),
-                }
-            }
-            Expr::Identifier(name) => {
-                let name = folded(name);
-                if scope.has(&name) {
-                    return Ok(expr);
-                }
-                let mut found = items.iter().filter_map(|item| match item {
-                    SelectItem::ExprWithAlias { expr, alias } if folded(alias) == name => Some(expr),
-                    _ => None,
-                });
-                match (found.next(), found.next()) {
-                    (Some(expr), None) => Ok(expr),
-                    _ => Err(Unplanned(format!("GROUP BY \"{name}\""))),
-                }
-            }
-            Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_) | Expr::Tuple(_) => {
-                Err(Unplanned::because("GROUPING SETS"))
-            }
-            other => Ok(other),
-        }
     }
 
     /// An aggregate function: its result is a column of the groups.
@@ -164,16 +127,54 @@ impl Binder<'_> {
             argument,
             filter,
         };
-        let result = match calls.iter().find(|known| is_same(known, &item)) {
-            Some(known) => known.result,
-            None => {
-                self.columns += 1;
-                calls.push(item);
-                calls[calls.len() - 1].result
-            }
+        let result = if let Some(known) = calls.iter().find(|known| is_same(known, &item)) {
+            known.result
+        } else {
+            self.columns += 1;
+            let result = item.result;
+            calls.push(item);
+            result
         };
         self.calls = Some(calls);
         Ok(Scalar { kind: ScalarKind::Column(result.column), sql_type: result.sql_type })
+    }
+}
+
+/// What a key of GROUP BY stands for.
+fn key_expression<'e>(expr: &'e Expr, items: &'e [SelectItem], scope: &Scope<'_>) -> Binding<&'e Expr> {
+    match expr {
+        Expr::Value(value) => {
+            let Value::Number(digits, false) = &value.value else {
+                return Err(Unplanned::because("GROUP BY a literal"));
+            };
+            let place = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+            match place.and_then(|place| items.get(place)) {
+                Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. })
+                    if items.iter().all(is_one_column) =>
+                {
+                    Ok(expr)
+                }
+                _ => Err(Unplanned(format!("GROUP BY position {digits}"))),
+            }
+        }
+        Expr::Identifier(name) => {
+            let name = folded(name);
+            if scope.has(&name) {
+                return Ok(expr);
+            }
+            let mut found = items.iter().filter_map(|item| match item {
+                SelectItem::ExprWithAlias { expr, alias } if folded(alias) == name => Some(expr),
+                _ => None,
+            });
+            match (found.next(), found.next()) {
+                (Some(expr), None) => Ok(expr),
+                _ => Err(Unplanned(format!("GROUP BY \"{name}\""))),
+            }
+        }
+        Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_) | Expr::Tuple(_) => {
+            Err(Unplanned::because("GROUPING SETS"))
+        }
+        other => Ok(other),
     }
 }
 

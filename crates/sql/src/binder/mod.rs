@@ -6,7 +6,7 @@
 //!       Filter   #1 = 'x'::text
 //!         Scan     t: #0 = a, #1 = b
 //! ```
-//! Bound here are SELECT with joins, subqueries in FROM, groups and DISTINCT, and what UPDATE and DELETE of one table ask
+//! Bound here are SELECT with joins, groups, subqueries, WITH and set operations, and what UPDATE and DELETE of one table ask
 //! for. All else is [`Unplanned`], and so is everything that is wrong with a statement: DataFusion plans it then, or says why
 //! not. What is bound here means the same there; `select 1` alone is an `integer` here, as in PostgreSQL.
 
@@ -18,6 +18,7 @@ mod moments;
 mod scope;
 mod select;
 mod session_values;
+mod set_operations;
 mod subqueries;
 mod with;
 

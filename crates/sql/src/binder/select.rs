@@ -15,6 +15,7 @@ use eris_storage::Value;
 
 use super::groups::Groups;
 use super::scope::Scope;
+use super::subqueries::filtered_with;
 use super::{Binder, Binding, BoundSelect, OutputColumn, QUERIES_MAX, QUERIES_WITHIN_MAX};
 use crate::ast::{
     Distinct, Expr, LimitClause, Offset, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
@@ -33,36 +34,68 @@ struct Items {
 impl Binder<'_> {
     /// A whole query. The front has refused the clauses that nothing plans.
     pub fn query(&mut self, query: &Query) -> Binding<BoundSelect> {
-        let has_columns = matches!(query.body.as_ref(), SetExpr::Select(select) if !select.projection.is_empty());
-        if has_columns { self.query_below(query, None) } else { Err(Unplanned::because("no columns")) }
+        match query.body.as_ref() {
+            SetExpr::Select(select) if select.projection.is_empty() => Err(Unplanned::because("no columns")),
+            _ => self.query_below(query, None),
+        }
     }
 
     /// A query that may refer to what stands around it.
     pub(super) fn query_below(&mut self, query: &Query, outside: Option<&Scope<'_>>) -> Binding<BoundSelect> {
-        let SetExpr::Select(select) = query.body.as_ref() else { return Err(Unplanned::because("no plain SELECT")) };
-        if query.fetch.is_some() || !is_plain(select) {
-            return Err(Unplanned::because("a clause of SELECT"));
+        if query.fetch.is_some() {
+            return Err(Unplanned::because("FETCH"));
         }
-        self.queries += 1;
         self.all_queries += 1;
-        if self.queries > QUERIES_WITHIN_MAX || self.all_queries > QUERIES_MAX {
+        if self.all_queries > QUERIES_MAX {
             return Err(Unplanned::because("many subqueries"));
         }
         let (calls, pending) = (self.calls.take(), self.pending.take());
-        let bound = self.beside(query.with.as_ref(), |binder| binder.select(select, query, outside))?;
+        let bound = self.deeper(|binder| {
+            binder.beside(query.with.as_ref(), |binder| {
+                let (order_by, limit) = (query.order_by.as_ref(), query.limit_clause.as_ref());
+                if let SetExpr::Select(select) = query.body.as_ref() {
+                    return binder.select(select, order_by, limit, outside);
+                }
+                let BoundSelect { relation, output } = match query.body.as_ref() {
+                    SetExpr::Query(query) => binder.query_below(query, outside)?,
+                    body => binder.set_operations(body, outside)?,
+                };
+                let keys = result_keys(order_by, &output)?;
+                Ok(BoundSelect { relation: binder.limited(sorted(relation, keys), limit)?, output })
+            })
+        })?;
         (self.calls, self.pending) = (calls, pending);
+        Ok(bound)
+    }
+
+    /// A level further down among queries.
+    pub(super) fn deeper<T>(&mut self, bind: impl FnOnce(&mut Self) -> Binding<T>) -> Binding<T> {
+        self.queries += 1;
+        if self.queries > QUERIES_WITHIN_MAX {
+            return Err(Unplanned::because("many subqueries within each other"));
+        }
+        let bound = bind(self)?;
         self.queries -= 1;
         Ok(bound)
     }
 
-    fn select(&mut self, select: &Select, query: &Query, outside: Option<&Scope<'_>>) -> Binding<BoundSelect> {
+    pub(super) fn select(
+        &mut self,
+        select: &Select,
+        order_by: Option<&OrderBy>,
+        limit: Option<&LimitClause>,
+        outside: Option<&Scope<'_>>,
+    ) -> Binding<BoundSelect> {
+        if !is_plain(select) {
+            return Err(Unplanned::because("a clause of SELECT"));
+        }
         let mut scope = Scope::below(outside);
         let mut rows = self.from(&select.from, &mut scope)?;
         if let Some(selection) = &select.selection {
             self.pending = Some(Vec::new());
             let condition = self.condition(selection, &scope)?;
             let pending = self.pending.take().unwrap_or_default();
-            rows = self.filtered_with(rows, condition, pending)?;
+            rows = filtered_with(rows, condition, pending)?;
         }
         let keys = self.group_keys(&select.group_by, &select.projection, &scope)?;
         (self.calls, self.pending) = (Some(Vec::new()), Some(Vec::new()));
@@ -76,7 +109,7 @@ impl Binder<'_> {
         }
         let having = select.having.as_ref().map(|having| self.condition(having, &scope)).transpose()?;
         let is_distinct = select.distinct == Some(Distinct::Distinct);
-        let sorted = self.sort_keys(query.order_by.as_ref(), &mut items, is_distinct, &scope)?;
+        let keys_of_order = self.sort_keys(order_by, &mut items, is_distinct, &scope)?;
         let calls = self.calls.take().unwrap_or_default();
         let pending = self.pending.take().unwrap_or_default();
         let Items { output, mut all } = items;
@@ -103,10 +136,7 @@ impl Binder<'_> {
             let columns = output.iter().map(|column| column.column).collect();
             relation = Relation::Distinct { input: Box::new(relation), columns };
         }
-        if !sorted.is_empty() {
-            relation = Relation::Sort { input: Box::new(relation), keys: sorted, fetch: None };
-        }
-        relation = self.limited(relation, query.limit_clause.as_ref())?;
+        relation = self.limited(sorted(relation, keys_of_order), limit)?;
         if hidden {
             let same = |column: &OutputColumn| Projected {
                 column: column.column,
@@ -148,12 +178,9 @@ impl Binder<'_> {
         is_distinct: bool,
         scope: &Scope<'_>,
     ) -> Binding<Vec<SortItem>> {
-        let Some(order_by) = order_by else { return Ok(Vec::new()) };
-        let OrderByKind::Expressions(keys) = &order_by.kind else { return Err(Unplanned::because("ORDER BY ALL")) };
-        let mut sorted = Vec::with_capacity(keys.len());
-        for OrderByExpr { expr, options, with_fill: _ } in keys {
-            let descending = options.asc == Some(false);
-            let nulls_first = options.nulls_first.unwrap_or(descending);
+        let mut sorted = Vec::new();
+        for key in keys_of(order_by)? {
+            let expr = &key.expr;
             let value = if let Some(value) = result_named(expr, &items.output)? {
                 value
             } else {
@@ -170,7 +197,7 @@ impl Binder<'_> {
                 });
                 Scalar::column(column, sql_type)
             };
-            sorted.push(SortItem { value, descending, nulls_first });
+            sorted.push(sort_item(value, key));
         }
         Ok(sorted)
     }
@@ -203,6 +230,35 @@ impl Binder<'_> {
         };
         if is_known { Ok(count) } else { Err(Unplanned::because("a number of rows that is computed")) }
     }
+}
+
+fn keys_of(order_by: Option<&OrderBy>) -> Binding<&[OrderByExpr]> {
+    match order_by.map(|order_by| &order_by.kind) {
+        None => Ok(&[]),
+        Some(OrderByKind::Expressions(keys)) => Ok(keys),
+        Some(OrderByKind::All(_)) => Err(Unplanned::because("ORDER BY ALL")),
+    }
+}
+
+fn sort_item(value: Scalar, key: &OrderByExpr) -> SortItem {
+    let descending = key.options.asc == Some(false);
+    SortItem { value, descending, nulls_first: key.options.nulls_first.unwrap_or(descending) }
+}
+
+/// The keys of an order by results alone.
+fn result_keys(order_by: Option<&OrderBy>, output: &[OutputColumn]) -> Binding<Vec<SortItem>> {
+    let key = |key: &OrderByExpr| {
+        let value = result_named(&key.expr, output)?;
+        Ok(sort_item(value.ok_or_else(|| Unplanned::because("an order by more than results"))?, key))
+    };
+    keys_of(order_by)?.iter().map(key).collect()
+}
+
+fn sorted(relation: Relation, keys: Vec<SortItem>) -> Relation {
+    if keys.is_empty() {
+        return relation;
+    }
+    Relation::Sort { input: Box::new(relation), keys, fetch: None }
 }
 
 /// The result that a key of ORDER BY means, if it is a name or a number alone.

@@ -19,7 +19,8 @@
 use eris_operators::AggregateFunction;
 use eris_query::rules::{outside_columns, unnested, unnested_groups};
 use eris_query::{
-    Aggregate, ColumnId, Join, JoinKind, Projected, Relation, Scalar, ScalarKind, Unplanned, ValueQuery, call, lower,
+    Aggregate, ColumnId, Fingerprint, Join, JoinKind, Projected, Relation, Scalar, ScalarKind, Unplanned, ValueQuery,
+    call, lower,
 };
 use eris_storage::Value;
 
@@ -94,9 +95,7 @@ impl Binder<'_> {
         let [result] = bound.output.as_slice() else { return Err(Unplanned::because("a value of several columns")) };
         let (column, sql_type) = (result.column, result.sql_type);
         if outside_columns(&bound.relation).is_empty() {
-            let parameter = VALUES + self.values.len();
-            self.values.push(ValueQuery { parameter, relation: bound.relation, column });
-            return Ok(Scalar::parameter(parameter, sql_type));
+            return Ok(Scalar::parameter(self.parameter_of(bound.relation, column), sql_type));
         }
         let Relation::Project { input, items } = without_order(bound.relation) else {
             return Err(Unplanned::because("a value of a subquery of another kind"));
@@ -144,6 +143,23 @@ impl Binder<'_> {
         Ok(Scalar { kind, sql_type })
     }
 
+    /// The parameter of a subquery that gives a value: that of an equal one, if there is one.
+    fn parameter_of(&mut self, relation: Relation, column: ColumnId) -> usize {
+        if !self.values.is_empty() && relation.is_repeatable() {
+            let own = Fingerprint::of(&relation);
+            let is_same = |known: &&ValueQuery| {
+                let other = Fingerprint::of(&known.relation);
+                own.is_same(&other) && own.column_of(&other, column) == Some(known.column)
+            };
+            if let Some(known) = self.values.iter().find(is_same) {
+                return known.parameter;
+            }
+        }
+        let parameter = VALUES + self.values.len();
+        self.values.push(ValueQuery { parameter, relation, column });
+        parameter
+    }
+
     fn subquery(&mut self, query: &Query, scope: &Scope<'_>) -> Binding<BoundSelect> {
         if self.pending.is_none() {
             return Err(Unplanned::because("a subquery here"));
@@ -169,40 +185,6 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The rows for which a condition is true, whose subqueries are joined with them. One that is a part of the
-    /// condition by itself takes rows away.
-    pub(super) fn filtered_with(
-        &mut self,
-        mut rows: Relation,
-        condition: Scalar,
-        pending: Vec<Pending>,
-    ) -> Binding<Relation> {
-        if pending.is_empty() {
-            return Ok(Relation::Filter { input: Box::new(rows), condition });
-        }
-        let mut parts = condition.into_conjuncts();
-        for pending in pending {
-            let asks = match pending.kind {
-                PendingKind::Mark { column, null_aware } => {
-                    parts.iter().position(|part| asked(part) == Some(column)).map(|at| (at, null_aware))
-                }
-                PendingKind::Value => None,
-            };
-            let Some((at, null_aware)) = asks else {
-                rows = pending.joined(rows)?;
-                continue;
-            };
-            let part = parts.remove(at);
-            let kind =
-                if matches!(part.kind, ScalarKind::Not(_)) { JoinKind::Anti { null_aware } } else { JoinKind::Semi };
-            rows = join(kind, rows, pending.relation, pending.conditions);
-        }
-        if parts.is_empty() {
-            return Ok(rows);
-        }
-        Ok(Relation::Filter { input: Box::new(rows), condition: Scalar::and(parts) })
-    }
-
     /// The subqueries that give values, and the relation, with the numbers of parameters that follow those of the
     /// statement.
     pub(super) fn numbered_values(&mut self, relation: &mut Relation, parameters: usize) -> Vec<ValueQuery> {
@@ -225,6 +207,34 @@ impl Binder<'_> {
         }
         values
     }
+}
+
+/// The rows for which a condition is true, whose subqueries are joined with them. One that is a part of the
+/// condition by itself takes rows away.
+pub(super) fn filtered_with(mut rows: Relation, condition: Scalar, pending: Vec<Pending>) -> Binding<Relation> {
+    if pending.is_empty() {
+        return Ok(Relation::Filter { input: Box::new(rows), condition });
+    }
+    let mut parts = condition.into_conjuncts();
+    for pending in pending {
+        let asks = match pending.kind {
+            PendingKind::Mark { column, null_aware } => {
+                parts.iter().position(|part| asked(part) == Some(column)).map(|at| (at, null_aware))
+            }
+            PendingKind::Value => None,
+        };
+        let Some((at, null_aware)) = asks else {
+            rows = pending.joined(rows)?;
+            continue;
+        };
+        let part = parts.remove(at);
+        let kind = if matches!(part.kind, ScalarKind::Not(_)) { JoinKind::Anti { null_aware } } else { JoinKind::Semi };
+        rows = join(kind, rows, pending.relation, pending.conditions);
+    }
+    if parts.is_empty() {
+        return Ok(rows);
+    }
+    Ok(Relation::Filter { input: Box::new(rows), condition: Scalar::and(parts) })
 }
 
 impl Pending {

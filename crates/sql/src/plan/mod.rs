@@ -1,13 +1,15 @@
 //! From commands to plans.
 //!
 //! ```text
-//!   Command --bind--> DataFusion's logical plan --its optimiser--> logical plan
-//!       --lower--> native plan of access primitives and micro-operators
-//!       --compile--> macro-QEP: dataflows with barriers between them | reason why not --> fallback plan
+//!   Command --binder, rules of eris-query--------------------------------------> TypedPlan
+//!           --DataFusion's binder and optimiser--> logical plan --translate----> TypedPlan | reason why not
+//!
+//!   TypedPlan --task-----> plan of access primitives that the task runs itself
+//!             --compile--> macro-QEP: dataflows with barriers between them
+//!   reason why not ------> fallback plan
 //! ```
-//! A statement about one table, or none, is bound by [`crate::binder`] if it can be, and planned in `bound`; the
-//! lines above are the way of all others. There DataFusion resolves names and types and optimises; DML, DDL, accesses
-//! and everything that runs natively is planned here.
+//! The first way is tried first ([`crate::binder`], `bound`); DataFusion takes what it does not bind, and says what is
+//! wrong with a statement. DML, DDL, accesses and everything that runs natively is planned here.
 
 mod access;
 mod aggregates;

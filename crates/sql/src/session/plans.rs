@@ -84,10 +84,8 @@ impl QueryPlan {
     /// Lowers a bound query; refuses it if it is not native and may not fall back.
     pub fn make(bound: BoundQuery, lanes: Lanes) -> Result<Self, SqlError> {
         let reads_tables = !tables_of(&bound.plan)?.is_empty();
-        let native = match lanes.native {
-            true => bound.typed().and_then(native_body),
-            false => Err(Unplanned::because("native = off")),
-        };
+        let native =
+            if lanes.native { bound.typed().and_then(native_body) } else { Err(Unplanned::because("native = off")) };
         let body = match native {
             Ok(body) => body,
             Err(reason) if lanes.fallback => QueryBody::Fallback { plan: bound.plan, reason },

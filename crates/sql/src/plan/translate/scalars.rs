@@ -60,7 +60,7 @@ impl Translator {
             let parameter = self.next_parameter;
             self.next_parameter += 1;
             let id = format!("${}", parameter + 1);
-            let value = Expr::Placeholder(Placeholder::new_with_field(id, Some(field.into())));
+            let value = Expr::Placeholder(Placeholder::new_with_field(id, Some(field)));
             if relation.is_repeatable() {
                 self.known_values.push((subquery.subquery.as_ref().clone(), value.clone()));
             }
