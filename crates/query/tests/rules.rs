@@ -97,6 +97,32 @@ fn conditions_go_to_the_side_that_they_are_about_and_equalities_become_keys() {
 }
 
 #[test]
+fn what_is_said_of_a_column_is_said_of_its_equals() {
+    let three = join(JoinKind::Inner, join(JoinKind::Inner, scan(0, 0, 1), scan(1, 1, 1), None), scan(2, 2, 1), None);
+    let quotient = operation("/", number(10), column(0));
+    let condition = Scalar::and([
+        operation("=", column(0), column(1)),
+        operation("=", column(1), column(2)),
+        operation("<", column(2), number(5)),
+        operation("=", quotient, number(3)),
+    ]);
+    // What may be an error is not computed for further rows.
+    assert_picture(
+        &push_filters(filter(three, condition)),
+        "
+        Join inner, #1 = #2
+          Join inner, #0 = #1
+            Filter (10 / #0) = 3 and #0 < 5
+              Scan 0: #0
+            Filter #1 < 5
+              Scan 1: #1
+          Filter #2 < 5
+            Scan 2: #2
+        ",
+    );
+}
+
+#[test]
 fn a_condition_that_drops_nulls_makes_an_outer_join_an_inner_one() {
     let left = |condition| {
         let on = operation("=", column(0), column(2));

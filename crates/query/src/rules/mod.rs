@@ -16,7 +16,7 @@ mod unnest;
 
 pub use common_parts::common_parts;
 pub use extremes::extremes;
-pub use push_filters::push_filters;
+pub use push_filters::{equal_keys, push_filters};
 pub use top_rows::top_rows;
 pub use unnest::{outside_columns, unnested, unnested_groups};
 

@@ -8,6 +8,7 @@
 //!                                                      Scan    orders
 //! ```
 //! * Of an equality between the two sides of a join each side becomes a key.
+//! * A comparison of a column with a constant is one of every column that an inner join makes equal to it.
 //! * What all branches of an OR have in common is a condition by itself; and where each branch says something about one
 //!   side alone, one of these has to be true there.
 //! * A condition that is not true where one side is NULL makes an outer join an inner one.
@@ -170,6 +171,12 @@ fn joined(join: Join, conditions: Vec<Scalar>) -> Relation {
         _ => {}
     }
     let mut above = Vec::new();
+    let mut conditions = conditions;
+    if kind == JoinKind::Inner && !null_equal {
+        let on = condition.iter().flat_map(Scalar::conjuncts);
+        let inferred = inferred(&conditions.iter().chain(on).collect::<Vec<_>>(), &sides.keys);
+        conditions.extend(inferred);
+    }
     for condition in condition.into_iter().flat_map(Scalar::into_conjuncts).flat_map(factored) {
         let to_right = match kind {
             JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti { null_aware: false } => {
@@ -212,12 +219,87 @@ fn joined(join: Join, conditions: Vec<Scalar>) -> Relation {
     filtered(Relation::Join(Box::new(join)), above)
 }
 
+/// More conditions than this are not compared with each other.
+const INFERRED_FROM_MAX: usize = 200;
+
+/// Conditions on single columns that hold for the columns that are equal to those.
+fn inferred(conditions: &[&Scalar], keys: &[(Scalar, Scalar)]) -> Vec<Scalar> {
+    if conditions.len() > INFERRED_FROM_MAX {
+        return Vec::new();
+    }
+    let columns = |one: &Scalar, other: &Scalar| {
+        let is_stored_alike = one.sql_type.data_type() == other.sql_type.data_type();
+        (is_stored_alike && one.as_column().is_some() && other.as_column().is_some())
+            .then(|| (one.clone(), other.clone()))
+    };
+    let of_conditions = conditions.iter().filter_map(|condition| {
+        let (one, other) = equal_values(condition)?;
+        columns(one, other)
+    });
+    let equal: Vec<(Scalar, Scalar)> =
+        of_conditions.chain(keys.iter().filter_map(|(one, other)| columns(one, other))).collect();
+    let mut inferred: Vec<Scalar> = Vec::new();
+    for condition in conditions.iter().filter(|condition| cannot_fail(condition)) {
+        let about = columns_of(condition);
+        let Some(first) = about.first().filter(|_| about.len() == 1) else { continue };
+        let mut reached = vec![*first];
+        let mut at = 0;
+        while let Some(column) = reached.get(at).copied() {
+            at += 1;
+            for (one, other) in &equal {
+                for (from, to) in [(one, other), (other, one)] {
+                    let Some(next) = to.as_column().filter(|_| from.as_column() == Some(column)) else { continue };
+                    if !reached.contains(&next) {
+                        reached.push(next);
+                        let moved = (*condition)
+                            .clone()
+                            .replaced(&|part| (part.as_column() == Some(*first)).then(|| to.clone()));
+                        let is_known = |known: &Scalar| known.is_same(&moved);
+                        if !conditions.iter().any(|known| is_known(known)) && !inferred.iter().any(is_known) {
+                            inferred.push(moved);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    inferred
+}
+
+/// Whether a condition is no error whatever its columns are: comparisons of them with constants.
+fn cannot_fail(condition: &Scalar) -> bool {
+    match &condition.kind {
+        ScalarKind::Column(_) | ScalarKind::Constant(_) | ScalarKind::Parameter(_) => true,
+        ScalarKind::Call { operator, operands } => {
+            matches!(operator.kernel, Kernel::Compare(_) | Kernel::Like { .. }) && operands.iter().all(cannot_fail)
+        }
+        ScalarKind::And(parts) | ScalarKind::Or(parts) => parts.iter().all(cannot_fail),
+        ScalarKind::Not(input)
+        | ScalarKind::IsNull { input, .. }
+        | ScalarKind::IsTruth { input, .. }
+        | ScalarKind::InList { input, .. } => cannot_fail(input),
+        ScalarKind::Case { .. } | ScalarKind::Cast(_) | ScalarKind::Function { .. } | ScalarKind::Lowered(_) => false,
+    }
+}
+
+/// The two values of an equality.
+fn equal_values(condition: &Scalar) -> Option<(&Scalar, &Scalar)> {
+    let ScalarKind::Call { operator, operands } = &condition.kind else { return None };
+    match (operator.kernel, operands.as_slice()) {
+        (Kernel::Compare(Comparison::Equal), [one, other]) => Some((one, other)),
+        _ => None,
+    }
+}
+
+/// The two values of an equality as one type, if there is one.
+pub fn equal_keys(condition: &Scalar) -> Option<(Scalar, Scalar)> {
+    let (one, other) = equal_values(condition)?;
+    as_keys(one, other)
+}
+
 /// The two values of an equality, of which one is about one side and one about the other, as one type.
 fn equal_sides(condition: &Scalar, left: &Columns, right: &Columns) -> Option<(Scalar, Scalar)> {
-    let ScalarKind::Call { operator, operands } = &condition.kind else { return None };
-    let (Kernel::Compare(Comparison::Equal), [one, other]) = (operator.kernel, operands.as_slice()) else {
-        return None;
-    };
+    let (one, other) = equal_values(condition)?;
     let is_of = |scalar: &Scalar, side: &Columns| scalar.has_columns() && columns_of(scalar).is_subset(side);
     let (one, other) = if is_of(one, left) && is_of(other, right) {
         (one, other)
@@ -226,6 +308,10 @@ fn equal_sides(condition: &Scalar, left: &Columns, right: &Columns) -> Option<(S
     } else {
         return None;
     };
+    as_keys(one, other)
+}
+
+fn as_keys(one: &Scalar, other: &Scalar) -> Option<(Scalar, Scalar)> {
     let sql_type = key_type(one.sql_type, other.sql_type)?;
     let brought = |scalar: &Scalar| {
         if scalar.sql_type.data_type() == sql_type.data_type() { scalar.clone() } else { scalar.clone().cast(sql_type) }

@@ -17,7 +17,7 @@
 //! parameter to the rest.
 
 use eris_operators::AggregateFunction;
-use eris_query::rules::{outside_columns, unnested, unnested_groups};
+use eris_query::rules::{equal_keys, outside_columns, unnested, unnested_groups};
 use eris_query::{
     Aggregate, ColumnId, Fingerprint, Join, JoinKind, Projected, Relation, Scalar, ScalarKind, Unplanned, ValueQuery,
     call, lower,
@@ -37,7 +37,9 @@ pub(super) struct Pending {
     kind: PendingKind,
     /// Its rows.
     relation: Relation,
-    /// What is true of a row and its partners.
+    /// What is equal in a row and its partners.
+    keys: Vec<(Scalar, Scalar)>,
+    /// What else is true of them.
     conditions: Vec<Scalar>,
 }
 
@@ -62,7 +64,7 @@ impl Binder<'_> {
             return Err(Unplanned::because("EXISTS of one group"));
         }
         let (relation, conditions) = self.unnest(relation)?;
-        let mark = self.mark(relation, conditions, false)?;
+        let mark = self.mark(relation, Vec::new(), conditions, false)?;
         Ok(if negated { mark.negated() } else { mark })
     }
 
@@ -80,12 +82,12 @@ impl Binder<'_> {
             return Err(Unplanned::because("IN of a literal"));
         }
         let equal = call("=", vec![input, Scalar::column(result.column, result.sql_type)], self)?;
-        let (relation, mut conditions) = self.unnest(bound.relation)?;
+        let keys = equal_keys(&equal).ok_or_else(|| Unplanned::because("IN of another type"))?;
+        let (relation, conditions) = self.unnest(bound.relation)?;
         if !conditions.is_empty() && negated {
             return Err(Unplanned::because("NOT IN of a subquery that refers to rows outside"));
         }
-        conditions.insert(0, equal);
-        let mark = self.mark(relation, conditions, true)?;
+        let mark = self.mark(relation, vec![keys], conditions, true)?;
         Ok(if negated { mark.negated() } else { mark })
     }
 
@@ -129,7 +131,7 @@ impl Binder<'_> {
         };
         let conditions = conditions.into_iter().map(|condition| condition.replaced(&rename)).collect();
         let relation = Relation::Project { input: Box::new(Relation::Aggregate(Box::new(aggregate))), items };
-        self.push(Pending { kind: PendingKind::Value, relation, conditions })?;
+        self.push(Pending { kind: PendingKind::Value, relation, keys: Vec::new(), conditions })?;
         let value = Scalar::column(column, sql_type);
         if without_rows.as_constant().is_some_and(Value::is_null) {
             return Ok(value);
@@ -174,9 +176,15 @@ impl Binder<'_> {
         unnested(relation, &mut self.columns)
     }
 
-    fn mark(&mut self, relation: Relation, conditions: Vec<Scalar>, null_aware: bool) -> Binding<Scalar> {
+    fn mark(
+        &mut self,
+        relation: Relation,
+        keys: Vec<(Scalar, Scalar)>,
+        conditions: Vec<Scalar>,
+        null_aware: bool,
+    ) -> Binding<Scalar> {
         let column = self.new_column();
-        self.push(Pending { kind: PendingKind::Mark { column, null_aware }, relation, conditions })?;
+        self.push(Pending { kind: PendingKind::Mark { column, null_aware }, relation, keys, conditions })?;
         Ok(Scalar::column(column, SqlType::Boolean))
     }
 
@@ -229,7 +237,7 @@ pub(super) fn filtered_with(mut rows: Relation, condition: Scalar, pending: Vec<
         };
         let part = parts.remove(at);
         let kind = if matches!(part.kind, ScalarKind::Not(_)) { JoinKind::Anti { null_aware } } else { JoinKind::Semi };
-        rows = join(kind, rows, pending.relation, pending.conditions);
+        rows = join(kind, rows, pending);
     }
     if parts.is_empty() {
         return Ok(rows);
@@ -241,19 +249,20 @@ impl Pending {
     /// The rows with the answer.
     pub(super) fn joined(self, rows: Relation) -> Binding<Relation> {
         let kind = match self.kind {
-            PendingKind::Mark { null_aware: true, .. } if self.conditions.len() > 1 => {
+            PendingKind::Mark { null_aware: true, .. } if !self.conditions.is_empty() => {
                 return Err(Unplanned::because("IN of a subquery that refers to rows outside, as a value"));
             }
             PendingKind::Mark { column, null_aware } => JoinKind::Mark { column, null_aware },
             PendingKind::Value => JoinKind::Left,
         };
-        Ok(join(kind, rows, self.relation, self.conditions))
+        Ok(join(kind, rows, self))
     }
 }
 
-fn join(kind: JoinKind, left: Relation, right: Relation, conditions: Vec<Scalar>) -> Relation {
+fn join(kind: JoinKind, left: Relation, pending: Pending) -> Relation {
+    let Pending { relation: right, keys, conditions, .. } = pending;
     let condition = (!conditions.is_empty()).then(|| Scalar::and(conditions));
-    Relation::Join(Box::new(Join { kind, left, right, keys: Vec::new(), condition, null_equal: false }))
+    Relation::Join(Box::new(Join { kind, left, right, keys, condition, null_equal: false }))
 }
 
 /// The column that a condition is, or is the negation of.

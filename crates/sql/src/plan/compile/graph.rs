@@ -88,6 +88,7 @@ fn is_reducer(join: &Join) -> bool {
     matches!(join.kind, query::JoinKind::Semi | query::JoinKind::Anti { null_aware: false })
         && join.condition.is_none()
         && !join.keys.is_empty()
+        && join.keys.iter().all(|(key, _)| key.has_columns())
         && !join.null_equal
 }
 
