@@ -332,6 +332,7 @@ fn key_type(one: SqlType, other: SqlType) -> Option<SqlType> {
     };
     match (one.kind(), other.kind()) {
         (TypeKind::Real | TypeKind::Double, TypeKind::Real | TypeKind::Double) => Some(SqlType::Double),
+        (TypeKind::Date, TypeKind::Timestamp) | (TypeKind::Timestamp, TypeKind::Date) => Some(SqlType::Timestamp),
         (TypeKind::Numeric, _) | (_, TypeKind::Numeric) => numeric::common(one, other),
         (one_kind, other_kind) => {
             let (one_rank, other_rank) = (rank(one_kind)?, rank(other_kind)?);
