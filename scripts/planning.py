@@ -1,10 +1,11 @@
-"""Figures of milestone 40: what a statement costs that has its values in the text, by PostgreSQL's pgbench."""
+"""Figures of milestone 40: planning, and what a statement costs that has its values in the text, by pgbench."""
 import functools
+import json
 import re
 import statistics
 import tempfile
 
-from checklist import Failed, Outcome, Server, Unavailable, run, shown
+from checklist import Failed, Outcome, Server, Unavailable, eris, run, shown
 from postgres import BINARIES, PostgreSql
 from wire import Connection
 
@@ -43,6 +44,19 @@ def pgbench(port, mode):
     return float(rate[1]), int(number[1]), command
 
 
+PLANNING_RUNS = 25
+
+
+@functools.cache
+def tpch_planning():
+    """Milliseconds until the plan of each of TPC-H's queries was ready, medians of runs, and the command."""
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
+        command = [eris(), "bench", "tpch", "--sf", "0.01", "--repeat", str(PLANNING_RUNS), "--json", file.name]
+        run(command, timeout=600)
+        results = json.load(file)["results"]
+    return {result["name"]: result["plan_ms"] for result in results}, shown(command[:-1] + ["tpch.json"])
+
+
 @functools.cache
 def select_by_key():
     """By round and mode: server processor time of ERIS in us, and throughput of ERIS and PostgreSQL."""
@@ -62,6 +76,18 @@ def select_by_key():
 
 
 def add_figures(figures):
+    @figures.line(40, "planning of TPC-H's 22 queries, text to runnable plan", "at most 6 ms")
+    def planning_of_all():
+        plans, command = tpch_planning()
+        total = sum(plans.values())
+        return Outcome(f"{total:.1f} ms (SF 0.01, medians of {PLANNING_RUNS})", total <= 6, command)
+
+    @figures.line(40, "planning of each of them", "at most 0.5 ms")
+    def planning_of_each():
+        plans, command = tpch_planning()
+        worst = max(plans, key=plans.get)
+        return Outcome(f"{plans[worst]:.2f} ms ({worst})", plans[worst] <= 0.5, command)
+
     @figures.line(40, "pgbench select-only, simple protocol: server processor time beside prepared", "at most 1.3 x")
     def beside_prepared():
         rounds, command = select_by_key()
@@ -74,6 +100,6 @@ def add_figures(figures):
     def beside_postgresql():
         rounds, command = select_by_key()
         ratio = statistics.median(one["simple"]["eris"] / one["simple"]["postgresql"] for one in rounds)
-        eris, theirs = (statistics.median(one["simple"][name] for one in rounds) for name in ("eris", "postgresql"))
-        return Outcome(f"{ratio:.2f} x ({eris:,.0f}/s, PostgreSQL {theirs:,.0f}/s; {ROWS:,} rows, {CLIENTS} clients)",
+        own, theirs = (statistics.median(one["simple"][name] for one in rounds) for name in ("eris", "postgresql"))
+        return Outcome(f"{ratio:.2f} x ({own:,.0f}/s, PostgreSQL {theirs:,.0f}/s; {ROWS:,} rows, {CLIENTS} clients)",
                        ratio >= 1, command)

@@ -56,6 +56,11 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// Whether nothing is known of any table.
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
     /// What is known of a table, if anything is.
     pub fn of(&self, table: ContainerId) -> Option<&TableStatistics> {
         self.tables.get(&table).map(|known| &**known)

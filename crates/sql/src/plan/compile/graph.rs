@@ -206,7 +206,7 @@ impl Compiler<'_> {
             let stream = self.stream(leaf, &own)?;
             leaves.push(self.reduced(&graph, stream, LeafSet::one(number), LeafSet::default(), LeafSet::default())?);
         }
-        let tree = best_order(&leaves, &graph.edges);
+        let tree = best_order(&leaves, &graph.edges, !self.statistics.is_empty());
         let mut leaves: Vec<Option<Stream>> = leaves.into_iter().map(Some).collect();
         self.joined(&graph, &tree, &mut leaves, needed)
     }

@@ -112,19 +112,19 @@ impl Link {
     }
 }
 
-/// The tree with the lowest cost.
-pub(super) fn best_order(leaves: &[Stream], edges: &[Edge]) -> Tree {
+/// The tree with the lowest cost. Where nothing is known of tables, any will do.
+pub(super) fn best_order(leaves: &[Stream], edges: &[Edge<'_>], is_known: bool) -> Tree {
     let sets = Sets {
         rows: leaves.iter().map(|leaf| leaf.estimate.rows.max(1.0)).collect(),
         widths: leaves.iter().map(|leaf| leaf.places.len()).collect(),
         edges: edge_shares(leaves, edges),
         count: leaves.len(),
     };
-    if leaves.len() <= EXHAUSTIVE_MAX { sets.exhaustive() } else { sets.greedy() }
+    if is_known && leaves.len() <= EXHAUSTIVE_MAX { sets.exhaustive() } else { sets.greedy() }
 }
 
 /// Edges between the same two leaves are judged together.
-fn edge_shares(leaves: &[Stream], edges: &[Edge]) -> Vec<Link> {
+fn edge_shares(leaves: &[Stream], edges: &[Edge<'_>]) -> Vec<Link> {
     let estimate = |leaf: usize| -> &Estimate { &leaves[leaf].estimate };
     let mut shares: Vec<Link> = Vec::new();
     let mut seen: Vec<(LeafSet, LeafSet)> = Vec::new();
