@@ -1,7 +1,7 @@
 //! Queries as typed trees: what stands between SQL's text and the engine's operators.
 //!
 //! ```text
-//!   text ──binder (crate sql)──> Relation, Scalar ──lower──> Expression (crate operators)
+//!   text ──binder (crate sql)──> Relation, Scalar ──rules──> the same, cheaper ──lower──> Expression (crate operators)
 //!                 │                   ▲
 //!                 └── resolve ────────┘   which operator is meant, and what its operands are cast to
 //! ```
@@ -9,8 +9,8 @@
 //! Operators and casts are tables of signatures, resolved as PostgreSQL does it (its documentation, chapter 10).
 //!
 //! Floors, each of which uses only those before it: [`types`], [`casts`], [`numeric`], [`operators`], [`scalar`],
-//! [`resolve`], [`relation`], [`fingerprint`], [`rules`],
-//! [`lower`]; [`functions`] and [`aggregates`] beside [`operators`].
+//! [`resolve`], [`relation`], [`fingerprint`], [`rules`], [`lower`]; [`functions`] and [`aggregates`] stand beside
+//! [`operators`].
 
 pub mod aggregates;
 pub mod casts;

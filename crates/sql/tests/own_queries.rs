@@ -48,7 +48,7 @@ const QUERIES: &[&str] = &[
     "SELECT extract(year FROM d) AS y, count(*) FROM t GROUP BY y ORDER BY y",
     "SELECT substring(x FROM 1 FOR 2), count(*) FROM t GROUP BY substring(x FROM 1 FOR 2)",
     "SELECT sum(CASE WHEN x = 'abc' THEN n ELSE 0 END) / sum(n) FROM t",
-    "SELECT 100.00 * sum(CASE WHEN x LIKE 'ab%' THEN n * (1 - m) ELSE 0 END) / sum(n * (1 - m)) FROM t, u WHERE t.id = u.o",
+    "SELECT 100.0 * sum(CASE WHEN x LIKE 'ab%' THEN n * (1 - m) ELSE 0 END) / sum(n * m) FROM t, u WHERE t.id = o",
     "SELECT g, g, count(*), count(*) + 1 FROM t GROUP BY g, g",
     "SELECT count(*) FROM e",
     "SELECT x, sum(id) FROM e GROUP BY x",
@@ -192,7 +192,7 @@ const QUERIES: &[&str] = &[
     "SELECT NULL UNION SELECT 1 ORDER BY 1",
     // WITH.
     "WITH r AS (SELECT g, sum(n) AS s FROM t GROUP BY g) SELECT g FROM r WHERE s = (SELECT max(s) FROM r)",
-    "WITH a AS (SELECT id, g FROM t), b (k) AS (SELECT g FROM a) SELECT a.id, b.k FROM a, b WHERE a.g = b.k ORDER BY 1, 2",
+    "WITH a AS (SELECT id, g FROM t), b (k) AS (SELECT g FROM a) SELECT id, k FROM a, b WHERE a.g = b.k ORDER BY 1, 2",
     "WITH t AS (SELECT id FROM t WHERE q) SELECT * FROM t ORDER BY id",
     "SELECT * FROM (WITH r AS (SELECT id FROM t) SELECT id + 1 AS i FROM r) AS s WHERE i > 4",
     "WITH r AS (SELECT 1 AS one) SELECT x.one, y.two FROM r AS x, r AS y (two)",

@@ -1,4 +1,5 @@
-//! Casts between numbers, and of dates to timestamps. Those to decimals are in [`decimals`](crate::arithmetic::decimals).
+//! Casts between numbers, and of dates to timestamps. Those to decimals are in
+//! [`decimals`](crate::arithmetic::decimals).
 
 use eris_storage::{Column, DataType, Values};
 

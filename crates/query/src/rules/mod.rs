@@ -22,7 +22,8 @@ pub use unnest::{outside_columns, unnested, unnested_groups};
 
 use crate::relation::Relation;
 
-/// All rules but that for subqueries, which binders apply, each once, in the order of the table. New columns are numbered from `next` on.
+/// All rules but that for subqueries, which binders apply, each once, in the order of the table. New columns are
+/// numbered from `next` on.
 pub fn optimized(relation: Relation, next: &mut u32) -> Relation {
     let relation = extremes(push_filters(relation), next);
     top_rows(common_parts(relation, next))

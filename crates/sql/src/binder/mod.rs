@@ -6,9 +6,10 @@
 //!       Filter   #1 = 'x'::text
 //!         Scan     t: #0 = a, #1 = b
 //! ```
-//! Bound here are SELECT with joins, groups, subqueries, WITH and set operations, and what UPDATE and DELETE of one table ask
-//! for. All else is [`Unplanned`], and so is everything that is wrong with a statement: DataFusion plans it then, or says why
-//! not. What is bound here means the same there; `select 1` alone is an `integer` here, as in PostgreSQL.
+//! Bound here are SELECT with joins, groups, subqueries, WITH and set operations, and what UPDATE and DELETE of one
+//! table ask for. All else is [`Unplanned`], and so is everything that is wrong with a statement: DataFusion plans it
+//! then, or says why not. What is bound here means the same there; `select 1` alone is an `integer` here, as in
+//! PostgreSQL.
 
 mod expressions;
 mod from;

@@ -1,5 +1,5 @@
-//! WITH: queries that others read by their names. Each use is bound by itself; groups that are the same are computed once
-//! whatever they are named.
+//! WITH: queries that others read by their names. Each use is bound by itself; groups that are the same are computed
+//! once, whatever they are named.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -25,8 +25,8 @@ struct Known {
     attributes: BTreeMap<ColumnId, (Attribute, bool)>,
 }
 
-/// For each group column over a relation's rows whether it has to be compared, if it is a column of the relation: which.
-/// At least one has to.
+/// For each group column over a relation's rows whether it has to be compared; if it is a column of the relation, which
+/// one. At least one has to.
 pub(super) fn compared(input: &Relation, groups: &[Option<ColumnId>], tables: &[Arc<Table>]) -> Lowering<Vec<bool>> {
     let mut known = Known::default();
     known.note(input, tables)?;
