@@ -189,6 +189,17 @@ impl Scalar {
         }
     }
 
+    /// How many scalars it is made of, itself included.
+    pub fn size(&self) -> usize {
+        let mut size = 0;
+        let mut open = vec![self];
+        while let Some(scalar) = open.pop() {
+            size += 1;
+            open.extend(scalar.operands());
+        }
+        size
+    }
+
     /// Calls `found` with every column that it refers to.
     pub fn columns(&self, found: &mut impl FnMut(ColumnId)) {
         let mut open = vec![self];

@@ -267,6 +267,18 @@ fn conditions_pass_projections_and_the_keys_of_groups() {
 }
 
 #[test]
+fn a_condition_does_not_grow_with_every_projection() {
+    let mut relation = scan(0, 0, 1);
+    for number in 0..60 {
+        let sum = operation("+", column(number), column(number));
+        relation = project(relation, vec![(number + 1, sum)]);
+    }
+    let pushed = push_filters(filter(relation, operation(">", column(60), number(1)))).to_string();
+    assert!(pushed.len() < 10_000, "{} bytes", pushed.len());
+    assert!(pushed.contains("Filter"), "{pushed}");
+}
+
+#[test]
 fn what_branches_have_in_common_and_what_they_say_of_one_side_is_known_early() {
     let branch = |one, other| {
         Scalar::and([

@@ -311,6 +311,13 @@ fn long_chains_are_bound_and_deep_ones_are_not() {
     let many = |part: &str, times: usize| vec![part; times].join(" ");
     both_agree_here(&mut client, &format!("SELECT id FROM t WHERE id = 1 {}", many("OR id = 2", 900)), "2");
     both_agree_here(&mut client, &format!("SELECT id {} FROM t WHERE id = 1", many("+ 1", 60)), "1");
+    // What is copied for BETWEEN within BETWEEN doubles each time: that is left to DataFusion before it is much.
+    let nested = (0..10).fold("q".to_string(), |inner, _| format!("({inner} BETWEEN false AND true)"));
+    let (answer, here) = answer(&mut client, &format!("SELECT id FROM t WHERE {nested}"));
+    assert!(answer.is_ok() && !here, "{answer:?}");
+    let doubled = (0..25)
+        .fold("SELECT id AS x FROM t".to_string(), |inner, _| format!("SELECT x + x - x AS x FROM ({inner}) AS s"));
+    both_agree_here(&mut client, &format!("SELECT x FROM ({doubled}) AS s WHERE x > 3"), "2");
     let list: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
     both_agree_here(&mut client, &format!("SELECT id FROM t WHERE id IN ({})", list.join(", ")), "5");
 }

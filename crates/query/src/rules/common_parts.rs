@@ -125,17 +125,13 @@ fn note<'s>(scalar: &'s Scalar, is_always: bool, parts: &mut Vec<Part<'s>>) {
                 part.times += 1;
                 part.is_always |= is_always;
             }
-            None => parts.push(Part { scalar, size: size(scalar), times: 1, is_always }),
+            None => parts.push(Part { scalar, size: scalar.size(), times: 1, is_always }),
         }
     }
     let only_first = matches!(scalar.kind, ScalarKind::Case { .. } | ScalarKind::And(_) | ScalarKind::Or(_));
     for (at, operand) in scalar.operands().into_iter().enumerate() {
         note(operand, is_always && (at == 0 || !only_first), parts);
     }
-}
-
-fn size(scalar: &Scalar) -> usize {
-    scalar.operands().into_iter().map(size).sum::<usize>() + 1
 }
 
 /// How often a part is there.

@@ -74,13 +74,23 @@ fn columns_of(scalar: &Scalar) -> Columns {
     columns
 }
 
-/// Whether a condition means the same below a projection.
+/// A condition that becomes larger than this stays above a projection. Projections within each other may double what
+/// they are made of each time.
+const MOVED_SIZE_MAX: usize = 100;
+
+/// Whether a condition means the same below a projection, and is not much more to compute there.
 fn is_movable(condition: &Scalar, items: &[Projected]) -> bool {
-    let is_plain = |column: &ColumnId| {
-        let item = items.iter().find(|item| item.column == *column);
-        item.is_some_and(|item| !item.value.is_volatile())
-    };
-    !condition.is_volatile() && !condition.has_lowered() && columns_of(condition).iter().all(is_plain)
+    if condition.is_volatile() || condition.has_lowered() {
+        return false;
+    }
+    let mut size = condition.size();
+    condition.columns(&mut |column| {
+        size += match items.iter().find(|item| item.column == column) {
+            Some(item) if !item.value.is_volatile() => item.value.size(),
+            _ => MOVED_SIZE_MAX,
+        };
+    });
+    size <= MOVED_SIZE_MAX
 }
 
 /// A condition with what a projection computes in the place of its columns.

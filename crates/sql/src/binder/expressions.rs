@@ -6,7 +6,7 @@ use eris_query::{Scalar, ScalarKind, TypeKind, Unplanned, call, common_type, is_
 use eris_storage::Value;
 
 use super::scope::Scope;
-use super::{Binder, Binding, DEPTH_MAX, literals, moments};
+use super::{Binder, Binding, COPIED_MAX, DEPTH_MAX, literals, moments};
 use crate::ast::{
     BinaryOperator, CaseWhen, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg,
     FunctionArgExpr, FunctionArguments, TypedString, UnaryOperator,
@@ -68,6 +68,7 @@ impl Binder<'_> {
             Expr::IsNotFalse(input) => self.is_truth(input, false, true, scope, depth)?,
             Expr::Between { expr: input, negated, low, high } => {
                 let input = self.within(input, scope, depth)?;
+                copied(&input, 2)?;
                 let (low, high) = (self.within(low, scope, depth)?, self.within(high, scope, depth)?);
                 let above = call(">=", vec![input.clone(), low], self)?;
                 let below = call("<=", vec![input, high], self)?;
@@ -220,6 +221,9 @@ impl Binder<'_> {
             // One item is compared as double precision, several are brought to what they have in common.
             return Err(Unplanned::because("IN of a real"));
         }
+        if input.as_column().is_none() {
+            copied(&input, list.len())?;
+        }
         let mut compared = Vec::with_capacity(list.len());
         for item in list {
             let item = self.within(item, scope, depth)?;
@@ -245,6 +249,7 @@ impl Binder<'_> {
         depth: usize,
     ) -> Binding<Scalar> {
         let operand = operand.map(|operand| self.within(operand, scope, depth)).transpose()?;
+        operand.iter().try_for_each(|operand| copied(operand, conditions.len()))?;
         let mut branches = Vec::with_capacity(conditions.len());
         for CaseWhen { condition, result } in conditions {
             let condition = match &operand {
@@ -427,6 +432,12 @@ impl Binder<'_> {
         }
         self.first_of(branches, last, ElseComes::Last)
     }
+}
+
+/// Refuses copies that would be too many.
+fn copied(scalar: &Scalar, times: usize) -> Binding<()> {
+    let is_small = scalar.size().saturating_mul(times) <= COPIED_MAX;
+    if is_small { Ok(()) } else { Err(Unplanned::because("an expression that would be copied often")) }
 }
 
 /// Where the last result stands among those whose common type is looked for: of types that become each other the first

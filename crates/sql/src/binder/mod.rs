@@ -49,6 +49,13 @@ const DEPTH_MAX: usize = 256;
 const QUERIES_WITHIN_MAX: usize = 32;
 const QUERIES_MAX: usize = 200;
 
+/// Tables that are read at most, each time counted: joins stand within each other.
+const SCANS_MAX: usize = 200;
+
+/// What is written once and computed several times (`x BETWEEN a AND b`) is copied as long as it is no larger than this
+/// all in all. Copies within each other double each time.
+const COPIED_MAX: usize = 1_000;
+
 /// What names mean, and when it is now.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a> {
@@ -78,6 +85,8 @@ pub(crate) struct Binder<'a> {
     /// How many queries are bound within each other, and in all.
     queries: usize,
     all_queries: usize,
+    /// How many tables are read.
+    scans: usize,
 }
 
 /// A bound query.
@@ -126,6 +135,7 @@ impl<'a> Binder<'a> {
             with: Vec::new(),
             queries: 0,
             all_queries: 0,
+            scans: 0,
         }
     }
 
@@ -170,6 +180,10 @@ impl<'a> Binder<'a> {
     fn scan(&mut self, scope: &mut Scope<'_>, name: &TableName, alias: Option<&str>) -> Binding<Relation> {
         if is_view(name) {
             return Err(Unplanned(format!("the view {name}")));
+        }
+        self.scans += 1;
+        if self.scans > SCANS_MAX {
+            return Err(Unplanned::because("many tables"));
         }
         let table = self.names.catalog.table(name).map_err(Unplanned::because)?;
         let columns = scope.add(table, alias.unwrap_or(&name.name), &mut self.columns)?;
