@@ -243,6 +243,11 @@ fn queries_mean_what_they_mean_to_datafusion() {
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
     client.ok("SET own_binder = on");
     // DataFusion wants the item itself here.
+    let having = "SELECT id, (SELECT count(*) FROM u WHERE u.o = t.id HAVING count(*) <> 1),
+        (SELECT 7 FROM u WHERE u.o = t.id HAVING max(m) > 2) FROM t ORDER BY id";
+    let rows = client.rows(having);
+    let expected = ["1|2|7", "2|NULL|NULL", "3|0|NULL", "4|NULL|7", "5|0|NULL", "6|0|NULL"];
+    assert_eq!(rows, expected, "as in PostgreSQL; DataFusion forgets HAVING");
     let rows = client.rows("SELECT DISTINCT n + 1 AS m FROM t ORDER BY n + 1 DESC");
     assert_eq!(rows, ["NULL", "100.99", "6.00", "2.50", "-1.25"], "as in PostgreSQL");
 }

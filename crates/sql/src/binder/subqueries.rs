@@ -99,12 +99,25 @@ impl Binder<'_> {
         if outside_columns(&bound.relation).is_empty() {
             return Ok(Scalar::parameter(self.parameter_of(bound.relation, column), sql_type));
         }
-        let Relation::Project { input, items } = without_order(bound.relation) else {
+        let Relation::Project { input, mut items } = without_order(bound.relation) else {
             return Err(Unplanned::because("a value of a subquery of another kind"));
         };
-        let Relation::Aggregate(aggregate) = *input else {
+        let (input, having) = match *input {
+            Relation::Filter { input, condition } => (*input, Some(condition)),
+            other => (other, None),
+        };
+        let Relation::Aggregate(aggregate) = input else {
             return Err(Unplanned::because("a value of more than one group"));
         };
+        if let Some(having) = having {
+            // The value of a group that is not there is NULL.
+            for item in &mut items {
+                let sql_type = item.value.sql_type;
+                let value = std::mem::replace(&mut item.value, Scalar::constant(Value::Null, sql_type));
+                let branches = vec![(having.clone(), value)];
+                item.value = Scalar { kind: ScalarKind::Case { branches, otherwise: None }, sql_type };
+            }
+        }
         if !aggregate.groups.is_empty() {
             return Err(Unplanned::because("a value of more than one group"));
         }
