@@ -122,6 +122,10 @@ const QUERIES: &[&str] = &[
     "SELECT id FROM t WHERE id NOT IN (SELECT o FROM u WHERE o IS NOT NULL)",
     "SELECT id FROM t WHERE g NOT IN (SELECT o FROM u WHERE o = 2)",
     "SELECT id FROM t WHERE g NOT IN (SELECT o FROM u WHERE false)",
+    "SELECT id FROM t WHERE NOT (g IN (SELECT u.o FROM u WHERE u.id > t.b))",
+    "SELECT id FROM t WHERE g NOT IN (SELECT u.o FROM u WHERE u.w = t.x)",
+    "SELECT id FROM t WHERE (SELECT max(o) FROM u) NOT IN (SELECT g FROM t WHERE g IS NOT NULL)",
+    "SELECT id, NULL::int IN (SELECT o FROM u) FROM t ORDER BY id",
     "SELECT id FROM t WHERE 5 NOT IN (SELECT o FROM u)",
     "SELECT id FROM t WHERE 5 NOT IN (SELECT o FROM u WHERE o IS NOT NULL)",
     "SELECT a.id FROM t a, t b WHERE a.id = b.id AND 4 IN (SELECT o FROM u)",
@@ -204,6 +208,8 @@ const QUERIES: &[&str] = &[
 
 /// What is bound by DataFusion still.
 const NOT_YET: &[&str] = &[
+    "SELECT id FROM t WHERE NOT (g IN (SELECT u.o FROM u WHERE u.id > t.b))",
+    "SELECT id FROM t WHERE g NOT IN (SELECT u.o FROM u WHERE u.w = t.x)",
     "SELECT (s).id FROM (SELECT id FROM t) AS s ORDER BY 1",
     "SELECT id FROM t UNION ALL SELECT id FROM t EXCEPT ALL SELECT 1",
     "SELECT id FROM t INTERSECT ALL SELECT o FROM u",

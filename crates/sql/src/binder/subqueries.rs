@@ -84,9 +84,6 @@ impl Binder<'_> {
         let equal = call("=", vec![input, Scalar::column(result.column, result.sql_type)], self)?;
         let keys = equal_keys(&equal).ok_or_else(|| Unplanned::because("IN of another type"))?;
         let (relation, conditions) = self.unnest(bound.relation)?;
-        if !conditions.is_empty() && negated {
-            return Err(Unplanned::because("NOT IN of a subquery that refers to rows outside"));
-        }
         let mark = self.mark(relation, vec![keys], conditions, true)?;
         Ok(if negated { mark.negated() } else { mark })
     }
@@ -249,7 +246,11 @@ pub(super) fn filtered_with(mut rows: Relation, condition: Scalar, pending: Vec<
             continue;
         };
         let part = parts.remove(at);
-        let kind = if matches!(part.kind, ScalarKind::Not(_)) { JoinKind::Anti { null_aware } } else { JoinKind::Semi };
+        let is_negated = matches!(part.kind, ScalarKind::Not(_));
+        if is_negated && null_aware && !pending.conditions.is_empty() {
+            return Err(Unplanned::because("NOT IN of a subquery that refers to rows outside"));
+        }
+        let kind = if is_negated { JoinKind::Anti { null_aware } } else { JoinKind::Semi };
         rows = join(kind, rows, pending);
     }
     if parts.is_empty() {
