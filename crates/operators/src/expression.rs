@@ -38,6 +38,7 @@ use crate::arithmetic::decimals::{self, Operand, in_full_width};
 use crate::arithmetic::{self, ArithmeticOperator};
 use crate::error::OperatorError;
 use crate::logic;
+pub use compare::flipped;
 pub use dates::DatePart;
 pub use like::LikePattern;
 pub use membership::ValueSet;

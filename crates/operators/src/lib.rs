@@ -31,7 +31,7 @@ mod window;
 pub use aggregate::{Aggregate, AggregateCall, AggregateFunction, AggregateMerge, GroupBy, GroupCall};
 pub use arithmetic::{ArithmeticOperator, exact_average};
 pub use error::OperatorError;
-pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narrowed, Span, ValueSet};
+pub use expression::{DatePart, Datum, Expression, ForeignExpr, LikePattern, Narrowed, Span, ValueSet, flipped};
 pub use filter_project::{FilterProject, select};
 pub use join::{BuildSpec, JoinBuild, JoinKind, KeyFilter, Probe, ProbeParts, SpillingCollector};
 pub use pipeline::{Collector, Emit, Flow, PassedFilter, Pipeline, RowCounts, Sink, Step};

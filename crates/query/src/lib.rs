@@ -36,7 +36,7 @@ pub use relation::{
     SortItem, TableId, TypedColumn, ValueQuery, Window, WindowItem,
 };
 pub use resolve::{ResolveError, call, common_type, resolve};
-pub use scalar::{ColumnId, Scalar, ScalarKind};
+pub use scalar::{ColumnId, Scalar, ScalarKind, columns_of};
 pub use types::{Category, SqlType, TypeKind};
 
 /// Why a tree cannot be planned here.

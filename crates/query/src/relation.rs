@@ -8,8 +8,8 @@
 //!         Scan        customer  #0 c_id, #1 c_name
 //!         Scan        orders    #3 o_id, #4 o_customer, #5 o_total
 //! ```
-//! No two relations of a query yield the same column, so that a scalar means the same wherever it is moved to. Which
-//! columns a relation yields is said by who asks: those that are not needed above are not computed.
+//! No two relations of a query yield the same column, so that a scalar means the same wherever it is moved to. Columns
+//! that are not needed above are not computed.
 
 use eris_operators::{AggregateFunction, SortKey, WindowCall};
 use eris_storage::AttributeId;
@@ -322,34 +322,29 @@ impl Relation {
         }
     }
 
+    /// The relations that it is made of directly, to be changed; in the same order.
+    fn inputs_mut(&mut self) -> Vec<&mut Relation> {
+        match self {
+            Self::OneRow | Self::Values { .. } | Self::Scan { .. } => Vec::new(),
+            Self::Filter { input, .. }
+            | Self::Project { input, .. }
+            | Self::Window { input, .. }
+            | Self::Distinct { input, .. }
+            | Self::Sort { input, .. }
+            | Self::Limit { input, .. } => vec![input],
+            Self::Join(join) => vec![&mut join.left, &mut join.right],
+            Self::Aggregate(aggregate) => vec![&mut aggregate.input],
+            Self::Union { inputs, .. } => inputs.iter_mut().map(|(input, _)| input).collect(),
+        }
+    }
+
     /// The same of other relations than those that it is made of directly.
     #[must_use]
-    pub fn map_inputs(self, change: &mut dyn FnMut(Relation) -> Relation) -> Self {
-        let mut boxed = |mut input: Box<Relation>| {
-            *input = change(std::mem::replace(&mut *input, Self::OneRow));
-            input
-        };
-        match self {
-            Self::OneRow | Self::Values { .. } | Self::Scan { .. } => self,
-            Self::Filter { input, condition } => Self::Filter { input: boxed(input), condition },
-            Self::Project { input, items } => Self::Project { input: boxed(input), items },
-            Self::Window { input, windows } => Self::Window { input: boxed(input), windows },
-            Self::Distinct { input, columns } => Self::Distinct { input: boxed(input), columns },
-            Self::Sort { input, keys, fetch } => Self::Sort { input: boxed(input), keys, fetch },
-            Self::Limit { input, skip, fetch } => Self::Limit { input: boxed(input), skip, fetch },
-            Self::Join(join) => {
-                let Join { left, right, .. } = *join;
-                Self::Join(Box::new(Join { left: change(left), right: change(right), ..*join }))
-            }
-            Self::Aggregate(aggregate) => {
-                let Aggregate { input, groups, calls, sets } = *aggregate;
-                Self::Aggregate(Box::new(Aggregate { input: change(input), groups, calls, sets }))
-            }
-            Self::Union { inputs, columns } => {
-                let inputs = inputs.into_iter().map(|(input, own)| (change(input), own)).collect();
-                Self::Union { inputs, columns }
-            }
+    pub fn map_inputs(mut self, change: &mut dyn FnMut(Relation) -> Relation) -> Self {
+        for input in self.inputs_mut() {
+            *input = change(std::mem::replace(input, Self::OneRow));
         }
+        self
     }
 
     /// Calls `found` with it and all relations below, each before its inputs.
@@ -404,77 +399,53 @@ impl Relation {
         }
     }
 
+    /// The columns that it names itself, beside those that its scalars refer to.
+    fn named_columns_mut(&mut self) -> Vec<&mut ColumnId> {
+        match self {
+            Self::OneRow | Self::Filter { .. } | Self::Sort { .. } | Self::Limit { .. } => Vec::new(),
+            Self::Values { columns, .. } => columns.iter_mut().map(|column| &mut column.column).collect(),
+            Self::Scan { columns, .. } => columns.iter_mut().map(|column| &mut column.column).collect(),
+            Self::Project { items, .. } => items.iter_mut().map(|item| &mut item.column).collect(),
+            Self::Join(join) => match &mut join.kind {
+                JoinKind::Mark { column, .. } => vec![column],
+                _ => Vec::new(),
+            },
+            Self::Aggregate(aggregate) => {
+                let groups = aggregate.groups.iter_mut().map(|group| &mut group.column);
+                let number = aggregate.sets.iter_mut().map(|sets| &mut sets.number.column);
+                let results = aggregate.calls.iter_mut().map(|call| &mut call.result.column);
+                groups.chain(number).chain(results).collect()
+            }
+            Self::Window { windows, .. } => {
+                let items = windows.iter_mut().flat_map(|window| &mut window.items);
+                items.map(|item| &mut item.column).collect()
+            }
+            Self::Distinct { columns, .. } => columns.iter_mut().collect(),
+            Self::Union { inputs, columns } => {
+                let of_inputs = inputs.iter_mut().flat_map(|(_, own)| own);
+                of_inputs.chain(columns.iter_mut().map(|column| &mut column.column)).collect()
+            }
+        }
+    }
+
     /// Calls `visit` with every column that it and the relations below yield or refer to, in an order that depends on
     /// nothing else.
     pub fn each_column(&mut self, visit: &mut dyn FnMut(&mut ColumnId)) {
-        match self {
-            Self::OneRow => {}
-            Self::Values { columns, rows } => {
-                for column in columns {
-                    visit(&mut column.column);
-                }
-                rows.iter_mut().flatten().for_each(|value| value.each_column(visit));
+        self.each_relation(&mut |relation| {
+            for column in relation.named_columns_mut() {
+                visit(column);
             }
-            Self::Scan { columns, .. } => columns.iter_mut().for_each(|column| visit(&mut column.column)),
-            Self::Filter { input, condition } => {
-                input.each_column(visit);
-                condition.each_column(visit);
+            for scalar in relation.scalars_mut() {
+                scalar.each_column(visit);
             }
-            Self::Project { input, items } => {
-                input.each_column(visit);
-                for item in items {
-                    item.each_column(visit);
-                }
-            }
-            Self::Join(join) => join.each_column(visit),
-            Self::Aggregate(aggregate) => aggregate.each_column(visit),
-            Self::Window { input, windows } => {
-                input.each_column(visit);
-                for window in windows {
-                    window.inputs.iter_mut().for_each(|value| value.each_column(visit));
-                    window.items.iter_mut().for_each(|item| visit(&mut item.column));
-                }
-            }
-            Self::Distinct { input, columns } => {
-                input.each_column(visit);
-                columns.iter_mut().for_each(visit);
-            }
-            Self::Sort { input, keys, .. } => {
-                input.each_column(visit);
-                for key in keys {
-                    key.value.each_column(visit);
-                }
-            }
-            Self::Limit { input, .. } => input.each_column(visit),
-            Self::Union { inputs, columns } => {
-                for (input, columns) in inputs {
-                    input.each_column(visit);
-                    columns.iter_mut().for_each(&mut *visit);
-                }
-                for column in columns {
-                    visit(&mut column.column);
-                }
-            }
-        }
+        });
     }
 
     /// Calls `change` with it and all relations below.
     pub fn each_relation(&mut self, change: &mut dyn FnMut(&mut Relation)) {
         change(self);
-        match self {
-            Self::OneRow | Self::Values { .. } | Self::Scan { .. } => {}
-            Self::Filter { input, .. }
-            | Self::Project { input, .. }
-            | Self::Window { input, .. }
-            | Self::Distinct { input, .. }
-            | Self::Sort { input, .. }
-            | Self::Limit { input, .. } => input.each_relation(change),
-            Self::Join(join) => {
-                join.left.each_relation(change);
-                join.right.each_relation(change);
-            }
-            Self::Aggregate(aggregate) => aggregate.input.each_relation(change),
-            Self::Union { inputs, .. } => inputs.iter_mut().for_each(|(input, _)| input.each_relation(change)),
+        for input in self.inputs_mut() {
+            input.each_relation(change);
         }
     }
 
@@ -483,43 +454,5 @@ impl Relation {
         let mut is_volatile = false;
         self.visit(&mut |relation| is_volatile |= relation.scalars().into_iter().any(Scalar::is_volatile));
         !is_volatile
-    }
-}
-
-impl Projected {
-    fn each_column(&mut self, visit: &mut dyn FnMut(&mut ColumnId)) {
-        self.value.each_column(visit);
-        visit(&mut self.column);
-    }
-}
-
-impl Join {
-    fn each_column(&mut self, visit: &mut dyn FnMut(&mut ColumnId)) {
-        self.left.each_column(visit);
-        self.right.each_column(visit);
-        for (left, right) in &mut self.keys {
-            left.each_column(visit);
-            right.each_column(visit);
-        }
-        if let Some(condition) = &mut self.condition {
-            condition.each_column(visit);
-        }
-        if let JoinKind::Mark { column, .. } = &mut self.kind {
-            visit(column);
-        }
-    }
-}
-
-impl Aggregate {
-    fn each_column(&mut self, visit: &mut dyn FnMut(&mut ColumnId)) {
-        self.input.each_column(visit);
-        self.groups.iter_mut().for_each(|group| group.each_column(visit));
-        for call in &mut self.calls {
-            call.argument.iter_mut().chain(&mut call.filter).for_each(|value| value.each_column(visit));
-            visit(&mut call.result.column);
-        }
-        if let Some(sets) = &mut self.sets {
-            visit(&mut sets.number.column);
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! Scalars: typed expressions over the columns of a relation.
 
+use std::collections::BTreeSet;
+
 use eris_operators::Expression;
 use eris_storage::Value;
 
@@ -361,6 +363,17 @@ impl Scalar {
             _ => std::slice::from_ref(self),
         }
     }
+}
+
+/// The columns that scalars refer to.
+pub fn columns_of<'s>(scalars: impl IntoIterator<Item = &'s Scalar>) -> BTreeSet<ColumnId> {
+    let mut columns = BTreeSet::new();
+    for scalar in scalars {
+        scalar.columns(&mut |column| {
+            columns.insert(column);
+        });
+    }
+    columns
 }
 
 impl ScalarKind {

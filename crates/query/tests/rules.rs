@@ -313,7 +313,7 @@ fn parts_that_are_always_computed_are_computed_once() {
             Scan 0: #0 #1 #2
         ",
     );
-    // Behind a condition it may be an error that the condition keeps away.
+    // A condition may keep an error away from it.
     let guarded = |condition: Scalar| Scalar {
         kind: ScalarKind::Case { branches: vec![(condition, product())], otherwise: None },
         sql_type: SqlType::Integer,
@@ -389,6 +389,21 @@ fn conditions_on_rows_outside_are_taken_out_of_a_subquery() {
             Scan 1: #2 #3
         ",
     );
+    let distinct = |condition| Relation::Distinct {
+        input: Box::new(filter(scan(1, 2, 2), condition)),
+        columns: vec![ColumnId(3)],
+    };
+    let (relation, _) = unnested(distinct(operation("=", column(0), column(2))), &mut 20).expect("a column is equal");
+    assert_picture(
+        &relation,
+        "
+        Distinct #3 #2
+          Scan 1: #2 #3
+        ",
+    );
+    // Different values of #2 may have the same remainder: a row outside would see one value of #3 twice.
+    let remainder = operation("%", column(2), number(2));
+    unnested(distinct(operation("=", remainder, column(0))), &mut 20).expect_err("what is computed is equal");
     let less = filter(scan(1, 2, 2), operation("<", column(2), column(0)));
     unnested(sums(less.clone(), vec![(5, column(3))], Vec::new()), &mut 20).expect_err("an inequality is no key");
     let one = Scalar::constant(Value::Int64(1), SqlType::BigInt);

@@ -89,7 +89,7 @@ pub(super) fn ordered_f32(value: f32) -> i32 {
 }
 
 /// The comparison with its sides exchanged.
-fn flipped(comparison: Comparison) -> Comparison {
+pub fn flipped(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Equal => Comparison::Equal,
         Comparison::NotEqual => Comparison::NotEqual,

@@ -5,8 +5,8 @@
 //!     Scan                                                  ->     Project   #8 = #1 * (1 - #2), #9 = #3
 //!                                                                     Scan
 //! ```
-//! A part that stands behind a condition (a branch of CASE, what is computed for FILTER) is not moved for that place
-//! alone: it may be an error there that the condition keeps away.
+//! A part that is computed only under a condition (a branch of CASE, the argument of a call with FILTER) is not moved
+//! for that place alone: the condition may keep an error away from it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -10,6 +10,7 @@
 //! A row looks at one row of the other side instead of at all that have its key: where a key is very frequent on both
 //! sides, pairs of rows are too many to be looked at.
 
+use eris_operators::flipped;
 use eris_storage::{Comparison, DataType};
 
 use crate::aggregates::aggregate_of;
@@ -90,16 +91,6 @@ fn inequality(join: &Join) -> Option<Inequality> {
         DataType::Boolean | DataType::Float32 | DataType::Float64 | DataType::Bytes => false,
     };
     (is_of_outer && is_ordered).then(|| Inequality { value: value.clone(), op, bound: bound.clone() })
-}
-
-fn flipped(comparison: Comparison) -> Comparison {
-    match comparison {
-        Comparison::Equal | Comparison::NotEqual => comparison,
-        Comparison::Less => Comparison::Greater,
-        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-        Comparison::Greater => Comparison::Less,
-        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
-    }
 }
 
 /// For each key of a join its column of the summary, the condition on the summary, and the summary but for its rows.

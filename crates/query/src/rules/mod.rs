@@ -1,12 +1,12 @@
 //! Rules that make a query cheaper and leave its rows as they are. One rule, one file.
 //!
-//! | rule             | what it does                                                                      |
-//! |------------------|-----------------------------------------------------------------------------------|
-//! | [`unnested`]     | a subquery that refers to rows outside becomes a side of a join with them           |
-//! | [`push_filters`] | conditions go down to what they are about, and become keys of joins               |
-//! | [`extremes`]     | of the rows of a key the least and the largest are enough for an inequality       |
-//! | [`common_parts`] | what would be computed several times of a row is computed once                    |
-//! | [`top_rows`]     | a sort below a limit keeps no more rows than are needed                           |
+//! | rule             | what it does                                                                |
+//! |------------------|-----------------------------------------------------------------------------|
+//! | [`unnested`]     | a subquery that refers to rows outside becomes a side of a join with them   |
+//! | [`push_filters`] | conditions go down to what they are about, and become keys of joins         |
+//! | [`extremes`]     | of the rows of a key the least and the largest are enough for an inequality |
+//! | [`common_parts`] | what would be computed several times of a row is computed once              |
+//! | [`top_rows`]     | a sort below a limit keeps no more rows than are needed                     |
 
 mod common_parts;
 mod extremes;

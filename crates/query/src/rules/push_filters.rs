@@ -21,7 +21,7 @@ use eris_storage::Comparison;
 use crate::numeric;
 use crate::operators::Kernel;
 use crate::relation::{Aggregate, Join, JoinKind, Projected, Relation, TypedColumn};
-use crate::scalar::{ColumnId, Scalar, ScalarKind};
+use crate::scalar::{ColumnId, Scalar, ScalarKind, columns_of};
 use crate::types::{SqlType, TypeKind};
 
 /// See the module's documentation.
@@ -64,14 +64,6 @@ fn filtered(relation: Relation, conditions: Vec<Scalar>) -> Relation {
         return relation;
     }
     Relation::Filter { input: Box::new(relation), condition: Scalar::and(conditions) }
-}
-
-fn columns_of(scalar: &Scalar) -> Columns {
-    let mut columns = Columns::new();
-    scalar.columns(&mut |column| {
-        columns.insert(column);
-    });
-    columns
 }
 
 /// A condition that becomes larger than this stays above a projection. Projections within each other may double what
@@ -140,11 +132,11 @@ struct Sides {
 
 impl Sides {
     fn is_left(&self, condition: &Scalar) -> bool {
-        columns_of(condition).is_subset(&self.left)
+        columns_of([condition]).is_subset(&self.left)
     }
 
     fn is_right(&self, condition: &Scalar) -> bool {
-        condition.has_columns() && columns_of(condition).is_subset(&self.right)
+        condition.has_columns() && columns_of([condition]).is_subset(&self.right)
     }
 
     /// Notes a condition of both sides as keys, if it is an equality.
@@ -250,7 +242,7 @@ fn inferred(conditions: &[&Scalar], keys: &[(Scalar, Scalar)]) -> Vec<Scalar> {
         of_conditions.chain(keys.iter().filter_map(|(one, other)| columns(one, other))).collect();
     let mut inferred: Vec<Scalar> = Vec::new();
     for condition in conditions.iter().filter(|condition| cannot_fail(condition)) {
-        let about = columns_of(condition);
+        let about = columns_of([*condition]);
         let Some(first) = about.first().filter(|_| about.len() == 1) else { continue };
         let mut reached = vec![*first];
         let mut at = 0;
@@ -310,7 +302,7 @@ pub fn equal_keys(condition: &Scalar) -> Option<(Scalar, Scalar)> {
 /// The two values of an equality, of which one is about one side and one about the other, as one type.
 fn equal_sides(condition: &Scalar, left: &Columns, right: &Columns) -> Option<(Scalar, Scalar)> {
     let (one, other) = equal_values(condition)?;
-    let is_of = |scalar: &Scalar, side: &Columns| scalar.has_columns() && columns_of(scalar).is_subset(side);
+    let is_of = |scalar: &Scalar, side: &Columns| scalar.has_columns() && columns_of([scalar]).is_subset(side);
     let (one, other) = if is_of(one, left) && is_of(other, right) {
         (one, other)
     } else if is_of(other, left) && is_of(one, right) {
@@ -381,7 +373,7 @@ fn factored(condition: Scalar) -> Vec<Scalar> {
 fn implied(condition: &Scalar, side: &Columns) -> Option<Scalar> {
     let ScalarKind::Or(branches) = &condition.kind else { return None };
     let of_side = |branch: &Scalar| {
-        let is_of = |part: &&Scalar| part.has_columns() && !part.is_volatile() && columns_of(part).is_subset(side);
+        let is_of = |part: &&Scalar| part.has_columns() && !part.is_volatile() && columns_of([*part]).is_subset(side);
         let parts: Vec<Scalar> = branch.conjuncts().iter().filter(is_of).cloned().collect();
         (!parts.is_empty()).then(|| Scalar::and(parts))
     };

@@ -86,6 +86,18 @@ impl Unnesting<'_> {
         is_outside
     }
 
+    /// The column inside that a condition says equals something outside. Rows that agree in a value computed from
+    /// columns may differ in these, so only a column itself keeps the number of different rows for each row outside.
+    fn equal_column(&self, condition: &Scalar) -> Option<ColumnId> {
+        let ScalarKind::Call { operator, operands } = &condition.kind else { return None };
+        let (Kernel::Compare(Comparison::Equal), [one, other]) = (operator.kernel, operands.as_slice()) else {
+            return None;
+        };
+        let (inside, outside) = if self.is_outside(one) { (other, one) } else { (one, other) };
+        let column = inside.as_column().filter(|column| self.own.contains(column))?;
+        self.is_outside(outside).then_some(column)
+    }
+
     /// The parts of a condition that are about rows inside alone; the others are taken out.
     fn kept(&mut self, condition: Scalar) -> Vec<Scalar> {
         let (kept, out): (Vec<Scalar>, Vec<Scalar>) =
@@ -117,12 +129,13 @@ impl Unnesting<'_> {
             Relation::Aggregate(_) => refused("one group"),
             Relation::Distinct { input, mut columns } => {
                 let input = self.relation(*input)?;
-                for condition in &self.conditions {
-                    condition.columns(&mut |column| {
-                        if self.own.contains(&column) && !columns.contains(&column) {
-                            columns.push(column);
-                        }
-                    });
+                for condition in self.conditions.iter().filter(|condition| !self.is_outside(condition)) {
+                    let column = self.equal_column(condition);
+                    let column =
+                        column.ok_or_else(|| Unplanned::because("DISTINCT and a condition of another kind"))?;
+                    if !columns.contains(&column) {
+                        columns.push(column);
+                    }
                 }
                 Ok(Relation::Distinct { input: Box::new(input), columns })
             }

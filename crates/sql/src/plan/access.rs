@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use eris_operators::Expression;
+use eris_operators::{Expression, flipped};
 use eris_query::{Scalar, ScannedColumn, TableId, Unplanned, lower};
 use eris_storage::{AttributeId, Comparison, DataType, Value};
 
@@ -207,17 +207,6 @@ impl Of<'_> {
                 (DataType::Float32, DataType::Float64) | (DataType::Date, DataType::Timestamp)
             );
         comparable.then(|| Slot::Expression(expression.clone()))
-    }
-}
-
-fn flipped(comparison: Comparison) -> Comparison {
-    match comparison {
-        Comparison::Equal => Comparison::Equal,
-        Comparison::NotEqual => Comparison::NotEqual,
-        Comparison::Less => Comparison::Greater,
-        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-        Comparison::Greater => Comparison::Less,
-        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
     }
 }
 

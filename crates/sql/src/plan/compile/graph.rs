@@ -15,11 +15,11 @@
 use std::collections::BTreeMap;
 
 use eris_operators::JoinKind;
-use eris_query::{self as query, ColumnId, Join, Relation, Scalar, Unplanned};
+use eris_query::{self as query, ColumnId, Join, Relation, Scalar, Unplanned, columns_of};
 
 use super::joins::{Matching, Sides};
 use super::order::{LeafSet, Tree, best_order};
-use super::stream::{Stream, placed, referred};
+use super::stream::{Stream, placed};
 use super::{Compiler, Lowering, Needed};
 
 /// More leaves than a set of bits holds are left to a plan without reordering.
@@ -166,7 +166,7 @@ impl<'r> Graph<'r> {
 
     fn leaves_of<'s>(&self, scalars: impl IntoIterator<Item = &'s Scalar>) -> Lowering<LeafSet> {
         let mut leaves = LeafSet::default();
-        for column in referred(scalars) {
+        for column in columns_of(scalars) {
             let leaf = self.leaf_of.get(&column);
             let leaf = leaf.ok_or_else(|| Unplanned(format!("column {} is elsewhere", column.0)))?;
             leaves = leaves.with(LeafSet::one(*leaf));
@@ -179,7 +179,7 @@ impl<'r> Graph<'r> {
         let edges = self.edges.iter().filter(|edge| !inside.holds(edge.a_leaves.with(edge.b_leaves)));
         let conditions = self.conditions.iter().filter(|condition| !inside.holds(condition.leaves));
         let reducers = self.reducers.iter().filter(|reducer| !inside.holds(reducer.leaves));
-        referred(
+        columns_of(
             edges
                 .flat_map(|edge| [edge.a, edge.b])
                 .chain(conditions.flat_map(|condition| condition.test.scalars()))
@@ -191,7 +191,7 @@ impl<'r> Graph<'r> {
     fn referred(&self) -> Needed {
         let edges = self.edges.iter().flat_map(|edge| [edge.a, edge.b]);
         let conditions = self.conditions.iter().flat_map(|condition| condition.test.scalars());
-        referred(edges.chain(conditions).chain(self.reducers.iter().flat_map(Reducer::keys)))
+        columns_of(edges.chain(conditions).chain(self.reducers.iter().flat_map(Reducer::keys)))
     }
 }
 
@@ -255,11 +255,11 @@ impl Compiler<'_> {
         let mut later = wanted.clone();
         later.extend(graph.referred_from(both));
         let here = graph.conditions.iter().filter(|condition| is_due(condition.leaves));
-        later.extend(referred(
+        later.extend(columns_of(
             here.map(|condition| condition.test).chain(across.iter().copied()).flat_map(Test::scalars),
         ));
         let here = graph.reducers.iter().filter(|reducer| is_due(reducer.leaves));
-        later.extend(referred(here.flat_map(Reducer::keys)));
+        later.extend(columns_of(here.flat_map(Reducer::keys)));
         let kept = |stream: &Stream| -> Vec<(usize, ColumnId)> {
             later.iter().filter_map(|column| Some((*stream.places.get(column)?, *column))).collect()
         };
@@ -307,7 +307,7 @@ impl Compiler<'_> {
             stream = self.tested(stream, condition.test)?;
         }
         for reducer in graph.reducers.iter().filter(|reducer| is_due(reducer.leaves)) {
-            let build = self.stream(&reducer.join.right, &referred(reducer.others()))?;
+            let build = self.stream(&reducer.join.right, &columns_of(reducer.others()))?;
             let matching = Matching {
                 probe_keys: stream.lower_all(reducer.keys())?,
                 build_keys: build.lower_all(reducer.others())?,

@@ -15,12 +15,12 @@
 use std::sync::Arc;
 
 use eris_operators::{AggregateCall, AggregateFunction, Expression, GroupCall};
-use eris_query::{Aggregate, AggregateItem, GroupingSet, GroupingSets, Unplanned};
+use eris_query::{Aggregate, AggregateItem, GroupingSet, GroupingSets, Unplanned, columns_of};
 use eris_storage::{DataType, Value};
 
 use super::estimate::{ColumnEstimate, Estimate};
 use super::relational::{group_call, group_estimates};
-use super::stream::{Places, Stream, placed, referred};
+use super::stream::{Places, Stream, placed};
 use super::{Compiler, Lowering, Needed};
 use crate::native::{Input, SinkPlan, Source, StepPlan};
 
@@ -111,7 +111,7 @@ impl Compiler<'_> {
         let of_calls = || calls.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
         let keys = || aggregate.groups.iter().map(|group| &group.value);
         self.ready(keys().chain(of_calls()))?;
-        let mut stream = self.stream(&aggregate.input, &referred(keys().chain(of_calls())))?;
+        let mut stream = self.stream(&aggregate.input, &columns_of(keys().chain(of_calls())))?;
         let mut grouping = Grouping {
             keys: stream.lower_all(keys())?,
             calls: calls.iter().map(|call| group_call(call, &stream)).collect::<Lowering<_>>()?,

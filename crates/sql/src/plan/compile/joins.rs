@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use eris_operators::{BuildSpec, Expression, JoinKind};
-use eris_query::{self as query, Join, Relation, Scalar, Unplanned};
+use eris_query::{self as query, Join, Relation, Scalar, Unplanned, columns_of};
 use eris_storage::DataType;
 
 use super::estimate::{Estimate, share_of_pairs};
 use super::graph::has_inner_joins;
-use super::stream::{Places, Stream, referred};
+use super::stream::{Places, Stream};
 use super::{Compiler, Lowering, Needed};
 use crate::native::{ProbePlan, SinkPlan, StepPlan};
 
@@ -35,7 +35,7 @@ pub(super) struct Residual {
 impl Residual {
     /// The columns of the built side's batches that it refers to.
     fn build_columns(&self) -> impl Iterator<Item = usize> {
-        referred([&self.condition]).into_iter().filter_map(|column| self.build.get(&column).copied())
+        columns_of([&self.condition]).into_iter().filter_map(|column| self.build.get(&column).copied())
     }
 
     /// Over the probed side's columns, then those of the built side that are kept.

@@ -133,13 +133,13 @@ impl Compiler<'_> {
     fn filter(&mut self, input: &Relation, condition: &eris_query::Scalar, needed: &Needed) -> Lowering<Stream> {
         self.ready([condition])?;
         let Relation::Scan { table, columns } = input else {
-            let mut wanted = stream::referred([condition]);
+            let mut wanted = eris_query::columns_of([condition]);
             wanted.extend(needed);
             let stream = self.stream(input, &wanted)?;
             return self.filtered(stream, &condition.conjuncts().iter().collect::<Vec<_>>());
         };
         let split = Split::of(condition, columns, table_of(self.tables, *table)?)?;
-        let mut wanted = stream::referred(split.outside.iter().copied());
+        let mut wanted = eris_query::columns_of(split.outside.iter().copied());
         wanted.extend(needed);
         let stream = self.scan(*table, columns, split.inside, &wanted)?;
         self.filtered(stream, &split.outside)

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use eris_operators::{Expression, JoinKind};
-use eris_query::{self as query, ColumnId, Join, Scalar};
+use eris_query::{self as query, ColumnId, Join, Scalar, columns_of};
 use eris_storage::{DataType, Value};
 
 use super::joins::{Matching, Residual, Sides, kept_columns};
-use super::stream::{Places, Stream, placed, referred};
+use super::stream::{Places, Stream, placed};
 use super::{Compiler, Lowering, Needed};
 use crate::native::{Input, SinkPlan, Source, StepPlan};
 
@@ -53,7 +53,7 @@ impl Compiler<'_> {
         self.ready(join.keys.iter().flat_map(|(first, second)| [first, second]).chain(&join.condition))?;
         let firsts = || join.keys.iter().map(|(first, _)| first);
         let seconds = || join.keys.iter().map(|(_, second)| second);
-        let of_condition = referred(&join.condition);
+        let of_condition = columns_of(&join.condition);
         let side = |relation: &query::Relation, keys: Needed| {
             let columns: Needed = relation.columns().into_iter().collect();
             let needed: Needed = needed.intersection(&columns).copied().collect();
@@ -62,8 +62,8 @@ impl Compiler<'_> {
             wanted.extend(of_condition.intersection(&columns));
             (needed, wanted)
         };
-        let (first_needed, first_wanted) = side(&join.left, referred(firsts()));
-        let (second_needed, second_wanted) = side(&join.right, referred(seconds()));
+        let (first_needed, first_wanted) = side(&join.left, columns_of(firsts()));
+        let (second_needed, second_wanted) = side(&join.right, columns_of(seconds()));
         let first = self.stream(&join.left, &first_wanted)?;
         let second = self.stream(&join.right, &second_wanted)?;
         let kept = |stream: &Stream, needed: &Needed| {
@@ -86,13 +86,13 @@ impl Compiler<'_> {
         let columns = both.columns(kind);
         let matching = both.matching(true);
         let build_kept = match kind {
-            JoinKind::Inner | JoinKind::Left => columns_of(&both.second_kept),
+            JoinKind::Inner | JoinKind::Left => places_of(&both.second_kept),
             JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti | JoinKind::Mark { .. } | JoinKind::Build => {
                 Vec::new()
             }
         };
         let sides =
-            Sides { probe: both.first, build: &both.second, probe_kept: columns_of(&both.first_kept), build_kept };
+            Sides { probe: both.first, build: &both.second, probe_kept: places_of(&both.first_kept), build_kept };
         let (mut stream, _) = self.probed(sides, &matching, kind, false)?;
         stream.places = placed(columns);
         Ok(stream)
@@ -100,7 +100,7 @@ impl Compiler<'_> {
 
     /// The first side is built, because it is smaller; its rows without partner follow the others.
     fn outer_build_first(&mut self, both: Both) -> Lowering<Stream> {
-        let (unmet_types, second_kept) = (both.first_types(), columns_of(&both.second_kept));
+        let (unmet_types, second_kept) = (both.first_types(), places_of(&both.second_kept));
         let missing: Vec<DataType> = second_kept.iter().map(|column| both.second.types[*column]).collect();
         let columns: Vec<ColumnId> =
             both.second_kept.iter().chain(&both.first_kept).map(|(_, column)| *column).collect();
@@ -123,7 +123,7 @@ impl Compiler<'_> {
     /// The first side is built; what remains are its rows that were met, or those that were not.
     fn build_first(&mut self, both: Both, met: bool) -> Lowering<Stream> {
         let columns: Vec<ColumnId> = both.first_kept.iter().map(|(_, column)| *column).collect();
-        let (types, kept) = (both.first_types(), columns_of(&both.first_kept));
+        let (types, kept) = (both.first_types(), places_of(&both.first_kept));
         let estimate = both.first.estimate.chosen(&kept).scaled(0.5, None);
         let (stream, stage, first_columns) = self.probe_second(both, JoinKind::Build)?;
         self.end(&stream, SinkPlan::Nothing);
@@ -141,13 +141,13 @@ impl Compiler<'_> {
     /// were kept of it.
     fn probe_second(&mut self, both: Both, kind: JoinKind) -> Lowering<(Stream, usize, Vec<usize>)> {
         let matching = both.matching(false);
-        let first_kept = columns_of(&both.first_kept);
+        let first_kept = places_of(&both.first_kept);
         let all = kept_columns(&first_kept, matching.residual.as_ref());
         let places = first_kept.iter().filter_map(|column| all.iter().position(|own| own == column)).collect();
         let sides = Sides {
             probe: both.second,
             build: &both.first,
-            probe_kept: if kind == JoinKind::Build { Vec::new() } else { columns_of(&both.second_kept) },
+            probe_kept: if kind == JoinKind::Build { Vec::new() } else { places_of(&both.second_kept) },
             build_kept: first_kept,
         };
         let (stream, stage) = self.probed(sides, &matching, kind, true)?;
@@ -158,7 +158,7 @@ impl Compiler<'_> {
     fn full(&mut self, both: Both) -> Lowering<Stream> {
         let columns = both.columns(JoinKind::Left);
         let matching = both.matching(true);
-        let (first_kept, second_kept) = (columns_of(&both.first_kept), columns_of(&both.second_kept));
+        let (first_kept, second_kept) = (places_of(&both.first_kept), places_of(&both.second_kept));
         let missing = both.first_types();
         let second_types: Vec<DataType> = second_kept.iter().map(|column| both.second.types[*column]).collect();
         let all = kept_columns(&second_kept, matching.residual.as_ref());
@@ -180,7 +180,7 @@ impl Compiler<'_> {
     }
 }
 
-fn columns_of(kept: &[(usize, ColumnId)]) -> Vec<usize> {
+fn places_of(kept: &[(usize, ColumnId)]) -> Vec<usize> {
     kept.iter().map(|(column, _)| *column).collect()
 }
 

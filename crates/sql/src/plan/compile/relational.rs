@@ -5,13 +5,13 @@ use std::sync::Arc;
 use eris_operators::{AggregateCall, Expression, GroupCall, SortKey, SortKeys};
 use eris_query::{
     Aggregate, AggregateItem, ColumnId, Fingerprint, Projected, Query, Relation, Scalar, SortItem, TypedColumn,
-    Unplanned,
+    Unplanned, columns_of,
 };
 use eris_storage::DataType;
 
 use super::determined::compared;
 use super::estimate::{ColumnEstimate, Estimate, UniqueKey};
-use super::stream::{Places, Stream, placed, referred};
+use super::stream::{Places, Stream, placed};
 use super::{Compiler, Known, Lowering, Needed};
 use crate::native::{LimitPlan, SinkPlan, Source, StepPlan};
 use crate::plan::task::slot_of;
@@ -38,7 +38,7 @@ impl Compiler<'_> {
         let items: Vec<&Projected> = items.iter().filter(|item| needed.contains(&item.column)).collect();
         let values = || items.iter().map(|item| &item.value);
         self.ready(values())?;
-        let mut stream = self.stream(input, &referred(values()))?;
+        let mut stream = self.stream(input, &columns_of(values()))?;
         let source = |item: &&Projected| stream.places.get(&item.value.as_column()?).copied();
         let sources: Vec<Option<usize>> = items.iter().map(source).collect();
         if let Some(places) = sources.iter().copied().collect::<Option<Vec<usize>>>() {
@@ -88,7 +88,7 @@ impl Compiler<'_> {
         let of_calls = || calls.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
         let of_groups = || aggregate.groups.iter().map(|group| &group.value);
         self.ready(of_groups().chain(of_calls()))?;
-        let stream = self.stream(&aggregate.input, &referred(of_groups().chain(of_calls())))?;
+        let stream = self.stream(&aggregate.input, &columns_of(of_groups().chain(of_calls())))?;
         let groups = stream.lower_all(of_groups())?;
         let columns: Vec<Option<ColumnId>> = of_groups().map(Scalar::as_column).collect();
         let (order, determining) = compared_first(&aggregate.input, &columns, self.tables)?;
@@ -139,7 +139,7 @@ impl Compiler<'_> {
     ) -> Lowering<Stream> {
         let values = || keys.iter().map(|key| &key.value);
         self.ready(values())?;
-        let mut wanted = referred(values());
+        let mut wanted = columns_of(values());
         wanted.extend(needed);
         let mut stream = self.stream(input, &wanted)?;
         let lowered = stream.lower_all(values())?.to_vec();

@@ -7,8 +7,8 @@ use eris_operators::Expression;
 use eris_query::{ColumnId, Scalar, Unplanned};
 use eris_storage::DataType;
 
+use super::Lowering;
 use super::estimate::Estimate;
-use super::{Lowering, Needed};
 use crate::native::{Input, Source, StepPlan};
 
 /// Which column of the batches a column is, if it is there.
@@ -119,15 +119,4 @@ impl Stream {
 /// The places of columns that stand in this order.
 pub(super) fn placed(columns: impl IntoIterator<Item = ColumnId>) -> Places {
     columns.into_iter().enumerate().map(|(at, column)| (column, at)).collect()
-}
-
-/// The columns that scalars refer to.
-pub(super) fn referred<'s>(scalars: impl IntoIterator<Item = &'s Scalar>) -> Needed {
-    let mut needed = Needed::new();
-    for scalar in scalars {
-        scalar.columns(&mut |column| {
-            needed.insert(column);
-        });
-    }
-    needed
 }

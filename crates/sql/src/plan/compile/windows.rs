@@ -3,11 +3,11 @@
 //! What they look at becomes columns first: keys, arguments, and for RANGE with an offset what keys are compared with.
 
 use eris_operators::{FrameBound, SortKeys, WindowCall, WindowFunction, WindowSpec};
-use eris_query::{Relation, Scalar, Window, WindowItem};
+use eris_query::{Relation, Scalar, Window, WindowItem, columns_of};
 use eris_storage::DataType;
 
 use super::estimate::{ColumnEstimate, Estimate};
-use super::stream::{Places, Stream, referred};
+use super::stream::{Places, Stream};
 use super::{Compiler, Lowering, Needed};
 use crate::native::{SinkPlan, Source};
 
@@ -50,13 +50,13 @@ impl Compiler<'_> {
         }
         for own in &asked {
             self.ready(own.inputs())?;
-            wanted.extend(referred(own.inputs()));
+            wanted.extend(columns_of(own.inputs()));
         }
         let mut stream = self.stream(input, &wanted)?;
         for (at, own) in asked.iter().enumerate() {
             // What is needed after this stage: for the result, and for other windows.
             let mut later = needed.clone();
-            later.extend(asked[at + 1..].iter().flat_map(|other| referred(other.inputs())));
+            later.extend(asked[at + 1..].iter().flat_map(|other| columns_of(other.inputs())));
             stream = self.windows(stream, own, &later)?;
         }
         Ok(stream)

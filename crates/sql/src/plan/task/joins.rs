@@ -1,9 +1,9 @@
 //! Joins by key: few outer rows, and for each of them the rows of a table with that key.
 
-use eris_query::{Join, JoinKind, Relation, Scalar, Unplanned, lower};
+use eris_query::{Join, JoinKind, Relation, Scalar, Unplanned, columns_of, lower};
 use eris_storage::Comparison;
 
-use super::{Lowering, Needed, Planned, Tables, all_of, columns_of};
+use super::{Lowering, Needed, Planned, Tables, all_of};
 use crate::native::{ConditionTemplate, Expected, Node, Slot, TestTemplate};
 
 impl Tables<'_> {
@@ -76,8 +76,8 @@ impl Tables<'_> {
         let width = outer.columns.len();
         let mut filters = Vec::new();
         if let Some(filter) = filter {
-            let behind = filter.moved(&mut |column| Some(column + width));
-            filters.push(behind.ok_or_else(|| Unplanned::because("a column that is not there"))?);
+            let moved = filter.moved(&mut |column| Some(column + width));
+            filters.push(moved.ok_or_else(|| Unplanned::because("a column that is not there"))?);
         }
         let columns: Vec<_> = outer.columns.iter().chain(&inner.columns).copied().collect();
         if let Some(condition) = &join.condition {

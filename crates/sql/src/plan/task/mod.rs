@@ -16,7 +16,7 @@ use std::sync::Arc;
 use eris_operators::{AggregateCall, Expression, SortKey, SortKeys};
 use eris_query::{
     Aggregate, AggregateItem, ColumnId, Projected, Relation, Scalar, ScannedColumn, SortItem, TableId, TypedColumn,
-    Unplanned, lower,
+    Unplanned, columns_of, lower,
 };
 use eris_storage::{AttributeId, DataType};
 
@@ -90,17 +90,6 @@ pub(super) fn slot_of(count: &Scalar) -> Lowering<Slot> {
         Expression::Constant { value, .. } => Slot::Constant(value),
         expression => Slot::Expression(expression),
     })
-}
-
-/// The columns that scalars refer to.
-fn columns_of<'s>(scalars: impl IntoIterator<Item = &'s Scalar>) -> Needed {
-    let mut columns = Needed::new();
-    for scalar in scalars {
-        scalar.columns(&mut |column| {
-            columns.insert(column);
-        });
-    }
-    columns
 }
 
 /// Puts a projection on a node; into the scan itself where that is possible.

@@ -6,7 +6,7 @@
 //!       TableScan: customer
 //! ```
 //! DataFusion's columns are names; here each gets a number where it is made. Nodes that only rename columns or choose
-//! some of them leave nothing behind.
+//! some of them add no relation.
 
 mod aggregates;
 mod conditions;
